@@ -1,0 +1,54 @@
+"""Why an event is refused: a closed set of codes, and the one exception that carries them.
+
+Messages name types, bounds and places; they never repeat a value that a client sent.
+"""
+
+from enum import StrEnum
+
+
+class ErrorCode(StrEnum):
+    """Everything that can be wrong with an event; each gives one dead letter."""
+
+    EMPTY_VALUE = "empty_value"
+    NOT_JSON = "not_json"
+    TOO_LARGE = "too_large"
+    TOO_DEEP = "too_deep"
+    TOO_MANY = "too_many"
+    TOO_LONG = "too_long"
+    UNKNOWN_TYPE = "unknown_type"
+    UNSUPPORTED_EVENT = "unsupported_event"
+    WRONG_TYPE = "wrong_type"
+    UNKNOWN_FIELD = "unknown_field"
+    MISSING_FIELD = "missing_field"
+    UNSUPPORTED_FIELD = "unsupported_field"
+    INVALID_VALUE = "invalid_value"
+    INVALID_TIMESTAMP = "invalid_timestamp"
+    INVALID_PATH = "invalid_path"
+    INVALID_PATTERN = "invalid_pattern"
+    UNKNOWN_POLICY = "unknown_policy"
+    UNKNOWN_LANE = "unknown_lane"
+    UNKNOWN_KIND = "unknown_kind"
+    UNKNOWN_CATEGORY = "unknown_category"
+    UNKNOWN_LAYER = "unknown_layer"
+    UNKNOWN_SHRINK = "unknown_shrink"
+    NO_SECRET = "no_secret"  # noqa: S105 - the name of an error
+    CONFLICTING_CANDIDATES = "conflicting_candidates"
+    CONFLICTING_REQUEST = "conflicting_request"
+    WRONG_KEY = "wrong_key"
+    WRONG_PARTITION = "wrong_partition"
+
+
+class EventError(Exception):
+    """An event is refused.
+
+    Attributes:
+        code: what is wrong, of a closed set.
+        message: what is wrong and what to do, for a person; holds no content and no path.
+        pointer: the place, as `$.candidates[3].lane`; `$` is the whole event.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, pointer: str = "$") -> None:
+        super().__init__(f"{code}: {message} (at {pointer})")
+        self.code = code
+        self.message = message
+        self.pointer = pointer
