@@ -1,0 +1,37 @@
+"""The registry of strategies: a line each. A new strategy is a file, a line here, and a policy file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from worker.core.policy import Policy, PolicyError, Problem
+from worker.core.strategies.base import Strategy
+from worker.core.strategies.categories import Categories
+from worker.core.strategies.conversation import Conversation
+from worker.core.strategies.lanes import Lanes
+from worker.core.strategies.layers import Layers
+from worker.core.strategies.tiers import Tiers
+
+STRATEGIES: Mapping[str, Strategy[Any]] = {
+    strategy.name: strategy
+    for strategy in (
+        Lanes(),
+        Categories(),
+        Tiers(),
+        Layers(),
+        Conversation(),
+    )
+}  # fmt: skip
+
+
+def parse_policy(raw: Mapping[str, Any]) -> Policy:
+    """Return the typed policy of a file or event.
+
+    Raises:
+        PolicyError: with every problem at once.
+    """
+    strategy = STRATEGIES.get(str(raw.get("strategy", "")))
+    if strategy is None:
+        reason = f"unknown or missing; one of {', '.join(STRATEGIES)}"
+        raise PolicyError((Problem("strategy", reason),))
+    policy: Policy = strategy.policy_type.parse(raw)
+    return policy

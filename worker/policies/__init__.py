@@ -1,0 +1,59 @@
+"""Policy files: the built-in ones, and those of a folder. Reads them; what is in them, the core judges."""
+
+import tomllib
+from collections.abc import Iterable
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from worker.core.catalogue import Catalogue
+from worker.core.policy import Policy, PolicyError, Problem
+from worker.core.strategies import parse_policy
+
+
+def load_policy(file: Traversable | Path) -> Policy:
+    """Return the policy of a TOML file.
+
+    Raises:
+        PolicyError: it is not TOML, or not a policy; every problem at once, the file named.
+        OSError: it cannot be read.
+    """
+    try:
+        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PolicyError((Problem("file", f"not TOML in UTF-8: {error}"),), str(file)) from None
+    try:
+        return parse_policy(raw)
+    except PolicyError as error:
+        raise PolicyError(error.problems, str(file)) from None
+
+
+def builtin_policies() -> tuple[Policy, ...]:
+    """Return the policies that the package ships, by file name."""
+    return _load_all(resources.files(__name__).iterdir())
+
+
+def load_catalogue(folder: Path | None) -> Catalogue:
+    """Return the built-in policies and those of a folder, which stand over the built-in ones.
+
+    Raises:
+        PolicyError: with every problem of every file of the folder.
+        OSError: the folder cannot be read.
+    """
+    own = _load_all(folder.iterdir()) if folder is not None else ()
+    names = {policy.name for policy in own}
+    return Catalogue((*(policy for policy in builtin_policies() if policy.name not in names), *own))
+
+
+def _load_all(files: Iterable[Traversable | Path]) -> tuple[Policy, ...]:
+    policies: list[Policy] = []
+    problems: list[Problem] = []
+    for file in sorted(files, key=lambda file: file.name):
+        if file.name.endswith(".toml"):
+            try:
+                policies.append(load_policy(file))
+            except PolicyError as error:
+                problems += (Problem(f"{file.name}: {each.key}", each.reason) for each in error.problems)
+    if problems:
+        raise PolicyError(tuple(problems))
+    return tuple(policies)
