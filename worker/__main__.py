@@ -1,0 +1,5 @@
+"""`python -m worker` is `apportion`."""
+
+from worker.cli import main
+
+main()

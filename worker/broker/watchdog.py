@@ -1,0 +1,126 @@
+"""The broker's watchdog: a process of its own, which starts the broker and ends it when its parent is gone.
+
+Decides when the broker is ready, and when it must end: at the end of standard input, a pipe of which the
+parent holds the other end. The kernel closes that however the parent dies, kill -9 included, on Linux as on
+macOS. Says one line to the parent, `ready HOST:PORT`, and no more; or, when there is no broker (any more), a
+line why, and then the broker's last output. Never imports but the standard library: it runs by its path and
+without site-packages, so that it depends on no import path and is there in 20 ms.
+"""
+
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+_PREFIX = "apportion-broker-"
+_ARGUMENTS = ("--host", "127.0.0.1", "--only", "kafka", "--kafka-port", "0")
+"""Port 0: the system chooses a free one, and the broker says which."""
+_LISTENING = re.compile(rb"^ +kafka +(127\.0\.0\.1):(\d+)\n", re.MULTILINE)
+_API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+"""Kafka's smallest: size, API key, version, correlation id, no client id."""
+_API_VERSIONS_RESPONSE = struct.Struct(">iih")
+"""Its beginning: size, correlation id, error code."""
+_END_TIMEOUT_S = 1
+"""From the end of the broker's output to its own."""
+_OUTPUT_BYTES = 4096
+"""As much of the broker's output as an error repeats."""
+
+
+def main(binary: str, ready_timeout_s: float) -> None:
+    """Keep a broker until the parent is gone, or the broker is."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # an exception: what is open is closed
+    try:
+        with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder, _start(binary, folder) as broker:
+            try:
+                last_words = _keep(broker, ready_timeout_s)
+            finally:
+                broker.kill()  # there is nothing to save
+    except OSError as error:
+        last_words = f"cannot be run: {error}\n".encode()
+    sys.stdout.buffer.write(last_words)
+
+
+def _start(binary: str, folder: str) -> subprocess.Popen[bytes]:
+    # It would save its topics once a second, all of them, as JSON, first to a file of this name. A folder in
+    # the way keeps them in memory alone.
+    Path(folder, "kafka.tmp").mkdir()
+    return subprocess.Popen(  # noqa: S603 - the program that the parent found
+        [binary, "start", "--data-dir", folder, *_ARGUMENTS],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+    )
+
+
+def _keep(broker: subprocess.Popen[bytes], ready_timeout_s: float) -> bytes:
+    """Return only when the broker has ended or is not ready in time: why, and its last output.
+
+    Raises:
+        SystemExit: the parent is gone.
+    """
+    deadline = time.monotonic() + ready_timeout_s
+    output = b""
+    try:
+        while not (listening := _LISTENING.search(output)):
+            output = (output + _read(broker, deadline - time.monotonic()))[-_OUTPUT_BYTES:]
+        host, port = listening[1].decode(), int(listening[2])
+        _require_kafka(host, port, deadline - time.monotonic())
+        print(f"ready {host}:{port}", flush=True)  # noqa: T201 - the parent reads it
+        while True:
+            output = (output + _read(broker, None))[-_OUTPUT_BYTES:]
+    except EOFError:
+        reason = f"ended with exit code {broker.wait(_END_TIMEOUT_S)}"
+    except TimeoutError:
+        reason = f"did not answer within {ready_timeout_s:g} s"
+    return f"{reason}\n".encode() + output
+
+
+def _read(broker: subprocess.Popen[bytes], timeout_s: float | None) -> bytes:
+    """Wait for output of the broker.
+
+    Raises:
+        SystemExit: the parent is gone.
+        EOFError: the broker is.
+        TimeoutError: neither, and no output.
+    """
+    pipe = broker.stdout
+    assert pipe is not None
+    wait_s = None if timeout_s is None else max(timeout_s, 0)
+    readable, _, _ = select.select([sys.stdin, pipe], [], [], wait_s)
+    if sys.stdin in readable:  # nothing is ever written to it: this is its end
+        sys.exit()
+    if not readable:
+        raise TimeoutError
+    chunk = os.read(pipe.fileno(), _OUTPUT_BYTES)
+    if not chunk:
+        raise EOFError
+    return chunk
+
+
+def _require_kafka(host: str, port: int, timeout_s: float) -> None:
+    """Ask the broker for the API versions that it speaks.
+
+    Raises:
+        TimeoutError: it gave no sound answer in time.
+    """
+    try:
+        with socket.create_connection((host, port), max(timeout_s, 0.001)) as connection:
+            connection.sendall(_API_VERSIONS_REQUEST)
+            answer = connection.makefile("rb").read(_API_VERSIONS_RESPONSE.size)
+        _, correlation_id, error_code = _API_VERSIONS_RESPONSE.unpack(answer)
+    except (OSError, struct.error) as error:
+        raise TimeoutError from error
+    if (correlation_id, error_code) != (1, 0):
+        raise TimeoutError
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]))

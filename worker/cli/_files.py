@@ -1,0 +1,44 @@
+"""Files that a command reads and writes; what is wrong with one is wrong usage."""
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated, BinaryIO, TypeAlias, cast
+
+import typer
+
+_STDIN = Path("-")
+
+EventsFile: TypeAlias = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="Events as JSON lines; - or none: stdin.")
+]
+"""Nothing is checked by Typer: its `allow_dash` does not know `-` as a Path."""
+
+
+def open_events(path: Path | None) -> AbstractContextManager[BinaryIO]:
+    """Open a file of events, or stdin, which stays open."""
+    return nullcontext(sys.stdin.buffer) if path is None or path == _STDIN else open_to_read(path)
+
+
+def open_to_read(path: Path) -> BinaryIO:
+    """Open a file of bytes."""
+    return _open(path, "rb")
+
+
+def open_to_write(path: Path) -> BinaryIO:
+    """Open a file for bytes; what it held is gone."""
+    return _open(path, "wb")
+
+
+def require_distinct(*paths: Path | None) -> None:
+    """Refuse to write over what is read, or twice to one file; devices and pipes may come again."""
+    places = [path.resolve() for path in paths if path is not None and (path.is_file() or not path.exists())]
+    if len(set(places)) < len(places):
+        raise typer.BadParameter("the same file is given twice; name different ones")
+
+
+def _open(path: Path, mode: str) -> BinaryIO:
+    try:
+        return cast("BinaryIO", path.open(mode))
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: {error.strerror}") from None

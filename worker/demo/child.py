@@ -1,0 +1,22 @@
+"""`python -m worker.demo.child ARGUMENT…`: the command, ending when the process that started it does.
+
+Decides only that nobody is left behind: standard input is a pipe from the parent, and its end means that the
+parent is gone, however it went.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from worker.cli import main
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    main()
