@@ -1,0 +1,156 @@
+"""What `topics create` and `check` promise on every broker, embedded or real."""
+
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewTopic
+
+from worker.settings import Settings
+from worker.stream import topics
+from worker.stream.admin import admin_client
+from worker.stream.topics import (
+    MESSAGE_MAX_BYTES,
+    Difference,
+    Topic,
+    TopicReport,
+    TopicsNotReadyError,
+    TopicStatus,
+    check_topics,
+    create_topics,
+    plan_topics,
+    require_ready,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Builds settings whose topics are this test's own."""
+
+    bootstrap_servers: str
+    prefix: str
+
+    def __call__(self, **values: Any) -> Settings:
+        kinds = ("requests", "policies", "composed", "decisions", "dead_letters")
+        names = {f"{kind}_topic": f"{self.prefix}-{kind}" for kind in kinds}
+        return Settings(
+            brokers=tuple(self.bootstrap_servers.split(",")), app_id=self.prefix, **names | values
+        )
+
+
+@pytest.fixture
+def named(bootstrap_servers: str) -> Named:
+    return Named(bootstrap_servers, f"test-{uuid.uuid4()}")
+
+
+async def create(settings: Settings, topic: Topic) -> None:
+    new = NewTopic(topic.name, topic.partitions, topic.replication_factor, topic_configs=dict(topic.configs))
+    async with admin_client(settings) as admin:
+        await admin.create_topics([new])
+
+
+async def names_of(settings: Settings) -> set[str]:
+    async with admin_client(settings) as admin:
+        return {name for name in await admin.list_topics() if name.startswith(settings.app_id)}
+
+
+async def test_creating_makes_every_topic_of_the_plan(named: Named) -> None:
+    settings = named(partitions=3)
+    reports = await create_topics(settings)
+    assert [report.topic for report in reports] == [topic.name for topic in plan_topics(settings)]
+    assert {report.status for report in reports} == {TopicStatus.CREATED}
+    assert await names_of(settings) == {topic.name for topic in plan_topics(settings)}
+
+
+async def test_what_was_created_stands_to_its_plan(named: Named) -> None:
+    settings = named(partitions=3)
+    await create_topics(settings)
+    reports = await check_topics(settings)
+    assert {report.status for report in reports} == {TopicStatus.EXISTS}
+    require_ready(reports)
+
+
+async def test_creating_again_finds_everything_there(named: Named) -> None:
+    settings = named()
+    await create_topics(settings)
+    assert {report.status for report in await create_topics(settings)} == {TopicStatus.EXISTS}
+
+
+async def test_checking_tells_what_is_missing_and_makes_nothing(named: Named) -> None:
+    settings = named()
+    for _ in range(2):
+        reports = await check_topics(settings)
+        assert {report.status for report in reports} == {TopicStatus.MISSING}
+    assert await names_of(settings) == set()
+    with pytest.raises(TopicsNotReadyError, match=r"-requests \(missing\).*topics create"):
+        require_ready(reports)
+
+
+async def test_creating_makes_only_what_is_missing(named: Named) -> None:
+    settings = named()
+    await create(settings, plan_topics(settings)[0])
+    statuses = [report.status for report in await create_topics(settings)]
+    assert statuses == [TopicStatus.EXISTS] + [TopicStatus.CREATED] * 5
+
+
+@pytest.mark.parametrize("report_topics", [create_topics, check_topics])
+async def test_another_partition_count_is_told_and_left_alone(
+    named: Named, report_topics: Callable[[Settings], Awaitable[tuple[TopicReport, ...]]]
+) -> None:
+    await create_topics(named(partitions=2))
+    settings = named(partitions=3)
+    reports = await report_topics(settings)
+    differing = [report for report in reports if report.status is TopicStatus.DIFFERS]
+    assert {report.differences for report in differing} == {(Difference("partitions", "3", "2"),)}
+    assert [report.topic for report in reports if report.is_ready] == [settings.policies_topic]
+    with pytest.raises(TopicsNotReadyError):
+        require_ready(reports)
+
+
+async def test_another_config_is_told(named: Named) -> None:
+    settings = named()
+    requests = plan_topics(settings)[0]
+    configs = (("cleanup.policy", "compact"), *requests.configs[1:])
+    await create(settings, Topic(requests.name, requests.partitions, requests.replication_factor, configs))
+    [report, *_] = await check_topics(settings)
+    assert report.status is TopicStatus.DIFFERS
+    assert report.differences == (Difference("cleanup.policy", "delete", "compact"),)
+
+
+async def test_another_replication_factor_is_told(named: Named) -> None:
+    await create_topics(named())
+    [report, *_] = await check_topics(named(replication_factor=2))
+    assert report.status is TopicStatus.DIFFERS
+    assert report.differences == (Difference("replication_factor", "2", "1"),)
+
+
+async def test_a_config_that_the_broker_rejects_does_not_prevent_a_topic(
+    named: Named, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = named()
+    requests = plan_topics(settings)[0]
+    configs = (*requests.configs, ("no.such.config", "1"))
+    plan = (Topic(requests.name, requests.partitions, requests.replication_factor, configs),)
+    monkeypatch.setattr(topics, "plan_topics", lambda _: plan)
+    [created] = await create_topics(settings)
+    assert created.status is TopicStatus.CREATED
+    [checked] = await check_topics(settings)
+    assert checked.is_ready
+    assert {difference.name for difference in checked.differences} <= {"no.such.config"}
+
+
+async def test_a_decision_of_almost_four_megabytes_fits(named: Named) -> None:
+    settings = named(partitions=1)
+    await create_topics(settings)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=list(settings.brokers), max_request_size=MESSAGE_MAX_BYTES, acks="all"
+    )
+    async with producer:
+        value = b"0" * (MESSAGE_MAX_BYTES - 1000)
+        written = await producer.send_and_wait(settings.decisions_topic, value)
+    assert written.offset == 0

@@ -1,0 +1,208 @@
+"""How the worker starts, stops, shares its work and comes back: nothing is lost, and nothing charged twice.
+
+What needs a second member in a group is seen on Apache Kafka alone: the embedded broker neither lets go of a
+killed member, nor lets a member commit while another joins.
+"""
+
+import signal
+import socket
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from running import (
+    STOP_DEADLINE_S,
+    Stage,
+    own_settings,
+    request,
+    staged,
+    worker_running,
+)
+
+from worker.settings import Settings
+
+pytestmark = pytest.mark.asyncio
+
+SESSIONS = tuple(f"s{number}" for number in range(8))
+
+
+@pytest_asyncio.fixture
+async def stage(bootstrap_servers: str) -> AsyncIterator[Stage]:
+    async with staged(own_settings(bootstrap_servers)) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def kafka_stage(kafka: str) -> AsyncIterator[Stage]:
+    async with staged(own_settings(kafka)) as made:
+        yield made
+
+
+def requests(name: str, count: int) -> list[dict[str, Any]]:
+    """Return requests of all sessions in turn."""
+    return [request(f"{name}-{number}", SESSIONS[number % len(SESSIONS)]) for number in range(count)]
+
+
+def ids(events: list[dict[str, Any]]) -> set[str]:
+    return {event["request_id"] for event in events}
+
+
+def without_run(decision: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in decision.items() if name != "run"}
+
+
+async def assert_answered_and_charged_once(stage: Stage, sent: list[dict[str, Any]]) -> None:
+    """Each request has one answer, sent again only as the same, and each session has paid for it once."""
+    outputs = await stage.outputs.wait_for_end()
+    for events in (outputs.composed, [without_run(decision) for decision in outputs.decisions]):
+        by_id = {event["decision_id"]: event for event in events}
+        assert all(by_id[event["decision_id"]] == event for event in events)
+        assert sorted(event["request_id"] for event in by_id.values()) == sorted(ids(sent))
+    spent: dict[str, int] = defaultdict(int)
+    for decision in {decision["decision_id"]: decision for decision in outputs.decisions}.values():
+        spent[decision["session_id"]] += decision["tokens"]["used"]
+    for session in SESSIONS:
+        row = await stage.last_row(session)
+        assert row["session"]["spent_tokens"] == spent[session] > 0
+        assert row["session"]["prompts"] == sum(event["session_id"] == session for event in sent)
+
+
+def answers(count: int) -> Any:
+    return lambda outputs: len(outputs.decisions) >= count
+
+
+async def test_after_kill_9_every_request_is_answered_and_charged_once(kafka_stage: Stage) -> None:
+    stage = kafka_stage
+    sent = requests("r", 600)
+    await stage.send(*sent)
+    for killed_after in (50, 300):
+        async with worker_running(stage.settings, until_ready=False) as worker:
+            await stage.outputs.wait_for(answers(killed_after))
+            worker.kill()
+            assert await worker.ended() == -signal.SIGKILL
+    async with worker_running(stage.settings) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        assert await worker.stop() == 0
+    await assert_answered_and_charged_once(stage, sent)
+
+
+async def test_a_second_worker_takes_over_partitions_and_gives_them_back(kafka_stage: Stage) -> None:
+    stage, sent = kafka_stage, []
+
+    async def answered(name: str, count: int) -> set[str]:
+        batch = requests(name, count)
+        sent.extend(batch)
+        await stage.send(*batch)
+        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        return ids(batch)
+
+    async with worker_running(stage.settings) as first:
+        await answered("alone", 100)
+        async with worker_running(stage.settings, until_ready=False) as second:
+            while "message=ready" not in second.log:
+                await answered(f"joining-{len(sent)}", 40)
+            shared = await answered("shared", 200)
+            assert await second.stop() == 0
+        await answered("alone-again", 100)
+        assert await first.stop() == 0
+    decisions = [one for one in stage.outputs.decisions if one["request_id"] in shared]
+    assert len({decision["run"]["worker"] for decision in decisions}) == 2
+    await assert_answered_and_charged_once(stage, sent)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_asked_to_stop_it_finishes_commits_and_exits_with_0(
+    stage: Stage, number: signal.Signals
+) -> None:
+    sent = requests("r", 400)
+    await stage.send(*sent)
+    async with worker_running(stage.settings, until_ready=False) as worker:
+        await stage.outputs.wait_for(answers(100))
+        worker.process.send_signal(number)
+        assert await worker.ended(STOP_DEADLINE_S) == 0
+    async with worker_running(stage.settings) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        assert await worker.stop() == 0
+    outputs = await stage.outputs.wait_for_end()
+    assert len(outputs.decisions) == len(outputs.composed) == len(sent)
+    await assert_answered_and_charged_once(stage, sent)
+
+
+FAULTS = {
+    "composing fails": """
+import worker.core.composer as place
+real = place.compose
+def compose(request, *rest):
+    if request.request_id == "fault":
+        raise ValueError("a secret that is content")
+    return real(request, *rest)
+place.compose = compose
+""",
+    "the answer is not acknowledged": """
+import worker.stream.agent as place
+from aiokafka.errors import KafkaTimeoutError
+real = place.deliver
+async def deliver(app, *messages):
+    if any(b'"fault"' in message.value for message in messages):
+        raise KafkaTimeoutError
+    return await real(app, *messages)
+place.deliver = deliver
+""",
+    "the row is not acknowledged": """
+import worker.stream.sessions as place
+from aiokafka.errors import KafkaTimeoutError
+real = place.deliver
+async def deliver(app, *messages):
+    if any(b'"fault"' in message.value for message in messages):
+        raise KafkaTimeoutError
+    return await real(app, *messages)
+place.deliver = deliver
+""",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_an_event_that_cannot_be_dealt_with_stops_the_worker_and_is_not_committed(
+    stage: Stage, fault: str
+) -> None:
+    sent = [request(name) for name in ("before", "fault", "after")]
+    await stage.send(*sent)
+    async with worker_running(stage.settings, until_ready=False, prelude=FAULTS[fault]) as worker:
+        assert await worker.ended() == 1
+    assert f"event_failed: stopped at {stage.settings.requests_topic} partition" in worker.log
+    assert "offset 1:" in worker.log
+    assert "Traceback" not in worker.log
+    assert "secret" not in worker.log
+    outputs = await stage.outputs.wait_for_end()
+    durable = {"before", "fault"} if fault == "the row is not acknowledged" else {"before"}
+    assert ids(outputs.decisions) == durable
+    async with worker_running(stage.settings) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        assert await worker.stop() == 0
+    outputs = await stage.outputs.wait_for_end()
+    assert len(outputs.decisions) == len(sent) + ("fault" in durable)
+    unique = {decision["decision_id"]: without_run(decision) for decision in outputs.decisions}
+    assert [decision["request_id"] for decision in unique.values()] == ["before", "fault", "after"]
+    row = await stage.last_row("s")
+    assert row["session"]["prompts"] == 3
+    assert row["seen_offset"] == 2
+
+
+async def test_missing_topics_are_told_and_not_made(bootstrap_servers: str) -> None:
+    settings = own_settings(bootstrap_servers)
+    async with worker_running(settings, until_ready=False) as worker:
+        assert await worker.ended() == 1
+    assert "apportion: topics_not_ready: " in worker.log
+    assert "apportion topics create" in worker.log
+    assert "Traceback" not in worker.log
+
+
+async def test_without_a_broker_it_names_the_address_and_exits_with_1_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    async with worker_running(Settings(brokers=(address,)), until_ready=False) as worker:
+        assert await worker.ended(within_s=10) == 1
+    assert f"apportion: broker_unreachable: no Kafka broker answered at {address}" in worker.log
+    assert "Traceback" not in worker.log

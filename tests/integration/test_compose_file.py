@@ -1,0 +1,137 @@
+"""docker-compose.yml as its user meets it: up, a request from this machine, its answer, down.
+
+Needs a Docker engine with compose (the command in `TEST_COMPOSE_COMMAND`, `docker compose`); with
+`TEST_REQUIRE_DOCKER=1` their absence is a failure.
+"""
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from worker.core.identity import path_id
+
+FOLDER = Path(__file__).parents[2]
+COMPOSE = shlex.split(os.environ.get("TEST_COMPOSE_COMMAND", "docker compose"))
+REQUIRED = os.environ.get("TEST_REQUIRE_DOCKER") == "1"
+UP_S, ANSWER_S = 900, 60
+SECRET = "the secret of a test"  # noqa: S105 - it protects nothing
+REQUEST: dict[str, Any] = {
+    "type": "context-request",
+    "request_id": "1",
+    "session_id": "editor",
+    "requested_at": "2026-03-02T09:15:30Z",
+    "candidates": [
+        {
+            "path": "src/tax.py",
+            "content": "TAX_RATE = Fraction(19, 100)",
+            "kind": "recent_edit",
+            "lane": "local",
+            "recency_bucket": 5,
+            "relevance": 1,
+            "specificity": 1,
+            "risk_alignment": 0,
+        }
+    ],
+}
+
+
+class Stack(msgspec.Struct, frozen=True):
+    """The services of the compose file under a project name of their own."""
+
+    project: str
+    environment: dict[str, str]
+    brokers: str
+
+    def compose(self, *arguments: str) -> str:
+        """Run a compose command and return what it prints."""
+        done = subprocess.run(  # noqa: S603 - the command is the test runner's own
+            [*COMPOSE, "--project-name", self.project, *arguments],
+            cwd=FOLDER,
+            env=os.environ | self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=UP_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+
+def answers(*command: str) -> bool:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=60, check=False)  # noqa: S603 - see above
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    if not (answers("docker", "info") and answers(*COMPOSE, "version")):
+        (pytest.fail if REQUIRED else pytest.skip)("no Docker engine with compose answers")
+    secret = tmp_path_factory.mktemp("secret") / "fingerprint"
+    secret.write_text(SECRET)
+    secret.chmod(0o444)
+    port = free_port()
+    environment = {"KAFKA_HOST_PORT": str(port), "APPORTION_FINGERPRINT_SECRET_FILE": str(secret)}
+    stack = Stack(f"apportion-test-{os.getpid()}", environment, f"localhost:{port}")
+    try:
+        stack.compose("up", "--build", "--detach")
+        yield stack
+    finally:
+        sys.stdout.write(stack.compose("logs", "--no-color", "topics", "worker"))
+        stack.compose("down", "--volumes")
+
+
+@pytest.fixture(scope="module")
+def composed(stack: Stack) -> dict[str, Any]:
+    """Return what comes back for a request that is sent from this machine."""
+    sent = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "worker", "send", "--wait", "--brokers", stack.brokers],
+        input=json.dumps(REQUEST),
+        capture_output=True,
+        cwd=FOLDER,
+        env={name: value for name, value in os.environ.items() if not name.startswith("APPORTION_")},
+        text=True,
+        timeout=ANSWER_S,
+        check=False,
+    )
+    assert sent.returncode == 0, sent.stderr
+    answer: dict[str, Any] = json.loads(sent.stdout)
+    return answer
+
+
+def test_a_request_from_this_machine_is_answered(composed: dict[str, Any]) -> None:
+    assert composed["text"] == REQUEST["candidates"][0]["content"]
+
+
+def test_the_fingerprint_secret_reaches_the_worker(composed: dict[str, Any]) -> None:
+    named = path_id(SECRET.encode(), "src/tax.py", "recent_edit", "local", 0)
+    assert [item["id"] for item in composed["items"]] == [named]
+
+
+def test_the_worker_is_not_root(stack: Stack) -> None:
+    assert stack.compose("exec", "-T", "worker", "id", "-u").strip() == "10001"
+
+
+@pytest.mark.usefixtures("composed")
+def test_a_worker_that_has_answered_stops_when_it_is_told_to(stack: Stack) -> None:
+    stack.compose("stop", "worker")
+    state = json.loads(stack.compose("ps", "--all", "--format", "json", "worker"))
+    assert state["ExitCode"] == 0

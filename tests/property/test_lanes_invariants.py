@@ -1,0 +1,196 @@
+"""The invariants of strategy lanes, for any input: ceiling, order-free, accounted, private, remembered."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import ENGINE, SECRET, answer, lanes_policy, request
+
+from worker.core.engine import Engine
+from worker.core.identity import Secrets
+from worker.core.memory import Memory
+from worker.core.results import Outcome as Fate
+from worker.core.tokens import CounterName
+from worker.core.wire import encode
+from worker.counters import COUNTERS
+
+LANES = ("policy", "rules", "local", "structure", "retrieved", "history")
+KINDS = ("constraint", "rule_doc", "local_diff", "symbol_context", "dependency_graph", "session_history")
+PIECES = (
+    "a",
+    " ",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\0",
+    "é",
+    "e\u0301",
+    "👩\u200d👩\u200d👧",
+    "שלום",
+    "漢字",
+    "word ",
+    "x" * 50,
+)
+
+texts = st.lists(st.sampled_from(PIECES), max_size=40).map("".join) | st.text(max_size=60)
+shares = st.floats(0, 1).map(lambda number: round(number, 4))
+
+
+@st.composite
+def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
+    names = draw(st.lists(st.integers(0, 30), max_size=25))
+    drawn = []
+    for name in names:
+        chooser = random.Random(name)  # noqa: S311 - equal ids have equal content, kind and lane
+        one = {
+            "id": f"id-{name}",
+            "content": "".join(chooser.choices(PIECES, k=chooser.randrange(40)))
+            if name % 3
+            else draw_fixed(name),
+            "kind": chooser.choice(KINDS),
+            "lane": chooser.choice(LANES),
+            "recency_bucket": draw(st.integers(0, 5)),
+            "relevance": draw(shares),
+            "specificity": draw(shares),
+            "risk_alignment": draw(shares),
+        }
+        if draw(st.booleans()):
+            one["token_estimate"] = draw(st.integers(1, 60))
+        drawn.append(one)
+    return drawn
+
+
+def draw_fixed(name: int) -> str:
+    return "" if name == 0 else f"line {name}\n" * name
+
+
+def matches() -> st.SearchStrategy[list[dict[str, Any]]]:
+    by_id = st.integers(0, 30).map(
+        lambda name: {"match": {"type": "id", "value": f"id-{name}"}, "reason": "r"}
+    )
+    by_lane = st.sampled_from(LANES).map(
+        lambda lane: {"match": {"type": "lane", "value": lane}, "reason": "r"}
+    )
+    return st.lists(by_id | by_lane, max_size=3)
+
+
+constraints = st.fixed_dictionaries(
+    {"must_exclude": matches(), "pinned": matches(), "must_include": matches()}
+)
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@SETTINGS
+@given(candidates(), constraints, st.integers(1, 400), st.sampled_from(list(CounterName)))
+def test_the_ceiling_holds_and_every_candidate_is_accounted_for_once(
+    ones: list[dict[str, Any]], limits: dict[str, Any], budget: int, counter: CounterName
+) -> None:
+    outcome = answer(request(ones, constraints=limits, budget_tokens=budget), lanes_policy(counter=counter))
+    text = outcome.composed.text or ""
+    assert COUNTERS[counter].count(text) == outcome.composed.tokens.used <= budget
+    assert len(outcome.decision.candidates) == len(ones)
+    chosen = [entry.id for entry in outcome.decision.candidates if entry.outcome is Fate.SELECTED]
+    assert sorted(chosen) == sorted(item.id for item in outcome.composed.items)
+    assert len(set(chosen)) == len(chosen)
+    assert all(bool(entry.reason) == (entry.outcome is Fate.OMITTED) for entry in outcome.decision.candidates)
+
+
+@SETTINGS
+@given(candidates(), constraints, st.integers(1, 400), st.randoms(use_true_random=False))
+def test_the_order_of_candidates_changes_nothing(
+    ones: list[dict[str, Any]], limits: dict[str, Any], budget: int, shuffler: random.Random
+) -> None:
+    fields = {"constraints": limits, "budget_tokens": budget, "request_id": "same"}
+    shuffled = list(ones)
+    shuffler.shuffle(shuffled)
+    first = answer(request(ones, **fields), lanes_policy())
+    second = answer(request(shuffled, **fields), lanes_policy())
+    assert encode(first.composed) == encode(second.composed)
+    assert encode(first.decision) == encode(second.decision)
+    assert first.session == second.session
+
+
+@SETTINGS
+@given(candidates(), constraints, st.integers(1, 400))
+def test_what_is_remembered_changes_no_byte(
+    ones: list[dict[str, Any]], limits: dict[str, Any], budget: int
+) -> None:
+    memory = Memory()
+    asked = request(ones, constraints=limits, budget_tokens=budget)
+    first, second, cold = (answer(asked, lanes_policy(), memory=one) for one in (memory, memory, None))
+    assert (first.cache_hit, second.cache_hit) == (False, True)
+    assert encode(first.decision) == encode(second.decision) == encode(cold.decision)
+    assert encode(first.composed) == encode(second.composed) == encode(cold.composed)
+
+
+@SETTINGS
+@given(
+    st.lists(st.sampled_from(["src", "deep-secret", "nested"]), min_size=1, max_size=4),
+    st.integers(0, 10_000),
+)
+def test_neither_content_nor_path_nor_workspace_stands_in_a_decision(parts: list[str], number: int) -> None:
+    path, content = "/".join([*parts, f"file-{number}.py"]), f"the-content-{number}-of-it"
+    one = {"path": path, "content": content, "kind": "recent_edit", "lane": "local", "recency_bucket": 1,
+           "relevance": 0.1, "specificity": 0.2, "risk_alignment": 0.3, "name": f"name-{number}"}  # fmt: skip
+    limits = {"must_exclude": [{"match": {"type": "pattern", "value": path}, "reason": f"reason-{number}"}]}
+    for constraint in (None, limits):
+        asked = request(
+            [one], constraints=constraint, trigger={"workspace": f"/home/{number}", "event": "save"}
+        )
+        record = encode(answer(asked, lanes_policy()).decision).decode()
+        for private in (
+            path,
+            content,
+            f"file-{number}",
+            f"name-{number}",
+            f"reason-{number}",
+            f"/home/{number}",
+        ):
+            assert private not in record
+
+
+def test_without_a_secret_the_workspace_does_not_travel_at_all() -> None:
+    asked = request([], trigger={"workspace": "/home/me", "event": "save"})
+    bare = answer(asked, lanes_policy(), engine=Engine(ENGINE.version, ENGINE.counters))
+    assert bare.decision.trigger
+    assert not bare.decision.trigger.workspace
+    named = answer(
+        asked, lanes_policy(), engine=Engine(ENGINE.version, ENGINE.counters, Secrets(default=SECRET))
+    )
+    assert named.decision.trigger
+    assert len(named.decision.trigger.workspace or "") == 12
+
+
+@pytest.mark.parametrize("counter", list(CounterName))
+@pytest.mark.parametrize(
+    "content",
+    [
+        "x" * 200_000,
+        "👩\u200d👩\u200d👧\u200d👦" * 2_000,
+        "שלום עולם " * 3_000,
+        "漢字仮名" * 5_000,
+        "\0" * 9_000,
+        "line\r\n" * 9_000,
+        "e" + "\u0301" * 9_000,
+        " " * 100_000,
+    ],
+)
+def test_hostile_text_never_passes_the_ceiling(counter: CounterName, content: str) -> None:
+    ones = [
+        {
+            "id": f"c{n}",
+            "content": content[: len(content) // (n + 1)],
+            "kind": "local_diff",
+            "lane": "local",
+            "recency_bucket": 1,
+            "relevance": 0.1 * n,
+            "specificity": 0,
+            "risk_alignment": 0,
+            "token_estimate": 1,
+        }
+        for n in range(4)
+    ]
+    outcome = answer(request(ones, budget_tokens=1_000), lanes_policy(counter=counter))
+    assert COUNTERS[counter].count(outcome.composed.text or "") == outcome.composed.tokens.used <= 1_000

@@ -1,0 +1,176 @@
+"""The invariants of strategy tiers, for any input; and the same text as by reading the rules."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from asking import Jumpy, engine_with
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import ENGINE, answer, request
+
+from worker.core.engine import Engine
+from worker.core.policy import Policy
+from worker.core.results import Outcome as Fate
+from worker.core.strategies import parse_policy
+from worker.core.tokens import CounterName
+from worker.core.wire import encode
+from worker.counters import COUNTERS
+
+TITLES = {
+    "constraint": "Constraints",
+    "directive": "Directives",
+    "preference": "Preferences",
+    "procedure": "Procedures",
+}
+PIECES = ("a", " ", "\n", "\n\n", "\r\n", ".", "/", "é", "e\u0301", "👩\u200d👧", "漢字", "word ", "x" * 20)
+SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
+activations = st.floats(0, 1).map(lambda number: round(number, 3)) | st.sampled_from([0.1, 0.3, 0.7, 1])
+limits = st.integers(1, 200)
+counters = st.sampled_from(list(CounterName))
+demotions = st.sampled_from(["lowest_first", "round_robin"])
+engines = st.sampled_from([ENGINE, engine_with(Jumpy())])
+
+
+def behavior(draw: st.DrawFn, content: st.SearchStrategy[str] = texts) -> dict[str, Any]:
+    one: dict[str, Any] = {"kind": draw(st.sampled_from(list(TITLES))), "content": draw(content)}
+    if draw(st.booleans()):
+        one["summary"] = draw(texts)
+    if draw(st.booleans()):
+        one |= {"name": draw(st.sampled_from(["use-tabs", "n"])), "tags": ["go", "style"]}
+    return one
+
+
+@st.composite
+def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
+    known: dict[int, dict[str, Any]] = {}
+    return [
+        {"id": f"id-{name}", "activation": draw(activations)} | known.setdefault(name, behavior(draw))
+        for name in draw(st.lists(st.integers(0, 20), max_size=20))
+    ]
+
+
+@st.composite
+def distinct(draw: st.DrawFn) -> list[dict[str, Any]]:
+    number = draw(st.integers(0, 15))
+    kept = texts.filter(lambda text: bool(text.strip()))
+    return [{"id": f"{n:02}", "activation": draw(activations)} | behavior(draw, kept) for n in range(number)]
+
+
+def tiers_policy(counter: str, demotion: str, **changes: Any) -> Policy:
+    raw = {"name": "test", "version": "1", "strategy": "tiers", "counter": counter}
+    return parse_policy(raw | {"tiers": {"demotion": demotion}} | changes)
+
+
+class ByTheRules:
+    """The demotion as the rules read: one step, the whole text counted, the next step."""
+
+    def __init__(self, ones: list[dict[str, Any]], limit: int, count: Callable[[str], int]) -> None:
+        self.limit, self.count = limit, count
+        self.texts: dict[str, tuple[str, str, str]] = {}
+        self.tiers: dict[str, int] = {}
+        self.ones = {one["id"]: one for one in ones}
+        for name, one in self.ones.items():
+            tier = sum(round(one["activation"] * 1000) < least for least in (700, 300, 100))
+            self.tiers[name] = min(tier, 1) if one["kind"] == "constraint" else tier
+            tags = "".join(f" #{tag}" for tag in one.get("tags", ()))
+            line = next(line.strip() for line in one["content"].split("\n") if line.strip())
+            cut = line if len(line) <= 120 else line[:119] + "…"
+            summary = one.get("summary", "")
+            called = f"`{one.get('name', name)}` [{one['kind']}]{tags}"
+            self.texts[name] = (one["content"], summary if summary.strip() else cut, called)
+
+    def text(self) -> str:
+        sections = []
+        for kind, title in TITLES.items():
+            mine = [name for name, one in self.ones.items() if one["kind"] == kind and self.tiers[name] < 3]
+            mine.sort(key=lambda name: (self.tiers[name], -self.ones[name]["activation"], name))
+            if mine:
+                lines = [f"- {self.texts[name][self.tiers[name]]}" for name in mine]
+                sections.append("\n".join([f"## {title}", *lines]))
+        return "\n\n".join(sections)
+
+    def too_long(self) -> bool:
+        return self.count(self.text()) > self.limit
+
+    def step(self, name: str) -> None:
+        present, before = self.tiers[name], self.count(self.text())
+        last = 1 if self.ones[name]["kind"] == "constraint" else 3
+        for tier in range(present + 1, last + 1):
+            self.tiers[name] = tier
+            if tier == 3 or self.count(self.text()) < before:
+                return
+        self.tiers[name] = present
+
+    def demoted(self, demotion: str) -> str | None:
+        order = sorted(self.ones, reverse=True)
+        order.sort(key=lambda name: self.ones[name]["activation"])
+        others = [name for name in order if self.ones[name]["kind"] != "constraint"]
+        while self.too_long() and any(self.tiers[name] < 3 for name in others):
+            for name in others:
+                while self.tiers[name] < 3 and self.too_long():
+                    self.step(name)
+                    if demotion == "round_robin":
+                        break
+        for name in order:
+            if name not in others and self.too_long():
+                self.step(name)
+        return None if self.too_long() else self.text()
+
+
+@SETTINGS
+@given(candidates(), limits, counters, demotions, engines)
+def test_the_ceiling_holds_and_every_candidate_is_accounted_for_once(
+    ones: list[dict[str, Any]], limit: int, counter: CounterName, demotion: str, engine: Engine
+) -> None:
+    outcome = answer(request(ones, budget_tokens=limit), tiers_policy(counter, demotion), engine=engine)
+    assert (
+        engine.counters[counter].count(outcome.composed.text or "") == outcome.composed.tokens.used <= limit
+    )
+    assert len(outcome.decision.candidates) == len(ones)
+    chosen = [entry.id for entry in outcome.decision.candidates if entry.outcome is Fate.SELECTED]
+    assert sorted(chosen) == sorted(item.id for item in outcome.composed.items)
+    assert len(set(chosen)) == len(chosen)
+    assert all(bool(entry.reason) == (entry.outcome is Fate.OMITTED) for entry in outcome.decision.candidates)
+
+
+@SETTINGS
+@given(candidates(), limits, demotions, engines, st.randoms(use_true_random=False))
+def test_the_order_of_candidates_changes_nothing(
+    ones: list[dict[str, Any]], limit: int, demotion: str, engine: Engine, shuffler: random.Random
+) -> None:
+    shuffled = list(ones)
+    shuffler.shuffle(shuffled)
+    policy = tiers_policy("chars4", demotion, budget_tokens=limit)
+    first, second = (
+        answer(request(each, request_id="same"), policy, engine=engine) for each in (ones, shuffled)
+    )
+    assert encode(first.composed) == encode(second.composed)
+    assert encode(first.decision) == encode(second.decision)
+
+
+@SETTINGS
+@given(distinct(), limits, counters, demotions)
+def test_counting_only_where_it_could_fit_demotes_as_counting_every_step_does(
+    ones: list[dict[str, Any]], limit: int, counter: CounterName, demotion: str
+) -> None:
+    outcome = answer(request(ones, budget_tokens=limit), tiers_policy(counter, demotion))
+    expected = ByTheRules(ones, limit, COUNTERS[counter].count).demoted(demotion)
+    assert (outcome.composed.text or None if expected is None else outcome.composed.text) == expected
+    assert (outcome.composed.status == "infeasible") == (expected is None)
+
+
+@SETTINGS
+@given(candidates(), limits, st.integers(0, 10_000))
+def test_neither_content_nor_path_stands_in_a_decision(
+    ones: list[dict[str, Any]], limit: int, number: int
+) -> None:
+    private = [f"{what}-{number}-of-it" for what in ("content", "file", "name", "summary", "tag")]
+    one = {"path": f"{private[1]}/a.md", "content": private[0], "name": private[2], "summary": private[3],
+           "tags": [private[4]], "kind": "directive"}  # fmt: skip
+    for activation in (0.9, 0.5, 0.2):
+        asked = request([*ones, one | {"activation": activation}], budget_tokens=limit)
+        record = encode(answer(asked, tiers_policy("chars4", "lowest_first")).decision).decode()
+        assert not any(each in record for each in private)

@@ -1,0 +1,127 @@
+"""From a record to what leaves, without a broker."""
+
+import json
+from typing import Any
+
+import pytest
+from running import request
+from support import NOW, candidate
+
+from worker.core.errors import EventError
+from worker.core.record import Record
+from worker.engine import create_catalogue, create_engine
+from worker.settings import Settings
+from worker.stream.answers import VALUE_MAX_BYTES, Answer, Answers
+from worker.stream.delivery import Message
+from worker.stream.sessions import decode_row
+
+SETTINGS = Settings(partitions=1)
+
+
+def answers(worker: str = "w", settings: Settings = SETTINGS) -> Answers:
+    return Answers(settings, create_engine(settings), create_catalogue(settings), worker)
+
+
+def record(event: dict[str, Any], offset: int = 0, key: bytes = b"default/s") -> Record:
+    return Record("context-requests", 0, offset, 1_000, key, json.dumps(event).encode())
+
+
+def event_of(message: Message) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(message.value)
+    return found
+
+
+def without_run(answer: Answer) -> tuple[Any, ...]:
+    composed, decision = answer.messages
+    bare = {name: value for name, value in event_of(decision).items() if name != "run"}
+    return composed, bare, decision.headers, answer.row
+
+
+def test_an_answer_is_a_composed_event_a_decision_and_the_next_row() -> None:
+    answer = answers().answer(record(request("r1"), offset=7), None)
+    composed, decision = answer.messages
+    assert [message.topic for message in answer.messages] == [
+        SETTINGS.composed_topic,
+        SETTINGS.decisions_topic,
+    ]
+    assert {(message.key, message.partition) for message in answer.messages} == {(b"default/s", 0)}
+    assert event_of(composed)["decision_id"] == event_of(decision)["decision_id"]
+    row = decode_row(answer.row)
+    assert row.seen_offset == 7
+    assert row.session.spent_tokens == event_of(composed)["tokens"]["used"]
+
+
+def test_the_same_record_from_the_same_row_gives_the_same_bytes_in_every_worker() -> None:
+    first = decode_row(answers().answer(record(request("r1")), None).row)
+    again = [answers(worker).answer(record(request("r2"), offset=1), first) for worker in ("v", "w")]
+    assert without_run(again[0]) == without_run(again[1])
+
+
+def test_run_tells_who_made_the_decision_from_what() -> None:
+    decision = event_of(answers("apportion@host:1").answer(record(request("r1"), offset=3), None).messages[1])
+    run = decision["run"]
+    assert run["source"] == {"topic": "context-requests", "partition": 0, "offset": 3}
+    assert run["worker"] == "apportion@host:1"
+    assert list(run["phases_us"]) == ["decode", "prepare", "choose", "record"]
+    assert run["cache_hit"] is False
+
+
+def test_requests_that_name_no_policy_get_the_default_one() -> None:
+    settings = Settings(partitions=1, default_policy="categories")
+    one = candidate("a", lane=None, category="work", kind=None)
+    with pytest.raises(EventError) as caught:
+        answers(settings=settings).answer(record(request("r", candidates=[one], vitals={})), None)
+    assert caught.value.pointer == "$.vitals"
+
+
+def test_an_artifact_gives_a_row_and_no_event() -> None:
+    artifact = {
+        "type": "context-artifact",
+        "session_id": "s",
+        "source": "test",
+        "published_at": NOW,
+        "artifact": candidate("a"),
+    }
+    answer = answers().answer(record(artifact, offset=4), None)
+    assert answer.messages == ()
+    row = decode_row(answer.row)
+    assert row.seen_offset == 4
+    assert [one.id for one in row.session.pool] == ["a"]
+
+
+def test_a_row_that_would_not_fit_into_its_topic_is_refused() -> None:
+    """A worker that tried to write it would fail at the same event again and again."""
+    made, row = answers(settings=Settings(partitions=1, event_max_bytes=4 << 20)), None
+
+    def artifact(name: str) -> dict[str, Any]:
+        summary = "." * (VALUE_MAX_BYTES // 2)
+        return {
+            "type": "context-artifact",
+            "session_id": "s",
+            "source": "test",
+            "published_at": NOW,
+            "artifact": candidate(name, summary=summary),
+        }
+
+    row = decode_row(made.answer(record(artifact("a")), None).row)
+    with pytest.raises(EventError) as caught:
+        made.answer(record(artifact("b"), offset=1), row)
+    assert caught.value.code == "too_large"
+
+
+def test_a_refused_record_becomes_a_dead_letter_named_by_its_place() -> None:
+    bad = Record("context-requests", 2, 9, 1_000, b"key", b"no event", (("traceparent", b"00-1"),))
+    message = answers().refuse(bad, _refusal(bad))
+    assert (message.topic, message.partition, message.key) == (SETTINGS.dead_letters_topic, 2, b"key")
+    headers = dict(message.headers)
+    assert headers["ce_id"] == b"context-requests/2/9"
+    assert headers["ce_type"] == b"context-dead-letter.v1"
+    assert headers["traceparent"] == b"00-1"
+    assert event_of(message)["error"]["code"] == "not_json"
+    assert message == answers("another").refuse(bad, _refusal(bad))
+
+
+def _refusal(bad: Record) -> EventError:
+    with pytest.raises(EventError) as caught:
+        answers().answer(bad, None)
+    return caught.value

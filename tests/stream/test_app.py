@@ -1,0 +1,110 @@
+"""The app is a function of its settings, and Faust's own command finds it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import ROOT, environment
+
+from worker.settings import Settings, SettingsError
+from worker.stream.app import create_app, worker_name
+from worker.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
+
+
+def faust(folder: Path, *arguments: str, **variables: str) -> str:
+    """Run Faust's own command in an empty folder, and return what it prints."""
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-m", "faust", "-A", "worker.main", *arguments],
+        cwd=folder,
+        env=environment(**variables),
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_fausts_own_command_lists_the_agent_and_the_table(tmp_path: Path) -> None:
+    topic = faust(tmp_path, "agents", APPORTION_REQUESTS_TOPIC="my-requests")
+    assert "@requests" in topic
+    assert "my-requests" in topic
+    assert "sessions" in faust(tmp_path, "tables")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_the_module_for_fausts_command_builds_an_app_on_import() -> None:
+    listing = (
+        "import gc, pkgutil, importlib, faust, worker.stream\n"
+        "for one in pkgutil.iter_modules(worker.stream.__path__, 'worker.stream.'):\n"
+        "    importlib.import_module(one.name)\n"
+        "assert not [one for one in gc.get_objects() if isinstance(one, faust.App)]\n"
+    )
+    subprocess.run([sys.executable, "-c", listing], env=environment(), cwd=ROOT, check=True)  # noqa: S603 - likewise
+
+
+def test_two_apps_of_one_process_share_nothing() -> None:
+    first, second = create_app(Settings(app_id="a")), create_app(Settings(app_id="b", partitions=8))
+    assert (first.conf.id, second.conf.id) == ("a", "b")
+    assert first.sessions is not second.sessions
+    assert list(first.tables) == list(second.tables) == ["sessions"]
+    assert second.conf.topic_partitions == 8
+
+
+def test_the_table_has_the_changelog_that_topics_create_makes() -> None:
+    settings = Settings(app_id="mine")
+    assert create_app(settings).sessions.changelog_topic_name == changelog_topic(settings)
+
+
+def test_nothing_is_made_opened_or_committed_by_accident() -> None:
+    conf = create_app(Settings()).conf
+    assert not conf.web_enabled
+    assert not conf.topic_allow_declare
+    assert conf.topic_disable_leader
+    assert conf.processing_guarantee.value == "at_least_once"
+    assert conf.producer_acks == -1
+    assert conf.stream_wait_empty
+    assert conf.table_standby_replicas == 0
+
+
+def test_what_an_event_may_have_passes_in_and_out() -> None:
+    conf = create_app(Settings()).conf
+    assert conf.consumer_max_fetch_size == conf.producer_max_request_size == MESSAGE_MAX_BYTES
+
+
+def test_the_brokers_are_those_of_the_settings() -> None:
+    app = create_app(Settings(brokers=("a:1", "[::1]:2")))
+    assert [str(url) for url in app.conf.broker] == ["kafka://a:1", "kafka://[::1]:2"]
+
+
+def test_fausts_own_variables_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BROKER_URL", "APP_BROKER", "NODE_CLIENT_ID", "APP_STORE", "PROCESSING_GUARANTEE"):
+        monkeypatch.setenv(name, "exactly_once")
+    conf = create_app(Settings()).conf
+    assert str(conf.store) == "memory:"
+    assert conf.processing_guarantee.value == "at_least_once"
+
+
+@pytest.mark.parametrize("request_timeout_s", [0.5, 4.0, 10.0, 120.0])
+def test_an_event_in_flight_ends_before_a_rebalance_gives_its_partition_away(
+    request_timeout_s: float,
+) -> None:
+    conf = create_app(Settings(request_timeout_s=request_timeout_s)).conf
+    two_deliveries_s = 2 * conf.producer_request_timeout
+    assert conf.producer_request_timeout == request_timeout_s
+    assert two_deliveries_s < conf.broker_rebalance_timeout < conf.broker_request_timeout
+    assert conf.broker_heartbeat_interval * 3 <= conf.broker_session_timeout < conf.broker_request_timeout
+
+
+def test_a_default_policy_that_nobody_knows_is_told_before_anything_starts() -> None:
+    with pytest.raises(SettingsError, match=r"default_policy .*known: .*lanes"):
+        create_app(Settings(default_policy="nobody's"))
+
+
+def test_a_worker_is_named_by_app_host_and_process() -> None:
+    app_id, _, rest = worker_name(Settings(app_id="mine")).partition("@")
+    host, _, process = rest.rpartition(":")
+    assert app_id == "mine"
+    assert host
+    assert process.isdigit()

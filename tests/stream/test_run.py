@@ -1,0 +1,58 @@
+"""The worker goes when it is asked to, whatever its group says."""
+
+import subprocess
+import sys
+
+import pytest
+from commands import ROOT, environment
+
+PROGRAM = """
+import asyncio, os, signal, sys
+from faust.types import TP, ConsumerMessage
+from worker.settings import Settings
+from worker.stream import run
+from worker.stream.app import WorkerApp
+
+PLACE = TP("context-requests", 0)
+MESSAGE = ConsumerMessage(*PLACE, 0, 0.0, 0, (), b"k", b"v", None, tp=PLACE)
+run.STOP_TIMEOUT_S = 0.1
+
+async def start(app):
+    if "in-flight" in sys.argv:
+        app.consumer.track_message(MESSAGE)
+    if "crashed" in sys.argv:
+        app._crash(ZeroDivisionError())
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+
+async def stop(app):
+    await asyncio.Event().wait()
+
+WorkerApp.start, WorkerApp.stop = start, stop
+run.run_worker(Settings())
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "told"),
+    [
+        ("idle", 0, "in_flight=0 failure=None"),
+        ("in-flight", 1, "in_flight=1 failure=None"),
+        ("crashed", 1, "in_flight=0 failure="),
+    ],
+)
+def test_a_worker_that_cannot_leave_its_group_in_time_goes_without(
+    state: str, exit_code: int, told: str
+) -> None:
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", PROGRAM, state],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == exit_code
+    assert f'message="gone without leaving the group" {told}' in done.stderr

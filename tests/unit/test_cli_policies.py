@@ -1,0 +1,59 @@
+import os
+from pathlib import Path
+
+import pytest
+from commands import apportion
+
+GOOD = 'name = "small"\nversion = "3"\nstrategy = "lanes"\nbudget_tokens = 2000\n'
+WITHOUT_NAME = 'version = "1"\nstrategy = "lanes"\nbudget_tokens = -1\ncolour = "red"\n'
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable in [name for name in os.environ if name.startswith("APPORTION_")]:
+        monkeypatch.delenv(variable)
+
+
+def test_a_good_policy_is_ok_with_name_version_strategy_and_digest(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(GOOD)
+    ended = apportion("policies", "check", "small.toml")
+    assert (ended.exit_code, ended.err) == (0, "")
+    *cells, digest = ended.out.decode().rstrip("\n").split("\t")
+    assert cells == ["small.toml", "ok", "small", "3", "lanes"]
+    assert digest.startswith("sha256:")
+
+
+def test_all_errors_of_all_files_come_at_once_each_with_file_key_and_reason(tmp_path: Path) -> None:
+    (tmp_path / "good.toml").write_text(GOOD)
+    (tmp_path / "one.toml").write_text(WITHOUT_NAME)
+    (tmp_path / "two.toml").write_text(GOOD + "[lanes.local]\npriority = 0\nmin_tokens = 9\nmax_tokens = 5\n")
+    (tmp_path / "three.toml").write_text("no toml")
+    files = ("one.toml", "good.toml", "two.toml", "three.toml")
+    ended = apportion("policies", "check", *files)
+    assert ended.exit_code == 1
+    assert [line.split(b"\t")[0] for line in ended.out.splitlines()] == [b"good.toml"]
+    told = [line.removeprefix("apportion: invalid_policy: ") for line in ended.err.splitlines()]
+    assert {line.rsplit(": ", 1)[0] for line in told[:3]} == {
+        "one.toml: name",
+        "one.toml: budget_tokens",
+        "one.toml: colour",
+    }
+    assert told[3] == "two.toml: lanes.local.min_tokens: 9 is above max_tokens 5"
+    assert told[4].startswith("three.toml: file: not TOML")
+    assert len(told) == 5
+
+
+@pytest.mark.parametrize("files", [(), ("missing.toml",), (".",)])
+def test_a_file_that_is_none_is_wrong_usage(files: tuple[str, ...]) -> None:
+    assert apportion("policies", "check", *files).exit_code == 2
+
+
+def test_the_list_has_the_built_in_policies_and_those_of_the_folder(tmp_path: Path) -> None:
+    builtin = apportion("policies", "list").out.decode().splitlines()
+    assert any(line.startswith("lanes\t1\tlanes\to200k_base\t8000\tsha256:") for line in builtin)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "small.toml").write_text(GOOD)
+    both = apportion("policies", "list", "--policies", "own").out.decode().splitlines()
+    assert both[:-1] == builtin
+    assert both[-1].startswith("small\t3\tlanes\to200k_base\t2000\tsha256:")

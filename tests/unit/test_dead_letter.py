@@ -1,0 +1,95 @@
+"""A dead letter is the record as it came, and always fits into its topic."""
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.core.dead_letter import COMPLETE_MAX_BYTES, KEPT_BYTES, dead_letter
+from worker.core.errors import ErrorCode, EventError
+from worker.core.record import Headers, Record
+from worker.core.wire import encode
+from worker.stream.topics import MESSAGE_MAX_BYTES
+
+ERROR = EventError(ErrorCode.WRONG_TYPE, "expected int", "$.budget_tokens")
+
+
+def letter(record: Record) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(encode(dead_letter(record, ERROR, "1.0")))
+    return found
+
+
+def record(value: bytes | None = b"{}", key: bytes | None = b"default/s", headers: Headers = ()) -> Record:
+    return Record("context-requests", 3, 41, 1_700_000_000_123, key, value, headers)
+
+
+def sha256(value: bytes) -> str:
+    return f"sha256:{hashlib.sha256(value).hexdigest()}"
+
+
+def test_it_tells_what_was_wrong_and_where_the_record_stood() -> None:
+    assert letter(record()) | {"key": None, "value": None} == {
+        "type": "context-dead-letter",
+        "error": {"code": "wrong_type", "message": "expected int", "pointer": "$.budget_tokens"},
+        "source": {
+            "topic": "context-requests",
+            "partition": 3,
+            "offset": 41,
+            "timestamp_ms": 1_700_000_000_123,
+        },
+        "key": None,
+        "headers": [],
+        "value": None,
+        "value_bytes": 2,
+        "value_digest": sha256(b"{}"),
+        "value_complete": True,
+        "engine_version": "1.0",
+    }
+
+
+@given(st.none() | st.binary(max_size=100), st.none() | st.binary(max_size=100))
+def test_key_and_value_come_back_byte_by_byte(key: bytes | None, value: bytes | None) -> None:
+    found = letter(record(value, key))
+    for name, original in (("key", key), ("value", value)):
+        text = found[name]
+        assert (None if text is None else base64.b64decode(text)) == original
+
+
+def test_headers_keep_their_order_and_a_name_may_stand_twice() -> None:
+    found = letter(record(headers=(("b", b"1"), ("a", b"\xff"), ("b", None))))
+    assert found["headers"] == [["b", "MQ=="], ["a", "/w=="], ["b", ""]]
+
+
+@pytest.mark.parametrize("size", [COMPLETE_MAX_BYTES, COMPLETE_MAX_BYTES + 1])
+def test_of_a_value_over_1_mib_its_digest_size_and_first_256_kib_are_kept(size: int) -> None:
+    value = bytes(range(256)) * (size // 256) + b"." * (size % 256)
+    found = letter(record(value))
+    complete = size == COMPLETE_MAX_BYTES
+    assert found["value_complete"] is complete
+    assert base64.b64decode(found["value"]) == (value if complete else value[:KEPT_BYTES])
+    assert (found["value_bytes"], found["value_digest"]) == (size, sha256(value))
+
+
+@pytest.mark.parametrize(
+    "oversized",
+    [
+        record(key=b"k" * (3 << 20)),
+        record(headers=tuple((f"h{number}", b"." * 1000) for number in range(3000))),
+        record(b"." * (1 << 20), headers=(("h" * (2 << 20), b""),)),
+    ],
+    ids=["key", "headers", "names"],
+)
+def test_key_and_headers_beyond_any_use_are_left_out_and_the_letter_says_so(oversized: Record) -> None:
+    found = letter(oversized)
+    assert found["key"] is None
+    assert found["headers"] == []
+    assert found["error"]["message"].endswith("left out")
+
+
+def test_the_largest_dead_letter_fits_into_its_topic() -> None:
+    largest = record(b"." * COMPLETE_MAX_BYTES, b"k" * 1000, (("h", b"." * (KEPT_BYTES - 1001)),))
+    assert len(encode(dead_letter(largest, ERROR, "1.0"))) < MESSAGE_MAX_BYTES - KEPT_BYTES

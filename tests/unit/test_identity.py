@@ -1,0 +1,119 @@
+"""What "equal" means: canonical JSON, rounding, ids, globs, paths."""
+
+from decimal import ROUND_HALF_UP, Decimal
+
+import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.core.errors import EventError
+from worker.core.glob import Glob
+from worker.core.identity import (
+    canonical_json,
+    canonical_json_of_any,
+    decision_id,
+    fingerprint,
+    normalised_path,
+    path_id,
+    thousandths,
+)
+
+texts = st.text(st.characters(codec="utf-8"))
+ascii_keys = st.text(st.characters(max_codepoint=0x7F), max_size=5)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ascii_keys, inner, max_size=4),
+    max_leaves=20,
+)
+any_keys = st.text(st.characters(codec="utf-8"), max_size=3)
+free_values = st.recursive(
+    st.none() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_keys, inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(values)
+def test_our_canonical_json_is_rfc_8785_for_what_we_put_in(value: object) -> None:
+    assert canonical_json(value) == rfc8785.dumps(value)  # type: ignore[arg-type] # any JSON value
+
+
+@given(values | free_values)
+def test_canonical_json_of_any_value_is_rfc_8785(value: object) -> None:
+    assert canonical_json_of_any(value) == rfc8785.dumps(value)  # type: ignore[arg-type] # any JSON value
+
+
+@given(st.floats(0, 1) | st.floats(0, 1e12) | st.integers(0, 10**6).map(lambda n: (n + 0.5) / 1000))
+def test_rounding_is_half_up_from_the_shortest_decimal(number: float) -> None:
+    exact = (Decimal(repr(number)) * 1000).to_integral_value(ROUND_HALF_UP)
+    assert thousandths(number) == int(exact)
+
+
+def test_numbers_just_below_a_half_in_binary_round_up() -> None:
+    assert [thousandths(number) for number in (0.0045, 0.0005, 0.1235, 1.0005, 0, 1)] == [
+        5,
+        1,
+        124,
+        1001,
+        0,
+        1000,
+    ]
+
+
+def test_ids_from_paths_are_stable_and_tell_nothing() -> None:
+    # printf '%s' src/auth.ts | openssl dgst -sha256 -hmac secret -binary | basenc --base64url | head -c 12
+    assert fingerprint(b"secret", "src/auth.ts") == "vs1DwyCUG-c4"
+    assert path_id(b"secret", "src/auth.ts", "local_diff", "local", 0) == "KZJHL-Za-yJJs0KiDlvAWs8Q"
+
+
+def test_a_decision_id_follows_from_tenant_session_start_sequence_and_request() -> None:
+    # printf '%s' '["default","s",1767225600000,0,"r0"]' | sha256sum | head -c 32
+    assert decision_id("default", "s", 1767225600000999, 0, "r0") == "ab2a4b7bd9f25a77f102e623d350a0b2"
+
+
+@pytest.mark.parametrize(
+    ("path", "normal"), [("./a", "a"), ("a//b", "a/b"), ("a/./b/", "a/b"), ("a/../b", "b"), ("..a", "..a")]
+)
+def test_paths_have_one_form(path: str, normal: str) -> None:
+    assert normalised_path(path, ".path") == normal
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../up", "a/../../b", ".", "./", "a\0b"])
+def test_paths_outside_the_workspace_are_refused(path: str) -> None:
+    with pytest.raises(EventError, match="invalid_path"):
+        normalised_path(path, ".path")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "meant"),
+    [
+        ("*.py", "a.py", True),
+        ("*.py", "src/a.py", False),
+        ("**/*.py", "a.py", True),
+        ("**/*.py", "x/y/a.py", True),
+        ("src/**", "src/a/b", True),
+        ("src/**/b", "src/b", True),
+        ("src/**/b", "src/x/y/b", True),
+        ("src/**/b", "src/x/c", False),
+        ("?.py", "a.py", True),
+        ("?.py", "/.py", False),
+        ("[ab].py", "b.py", True),
+        ("[!ab].py", "b.py", False),
+        ("./a", "a", True),
+        ("**", ".hidden/x", True),
+        ("A", "a", False),
+    ],
+)
+def test_globs_mean_whole_paths(pattern: str, path: str, meant: bool) -> None:  # noqa: FBT001 - a table's column
+    assert Glob(pattern, "$").matches(path) is meant
+
+
+@pytest.mark.parametrize("pattern", ["", "/a", "a//b", "a/..", "[a", "a**", "**b", "a/[!", "x[]"])
+def test_invalid_globs_are_refused(pattern: str) -> None:
+    with pytest.raises(EventError, match="invalid_pattern"):
+        Glob(pattern, "$")
+
+
+def test_a_glob_of_many_stars_does_not_blow_up() -> None:
+    assert not Glob("*a" * 200 + "b", "$").matches("a" * 4_000)

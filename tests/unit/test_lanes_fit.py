@@ -1,0 +1,120 @@
+"""How lanes brings a text under its limit: what shrinks first, how far, what is dropped, what never is."""
+
+from typing import Any
+
+import pytest
+from support import answer, candidate, entry_of, lanes_policy, omitted, request, selected
+
+from worker.core.compose import Outcome
+from worker.core.errors import EventError
+from worker.core.policy import Policy, PolicyError
+
+LINE = "x" * 39 + "\n"
+"""Ten chars4 tokens."""
+
+
+def wide(**changes: Any) -> Policy:
+    lanes = {
+        "local": {"priority": 1, "min_tokens": 0, "max_tokens": 10_000},
+        "history": {"priority": 2, "min_tokens": 0, "max_tokens": 10_000},
+    }
+    return lanes_policy(lanes=lanes, **changes)
+
+
+def lines(name: str, count: int, **changes: Any) -> dict[str, Any]:
+    """Return a candidate of so many ten-token lines, which says that it costs nothing."""
+    return candidate(name, content=LINE * count, token_estimate=1, **changes)
+
+
+def pinned(*names: str) -> dict[str, Any]:
+    return {"pinned": [{"match": {"type": "id", "value": name}, "reason": "r"} for name in names]}
+
+
+def fidelities(outcome: Outcome) -> dict[str, str]:
+    return {item.id: str(item.fidelity) for item in outcome.composed.items}
+
+
+def test_the_last_lane_shrinks_first_and_only_as_far_as_needed() -> None:
+    ones = [lines("a", 40), lines("b", 40, lane="history")]
+    outcome = answer(request(ones, budget_tokens=700), wide())
+    assert fidelities(outcome) == {"a": "full", "b": "shrunk"}
+    # one more line of ten tokens would not have fitted
+    assert 690 < outcome.composed.tokens.used <= 700
+
+
+def test_within_a_lane_the_lowest_score_shrinks_first() -> None:
+    ones = [lines("good", 40, relevance=0.9), lines("bad", 40, relevance=0.1)]
+    assert fidelities(answer(request(ones, budget_tokens=700), wide())) == {"good": "full", "bad": "shrunk"}
+
+
+def test_nothing_is_shrunk_below_the_floor_but_the_next_one_is_shrunk_too() -> None:
+    ones = [lines("a", 40), lines("b", 40, lane="history")]
+    outcome = answer(request(ones, budget_tokens=350), wide())
+    tokens = {item.id: item.tokens for item in outcome.composed.items}
+    assert 90 < tokens["b"] <= 100
+    assert tokens["a"] > 200
+    assert outcome.composed.tokens.used <= 350
+
+
+def test_where_all_at_their_floors_do_not_fit_the_fewest_are_dropped_and_the_rest_shrunk_afresh() -> None:
+    ones = [lines(f"c{n}", 20, relevance=1 - n / 10) for n in range(5)]
+    outcome = answer(request(ones, budget_tokens=450), wide())
+    assert omitted(outcome) == {"c4": "dropped_after_render"}
+    assert fidelities(outcome)["c0"] != "dropped"
+    assert outcome.composed.tokens.used <= 450
+    # four at their floor of 100 and three separators fit, five do not
+    assert len(selected(outcome)) == 4
+
+
+def test_constraints_and_rules_are_never_shrunk_but_dropped() -> None:
+    ones = [lines("rule", 40, kind="rule_doc", relevance=0), lines("edit", 40)]
+    roomy = answer(request(ones, budget_tokens=550), wide())
+    assert fidelities(roomy) == {"edit": "shrunk", "rule": "full"}
+    tight = answer(request(ones, budget_tokens=450), wide())
+    assert fidelities(tight) == {"edit": "full"}
+    assert omitted(tight) == {"rule": "dropped_after_render"}
+
+
+def test_protected_ones_are_shrunk_below_the_floor_only_when_nothing_else_is_left() -> None:
+    ones = [lines("p", 40), lines("q", 40, lane="history")]
+    outcome = answer(request(ones, budget_tokens=50, constraints=pinned("p")), wide())
+    assert fidelities(outcome) == {"p": "shrunk"}
+    assert omitted(outcome) == {"q": "dropped_after_render"}
+    assert outcome.composed.tokens.used <= 50
+
+
+def test_a_protected_artifact_that_never_shrinks_is_infeasible() -> None:
+    outcome = answer(
+        request([lines("p", 40, kind="constraint")], budget_tokens=50, constraints=pinned("p")), wide()
+    )
+    assert outcome.composed.status == "infeasible"
+    assert entry_of(outcome, "p").tokens == 400
+
+
+def test_a_candidates_own_shrink_wins_over_its_kinds() -> None:
+    ones = [lines("rule", 40, kind="rule_doc", shrink="truncate_oldest")]
+    assert fidelities(answer(request(ones, budget_tokens=200), wide())) == {"rule": "shrunk"}
+    with pytest.raises(EventError) as caught:
+        answer(request([lines("a", 4, shrink="nope")]), wide())
+    assert (caught.value.code, caught.value.pointer) == ("unknown_shrink", "$.candidates[0].shrink")
+
+
+def test_a_policy_may_say_how_a_kind_shrinks_and_how_low() -> None:
+    policy = wide(kinds={"recent_edit": {"shrink": "never"}}, shrink={"floor_tokens": 30})
+    outcome = answer(request([lines("a", 40), lines("b", 40, kind="local_diff")], budget_tokens=440), policy)
+    assert fidelities(outcome) == {"a": "full", "b": "shrunk"}
+
+
+def test_a_new_kind_needs_a_place_in_the_order() -> None:
+    with pytest.raises(PolicyError, match=r"kinds\.memo\.order"):
+        wide(kinds={"memo": {"shrink": "never"}})
+    outcome = answer(request([candidate("a", kind="memo")]), wide(kinds={"memo": {"order": 99}}))
+    assert selected(outcome) == ["a"]
+
+
+def test_the_template_is_counted_with_every_form() -> None:
+    policy = wide(render={"template": "<artifact kind={kind}>\n{content}\n</artifact>"})
+    outcome = answer(request([lines("a", 40), lines("b", 40)], budget_tokens=500), policy)
+    text = outcome.composed.text or ""
+    assert (len(text) + 3) // 4 == outcome.composed.tokens.used <= 500
+    assert text.count("</artifact>") == len(selected(outcome))

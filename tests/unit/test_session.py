@@ -1,0 +1,247 @@
+"""The session's ledger: limits, duplicates, backoff, expiry, the pool."""
+
+from typing import Any
+
+import pytest
+from support import (
+    ENGINE,
+    answer,
+    artifact,
+    candidate,
+    entry_of,
+    lanes_policy,
+    omitted,
+    request,
+    retraction,
+    selected,
+)
+
+from worker.core.errors import EventError
+from worker.core.policy import Policy
+from worker.core.publish import publish
+from worker.core.session import EMPTY, RECENT_REQUESTS_MAX, Session
+
+DAY_S = 86_400
+
+
+def limited(**limits: int) -> Policy:
+    return lanes_policy(session=limits)
+
+
+def published(session: Session, *events: Any) -> Session:
+    for event in events:
+        session = publish(event, session, ENGINE, DAY_S)
+    return session
+
+
+def test_what_is_charged_is_the_exact_count_of_what_was_emitted() -> None:
+    first = answer(request([candidate("a", 10), candidate("b", 10)]), lanes_policy())
+    assert first.composed.tokens.used == 21
+    second = answer(request([candidate("c", 5)]), lanes_policy(), first.session)
+    assert second.session.spent_tokens == 26
+    assert (second.composed.session.prompts, second.session.sequence) == (2, 2)
+
+
+def test_the_session_caps_each_request_and_is_exhausted_at_its_total() -> None:
+    policy = limited(max_tokens=25, max_tokens_per_request=10)
+    session, used, statuses = EMPTY, [], []
+    for _ in range(4):
+        outcome = answer(request([candidate("a", 10), candidate("b", 5)]), policy, session)
+        session = outcome.session
+        used.append((outcome.decision.tokens.limit, outcome.composed.tokens.used))
+        statuses.append(str(outcome.composed.status))
+    assert used == [(10, 10), (10, 10), (5, 5), (0, 0)]
+    assert statuses == ["composed", "composed", "composed", "exhausted"]
+    assert (session.prompts, session.spent_tokens) == (4, 25)
+    assert set(omitted(outcome).values()) == {"exhausted"}
+
+
+@pytest.mark.parametrize(("total", "asked", "most", "limit"), [
+    (100, None, 0, 100), (100, 200, 0, 200), (100, 200, 150, 150), (100, 20, 150, 20), (0, 50, 0, 50),
+])  # fmt: skip
+def test_a_request_replaces_the_total_up_to_the_policys_bound(
+    total: int, asked: int | None, most: int, limit: int
+) -> None:
+    lanes = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 9}}
+    policy = lanes_policy(budget_tokens=total, budget_tokens_max=most, lanes=lanes)
+    assert answer(request([], budget_tokens=asked), policy).decision.tokens.limit == limit
+
+
+def test_a_total_of_zero_disables_and_still_counts_the_prompt() -> None:
+    excluded = {"must_exclude": [{"match": {"type": "id", "value": "a"}, "reason": "r"}]}
+    outcome = answer(
+        request([candidate("a"), candidate("b")], budget_tokens=0, constraints=excluded), lanes_policy()
+    )
+    assert (outcome.composed.status, outcome.session.prompts) == ("disabled", 1)
+    assert omitted(outcome) == {"a": "disabled", "b": "disabled"}
+    assert not outcome.composed.text
+
+
+def test_the_same_request_sent_again_is_a_duplicate_and_charges_nothing() -> None:
+    ones = [candidate("a"), candidate("b")]
+    first = answer(request(ones, request_id="r"), lanes_policy())
+    later = request(ones[::-1], request_id="r", requested_at="2026-03-01T13:00:00Z")
+    second = answer(later, lanes_policy(), first.session)
+    assert second.composed.status == "duplicate"
+    assert second.composed.duplicate_of == first.composed.decision_id != second.composed.decision_id
+    assert (second.session.prompts, second.session.sequence) == (1, 2)
+    assert second.session.spent_tokens == first.session.spent_tokens
+    assert second.session.last_event_us == first.session.last_event_us
+    third = answer(later, lanes_policy(), second.session)
+    assert len({one.composed.decision_id for one in (first, second, third)}) == 3
+
+
+def test_another_request_under_a_used_id_is_refused() -> None:
+    first = answer(request([candidate("a")], request_id="r"), lanes_policy())
+    with pytest.raises(EventError) as caught:
+        answer(request([candidate("b")], request_id="r"), lanes_policy(), first.session)
+    assert (caught.value.code, caught.value.pointer) == ("conflicting_request", "$.request_id")
+
+
+def test_a_row_remembers_a_bounded_number_of_requests() -> None:
+    session = EMPTY
+    for number in range(RECENT_REQUESTS_MAX + 5):
+        session = answer(request([], request_id=f"q{number}"), lanes_policy(), session).session
+    assert len(session.recent) == RECENT_REQUESTS_MAX
+    assert session.recent[0].request_id == "q5"
+
+
+def test_at_its_expiry_a_session_starts_afresh() -> None:
+    policy = limited(idle_timeout_s=60)
+    first = answer(request([candidate("a")], requested_at="2026-03-01T12:00:00Z"), policy)
+    before = answer(request([], requested_at="2026-03-01T12:00:59.999999Z"), policy, first.session)
+    assert before.session.prompts == 2
+    after = answer(request([], requested_at="2026-03-01T12:01:00Z"), policy, first.session)
+    assert (after.session.prompts, after.session.spent_tokens) == (1, 0)
+    assert after.decision.session.before.prompts == 0
+
+
+def test_a_late_request_does_not_move_the_last_event_back() -> None:
+    policy = limited(idle_timeout_s=60)
+    first = answer(request([]), policy)
+    late = answer(request([], requested_at="2026-03-01T11:00:00Z"), policy, first.session)
+    assert late.session.last_event_us == first.session.last_event_us
+    assert late.session.prompts == 2
+
+
+def test_with_a_backoff_of_five_an_id_comes_at_1_at_6_and_at_16() -> None:
+    policy, session, injected = limited(backoff_prompts=5), EMPTY, []
+    for prompt in range(1, 32):
+        outcome = answer(request([candidate("a")]), policy, session)
+        session = outcome.session
+        if selected(outcome):
+            injected.append(prompt)
+        else:
+            assert omitted(outcome) == {"a": "backoff"}
+    assert injected == [1, 6, 16, 31]
+
+
+def test_constraints_pinned_and_included_ones_know_no_backoff() -> None:
+    policy, session = limited(backoff_prompts=5), EMPTY
+    limits = {
+        "pinned": [{"match": {"type": "id", "value": "p"}, "reason": "r"}],
+        "must_include": [{"match": {"type": "id", "value": "m"}, "reason": "r"}],
+    }
+    ones = [candidate("p"), candidate("m"), candidate("c", kind="constraint"), candidate("x")]
+    for _ in range(2):
+        outcome = answer(request(ones, constraints=limits), policy, session)
+        session = outcome.session
+    assert set(selected(outcome)) == {"p", "m", "c"}
+    assert [(one.id, one.count) for one in session.injections] == [("x", 1), ("c", 2), ("m", 2), ("p", 2)]
+
+
+def test_exclusion_comes_before_backoff_and_backoff_before_an_empty_content() -> None:
+    policy = limited(backoff_prompts=5)
+    session = answer(request([candidate("a"), candidate("b")]), policy).session
+    limits = {"must_exclude": [{"match": {"type": "id", "value": "a"}, "reason": "r"}]}
+    again = answer(request([candidate("a"), candidate("b", content="")], constraints=limits), policy, session)
+    assert omitted(again) == {"a": "excluded_by_policy", "b": "backoff"}
+
+
+def test_the_pool_is_chosen_from_beside_the_requests_own_which_win() -> None:
+    session = published(
+        EMPTY, artifact(candidate("a", content="pool")), artifact(candidate("b", content="pool b"))
+    )
+    outcome = answer(request([candidate("a", content="own")]), lanes_policy(), session)
+    assert sorted(selected(outcome)) == ["a", "b"]
+    assert "own" in (outcome.composed.text or "")
+    assert omitted(outcome) == {"a": "superseded"}
+    assert outcome.decision.candidates_total == 3
+
+
+def test_the_newest_publication_of_an_id_stays() -> None:
+    session = published(EMPTY, *(artifact(candidate("a", content=text)) for text in ("old", "new")))
+    assert answer(request([]), lanes_policy(), session).composed.text == "new"
+
+
+def test_a_pool_artifact_that_lacks_what_the_strategy_needs_is_unsuitable() -> None:
+    session = published(EMPTY, artifact({"id": "a", "content": "x"}), artifact(candidate("b", lane="nope")))
+    assert omitted(answer(request([]), lanes_policy(), session)) == {"a": "unsuitable", "b": "unsuitable"}
+
+
+def test_an_expired_artifact_is_named_once_and_leaves() -> None:
+    session = published(EMPTY, artifact(candidate("a"), expires_at="2026-03-01T12:00:00Z"))
+    first = answer(request([]), lanes_policy(), session)
+    assert omitted(first) == {"a": "expired"}
+    assert answer(request([]), lanes_policy(), first.session).decision.candidates_total == 0
+
+
+@pytest.mark.parametrize("by", [{"id": "a"}, {"path": "./x.py", "kind": "recent_edit", "lane": "local"}])
+def test_a_retraction_takes_an_artifact_back(by: dict[str, str]) -> None:
+    session = published(
+        EMPTY, artifact(candidate("a", path="x.py")), artifact(candidate("b")), retraction(**by)
+    )
+    assert selected(answer(request([]), lanes_policy(), session)) == ["b"]
+
+
+def test_a_retraction_that_names_nothing_is_refused() -> None:
+    with pytest.raises(EventError) as caught:
+        published(EMPTY, retraction(kind="recent_edit"))
+    assert (caught.value.code, caught.value.pointer) == ("missing_field", "$.id")
+
+
+def test_the_pools_bounds_push_out_the_oldest_and_the_next_decision_names_them() -> None:
+    session = published(EMPTY, *(artifact(candidate(f"a{n:03}", 1)) for n in range(502)))
+    first = answer(request([]), lanes_policy(), session)
+    assert first.decision.evicted == ("a000", "a001")
+    assert answer(request([]), lanes_policy(), first.session).decision.evicted == ()
+    large = published(EMPTY, *(artifact(candidate(f"b{n}", content="é" * 262_144)) for n in range(3)))
+    assert [one.id for one in large.pool] == ["b1", "b2"]
+
+
+def test_an_artifact_at_expiry_finds_a_fresh_session() -> None:
+    session = published(EMPTY, artifact(candidate("a"), "2026-03-01T12:00:00Z"))
+    session = published(session, artifact(candidate("b"), "2026-03-02T12:00:00Z"))
+    assert [one.id for one in session.pool] == ["b"]
+    assert session.start_us == session.last_event_us
+
+
+def test_a_duplicate_leaves_the_pool_alone() -> None:
+    session = published(EMPTY, artifact(candidate("a"), expires_at="2026-03-01T12:30:00Z"))
+    first = answer(request([], request_id="r"), lanes_policy(), session)
+    again = answer(
+        request([], request_id="r", requested_at="2026-03-01T13:00:00Z"), lanes_policy(), first.session
+    )
+    assert again.composed.status == "duplicate"
+    assert again.session.pool == first.session.pool
+
+
+def test_a_rows_digest_changes_with_all_that_it_holds() -> None:
+    rows = [EMPTY, published(EMPTY, artifact(candidate("a")))]
+    rows.append(published(rows[-1], artifact(candidate("a", content="b"))))
+    rows.append(answer(request([]), lanes_policy(), rows[-1]).session)
+    assert len({row.digest for row in rows}) == len(rows)
+
+
+def test_what_an_omitted_candidate_would_have_needed_stands_in_its_entry() -> None:
+    outcome = answer(request([candidate("a", 50)], budget_tokens=30), limited())
+    margin = entry_of(outcome, "a").margin
+    assert margin
+    assert (margin.needed, margin.left) == (50, 30)
+
+
+def test_of_equal_ids_that_are_backed_off_one_is_backoff_and_the_others_duplicate() -> None:
+    policy = limited(backoff_prompts=5)
+    session = answer(request([candidate("a")]), policy).session
+    again = answer(request([candidate("a"), candidate("a")]), policy, session)
+    assert again.decision.reasons == {"backoff": 1, "duplicate": 1}

@@ -1,0 +1,118 @@
+"""Bad input: each gives one error with a code and a place, and never repeats what was sent."""
+
+import json
+from typing import Any
+
+import pytest
+
+from worker.core.bounds import Bounds
+from worker.core.errors import EventError
+from worker.core.wire import decode
+
+GOOD: dict[str, Any] = {
+    "type": "context-request",
+    "request_id": "r",
+    "session_id": "s",
+    "requested_at": "2026-01-01T00:00:00Z",
+}
+
+
+def refusal(value: bytes | None, bounds: Bounds | None = None) -> tuple[str, str]:
+    with pytest.raises(EventError) as caught:
+        decode(value, bounds or Bounds())
+    assert "secret" not in caught.value.message
+    return str(caught.value.code), caught.value.pointer
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (None, "empty_value"),
+        (b"", "empty_value"),
+        (b"secret", "not_json"),
+        (b'{"a": NaN}', "not_json"),
+        (b'{"type":"context-request","request_id":"\\ud800"}', "not_json"),
+        (b'{"type":"context-request","request_id":"\xed\xa0\x80"}', "not_json"),
+        (b"\xff\xfe", "not_json"),
+        (b"[" * 100_000, "wrong_type"),
+        (b"[]", "wrong_type"),
+        (b'"secret"', "wrong_type"),
+        (b"{}{}", "missing_field"),
+        (b" " * (1 << 20) + b"{}", "too_large"),
+    ],
+)
+def test_what_is_no_event_is_refused_as_a_whole(value: bytes | None, code: str) -> None:
+    assert refusal(value)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "pointer"),
+    [
+        ({"type": "secret"}, "unknown_type", "$.type"),
+        ({"request_id": None}, "wrong_type", "$.request_id"),
+        ({"request_id": ""}, "invalid_value", "$.request_id"),
+        ({"request_id": "x" * 129}, "invalid_value", "$.request_id"),
+        ({"tenant": "a/b"}, "invalid_value", "$.tenant"),
+        ({"tenant": "a\n"}, "invalid_value", "$.tenant"),
+        ({"requested_at": "2026-01-01T00:00:00"}, "invalid_timestamp", "$.requested_at"),
+        ({"requested_at": "secret"}, "invalid_timestamp", "$.requested_at"),
+        ({"requested_at": 5}, "wrong_type", "$.requested_at"),
+        ({"budget_tokens": -1}, "invalid_value", "$.budget_tokens"),
+        ({"budget_tokens": 1.0}, "wrong_type", "$.budget_tokens"),
+        ({"budget_tokens": True}, "wrong_type", "$.budget_tokens"),
+        ({"surprise": 1}, "unknown_field", "$.surprise"),
+        ({"candidates": [{}, {"lane": 5}]}, "wrong_type", "$.candidates[1].lane"),
+        ({"candidates": [{"lane": None}]}, "wrong_type", "$.candidates[0].lane"),
+        ({"candidates": [{"relevance": 1.1}]}, "invalid_value", "$.candidates[0].relevance"),
+        ({"candidates": [{"relevance": "0.5"}]}, "wrong_type", "$.candidates[0].relevance"),
+        ({"candidates": [{"surprise": 1}]}, "unknown_field", "$.candidates[0].surprise"),
+        ({"candidates": [{"id": "x" * 257}]}, "too_long", "$.candidates[0].id"),
+        ({"candidates": [{"tags": ["x" * 65]}]}, "too_long", "$.candidates[0].tags[0]"),
+        ({"candidates": [{"tags": ["x"] * 33}]}, "too_many", "$.candidates[0].tags"),
+        ({"candidates": [{}] * 10_001}, "too_many", "$.candidates"),
+        ({"vitals": {"pressure": "secret"}}, "invalid_value", "$.vitals.pressure"),
+        (
+            {"constraints": {"pinned": [{"match": {"type": "id"}}]}},
+            "missing_field",
+            "$.constraints.pinned[0].match.value",
+        ),
+        (
+            {"constraints": {"pinned": [{"match": {"type": "id", "value": "x"}}] * 1_001}},
+            "too_many",
+            "$.constraints",
+        ),
+        (
+            {"conversation": {"new_message": "x", "messages": [{}] * 10_001}},
+            "too_many",
+            "$.conversation.messages",
+        ),
+        (
+            {"conversation": {"new_message": "x", "messages": [{"a": json.loads("[" * 32 + "]" * 32)}]}},
+            "too_deep",
+            "$.conversation.messages[0]",
+        ),
+    ],
+)
+def test_each_bad_field_is_refused_with_its_place(changes: dict[str, Any], code: str, pointer: str) -> None:
+    assert refusal(json.dumps(GOOD | changes).encode()) == (code, pointer)
+
+
+@pytest.mark.parametrize("field", ["type", "request_id", "session_id", "requested_at"])
+def test_each_missing_field_is_refused_with_its_place(field: str) -> None:
+    raw = {key: value for key, value in GOOD.items() if key != field}
+    assert refusal(json.dumps(raw).encode()) == ("missing_field", f"$.{field}")
+
+
+def test_a_number_past_all_doubles_is_refused() -> None:
+    value = json.dumps(GOOD | {"candidates": [{"priority": 0}]}).replace('"priority": 0', '"priority": 1e999')
+    assert refusal(value.encode()) == ("invalid_value", "$.candidates[0].priority")
+
+
+def test_deep_nesting_anywhere_is_refused_without_a_crash() -> None:
+    value = json.dumps(GOOD | {"conversation": {"new_message": {"a": 0}}})
+    deep = value.replace('"a": 0', '"a": ' + "[" * 200_000 + "]" * 200_000)
+    assert refusal(deep.encode())[0] == "too_deep"
+
+
+def test_bounds_are_settings() -> None:
+    assert refusal(json.dumps(GOOD).encode(), Bounds(event_max_bytes=20)) == ("too_large", "$")
