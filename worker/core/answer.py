@@ -39,6 +39,7 @@ from worker.core.session import Session
 from worker.core.strategies.base import Composition
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
+_SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
 
 
 class Answer(Struct, frozen=True):
@@ -73,7 +74,7 @@ class Answer(Struct, frozen=True):
             return ranked
         ordered = sorted(aside, key=lambda one: (one.id, one.reason))
         return ranked + [
-            Entry(one.id, one.kind, one.group, rank, Outcome.OMITTED, reason=one.reason)
+            Entry(one.id, one.kind, one.group, rank, _OMITTED, reason=one.reason)
             for rank, one in enumerate(ordered, len(ranked) + 1)
         ]
 
@@ -169,11 +170,11 @@ def _output_digest(composed: ContextComposed) -> str:
 
 def listed(entries: list[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], dict[str, int]]:
     """Return all selected and the first omitted entries, by rank, and the rest counted by reason."""
-    omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
+    omitted = [entry for entry in entries if entry.outcome is _OMITTED]
     if len(omitted) <= omitted_max:
         return tuple(entries), {}
     last = omitted[omitted_max - 1].rank if omitted_max else 0
-    kept = (one for one in entries if one.outcome is Outcome.SELECTED or one.rank <= last)
+    kept = (one for one in entries if one.outcome is _SELECTED or one.rank <= last)
     return tuple(kept), reason_counts(omitted[omitted_max:])
 
 

@@ -24,28 +24,24 @@ class ConstraintList:
         self.name = name
         self._given = len(constraints)
         self._matched: set[int] = set()
-        self._exact: dict[MatchType, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        self._ids: defaultdict[str, list[int]] = defaultdict(list)
+        self._kinds: defaultdict[str, list[int]] = defaultdict(list)
+        self._lanes: defaultdict[str, list[int]] = defaultdict(list)
         self._globs: list[tuple[int, Glob]] = []
+        exact = {MatchType.ID: self._ids, MatchType.KIND: self._kinds, MatchType.LANE: self._lanes}
         for index, constraint in enumerate(constraints):
             match = constraint.match
             if match.type is MatchType.PATTERN:
                 pointer = f"$.constraints.{name}[{index}].match.value"
                 self._globs.append((index, Glob(match.value, pointer)))
             else:
-                self._exact[match.type][match.value].append(index)
+                exact[match.type][match.value].append(index)
 
     def first(self, candidate_id: str, kind: str, lane: str, path: str | None) -> str:
         """Return the place of the first constraint that means the candidate, or the empty string."""
         if not self._given:
             return ""
-        found: list[int] = []
-        for kind_of_match, value in (
-            (MatchType.ID, candidate_id),
-            (MatchType.KIND, kind),
-            (MatchType.LANE, lane),
-        ):
-            if kind_of_match in self._exact:
-                found += self._exact[kind_of_match].get(value, ())
+        found = [*self._ids.get(candidate_id, ()), *self._kinds.get(kind, ()), *self._lanes.get(lane, ())]
         if path is not None:
             found += [index for index, glob in self._globs if glob.matches(path)]
         if not found:

@@ -1,6 +1,7 @@
 """What comes out, typed as it travels: composed events, decisions, dead letters.
 
-Everything outside a decision's `run` is byte-identical for the same event; `run` is the shell's.
+Everything outside a decision's `run` is byte-identical for the same event; `run` is the shell's. Python 3.11
+looks a member of an enum up in 0.2 µs, as long as an entry takes to make: loops bind what they need before.
 """
 
 from collections.abc import Mapping

@@ -37,6 +37,7 @@ from worker.core.strategies.lanes.render import output_order, render
 from worker.core.strategies.lanes.select import estimate, select
 
 _SHRINKS = frozenset(ShrinkStrategy)
+_SELECTED, _OMITTED, _FULL, _SHRUNK = Outcome.SELECTED, Outcome.OMITTED, Fidelity.FULL, Fidelity.SHRUNK
 REQUIRED = ("content", "kind", "lane", "relevance", "specificity", "risk_alignment")
 
 
@@ -115,7 +116,7 @@ def _composition(
                 id=one.prepared.id,
                 kind=one.prepared.kind,
                 group=one.lane.name,
-                fidelity=Fidelity.SHRUNK if one.shrunk else Fidelity.FULL,
+                fidelity=_SHRUNK if one.shrunk else _FULL,
                 tokens=one.tokens,
             )
             for one in standing
@@ -133,11 +134,11 @@ def _entry(place: int, one: Ranked, prepared: Prepared) -> Entry:
         prepared.kind,
         one.lane.name,
         place,
-        Outcome.SELECTED if one.selected else Outcome.OMITTED,
+        _SELECTED if one.selected else _OMITTED,
         one.score,
         one.parts,
         one.tokens if one.selected else one.tokens or one.cost or UNSET,
-        (Fidelity.SHRUNK if one.shrunk else Fidelity.FULL) if one.selected else UNSET,
+        (_SHRUNK if one.shrunk else _FULL) if one.selected else UNSET,
         one.reason or UNSET,
         one.margin or UNSET,
         prepared.constraint or UNSET,

@@ -11,6 +11,8 @@ from worker.core.candidates import Prepared
 from worker.core.results import Margin, Reason
 from worker.core.strategies.lanes.rank import Lane, Ranked
 
+_LANE_MAX_REACHED, _BUDGET_EXCEEDED = Reason.LANE_MAX_REACHED, Reason.BUDGET_EXCEEDED
+
 
 def estimate(ranked: list[Ranked], count_contents: Callable[[Sequence[Prepared]], list[int]]) -> None:
     """Set the selection cost of all that can still be chosen, and what each lane has of it."""
@@ -76,8 +78,8 @@ class _Selection:
         lane_left = one.lane.ceiling - one.lane.used
         left = self.limit_tokens - self.used_tokens - reserve
         if one.cost > lane_left:
-            one.reason, one.margin = Reason.LANE_MAX_REACHED, Margin(one.cost, max(0, lane_left))
+            one.reason, one.margin = _LANE_MAX_REACHED, Margin(one.cost, max(0, lane_left))
         elif one.cost > left:
-            one.reason, one.margin = Reason.BUDGET_EXCEEDED, Margin(one.cost, max(0, left))
+            one.reason, one.margin = _BUDGET_EXCEEDED, Margin(one.cost, max(0, left))
         else:
             self.add(one)
