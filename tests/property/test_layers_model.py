@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from asking import asked
-from drawn_layers import layers_of, policies
+from drawn_layers import layers_of, policies, texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import answer
 
 from worker.core.policy import Policy
+from worker.core.tokens import CounterName
 from worker.counters import COUNTERS
 
 Count = Callable[[str], int]
@@ -104,3 +105,21 @@ def test_it_does_what_trying_everything_does(layers: dict[str, Any], policy: Pol
     outcome = answer(asked(layers=layers, budget_tokens=budget), policy)
     expected = slowly(policy, layers, budget, COUNTERS["chars4"].count)
     assert (outcome.composed.text if outcome.composed.status != "infeasible" else None) == expected
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(layers_of(texts), st.data(), st.sampled_from(list(CounterName)))
+def test_a_layer_is_feasible_where_its_whole_or_its_markers_just_fit(
+    layers: dict[str, Any], data: st.DataObject, counter: CounterName
+) -> None:
+    policy: Any = data.draw(policies(counter))
+    count = COUNTERS[counter].count
+    for name, layer in layers.items():
+        if isinstance(layer, dict):
+            states = states_of(layer["sections"], count)
+            heading = policy.layers[name].heading
+            whole = rendered(heading, layer["preamble"], layer["sections"], states[0])
+            markers = rendered(heading, "", layer["sections"], states[-1])
+            budget = max(1, min(count(whole), count(markers)))
+            outcome = answer(asked(layers={name: layer}, budget_tokens=budget), policy)
+            assert outcome.composed.status != "infeasible"

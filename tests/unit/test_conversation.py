@@ -214,6 +214,15 @@ def test_a_limit_of_zero_disables_but_unsuitable_messages_stay_so() -> None:
     }
 
 
+def test_all_messages_of_a_duplicate_are_duplicates_unsuitable_ones_too() -> None:
+    chat = {"messages": [user(1), result("nobody")], "new_message": "new", "system_prompt": "p"}
+    policy = conversation_policy(100)
+    first = composed(policy, conversation=chat)
+    again = composed(policy, first.session, conversation=chat)
+    assert again.composed.status == "duplicate"
+    assert set(fates(again).values()) == {"duplicate"}
+
+
 # what a message costs
 
 

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 from asking import asked, composed, fates, group, layers_policy, section
-from support import answer, entry_of, selected
+from counting import Counting
+from support import ENGINE, answer, entry_of, selected
 
+from worker.core.engine import Engine
 from worker.core.errors import EventError
 from worker.core.policy import Policy, PolicyError
 from worker.core.results import Margin
@@ -252,6 +254,30 @@ def test_what_is_set_aside_is_the_whole_where_the_counter_finds_the_markers_dear
     # 4 words are 6 tokens; with markers instead of the entry there are 12 words
     assert fates(outcome) == {"fabric": "full", "fabric/0/0": "full"}
     assert outcome.composed.tokens.used == 6
+
+
+def test_it_is_the_markers_where_the_counter_finds_the_entries_dearer() -> None:
+    fabric = sections(section("T", "漢" * 20))
+    outcome = composed(layers_policy(counter="bytes4"), layers={"fabric": fabric}, budget_tokens=14)
+    # 23 characters give way to 51, but 67 bytes in all to 55
+    assert outcome.composed.text == "## T\n... and 1 more t\n\n[... truncated, 1 items omitted]"
+    assert outcome.composed.tokens.used == 14
+    assert fates(outcome) == {"fabric": "truncated", "fabric/0/0": "budget_exceeded"}
+
+
+def test_entries_that_only_the_counter_finds_dear_come_back_as_far_as_they_fit() -> None:
+    counter = Counting(ENGINE.counters["words1.3"])
+    # 500 entries of 8 words and 16 characters, for which markers stand of 5 and 17; one of 2 words goes last
+    fabric = sections(*[section("t", "a b c d e f g")] * 500, section("t", "z" * 50_000))
+    outcome = composed(
+        layers_policy(counter="words1.3"),
+        engine=Engine(ENGINE.version, {"words1.3": counter}),
+        layers={"fabric": fabric},
+        budget_tokens=6_376,
+    )
+    # 5,004 words in all, 4,904 fit: 35 times 3 make up for the layer's own marker of 5, too
+    assert outcome.decision.reasons == {"budget_exceeded": 35}
+    assert len(counter.texts) < 80
 
 
 def test_a_layers_heading_stands_only_with_something_of_it() -> None:

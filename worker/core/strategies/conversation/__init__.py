@@ -32,7 +32,7 @@ from worker.core.errors import ErrorCode, EventError
 from worker.core.events import Candidate
 from worker.core.results import Reason, Status
 from worker.core.strategies.base import Composition, Task
-from worker.core.strategies.conversation.account import Given, account
+from worker.core.strategies.conversation.account import Given, account, ids_of
 from worker.core.strategies.conversation.choose import Choice, Terms, choose
 from worker.core.strategies.conversation.groups import plan
 from worker.core.strategies.conversation.messages import Role, read
@@ -64,9 +64,9 @@ class Conversation:
         chat = read(asked.messages, new_message)
         parts = policy.parts(policy.total_tokens(task.request.budget_tokens))
         cut_plan = plan(len(asked.messages), chat.calls, chat.results)
-        roles = [message["role"] for message in (*asked.messages, new_message)]
-        ids = [*[f"messages/{index}" for index in range(len(asked.messages))], "new_message"]
-        given = Given(asked.system_prompt, ids, roles, cut_plan.unsuitable)
+        given = Given(asked.system_prompt, ids_of(len(asked.messages)), chat.roles)
+        if task.withheld is not Reason.DUPLICATE:  # which comes before unsuitable
+            given.unsuitable = cut_plan.unsuitable
         if task.withheld is not None:
             told = account(given, parts, Choice(sent=False), task.withheld)
             return Composition(status=Status.EMPTY, entries=told.entries, groups=told.groups)
@@ -78,7 +78,7 @@ class Conversation:
             told = account(given, parts, choice, Reason.INFEASIBLE)
             return Composition(status=Status.INFEASIBLE, entries=told.entries, groups=told.groups)
         told = account(given, parts, choice, Reason.HISTORY_TRUNCATED)
-        used_tokens = sum(item.tokens for item in told.items)
+        used_tokens = sum(group.used for group in told.groups)
         return Composition(
             status=Status.COMPOSED,
             system_prompt=choice.system_prompt,

@@ -4,11 +4,13 @@ Decides how what became of them is told, nothing else.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import repeat
 
 from msgspec import UNSET, Struct
 
 from worker.core.events import Opt
-from worker.core.results import ComposedItem, Entry, Fidelity, Group, Outcome, Reason
+from worker.core.results import ComposedItem, Entry, Fidelity, Group, Margin, Outcome, Reason
 from worker.core.strategies.conversation.choose import Choice
 from worker.core.strategies.conversation.policy import Parts
 
@@ -25,7 +27,7 @@ class Given(Struct):
     system_prompt: str
     ids: list[str]
     roles: list[str]
-    unsuitable: frozenset[int]
+    unsuitable: frozenset[int] = frozenset()
     system_tokens: int = 0
     costs: Sequence[int] = ()
 
@@ -36,6 +38,17 @@ class Account(Struct, frozen=True):
     entries: list[Entry]
     items: tuple[ComposedItem, ...]
     groups: tuple[Group, ...]
+
+
+@lru_cache
+def _first_ids(bits: int) -> tuple[str, ...]:
+    """Return the ids of the first 2**bits messages: the same in every conversation, so made once."""
+    return tuple(f"messages/{index}" for index in range(1 << bits))
+
+
+def ids_of(messages: int) -> list[str]:
+    """Return the ids of that many messages of history and, last, the new message's."""
+    return [*_first_ids(messages.bit_length())[:messages], "new_message"]
 
 
 def account(given: Given, parts: Parts, choice: Choice, reason: Reason) -> Account:
@@ -96,30 +109,35 @@ def _system_prompt(given: Given, choice: Choice, reason: Reason) -> list[Entry]:
 
 
 def _messages(given: Given, choice: Choice, reason: Reason, rank: int) -> list[Entry]:
-    """Return the new message, then the history, newest first."""
-    ids, roles, costs = given.ids, given.roles, given.costs or [0] * len(given.roles)
-    unsuitable, margins, last = given.unsuitable, choice.margins, len(given.roles) - 1
-    kept = frozenset((last, *choice.kept)) if choice.sent else frozenset()
-    rank += last
-    selected, omitted, full, never = Outcome.SELECTED, Outcome.OMITTED, Fidelity.FULL, Reason.UNSUITABLE
-    return [
-        Entry(ids[at], roles[at], _MESSAGES, rank - at, selected, UNSET, UNSET, costs[at], full)
-        if at in kept
-        else Entry(
-            ids[at],
-            roles[at],
-            _MESSAGES,
-            rank - at,
-            omitted,
-            UNSET,
-            UNSET,
-            costs[at] or UNSET,
-            UNSET,
-            never if at in unsuitable else reason,
-            margins.get(at, UNSET),
-        )
-        for at in range(last, -1, -1)
-    ]
+    """Return the new message, then the history, newest first: by columns, for they may be many."""
+    number = len(given.ids)
+    outcomes = [Outcome.OMITTED] * number
+    tokens: list[Opt[int]] = [cost or UNSET for cost in given.costs] or [UNSET] * number
+    fidelities: list[Opt[Fidelity]] = [UNSET] * number
+    reasons: list[Opt[Reason]] = [reason] * number
+    margins: list[Opt[Margin]] = [UNSET] * number
+    for at in given.unsuitable:
+        reasons[at] = Reason.UNSUITABLE
+    for at, margin in choice.margins.items():
+        margins[at] = margin
+    for at in (number - 1, *choice.kept) if choice.sent else ():
+        outcomes[at], fidelities[at], reasons[at] = Outcome.SELECTED, Fidelity.FULL, UNSET
+        tokens[at] = given.costs[at]
+    entries = map(
+        Entry,
+        given.ids,
+        given.roles,
+        repeat(_MESSAGES),
+        range(rank + number - 1, rank - 1, -1),
+        outcomes,
+        repeat(UNSET),  # no score,
+        repeat(UNSET),  # so no parts of one
+        tokens,
+        fidelities,
+        reasons,
+        margins,
+    )
+    return [*entries][::-1]
 
 
 def _sent(given: Given, choice: Choice) -> list[ComposedItem]:

@@ -71,12 +71,13 @@ class Message(Struct, frozen=True):
 
 
 class Chat(Struct, frozen=True):
-    """The history and, last, the new message, as far as they are counted and grouped.
+    """The history and, last, the new message, as far as they are told, counted and grouped.
 
-    `texts` holds each message's content, `extras` what else of a message counts: the canonical JSON of its
-    tool calls and of its other fields. `calls` and `results` are by the message's index.
+    `roles` and `texts` hold each message's role and content, `extras` what else of it counts: the canonical
+    JSON of its tool calls and of its other fields. `calls` and `results` are by the message's index.
     """
 
+    roles: list[str]
     texts: list[str]
     extras: list[tuple[int, str]]
     calls: dict[int, tuple[str, ...]]
@@ -97,32 +98,35 @@ def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat
     Raises:
         EventError: a message is not one of OpenAI's chat format.
     """
-    chat = Chat([], [], {}, {})
+    chat = Chat([], [], [], {}, {})
+    roles, texts = chat.roles, chat.texts
     others: dict[str, dict[str, Any]] = {}
     owners: list[int] = []
-    for index, message in enumerate((*history, new_message)):
-        content = message.get("content")
-        if type(content) is str and len(message) == 2 and message.get("role") in _PLAIN_ROLES:  # noqa: PLR2004 - these two
-            chat.texts.append(content)
-            continue
-        new = index == len(history)
-        pointer = "$.conversation.new_message" if new else f"$.conversation.messages[{index}]"
-        _read_one(chat, index, message, pointer)
-        if names := message.keys() - _KNOWN_FIELDS:
-            others[pointer] = {name: message[name] for name in names}
-            owners.append(index)
+    for message in (*history, new_message):
+        role, content = message.get("role", ""), message.get("content")
+        if len(message) != 2 or type(content) is not str or role not in _PLAIN_ROLES:  # noqa: PLR2004 - these two
+            index = len(texts)
+            new = index == len(history)
+            pointer = "$.conversation.new_message" if new else f"$.conversation.messages[{index}]"
+            content = _read_one(chat, index, message, pointer)
+            if names := message.keys() - _KNOWN_FIELDS:
+                others[pointer] = {name: message[name] for name in names}
+                owners.append(index)
+        roles.append(role)
+        texts.append(content)
     chat.extras.extend(zip(owners, map(bytes.decode, canonical_json_of_each(others)), strict=True))
     return chat
 
 
-def _read_one(chat: Chat, index: int, message: dict[str, Any], pointer: str) -> None:
+def _read_one(chat: Chat, index: int, message: dict[str, Any], pointer: str) -> str:
+    """Return the text of a message that may be more than a role and a text."""
     known = _checked(message, pointer)
-    chat.texts.append(known.text)
     if known.tool_calls:
         chat.extras.append((index, canonical_json(message["tool_calls"]).decode()))
         chat.calls[index] = tuple(call.id for call in known.tool_calls)
     if known.tool_call_id is not UNSET:
         chat.results[index] = known.tool_call_id
+    return known.text
 
 
 def _checked(message: dict[str, Any], pointer: str) -> Message:

@@ -40,9 +40,10 @@ def account(shares: Sequence[Share], counter: TokenCounter, nothing: Nothing | N
     entries: list[Entry] = []
     items: list[ComposedItem] = []
     groups: list[Group] = []
+    selected = Outcome.SELECTED
     for share, frame_tokens, text_tokens in zip(shares, frames, texts, strict=True):
         own = _entries(share, len(entries) + 1, frame_tokens, nothing) if share.given else []
-        standing = [_item(entry) for entry in own if entry.outcome is Outcome.SELECTED]
+        standing = [_item(entry) for entry in own if entry.outcome is selected]
         entries += own
         items += standing
         groups.append(_group(share, text_tokens, len(standing), len(own)))
