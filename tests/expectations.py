@@ -23,6 +23,7 @@ def shown(outcome: Outcome) -> dict[str, Any]:
         "entries": {entry["id"]: entry for entry in entries},
         "groups": {group["name"]: group for group in decision.get("groups", ())},
         "decision": decision,
+        "cache_hit": outcome.cache_hit,
     }
 
 

@@ -1,26 +1,29 @@
 """The rules of composing, one file each, in JSON that any implementation can read; see README.md."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from expectations import assert_holds, shown
 
 from worker.core.bounds import Bounds
-from worker.core.compose import compose
+from worker.core.catalogue import Catalogue
+from worker.core.composer import Composer
 from worker.core.engine import Engine
 from worker.core.errors import EventError
-from worker.core.events import ContextRequest, session_key
+from worker.core.events import session_key
 from worker.core.identity import Secrets
+from worker.core.memory import Memory
 from worker.core.policy import Policy
-from worker.core.publish import publish
 from worker.core.session import EMPTY, Session
 from worker.core.strategies import STRATEGIES, parse_policy
-from worker.core.wire import decode
+from worker.core.wire import decode, encode
 from worker.counters import COUNTERS
 from worker.policies import builtin_policies
+from worker.schemas import schemas
 
 FOLDERS = (*STRATEGIES, "session")
 FILES = sorted(file for name in FOLDERS for file in Path(__file__).parent.glob(f"{name}/*.json"))
@@ -30,48 +33,62 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "context-artifact": {"session_id": "s", "published_at": AT, "source": "source"},
     "context-retraction": {"session_id": "s", "published_at": AT, "source": "source"},
 }
+VALIDATORS = {
+    name: jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
+    for name, schema in schemas().items()
+}
 
 
-def policy_of(given: str | Mapping[str, Any]) -> Policy:
+def policy_of(given: str | Mapping[str, Any], name: str = "conformance") -> Policy:
     if isinstance(given, str):
         return next(policy for policy in builtin_policies() if policy.name == given)
-    return parse_policy({"name": "conformance", "version": "1", **given})
+    return parse_policy({"name": name, "version": "1", **given})
 
 
-def event_bytes(given: Mapping[str, Any], number: int) -> bytes:
+def composer_of(case: Mapping[str, Any]) -> Composer:
+    secret = case["secret"].encode() if "secret" in case else None
+    engine = Engine("conformance", COUNTERS, Secrets(default=secret))
+    default = policy_of(case["policy"])
+    others = [policy_of(given, name) for name, given in case.get("policies", {}).items()]
+    return Composer(engine, Catalogue([default, *others]), default.name, Memory())
+
+
+def events_of(given: Mapping[str, Any], number: int) -> Iterator[bytes]:
     kind = given.get("type", "context-request")
     named = {"request_id": f"r{number}"} if kind == "context-request" else {}
-    return json.dumps({"type": kind, **named, **DEFAULTS[kind], **given}).encode()
+    fields = {key: value for key, value in given.items() if key != "times"}
+    event = json.dumps({"type": kind, **named, **DEFAULTS[kind], **fields})
+    for n in range(1, given.get("times", 1) + 1):
+        yield event.replace("{n}", str(n)).encode()
 
 
-def step(value: bytes, rows: dict[str, Session], policy: Policy, engine: Engine) -> dict[str, Any]:
+def step(value: bytes, rows: dict[str, Session], composer: Composer) -> dict[str, Any]:
     """Take one event; return what it is answered with, or why it is refused."""
     try:
         event = decode(value, Bounds())
         key = session_key(event.tenant, event.session_id)
-        row = rows.get(key, EMPTY)
-        if not isinstance(event, ContextRequest):
-            rows[key] = publish(event, row, engine, policy.session.idle_timeout_s)
-            return {}
-        outcome = compose(event, row, policy, engine)
+        rows[key], outcome = composer.handle(event, rows.get(key, EMPTY))
     except EventError as error:
         return {"error": {"code": str(error.code), "pointer": error.pointer}}
-    rows[key] = outcome.session
+    if outcome is None:
+        return {}
+    for answered in (outcome.composed, outcome.decision):
+        told = json.loads(encode(answered))
+        VALIDATORS[told["type"]].validate(told)
     return shown(outcome)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_the_rule_holds(file: Path) -> None:
     case = json.loads(file.read_text(encoding="utf-8"))
-    assert set(case) <= {"rule", "reckoning", "policy", "secret", "requests", "expect"}
+    assert set(case) <= {"rule", "reckoning", "policy", "policies", "secret", "requests", "expect"}
     assert len(case["requests"]) == len(case["expect"])
-    secret = case["secret"].encode() if "secret" in case else None
-    engine = Engine("conformance", COUNTERS, Secrets(default=secret))
-    policy, rows = policy_of(case["policy"]), dict[str, Session]()
+    composer, rows = composer_of(case), dict[str, Session]()
     for number, (given, expected) in enumerate(zip(case["requests"], case["expect"], strict=True), 1):
-        answered = step(event_bytes(given, number), rows, policy, engine)
-        assert ("error" in answered) == ("error" in expected), f"{case['rule']} [{number}]: {answered}"
-        assert_holds(expected, answered, f"{number}")
+        for event in events_of(given, number):
+            answered = step(event, rows, composer)
+            assert ("error" in answered) == ("error" in expected), f"{case['rule']} [{number}]: {answered}"
+            assert_holds(expected, answered, f"{number}")
 
 
 def test_the_rules_are_found() -> None:

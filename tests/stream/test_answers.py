@@ -7,6 +7,7 @@ import pytest
 from running import request
 from support import NOW, candidate
 
+from worker.core.cloudevents import event_headers
 from worker.core.errors import EventError
 from worker.core.record import Record
 from worker.engine import create_catalogue, create_engine
@@ -14,6 +15,7 @@ from worker.settings import Settings
 from worker.stream.answers import VALUE_MAX_BYTES, Answer, Answers
 from worker.stream.delivery import Message
 from worker.stream.sessions import decode_row
+from worker.stream.topics import MESSAGE_MAX_BYTES
 
 SETTINGS = Settings(partitions=1)
 
@@ -45,7 +47,13 @@ def test_an_answer_is_a_composed_event_a_decision_and_the_next_row() -> None:
         SETTINGS.decisions_topic,
     ]
     assert {(message.key, message.partition) for message in answer.messages} == {(b"default/s", 0)}
-    assert event_of(composed)["decision_id"] == event_of(decision)["decision_id"]
+    identity = event_of(composed)["decision_id"]
+    assert event_of(decision)["decision_id"] == identity
+    for kind, message in (("composed", composed), ("decision", decision)):
+        headers = dict(message.headers)
+        assert headers["ce_type"] == f"context-{kind}.v1".encode()
+        assert headers["ce_id"] == f"{identity}-{kind}".encode()
+        assert headers["ce_time"] == b"2026-03-01T12:00:00Z"
     row = decode_row(answer.row)
     assert row.seen_offset == 7
     assert row.session.spent_tokens == event_of(composed)["tokens"]["used"]
@@ -64,6 +72,19 @@ def test_run_tells_who_made_the_decision_from_what() -> None:
     assert run["worker"] == "apportion@host:1"
     assert list(run["phases_us"]) == ["decode", "prepare", "choose", "record"]
     assert run["cache_hit"] is False
+
+
+def test_each_phase_has_its_own_time_in_whole_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks_ns = iter([5_000, 6_999, 9_000, 13_000, 21_000, 37_000])
+    monkeypatch.setattr("worker.stream.answers.perf_counter_ns", lambda: next(ticks_ns))
+    decision = event_of(answers().answer(record(request("r")), None).messages[1])
+    assert decision["run"]["phases_us"] == {"decode": 1, "prepare": 2, "choose": 4, "record": 8}
+
+
+def test_a_record_under_another_key_than_its_sessions_is_refused() -> None:
+    with pytest.raises(EventError) as caught:
+        answers().answer(record(request("r"), key=b"default/another"), None)
+    assert caught.value.code == "wrong_key"
 
 
 def test_requests_that_name_no_policy_get_the_default_one() -> None:
@@ -94,19 +115,27 @@ def test_a_row_that_would_not_fit_into_its_topic_is_refused() -> None:
     made, row = answers(settings=Settings(partitions=1, event_max_bytes=4 << 20)), None
 
     def artifact(name: str) -> dict[str, Any]:
-        summary = "." * (VALUE_MAX_BYTES // 2)
+        content = "\0" * (VALUE_MAX_BYTES // 2 // len(r"\u0000"))
         return {
             "type": "context-artifact",
             "session_id": "s",
             "source": "test",
             "published_at": NOW,
-            "artifact": candidate(name, summary=summary),
+            "artifact": candidate(name, content=content),
         }
 
     row = decode_row(made.answer(record(artifact("a")), None).row)
     with pytest.raises(EventError) as caught:
         made.answer(record(artifact("b"), offset=1), row)
     assert caught.value.code == "too_large"
+
+
+def test_the_largest_value_leaves_room_for_the_longest_key_and_headers() -> None:
+    key = f"{'t' * 64}/{'😀' * 256}".encode()
+    trace = ("traceparent", b"0" * 256), ("tracestate", b"0" * 512)
+    headers = event_headers("context-composed.v1", "0" * 41, f"apportion/{'a' * 249}", trace, NOW)
+    beside = len(key) + sum(len(name.encode()) + len(value) for name, value in headers)
+    assert VALUE_MAX_BYTES + 2 * beside < MESSAGE_MAX_BYTES
 
 
 def test_a_refused_record_becomes_a_dead_letter_named_by_its_place() -> None:

@@ -34,14 +34,33 @@ def test_all_errors_of_all_files_come_at_once_each_with_file_key_and_reason(tmp_
     assert ended.exit_code == 1
     assert [line.split(b"\t")[0] for line in ended.out.splitlines()] == [b"good.toml"]
     told = [line.removeprefix("apportion: invalid_policy: ") for line in ended.err.splitlines()]
-    assert {line.rsplit(": ", 1)[0] for line in told[:3]} == {
-        "one.toml: name",
-        "one.toml: budget_tokens",
-        "one.toml: colour",
-    }
+    assert told[0] == "one.toml: name: required"
+    assert told[1].startswith("one.toml: budget_tokens: ")
+    assert told[2] == "one.toml: colour: unknown key; this strategy does not have it"
     assert told[3] == "two.toml: lanes.local.min_tokens: 9 is above max_tokens 5"
     assert told[4].startswith("three.toml: file: not TOML")
     assert len(told) == 5
+
+
+def test_two_files_with_one_name_and_version_are_told(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.toml").write_text(GOOD)
+    ended = apportion("policies", "check", "first.toml", "second.toml")
+    assert ended.exit_code == 1
+    assert [line.split(b"\t")[0] for line in ended.out.splitlines()] == [b"first.toml"]
+    told = "second.toml: version: first.toml has the same name and version; give each policy its own"
+    assert ended.err == f"apportion: invalid_policy: {told}\n"
+
+
+@pytest.mark.parametrize("command", [("policies", "list"), ("run",)])
+def test_a_folder_that_holds_a_refused_policy_is_wrong_configuration(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "first.toml").write_text(GOOD)
+    (tmp_path / "second.toml").write_text(GOOD)
+    ended = apportion(*command, "--policies", ".")
+    assert (ended.exit_code, ended.out) == (2, b"")
+    assert ended.err.startswith("apportion: invalid_policy: second.toml: version: first.toml has the same")
 
 
 @pytest.mark.parametrize("files", [(), ("missing.toml",), (".",)])

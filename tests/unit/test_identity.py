@@ -7,9 +7,12 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worker.core.canonical import named
 from worker.core.errors import EventError
+from worker.core.events import Candidate
 from worker.core.glob import Glob
 from worker.core.identity import (
+    Secrets,
     canonical_json,
     canonical_json_of_any,
     decision_id,
@@ -61,10 +64,25 @@ def test_numbers_just_below_a_half_in_binary_round_up() -> None:
     ]
 
 
+def test_of_numbers_that_were_rounded_only_so_many_are_remembered() -> None:
+    for number in range(70_000):
+        assert thousandths(number / 8_000) == (number + 4) // 8
+    assert len(thousandths.__self__) <= 1 << 16  # type: ignore[attr-defined] # a method of what remembers
+
+
 def test_ids_from_paths_are_stable_and_tell_nothing() -> None:
     # printf '%s' src/auth.ts | openssl dgst -sha256 -hmac secret -binary | basenc --base64url | head -c 12
     assert fingerprint(b"secret", "src/auth.ts") == "vs1DwyCUG-c4"
     assert path_id(b"secret", "src/auth.ts", "local_diff", "local", 0) == "KZJHL-Za-yJJs0KiDlvAWs8Q"
+
+
+def test_what_a_candidate_does_not_have_is_empty_in_its_id() -> None:
+    assert named(Candidate(path="./a"), b"secret") == (path_id(b"secret", "a", "", "", 0), "a")
+
+
+def test_secrets_do_not_show_themselves() -> None:
+    secrets = Secrets(default=b"hush", tenants={"acme": b"hush"})
+    assert "hush" not in f"{secrets!r} {secrets}"
 
 
 def test_a_decision_id_follows_from_tenant_session_start_sequence_and_request() -> None:
@@ -100,6 +118,9 @@ def test_paths_outside_the_workspace_are_refused(path: str) -> None:
         ("?.py", "/.py", False),
         ("[ab].py", "b.py", True),
         ("[!ab].py", "b.py", False),
+        ("[]]", "]", True),
+        ("[!]]", "a", True),
+        ("[!]]", "]", False),
         ("./a", "a", True),
         ("**", ".hidden/x", True),
         ("A", "a", False),
@@ -109,7 +130,9 @@ def test_globs_mean_whole_paths(pattern: str, path: str, meant: bool) -> None:  
     assert Glob(pattern, "$").matches(path) is meant
 
 
-@pytest.mark.parametrize("pattern", ["", "/a", "a//b", "a/..", "[a", "a**", "**b", "a/[!", "x[]"])
+@pytest.mark.parametrize(
+    "pattern", ["", "/a", "a//b", "a/..", "[a", "a**", "**b", "a/[!", "x[]", "x[!]", "[!]", "a\0"]
+)
 def test_invalid_globs_are_refused(pattern: str) -> None:
     with pytest.raises(EventError, match="invalid_pattern"):
         Glob(pattern, "$")

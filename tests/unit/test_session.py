@@ -1,8 +1,10 @@
 """The session's ledger: limits, duplicates, backoff, expiry, the pool."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
+import rfc8785
 from support import (
     ENGINE,
     answer,
@@ -19,7 +21,15 @@ from support import (
 from worker.core.errors import EventError
 from worker.core.policy import Policy
 from worker.core.publish import publish
-from worker.core.session import EMPTY, RECENT_REQUESTS_MAX, Session
+from worker.core.session import (
+    EMPTY,
+    RECENT_REQUESTS_MAX,
+    Charge,
+    SeenRequest,
+    Session,
+    after_answer,
+    after_artifact,
+)
 
 DAY_S = 86_400
 
@@ -54,6 +64,12 @@ def test_the_session_caps_each_request_and_is_exhausted_at_its_total() -> None:
     assert statuses == ["composed", "composed", "composed", "exhausted"]
     assert (session.prompts, session.spent_tokens) == (4, 25)
     assert set(omitted(outcome).values()) == {"exhausted"}
+
+
+def test_a_session_that_has_spent_more_than_its_policy_now_allows_is_exhausted() -> None:
+    spent = answer(request([candidate("a", 20)]), lanes_policy()).session
+    outcome = answer(request([candidate("b", 1)]), limited(max_tokens=19), spent)
+    assert (outcome.composed.status, outcome.decision.tokens.limit) == ("exhausted", 0)
 
 
 @pytest.mark.parametrize(("total", "asked", "most", "limit"), [
@@ -91,6 +107,31 @@ def test_the_same_request_sent_again_is_a_duplicate_and_charges_nothing() -> Non
     assert len({one.composed.decision_id for one in (first, second, third)}) == 3
 
 
+def test_a_number_that_is_written_otherwise_is_the_same() -> None:
+    first = answer(
+        request([candidate("a", relevance=1)], request_id="r", vitals={"pulse_bpm": 31}), lanes_policy()
+    )
+    again = request([candidate("a", relevance=1.0)], request_id="r", vitals={"pulse_bpm": 31.0})
+    assert answer(again, lanes_policy(), first.session).composed.status == "duplicate"
+
+
+def test_the_digest_of_a_request_is_over_rfc_8785_json_and_takes_its_content_by_a_digest() -> None:
+    fields: dict[str, Any] = {
+        "request_id": "r",
+        "session_id": "s",
+        "vitals": {"pulse_bpm": 31, "oxygen": 0.5},
+    }
+    decision = answer(request([], **fields), lanes_policy()).decision
+    nothing = "sha256:" + sha256(b"[]").hexdigest()
+    expected: dict[str, Any] = {
+        "type": "context-request",
+        "tenant": "default",
+        "candidates": nothing,
+        **fields,
+    }
+    assert decision.digests.input == "sha256:" + sha256(rfc8785.dumps(expected)).hexdigest()
+
+
 def test_another_request_under_a_used_id_is_refused() -> None:
     first = answer(request([candidate("a")], request_id="r"), lanes_policy())
     with pytest.raises(EventError) as caught:
@@ -102,8 +143,26 @@ def test_a_row_remembers_a_bounded_number_of_requests() -> None:
     session = EMPTY
     for number in range(RECENT_REQUESTS_MAX + 5):
         session = answer(request([], request_id=f"q{number}"), lanes_policy(), session).session
-    assert len(session.recent) == RECENT_REQUESTS_MAX
+    assert len(session.recent) == RECENT_REQUESTS_MAX == 64
     assert session.recent[0].request_id == "q5"
+
+
+def test_a_row_remembers_the_thousand_ids_that_were_injected_last_of_one_prompt_the_greatest() -> None:
+    session = EMPTY
+    for letter in "ba":
+        injected = frozenset(f"{letter}{number:03}" for number in range(700))
+        seen = SeenRequest(letter, "sha256:", letter)
+        session = after_answer(session, Charge(0, DAY_S, 0, seen, injected, frozenset()))
+    assert [one.id for one in session.injections] == [
+        *(f"b{number:03}" for number in range(400, 700)),
+        *(f"a{number:03}" for number in range(700)),
+    ]
+
+
+def test_a_row_remembers_the_thousand_ids_that_were_pushed_out_last() -> None:
+    session = after_artifact(EMPTY, 0, DAY_S, (), ("a", "b"))
+    session = after_artifact(session, 0, DAY_S, (), tuple(f"c{number}" for number in range(999)))
+    assert session.evicted == ("b", *(f"c{number}" for number in range(999)))
 
 
 def test_at_its_expiry_a_session_starts_afresh() -> None:
@@ -192,6 +251,22 @@ def test_a_retraction_takes_an_artifact_back(by: dict[str, str]) -> None:
         EMPTY, artifact(candidate("a", path="x.py")), artifact(candidate("b")), retraction(**by)
     )
     assert selected(answer(request([]), lanes_policy(), session)) == ["b"]
+
+
+def test_a_retraction_by_path_means_kind_lane_and_chunk_too() -> None:
+    ones: tuple[dict[str, Any], ...] = (
+        {"path": "x.md"},
+        {"path": "x.md", "kind": "rule_doc"},
+        {"path": "x.md", "lane": "rules"},
+        {"path": "x.md", "chunk_index": 1},
+        {"path": "y.md"},
+        {"id": "z"},
+    )
+    session = published(EMPTY, *(artifact(one | {"content": "c"}) for one in ones))
+    for left, one in zip((5, 4, 3, 2, 1), ones, strict=False):
+        session = published(session, retraction(**one))
+        assert len(session.pool) == left
+    assert [one.id for one in session.pool] == ["z"]
 
 
 def test_a_retraction_that_names_nothing_is_refused() -> None:

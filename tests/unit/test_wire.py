@@ -49,6 +49,7 @@ def test_what_is_no_event_is_refused_as_a_whole(value: bytes | None, code: str) 
     ("changes", "code", "pointer"),
     [
         ({"type": "secret"}, "unknown_type", "$.type"),
+        ({"type": 5}, "wrong_type", "$.type"),
         ({"request_id": None}, "wrong_type", "$.request_id"),
         ({"request_id": ""}, "invalid_value", "$.request_id"),
         ({"request_id": "x" * 129}, "invalid_value", "$.request_id"),
@@ -94,6 +95,59 @@ def test_what_is_no_event_is_refused_as_a_whole(value: bytes | None, code: str) 
     ],
 )
 def test_each_bad_field_is_refused_with_its_place(changes: dict[str, Any], code: str, pointer: str) -> None:
+    assert refusal(json.dumps(GOOD | changes).encode()) == (code, pointer)
+
+
+MATCH = {"match": {"type": "id", "value": "x" * 256}}
+CANDIDATE = {"id": "x" * 256, "name": "x" * 256, "tags": ["x" * 64] * 32, "path": "x" * 4_096}
+
+
+def nested(levels: int) -> Any:
+    return json.loads("[" * levels + "]" * levels)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"request_id": "x" * 128, "session_id": "x" * 256, "tenant": "x" * 64},
+        {"candidates": [{}] * 9_999 + [CANDIDATE]},
+        {"constraints": {"must_exclude": [MATCH] * 400, "pinned": [MATCH] * 600}},
+        {"conversation": {"new_message": "x", "messages": [{}] * 10_000}},
+        {"conversation": {"new_message": "x", "messages": [{"a": nested(28)}]}},
+        {"conversation": {"new_message": {"a": nested(29)}}},
+    ],
+    ids=["names", "candidates", "constraints", "messages", "depth of messages", "depth of the new message"],
+)
+def test_every_bound_may_be_reached(changes: dict[str, Any]) -> None:
+    decode(json.dumps(GOOD | changes).encode(), Bounds())
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "pointer"),
+    [
+        ({"session_id": "x" * 257}, "invalid_value", "$.session_id"),
+        ({"tenant": "x" * 65}, "invalid_value", "$.tenant"),
+        ({"candidates": [{"name": "x" * 257}]}, "too_long", "$.candidates[0].name"),
+        ({"candidates": [{"path": "x" * 4_097}]}, "invalid_value", "$.candidates[0].path"),
+        (
+            {"constraints": {"must_exclude": [MATCH] * 400, "pinned": [MATCH] * 601}},
+            "too_many",
+            "$.constraints",
+        ),
+        (
+            {"constraints": {"must_include": [MATCH, {"match": {"type": "id", "value": "x" * 257}}]}},
+            "too_long",
+            "$.constraints.must_include[1].match.value",
+        ),
+        (
+            {"conversation": {"new_message": "x", "messages": [{}, {"a": nested(29)}]}},
+            "too_deep",
+            "$.conversation.messages[1]",
+        ),
+        ({"conversation": {"new_message": {"a": nested(30)}}}, "too_deep", "$.conversation.new_message"),
+    ],
+)
+def test_one_more_than_a_bound_is_refused(changes: dict[str, Any], code: str, pointer: str) -> None:
     assert refusal(json.dumps(GOOD | changes).encode()) == (code, pointer)
 
 

@@ -11,6 +11,12 @@ from worker.cli._table import print_table
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Check and list policies.")
 
 
+class FilesRefusedError(Exception):
+    """The files were checked, and some are no policies: an answer, and no wrong usage."""
+
+    code = "invalid_policy"
+
+
 @app.command()
 def check(
     files: Annotated[
@@ -19,27 +25,25 @@ def check(
 ) -> None:
     """Say what is wrong with policy files: every error of every file at once, with file, key and reason.
 
+    Two files with one name and version are wrong, too: check a folder's files together.
     Prints name, version, strategy and digest of the others. Exits with 1 if one is refused.
 
     Examples:
       apportion policies check policies/*.toml
     """
-    from worker.core.policy import PolicyError, Problem
-    from worker.policies import load_policy
+    from worker.policies import load_policies
 
-    rows: list[tuple[str, ...]] = []
-    problems: list[Problem] = []
-    for file in files:
-        try:
-            policy = load_policy(file)
-        except PolicyError as error:
-            problems += (Problem(f"{file}: {each.key}", each.reason) for each in error.problems)
-        else:
-            rows.append((str(file), "ok", policy.name, policy.version, policy.strategy, policy.digest))
-    if rows:
-        print_table(("File", "Status", "Name", "Version", "Strategy", "Digest"), rows)
+    policies, problems = load_policies(files)
+    if policies:
+        print_table(
+            ("File", "Status", "Name", "Version", "Strategy", "Digest"),
+            [
+                (file, "ok", each.name, each.version, each.strategy, each.digest)
+                for file, each in policies.items()
+            ],
+        )
     if problems:
-        raise PolicyError(tuple(problems))
+        raise FilesRefusedError("\n".join(f"{each.key}: {each.reason}" for each in problems))
 
 
 @app.command("list", cls=with_settings("policies"))

@@ -16,11 +16,11 @@ class Catalogue:
     def __iter__(self) -> Iterator[Policy]:
         return iter(self._policies.values())
 
-    def resolve(self, name: str, event_us: int) -> Policy:
+    def resolve(self, name: str, event_us: int, pointer: str = "$.policy") -> Policy:
         """Return the version that holds at an event time: the latest `effective_from`, ties the last given.
 
         Raises:
-            EventError: no policy has that name, or none of its versions holds yet.
+            EventError: no policy has that name, or none of its versions holds yet; at that pointer.
         """
         holding = [
             policy
@@ -29,8 +29,8 @@ class Catalogue:
         ]
         if not holding:
             known = ", ".join(sorted({policy.name for policy in self._policies.values()}))
-            message = f"no policy of that name holds at requested_at; known: {known}"
-            raise EventError(ErrorCode.UNKNOWN_POLICY, message, "$.policy")
+            message = f"no policy of that name holds at the time of the event; known: {known}"
+            raise EventError(ErrorCode.UNKNOWN_POLICY, message, pointer)
         latest = holding[0]
         for policy in holding[1:]:
             if policy.effective_from_us >= latest.effective_from_us:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from worker.core.catalogue import Catalogue
 from worker.core.compose import Outcome, compose, no_phase
 from worker.core.engine import Engine
-from worker.core.events import ContextRequest, Event
+from worker.core.events import ContextRequest, ContextRetraction, Event
 from worker.core.identity import event_time_us
 from worker.core.memory import Memory
 from worker.core.publish import publish
@@ -41,5 +41,8 @@ class Composer:
             policy = self._catalogue.resolve(name, event_time_us(event.requested_at))
             outcome = compose(event, session, policy, self.engine, self._memory, phase)
             return outcome.session, outcome
-        default = self._catalogue.resolve(self._default_policy, event_time_us(event.published_at))
+        if isinstance(event, ContextRetraction):
+            return publish(event, session, self.engine), None
+        published_us = event_time_us(event.published_at)
+        default = self._catalogue.resolve(self._default_policy, published_us, "$.published_at")
         return publish(event, session, self.engine, default.session.idle_timeout_s), None

@@ -38,6 +38,10 @@ class ErrorCode(StrEnum):
     WRONG_PARTITION = "wrong_partition"
 
 
+POINTER_MAX_CHARACTERS = 512
+"""A name that a client gave to a field may be as long as an event; a place is cut, and ends in `…`."""
+
+
 class EventError(Exception):
     """An event is refused.
 
@@ -48,6 +52,8 @@ class EventError(Exception):
     """
 
     def __init__(self, code: ErrorCode, message: str, pointer: str = "$") -> None:
+        if len(pointer) > POINTER_MAX_CHARACTERS:
+            pointer = pointer[: POINTER_MAX_CHARACTERS - 1] + "…"
         super().__init__(f"{code}: {message} (at {pointer})")
         self.code = code
         self.message = message

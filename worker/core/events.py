@@ -141,6 +141,10 @@ class SectionedLayer(Closed, frozen=True):
     preamble: str = ""
 
 
+Layer: TypeAlias = str | SectionedLayer
+"""Free text, or text with structure."""
+
+
 class Conversation(Closed, frozen=True):
     """A chat history in OpenAI's format; a message keeps the fields that we do not know."""
 
@@ -162,7 +166,7 @@ class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request
     candidates: Opt[tuple[Candidate, ...]] = UNSET
     constraints: Opt[Constraints] = UNSET
     vitals: Opt[Vitals] = UNSET
-    layers: Opt[dict[str, str | SectionedLayer]] = UNSET
+    layers: Opt[dict[str, Layer]] = UNSET
     conversation: Opt[Conversation] = UNSET
 
 

@@ -155,7 +155,7 @@ def path_id(secret: bytes, path: str, kind: str, lane: str, chunk_index: int) ->
     return base64.urlsafe_b64encode(hashlib.sha256(named.encode()).digest())[:24].decode()
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def _normal(path: str) -> str | None:
     normal = posixpath.normpath(path)
     bad = normal.startswith("/") or normal == "." or normal.split("/", 1)[0] == ".." or "\0" in normal

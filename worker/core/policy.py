@@ -13,8 +13,11 @@ from msgspec import UNSET
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from worker.core.events import MAX_INTEGER, Opt, Timestamp
-from worker.core.identity import EPOCH, canonical_json_of_any, digest, event_time_us
+from worker.core.identity import canonical_json_of_any, digest, event_time_us
 from worker.core.tokens import CounterName
+
+_ALWAYS_US = -(2**63)
+"""Before any event: an offset takes one to before the year 1 in UTC."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
@@ -41,6 +44,7 @@ class PolicyError(Exception):
     """A policy is refused; `problems` holds everything that is wrong with it."""
 
     code = "invalid_policy"
+    exit_code = 2
 
     def __init__(self, problems: tuple[Problem, ...], source: str = "") -> None:
         lines = (f"{problem.key}: {problem.reason}" for problem in problems)
@@ -87,7 +91,7 @@ class Policy(Table):
     @cached_property
     def effective_from_us(self) -> int:
         """The event time from which the policy holds; without one, always."""
-        return event_time_us(self.effective_from or EPOCH.min.replace(tzinfo=EPOCH.tzinfo))
+        return _ALWAYS_US if self.effective_from is None else event_time_us(self.effective_from)
 
     def total_tokens(self, asked_tokens: Opt[int]) -> int:
         """Return the configured total: the request's own, up to `budget_tokens_max`, else the policy's."""
@@ -121,18 +125,29 @@ class Policy(Table):
         Raises:
             PolicyError: with every problem, in the order of the keys, then those between keys.
         """
-        problems: list[Problem] = []
-        policy = None
-        try:
-            policy = cls.model_validate(dict(raw))
-        except ValidationError as error:
-            for found in error.errors(include_url=False, include_input=False):
-                key = ".".join(str(part) for part in found["loc"])
-                problems.append(Problem(key or "policy", _reason(found["type"], found["msg"])))
+        policy, problems = cls._validated(raw)
         problems += cls.cross_check(raw)
         if policy is None or problems:
             raise PolicyError(tuple(problems))
         return policy
+
+    @classmethod
+    def common_problems(cls, raw: Mapping[str, Any]) -> tuple[Problem, ...]:
+        """Return what is wrong with the keys of all policies, where no strategy can judge the others."""
+        given = {name: raw[name] for name in cls.model_fields if name in raw and name != "strategy"}
+        told = {"name", "version", *given}
+        return tuple(one for one in cls._validated(given)[1] if one.key.partition(".")[0] in told)
+
+    @classmethod
+    def _validated(cls, raw: Mapping[str, Any]) -> tuple[Self | None, list[Problem]]:
+        try:
+            return cls.model_validate(dict(raw)), []
+        except ValidationError as error:
+            problems = []
+            for found in error.errors(include_url=False, include_input=False):
+                key = ".".join(str(part) for part in found["loc"])
+                problems.append(Problem(key or "policy", _reason(found["type"], found["msg"])))
+            return None, problems
 
 
 def _reason(kind: str, message: str) -> str:
@@ -141,6 +156,10 @@ def _reason(kind: str, message: str) -> str:
             return "unknown key; this strategy does not have it"
         case "missing":
             return "required"
+        case "model_type" | "dict_type":
+            return "expected a table"
+        case "value_error":
+            return message.removeprefix("Value error, ")
         case _:
             return message
 
@@ -148,4 +167,4 @@ def _reason(kind: str, message: str) -> str:
 def integer(table: Any, key: str) -> int | None:
     """Return an integer of a raw table if it is well formed: for `cross_check`."""
     value = table.get(key) if isinstance(table, Mapping) else None
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= MAX_INTEGER else None

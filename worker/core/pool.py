@@ -16,7 +16,10 @@ CONTENT_MAX_BYTES = 1 << 20
 
 
 class Pooled(Struct, frozen=True):
-    """A published artifact. `digest` is over its id, canonical JSON and expiry."""
+    """A published artifact. `digest` is over its id, canonical JSON and expiry.
+
+    `content_bytes` are those of its content and its summary, in UTF-8: either may stand in a context.
+    """
 
     id: str
     artifact: Candidate
@@ -80,6 +83,6 @@ def _pooled(event: ContextArtifact, secret: bytes | None) -> Pooled:
         id=name,
         artifact=artifact,
         digest=digest(canonical_json([canonical, expires_us])),
-        content_bytes=len((artifact.content or "").encode()),
+        content_bytes=len((artifact.content or "").encode()) + len((artifact.summary or "").encode()),
         expires_us=expires_us,
     )

@@ -11,9 +11,9 @@ from worker.core.session import Session, after_artifact, after_retraction, at
 
 
 def publish(
-    event: ContextArtifact | ContextRetraction, session: Session, engine: Engine, idle_timeout_s: int
+    event: ContextArtifact | ContextRetraction, session: Session, engine: Engine, idle_timeout_s: int = 0
 ) -> Session:
-    """Return the session's next row. `idle_timeout_s` is the default policy's.
+    """Return the session's next row. `idle_timeout_s` is the default policy's; a retraction needs none.
 
     An artifact at or after the session's expiry finds a fresh one; a retraction does not move time.
 

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from worker.core.bounds import Bounds
 from worker.core.errors import ErrorCode, EventError
@@ -19,13 +19,28 @@ from worker.core.events import (
     ContextRequest,
     Conversation,
     Event,
+    Layer,
 )
 
+
+class _Layers(msgspec.Struct):
+    layers: dict[str, Raw]
+
+
 _decoder = msgspec.json.Decoder(Event, strict=True)
+_layers_decoder = msgspec.json.Decoder(_Layers)
+_layer_decoder = msgspec.json.Decoder(Layer, strict=True)
 _encoder = msgspec.json.Encoder()
 
-_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `(?P<pointer>.*)`)?\Z", re.DOTALL)
-_FIELD = re.compile(r"`([^`]*)`")
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_AT = r"(?: - at `(?P<pointer>\$(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?"
+_PLACE = re.compile(rf"(?P<what>.*?){_AT}", re.DOTALL)
+_FIELD = re.compile(
+    rf"Object (?P<fault>missing required|contains unknown) field `(?P<field>.*?)`{_AT}", re.DOTALL
+)
+"""What a client wrote may hold anything, the end of a sentence too: only a whole sentence tells the place."""
+_POOLED_NAMES = ("kind", "lane", "category", "language", "shrink")
 
 
 def encode(event: msgspec.Struct) -> bytes:
@@ -49,7 +64,9 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
     try:
         event: Event = _decoder.decode(value)
     except msgspec.ValidationError as error:
-        raise refusal(str(error)) from None
+        refused = refusal(str(error))
+        pointer = _named(value, refused.pointer)
+        raise EventError(refused.code, refused.message, pointer) from None
     except RecursionError:
         raise EventError(ErrorCode.TOO_DEEP, f"nested deeper than {bounds.nesting_max}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -60,25 +77,46 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
 
 def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of sentences, a line each
     """Return msgspec's sentence as code and place, without any value that it quotes."""
-    found = _PLACE.match(text)
+    if found := _FIELD.fullmatch(text):
+        pointer = f"{found['pointer'] or '$'}.{found['field']}"
+        if found["fault"] == "missing required":
+            return EventError(ErrorCode.MISSING_FIELD, "this field is required", pointer)
+        return EventError(ErrorCode.UNKNOWN_FIELD, "no event of this type has this field", pointer)
+    found = _PLACE.fullmatch(text)
     assert found is not None, "the pattern matches every string"
     what, pointer = found["what"], found["pointer"] or "$"
-    named = _FIELD.search(what)
-    field = f"{pointer}.{named[1]}" if named else pointer
-    if what.startswith("Object missing required field"):
-        return EventError(ErrorCode.MISSING_FIELD, "this field is required", field)
-    if what.startswith("Object contains unknown field"):
-        return EventError(ErrorCode.UNKNOWN_FIELD, "no event of this type has this field", field)
-    if what.startswith("Invalid value") and pointer == "$.type":
+    if what.startswith("Invalid value"):
         return EventError(ErrorCode.UNKNOWN_TYPE, "no such type of event", pointer)
-    if ", got " in what:
+    if what.startswith("Invalid enum value"):
+        return EventError(ErrorCode.INVALID_VALUE, "not one of the values that this field knows", pointer)
+    if ", got " in what or what == "Expected `str`":
         return EventError(ErrorCode.WRONG_TYPE, what.replace("`", ""), pointer)
     if "datetime" in what or "timezone" in what:
         message = "expected an RFC 3339 timestamp with an offset, as 2026-01-31T12:00:00Z"
         return EventError(ErrorCode.INVALID_TIMESTAMP, message, pointer)
-    if what.startswith("Invalid enum value"):
-        return EventError(ErrorCode.INVALID_VALUE, "not one of the values that this field knows", pointer)
     return EventError(ErrorCode.INVALID_VALUE, what.replace("`", ""), pointer)
+
+
+def _named(value: bytes, pointer: str) -> str:
+    """Return the pointer with the layer's name, which msgspec leaves out: `$.layers[...]`.
+
+    In a message it leaves out the names of all that it does not know: the message itself is the place.
+    """
+    place, unnamed, rest = pointer.partition("[...]")
+    if unnamed and place == "$.layers":
+        for name, layer in _layers(value).items():
+            try:
+                _layer_decoder.decode(layer)
+            except _BROKEN:
+                return f"{place}.{name}{rest}"
+    return place
+
+
+def _layers(value: bytes) -> dict[str, Raw]:
+    try:
+        return _layers_decoder.decode(value).layers
+    except _BROKEN:  # what comes after the layers is no JSON
+        return {}
 
 
 def _check_bounds(event: Event, bounds: Bounds) -> None:
@@ -93,6 +131,10 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
             _check_conversation(event.conversation, bounds)
     elif isinstance(event, ContextArtifact):
         _check_candidate(event.artifact, bounds, "$.artifact", None)
+        for name in _POOLED_NAMES:
+            _short(getattr(event.artifact, name) or "", bounds.name_max_characters, f"$.artifact.{name}")
+    else:
+        _short(event.id or "", bounds.id_max_characters, "$.id")
 
 
 def _check_candidate(candidate: Candidate, bounds: Bounds, place: str, index: int | None) -> None:
@@ -129,7 +171,7 @@ def _check_conversation(conversation: Conversation, bounds: Bounds) -> None:
 
 def _check_depth(value: Any, levels: int, pointer: str, bounds: Bounds) -> None:
     if isinstance(value, dict | list):
-        if levels == 0:
+        if levels <= 0:
             raise EventError(ErrorCode.TOO_DEEP, f"nested deeper than {bounds.nesting_max}", pointer)
         for part in value.values() if isinstance(value, dict) else value:
             _check_depth(part, levels - 1, pointer, bounds)

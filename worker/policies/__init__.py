@@ -20,12 +20,40 @@ def load_policy(file: Traversable | Path) -> Policy:
     """
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # a ValueError alone: an integer of thousands of digits
         raise PolicyError((Problem("file", f"not TOML in UTF-8: {error}"),), str(file)) from None
     try:
         return parse_policy(raw)
     except PolicyError as error:
         raise PolicyError(error.problems, str(file)) from None
+
+
+def load_policies(
+    files: Iterable[Traversable | Path],
+) -> tuple[dict[str, Policy], tuple[Problem, ...]]:
+    """Return the policies of TOML files by file, and every problem of all the other files.
+
+    A file with the name and version of an earlier one is refused: nobody could tell which of them holds.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    policies: dict[str, Policy] = {}
+    problems: list[Problem] = []
+    published: dict[tuple[str, str], str] = {}
+    for file in files:
+        try:
+            policy = load_policy(file)
+        except PolicyError as error:
+            problems += (Problem(f"{file}: {each.key}", each.reason) for each in error.problems)
+            continue
+        first = published.setdefault((policy.name, policy.version), str(file))
+        if first == str(file):
+            policies[first] = policy
+        else:
+            reason = f"{first} has the same name and version; give each policy its own"
+            problems.append(Problem(f"{file}: version", reason))
+    return policies, tuple(problems)
 
 
 def builtin_policies() -> tuple[Policy, ...]:
@@ -46,14 +74,8 @@ def load_catalogue(folder: Path | None) -> Catalogue:
 
 
 def _load_all(files: Iterable[Traversable | Path]) -> tuple[Policy, ...]:
-    policies: list[Policy] = []
-    problems: list[Problem] = []
-    for file in sorted(files, key=lambda file: file.name):
-        if file.name.endswith(".toml"):
-            try:
-                policies.append(load_policy(file))
-            except PolicyError as error:
-                problems += (Problem(f"{file.name}: {each.key}", each.reason) for each in error.problems)
+    ordered = sorted(files, key=lambda file: file.name)
+    policies, problems = load_policies(file for file in ordered if file.name.endswith(".toml"))
     if problems:
-        raise PolicyError(tuple(problems))
-    return tuple(policies)
+        raise PolicyError(problems)
+    return tuple(policies.values())

@@ -29,9 +29,10 @@ def parse_policy(raw: Mapping[str, Any]) -> Policy:
     Raises:
         PolicyError: with every problem at once.
     """
-    strategy = STRATEGIES.get(str(raw.get("strategy", "")))
+    name = raw.get("strategy")
+    strategy = STRATEGIES.get(name) if isinstance(name, str) else None
     if strategy is None:
-        reason = f"unknown or missing; one of {', '.join(STRATEGIES)}"
-        raise PolicyError((Problem("strategy", reason),))
+        unknown = Problem("strategy", f"unknown or missing; one of {', '.join(STRATEGIES)}")
+        raise PolicyError((unknown, *Policy.common_problems(raw)))
     policy: Policy = strategy.policy_type.parse(raw)
     return policy

@@ -1,0 +1,43 @@
+"""Which door an event takes, and under which policy."""
+
+import pytest
+from support import ENGINE, artifact, candidate, lanes_policy, request, retraction
+
+from worker.core.catalogue import Catalogue
+from worker.core.composer import Composer
+from worker.core.errors import EventError
+from worker.core.memory import Memory
+from worker.core.session import EMPTY
+
+FROM = "2026-03-01T12:00:00Z"
+BEFORE = "2026-03-01T11:59:59.999999Z"
+
+
+def composer() -> Composer:
+    later = lanes_policy(name="later", effective_from=FROM, session={"idle_timeout_s": 60})
+    return Composer(ENGINE, Catalogue([lanes_policy(name="now"), later]), "later", Memory())
+
+
+def test_an_artifact_before_the_default_policy_holds_is_refused_at_its_time() -> None:
+    with pytest.raises(EventError) as caught:
+        composer().handle(artifact(candidate("a"), BEFORE), EMPTY)
+    assert (caught.value.code, caught.value.pointer) == ("unknown_policy", "$.published_at")
+    session, _ = composer().handle(artifact(candidate("a"), FROM), EMPTY)
+    assert session.idle_timeout_s == 60
+
+
+def test_a_retraction_needs_no_policy() -> None:
+    session, _ = composer().handle(artifact(candidate("a"), FROM), EMPTY)
+    after, outcome = composer().handle(retraction(BEFORE, id="a"), session)
+    assert (after.pool, outcome) == ((), None)
+
+
+def test_a_request_goes_by_the_policy_that_it_names_or_by_the_default_one() -> None:
+    for named, used in ((None, "later"), ("now", "now")):
+        _, outcome = composer().handle(request([], policy=named, requested_at=FROM), EMPTY)
+        assert outcome is not None
+        assert outcome.composed.policy.name == used
+    for named in (None, "later", "nobody's"):
+        with pytest.raises(EventError) as caught:
+            composer().handle(request([], policy=named, requested_at=BEFORE), EMPTY)
+        assert (caught.value.code, caught.value.pointer) == ("unknown_policy", "$.policy")

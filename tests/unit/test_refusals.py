@@ -1,0 +1,128 @@
+"""What a client wrote never speaks in an error: neither as its message nor as another place."""
+
+import json
+from typing import Any
+
+import pytest
+
+from worker.core.bounds import Bounds
+from worker.core.errors import POINTER_MAX_CHARACTERS, EventError
+from worker.core.wire import decode
+
+REQUEST = {
+    "type": "context-request",
+    "request_id": "r",
+    "session_id": "s",
+    "requested_at": "2026-01-01T00:00:00Z",
+}
+ARTIFACT = {
+    "type": "context-artifact",
+    "session_id": "s",
+    "published_at": "2026-01-01T00:00:00Z",
+    "source": "source",
+}
+RETRACTION = ARTIFACT | {"type": "context-retraction"}
+SENTENCES = (
+    "secret, got nothing",
+    "secret - at `$.candidates[0].secret`",
+    "a datetime of the secret",
+    "secret`",
+    "`secret` - at `$",
+    "secret\n - at `$.secret`",
+)
+
+
+def refused(event: Any, bounds: Bounds | None = None) -> EventError:
+    value = event if isinstance(event, bytes) else json.dumps(event).encode()
+    with pytest.raises(EventError) as caught:
+        decode(value, bounds or Bounds())
+    return caught.value
+
+
+def place(event: Any, bounds: Bounds | None = None) -> tuple[str, str]:
+    error = refused(event, bounds)
+    return str(error.code), error.pointer
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_value_that_reads_like_an_error_is_not_taken_for_one(sentence: str) -> None:
+    for event, code, pointer in (
+        (REQUEST | {"vitals": {"pressure": sentence}}, "invalid_value", "$.vitals.pressure"),
+        (REQUEST | {"type": sentence}, "unknown_type", "$.type"),
+        (REQUEST | {"tenant": sentence}, "invalid_value", "$.tenant"),
+        (REQUEST | {"requested_at": sentence}, "invalid_timestamp", "$.requested_at"),
+    ):
+        error = refused(event)
+        assert (error.code, error.pointer) == (code, pointer)
+        assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize("name", ["a`b", "a - at `$.x`", "a, got b", "", "\n"])
+def test_an_unknown_field_is_named_in_full(name: str) -> None:
+    assert place(REQUEST | {name: 1}) == ("unknown_field", f"$.{name}")
+    assert place(REQUEST | {"vitals": {name: 1}}) == ("unknown_field", f"$.vitals.{name}")
+
+
+def test_a_pointer_is_cut_so_that_a_long_name_cannot_fill_a_dead_letter() -> None:
+    error = refused(REQUEST | {"x" * 900_000: 1})
+    assert len(error.pointer) == POINTER_MAX_CHARACTERS
+    assert error.pointer == "$." + "x" * 509 + "…"
+    assert len(str(error)) < 2 * POINTER_MAX_CHARACTERS
+
+
+@pytest.mark.parametrize("kind", [5, None, ["context-request"], {}, True])
+def test_a_type_that_is_no_text_is_a_wrong_type(kind: Any) -> None:
+    assert place(REQUEST | {"type": kind}) == ("wrong_type", "$.type")
+
+
+@pytest.mark.parametrize(
+    ("layer", "rest"),
+    [
+        (5, ""),
+        ({"sections": [5]}, ".sections[0]"),
+        ({"sections": [], "preamble": None}, ".preamble"),
+        ({"sections": [{"title": "x", "entries": ["x", 1]}]}, ".sections[0].entries[1]"),
+    ],
+)
+def test_a_layer_that_is_none_is_named(layer: Any, rest: str) -> None:
+    layers = {"project": "text", "notes [...]": layer, "fabric": 6}
+    assert place(REQUEST | {"layers": layers}) == ("wrong_type", f"$.layers.notes [...]{rest}")
+
+
+def test_a_bad_layer_is_placed_as_well_as_can_be_where_no_json_follows() -> None:
+    value = json.dumps(REQUEST | {"layers": {"project": 5}})[:-1].encode()
+    assert place(value) == ("wrong_type", "$.layers")
+
+
+@pytest.mark.parametrize("number", ["1e400", "1" + "0" * 5_000])
+@pytest.mark.parametrize(
+    ("conversation", "pointer"),
+    [
+        ({"new_message": {"role": "user", "x": {"deep": ["number"]}}}, "$.conversation.new_message"),
+        ({"new_message": "x", "messages": [{}, {"x": "number"}]}, "$.conversation.messages[1]"),
+    ],
+)
+def test_a_number_beyond_all_numbers_is_placed_by_its_message(
+    conversation: Any, pointer: str, number: str
+) -> None:
+    value = json.dumps(REQUEST | {"conversation": conversation}).replace('"number"', number)
+    assert place(value.encode()) == ("invalid_value", pointer)
+
+
+@pytest.mark.parametrize("field", ["kind", "lane", "category", "language", "shrink", "name"])
+def test_the_names_of_what_a_row_keeps_are_bounded(field: str) -> None:
+    decode(json.dumps(ARTIFACT | {"artifact": {field: "x" * 256}}).encode(), Bounds())
+    long = ARTIFACT | {"artifact": {field: "x" * 257}}
+    assert place(long) == ("too_long", f"$.artifact.{field}")
+
+
+def test_the_id_of_a_retraction_is_bounded_as_ids_are() -> None:
+    decode(json.dumps(RETRACTION | {"id": "x" * 256}).encode(), Bounds())
+    assert place(RETRACTION | {"id": "x" * 257}) == ("too_long", "$.id")
+
+
+@pytest.mark.parametrize("nesting_max", [1, 2, 3])
+def test_a_small_bound_of_nesting_lets_no_message_through(nesting_max: int) -> None:
+    event = REQUEST | {"conversation": {"new_message": "x", "messages": [{"a": [[[[1]]]]}]}}
+    code, pointer = place(event, Bounds(nesting_max=nesting_max))
+    assert (code, pointer) == ("too_deep", "$.conversation.messages[0]")
