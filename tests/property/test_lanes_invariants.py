@@ -12,12 +12,14 @@ from worker.core.engine import Engine
 from worker.core.identity import Secrets
 from worker.core.memory import Memory
 from worker.core.results import Outcome as Fate
+from worker.core.shrink import ShrinkStrategy, ladder
 from worker.core.tokens import CounterName
 from worker.core.wire import encode
 from worker.counters import COUNTERS
 
 LANES = ("policy", "rules", "local", "structure", "retrieved", "history")
 KINDS = ("constraint", "rule_doc", "local_diff", "symbol_context", "dependency_graph", "session_history")
+MOMENTS = tuple(f"2026-03-01T12:{moment}Z" for moment in ("00:00", "00:59.5", "01:00", "04:00", "05:00"))
 PIECES = (
     "a",
     " ",
@@ -35,6 +37,9 @@ PIECES = (
 )
 
 texts = st.lists(st.sampled_from(PIECES), max_size=40).map("".join) | st.text(max_size=60)
+recencies = st.fixed_dictionaries({"recency_bucket": st.integers(0, 5)}) | st.fixed_dictionaries(
+    {"created_at": st.sampled_from(MOMENTS)}
+)
 shares = st.floats(0, 1).map(lambda number: round(number, 4))
 
 
@@ -51,10 +56,10 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
             else draw_fixed(name),
             "kind": chooser.choice(KINDS),
             "lane": chooser.choice(LANES),
-            "recency_bucket": draw(st.integers(0, 5)),
             "relevance": draw(shares),
             "specificity": draw(shares),
             "risk_alignment": draw(shares),
+            **draw(recencies),
         }
         if draw(st.booleans()):
             one["token_estimate"] = draw(st.integers(1, 60))
@@ -113,16 +118,57 @@ def test_the_order_of_candidates_changes_nothing(
 
 
 @SETTINGS
-@given(candidates(), constraints, st.integers(1, 400))
+@given(
+    candidates(), constraints, st.integers(1, 400), st.lists(st.sampled_from(MOMENTS), min_size=2, max_size=4)
+)
 def test_what_is_remembered_changes_no_byte(
-    ones: list[dict[str, Any]], limits: dict[str, Any], budget: int
+    ones: list[dict[str, Any]], limits: dict[str, Any], budget: int, moments: list[str]
 ) -> None:
-    memory = Memory()
-    asked = request(ones, constraints=limits, budget_tokens=budget)
-    first, second, cold = (answer(asked, lanes_policy(), memory=one) for one in (memory, memory, None))
-    assert (first.cache_hit, second.cache_hit) == (False, True)
-    assert encode(first.decision) == encode(second.decision) == encode(cold.decision)
-    assert encode(first.composed) == encode(second.composed) == encode(cold.composed)
+    memory, session = Memory(), answer(request([], requested_at=moments[0]), lanes_policy()).session
+    for moment in moments:
+        asked = request(ones, constraints=limits, budget_tokens=budget, requested_at=moment)
+        first, second, cold = (
+            answer(asked, lanes_policy(), session, memory=one) for one in (memory, memory, None)
+        )
+        assert second.cache_hit
+        assert encode(first.decision) == encode(second.decision) == encode(cold.decision)
+        assert encode(first.composed) == encode(second.composed) == encode(cold.composed)
+
+
+@SETTINGS
+@given(
+    st.lists(st.integers(0, 30), min_size=2, max_size=30),
+    st.integers(0, 40),
+    st.integers(1, 120),
+    st.sampled_from([CounterName.CHARS4, CounterName.BYTES4, CounterName.WORDS13]),
+)
+def test_an_artifact_is_shrunk_no_further_than_needed(
+    widths: list[int], beside: int, budget: int, counter: CounterName
+) -> None:
+    fields = {
+        "lane": "local",
+        "recency_bucket": 0,
+        "specificity": 0,
+        "risk_alignment": 0,
+        "token_estimate": 1,
+    }
+    content, rule = (
+        "\n".join("é word"[: 1 + width % 6] * width for width in widths) + "\n.",
+        "r" * beside + "r",
+    )
+    ones = [
+        {"id": "rule", "kind": "rule_doc", "content": rule, "relevance": 1, **fields},
+        {"id": "edit", "kind": "recent_edit", "content": content, "relevance": 0, **fields},
+    ]
+    policy = lanes_policy(counter=counter, shrink={"floor_tokens": 0})
+    outcome = answer(request(ones, budget_tokens=budget), policy)
+    found = ladder(ShrinkStrategy.TRUNCATE_OLDEST, content, COUNTERS[counter].count)
+    assert found is not None
+    forms = [content, *(rung.render(kept) for rung in found.rungs for kept in range(rung.size, 0, -1))]
+    texts = [f"{rule}\n\n{form}" for form in forms]
+    fitting = [text for text in texts if COUNTERS[counter].count(text) <= budget]
+    if fitting:
+        assert outcome.composed.text == fitting[0]
 
 
 @SETTINGS

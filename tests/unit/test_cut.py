@@ -42,8 +42,11 @@ def test_without_room_for_the_marker_and_one_code_point_nothing_stands() -> None
     assert cut_to_fit(long, lambda text: len(text) <= 13) == "x\n[truncated]"
 
 
-def test_a_cut_never_falls_inside_a_code_point() -> None:
+def test_a_cut_falls_between_code_points_where_the_next_would_not_fit() -> None:
     family = "👩\u200d👩\u200d👧" * 9
-    for room in range(12, 60):
+    for room in range(16, 60):
         text = cut_to_fit(family, lambda text, room=room: len(text.encode()) <= room)  # type: ignore[misc] # bound at once
-        assert family.startswith(text.removesuffix("\n[truncated]"))
+        kept = text.removesuffix("\n[truncated]")
+        following = family.removeprefix(kept)[0]
+        assert family.startswith(kept)
+        assert len(text.encode()) <= room < len((text + following).encode())

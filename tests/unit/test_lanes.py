@@ -95,6 +95,16 @@ def test_what_a_floor_cannot_use_goes_to_the_rest() -> None:
     assert shortfalls["history"].available == 0
 
 
+def test_the_second_round_over_the_floors_takes_to_the_last_token() -> None:
+    ones = [
+        candidate("a", token_estimate=100),
+        candidate("h", lane="history", token_estimate=45, relevance=1),
+    ]
+    outcome = answer(request(ones, budget_tokens=100), two_lanes((60, 100), (50, 100), total=110))
+    assert selected(outcome) == ["a"]
+    assert entry_of(outcome, "h").margin == Margin(45, 0)
+
+
 def test_a_lane_requirement_raises_the_floor_up_to_the_max() -> None:
     constraints = {"lane_requirements": [{"lane": "history", "min_tokens": 500, "reason": "x"}]}
     outcome = answer(request([], constraints=constraints), two_lanes((0, 50), (0, 40)))
@@ -223,6 +233,12 @@ def test_an_estimate_replaces_the_count_in_selection_but_not_in_the_ceiling() ->
     assert outcome.composed.tokens.used <= 60
 
 
+def test_a_content_that_costs_nothing_stands_and_says_so() -> None:
+    outcome = answer(request([candidate("a", content=" ")]), lanes_policy(counter="words1.3"))
+    assert selected(outcome) == ["a"]
+    assert entry_of(outcome, "a").tokens == 0
+
+
 @pytest.mark.parametrize("field", ["content", "kind", "lane", "relevance", "specificity", "risk_alignment"])
 def test_a_missing_field_is_refused_with_its_place(field: str) -> None:
     lacking = candidate("b")
@@ -267,6 +283,12 @@ def test_all_errors_of_a_policy_are_told_at_once() -> None:
 
 
 def test_a_template_needs_the_content_and_knows_its_placeholders() -> None:
-    for template in ("no content", "{content} {path}", "{content.__class__}", "{content"):
+    for template in ("no content", "{{content}}", "{content} {path}", "{content.__class__}", "{content"):
         with pytest.raises(PolicyError):
             lanes_policy(render={"template": template})
+
+
+@pytest.mark.parametrize("template", ["{content:.9}", "{content!r}", "{content:{id}}", "{content}{id:>9}"])
+def test_a_template_does_not_cut_pad_or_quote(template: str) -> None:
+    with pytest.raises(PolicyError, match=r"render\.template"):
+        lanes_policy(render={"template": template})

@@ -60,10 +60,39 @@ def test_where_all_at_their_floors_do_not_fit_the_fewest_are_dropped_and_the_res
     ones = [lines(f"c{n}", 20, relevance=1 - n / 10) for n in range(5)]
     outcome = answer(request(ones, budget_tokens=450), wide())
     assert omitted(outcome) == {"c4": "dropped_after_render"}
-    assert fidelities(outcome)["c0"] != "dropped"
+    tokens = [item.tokens for item in outcome.composed.items]
+    assert tokens[0] > 130
+    assert all(90 < each <= 100 for each in tokens[1:])
     assert outcome.composed.tokens.used <= 450
     # four at their floor of 100 and three separators fit, five do not
     assert len(selected(outcome)) == 4
+
+
+def test_as_many_are_dropped_as_the_whole_text_needs_not_as_the_counts_of_its_parts_say() -> None:
+    # 100 and five times 1 characters with what is between them are 115, 29 tokens: 3 too many. Each of the
+    # five costs a token, but takes only 3 characters along: without three of them there are 27 tokens still
+    ones = [candidate("big", 25, kind="rule_doc", relevance=1)]
+    ones += [candidate(f"c{n}", content="x", kind="rule_doc", relevance=0.5 - n / 10) for n in range(5)]
+    outcome = answer(request([one | {"token_estimate": 1} for one in ones], budget_tokens=26), wide())
+    assert selected(outcome) == ["big", "c0"]
+    assert outcome.composed.tokens.used == 26
+
+
+def test_what_goes_along_with_the_last_of_a_lane_saves_others() -> None:
+    # history's heading goes along with its only artifact: 40 and 40 characters, and what is before them
+    lanes = {
+        "local": {"priority": 1, "min_tokens": 0, "max_tokens": 1_000},
+        "history": {"priority": 2, "min_tokens": 0, "max_tokens": 1_000, "heading": "#" * 40},
+    }
+    ones = [
+        candidate("a", 100, kind="rule_doc", relevance=1, token_estimate=1),
+        candidate("b", 10, kind="rule_doc", relevance=0, token_estimate=1),
+        candidate("h", 10, kind="rule_doc", lane="history", token_estimate=1),
+    ]
+    outcome = answer(request(ones, budget_tokens=117), lanes_policy(lanes=lanes))
+    # 526 characters are 132 tokens: 15 too many, and h alone counts 10
+    assert omitted(outcome) == {"h": "dropped_after_render"}
+    assert outcome.composed.tokens.used == 111
 
 
 def test_constraints_and_rules_are_never_shrunk_but_dropped() -> None:
@@ -97,6 +126,16 @@ def test_a_candidates_own_shrink_wins_over_its_kinds() -> None:
     with pytest.raises(EventError) as caught:
         answer(request([lines("a", 4, shrink="nope")]), wide())
     assert (caught.value.code, caught.value.pointer) == ("unknown_shrink", "$.candidates[0].shrink")
+
+
+@pytest.mark.parametrize("told", [{"language": "python", "path": "notes.txt"}, {"path": "src/a.py"}])
+def test_code_keeps_its_signatures_by_the_language_that_is_told_or_that_of_its_path(
+    told: dict[str, Any],
+) -> None:
+    code = "def f():\n" + "    call_it()\n" * 30
+    one = candidate("a", content=code, kind="symbol_context", token_estimate=1, **told)
+    outcome = answer(request([one], budget_tokens=20), wide(shrink={"floor_tokens": 0}))
+    assert outcome.composed.text == "def f(): [... 30 lines omitted]\n"
 
 
 def test_a_policy_may_say_how_a_kind_shrinks_and_how_low() -> None:

@@ -14,7 +14,15 @@ def forms(strategy: ShrinkStrategy, content: str) -> list[str]:
     return [rung.render(kept) for rung in found.rungs for kept in range(rung.size, 0, -1)]
 
 
-def test_every_kind_has_a_way_to_shrink() -> None:
+def test_every_kind_has_its_way_to_shrink() -> None:
+    ways = {
+        "never": "constraint rule_doc",
+        "truncate_oldest": "local_diff recent_edit semantic_match",
+        "keep_signatures": "symbol_context test_context",
+        "collapse_summary": "dependency_graph",
+        "drop_entries": "session_history violation learning",
+    }
+    assert {kind: way for way, kinds in ways.items() for kind in kinds.split()} == SHRINK_BY_KIND
     assert SHRINK_BY_KIND.keys() == set(KIND_ORDER)
 
 
@@ -50,6 +58,18 @@ def test_there_is_no_answer_where_no_form_fits() -> None:
 def test_the_smallest_is_the_whole_where_every_form_costs_as_much() -> None:
     whole = Shrunk("abc", 3)
     assert Ladder(whole, (Rung(1, lambda _: "def"),), len).smallest() is whole
+
+
+def test_the_smallest_keeps_all_that_costs_no_more() -> None:
+    words = "one two three four five six seven eight nine ten"
+    found = ladder(ShrinkStrategy.TRUNCATE_OLDEST, words, lambda text: len(text.split()))
+    assert found is not None
+    assert found.smallest() == Shrunk("[... 44 earlier characters omitted]\n ten", 6)
+
+
+def test_the_smallest_is_the_first_form_of_a_rung_that_has_forms() -> None:
+    rungs = (Rung(0, lambda _: ""), Rung(3, lambda kept: "large" * kept), Rung(3, lambda kept: "x" * kept))
+    assert Ladder(Shrunk("x" * 30, 30), rungs, len).smallest() == Shrunk("x", 1)
 
 
 def test_a_form_may_be_counted_with_what_stands_around_it() -> None:
@@ -150,3 +170,11 @@ def test_what_says_no_edge_keeps_its_beginning() -> None:
         "ab\n[... 8 later characters omitted]",
         "a\n[... 9 later characters omitted]",
     ]
+    assert forms(ShrinkStrategy.COLLAPSE_SUMMARY, "ab") == ["a\n[... 1 later characters omitted]"]
+
+
+@pytest.mark.parametrize("line", ["a -> ", "-> b", "a -> b,, c", "a ->-> b", "import a,,b"])
+def test_a_line_with_an_empty_place_says_nothing(line: str) -> None:
+    assert forms(ShrinkStrategy.COLLAPSE_SUMMARY, f"x -> y\n{line}")[-1] == (
+        "[... 2 lines collapsed to 1 edges between 2 nodes]"
+    )

@@ -171,8 +171,13 @@ def test_a_doc_stays_by_its_head(language: str, doc: str, head: str) -> None:
 
 
 def test_comments_with_a_blank_line_between_them_are_two() -> None:
-    rest = f"# and\n# {LONG}\ndef f(): pass\n"
-    assert without_docs(f"# one\n\n{rest}") == f"# one\n\n# and{GONE}\ndef f(): pass\n"
+    code = "# one\n# {0}\n\n# and\n# {0}\n\n# three\ndef f(): pass\n"
+    assert without_docs(code.format(LONG)) == (f"# one{GONE}\n\n# and{GONE}\n\n# three\ndef f(): pass\n")
+
+
+def test_a_doc_without_an_end_of_its_own_and_the_body_behind_it_both_go() -> None:
+    code = f"def f():\n    'Head.\\\n    {LONG}'\n    {LONG}\n"
+    assert without_docs(code) == f"def f():\n    'Head.\\{GONE}{GONE}\n"
 
 
 def test_a_doc_in_a_body_that_is_left_out_goes_with_it() -> None:
@@ -195,6 +200,8 @@ def test_line_ends_of_two_characters_stay_whole() -> None:
         ("python", f"This is prose, and no code.\n{LONG}\nIt has no function.\n"),
         ("javascript", f"one\n{LONG}\nthree\n"),
         ("javascript", f"This is prose; {{it is no code.\n{LONG}\nIt has no function.\n"),
+        ("javascript", f"called(a)\n{{\n{LONG}\n}}\n"),
+        ("javascript", f"static a = {LONG};\nstatic b = 2;\n"),
         ("java", f"void void f() {{\n{LONG}\n"),
         ("cobol", f"def f():\n    {LONG}\n    return\n"),
     ],

@@ -40,12 +40,13 @@ def cache_key(accepted: Accepted, engine: Engine) -> str:
 def _candidates_digest(prepared: Preparation, event_us: int) -> str:
     """Return the digest of what the strategy sees: times as recency buckets.
 
-    Unless an id stands twice: then times may decide which of the two stays.
+    Where an id stands twice, beside them: then times, too, may decide which of the two stays.
     """
     candidates = prepared.candidates
-    if prepared.repeated or not any("created_at" in one.rounded for one in candidates):
+    if not any("created_at" in one.rounded for one in candidates):
         return digest_of(candidates) if prepared.backed_off else prepared.digest
-    views = (_bucketed(one, event_us) if "created_at" in one.rounded else one.canonical for one in candidates)
+    view = _timed_and_bucketed if prepared.repeated else _bucketed
+    views = (view(one, event_us) if "created_at" in one.rounded else one.canonical for one in candidates)
     return digest(b"[" + b",".join(sorted(views)) + b"]")
 
 
@@ -53,3 +54,7 @@ def _bucketed(one: Prepared, event_us: int) -> bytes:
     bucket = recency_bucket(event_us - one.rounded["created_at"])
     seen = {**one.rounded, "created_at": UNSET, "recency_bucket": bucket}
     return canonical_json(replace(one.candidate, **seen))
+
+
+def _timed_and_bucketed(one: Prepared, event_us: int) -> bytes:
+    return b"[%b,%d]" % (one.canonical, recency_bucket(event_us - one.rounded["created_at"]))

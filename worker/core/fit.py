@@ -8,14 +8,18 @@ along the path that is described here:
 1. Shrink each piece in turn to what its tokens less the excess are, but to no target below the floor. The
    excess is kept as a sum, and the whole is measured as soon as the sum is within two tokens a shrunk piece
    of the limit. Where the whole passes the limit still, the target falls by as much and the piece is shrunk
-   again; where it is below, the target rises by as much, as long as the whole then fits.
+   again. Where it is below, the target rises by as much and two more, then falls below each form with which
+   the whole does not fit: the next larger form would not have fitted. A piece of which no form is within its
+   target stands in its smallest, or stays as it is where that costs less.
 2. If all pieces at their floors pass the limit, find the fewest dropped with which the rest fits at its
-   floors, drop them, and shrink the rest afresh. Protected pieces are never dropped.
+   floors, drop them, and shrink the rest afresh; where that does not fit, the rest stands at its floors.
+   Protected pieces are never dropped.
 3. If that is not enough, shrink the protected ones, alone, without a floor. Else there is no fit.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import attrgetter
 
 from worker.core.shrink import Ladder, Shrunk
 
@@ -68,9 +72,14 @@ class Fit:
         if self._shrink(self._pieces, self._floor):
             return True
         if self._drop_fewest():
+            floors = [piece.form for piece in self._pieces]
             for piece in self._pieces:
                 piece.form = piece.full
-            return self._measure() <= self._limit or self._shrink(self._pieces, self._floor)
+            if self._measure() > self._limit and not self._shrink(self._pieces, self._floor):
+                for piece, form in zip(self._pieces, floors, strict=True):
+                    piece.form = form
+                self._measure()
+            return True
         return self._shrink([piece for piece in self._pieces if piece.protected], 0)
 
     def _measure(self) -> int:
@@ -82,14 +91,14 @@ class Fit:
         """Shrink pieces in turn until the whole, measured before, fits; tell whether it does."""
         whole, uncertain = self.tokens, 0
         for piece in pieces:
-            if piece.dropped or piece.ladder is None:
+            if piece.dropped or piece.form.tokens <= floor_tokens or piece.ladder is None:
                 continue
             smaller = True
             while whole > self._limit and piece.form.tokens > floor_tokens and smaller:
                 before = piece.form
                 target = max(floor_tokens, before.tokens - (whole - self._limit))
                 found = piece.ladder.within(target)
-                piece.form = found or piece.ladder.smallest()
+                piece.form = found or min(before, piece.ladder.smallest(), key=attrgetter("tokens"))
                 smaller = found is not None
                 whole += piece.form.tokens - before.tokens
                 uncertain += _JOIN_TOKENS
@@ -101,13 +110,15 @@ class Fit:
         return self._measure() <= self._limit
 
     def _grow(self, piece: Piece, ladder: Ladder) -> None:
-        """Give a piece back what was taken too much, as long as the whole fits."""
-        while self.tokens < self._limit:
-            fitting = piece.form, self.text, self.tokens
-            piece.form = ladder.within(piece.form.tokens + self._limit - self.tokens) or piece.form
-            if piece.form.tokens <= fitting[0].tokens or self._measure() > self._limit:
-                piece.form, self.text, self.tokens = fitting
+        """Give a piece back what was taken too much: the largest form with which the whole fits."""
+        fitting = piece.form, self.text, self.tokens
+        target = piece.form.tokens + self._limit - self.tokens + _JOIN_TOKENS
+        while (larger := ladder.within(target)) is not None and larger.tokens > fitting[0].tokens:
+            piece.form = larger
+            if self._measure() <= self._limit:
                 return
+            target = larger.tokens - 1
+        piece.form, self.text, self.tokens = fitting
 
     def _drop_fewest(self) -> bool:
         """Drop the fewest pieces with which the rest, as it stands, fits; tell whether any number does.

@@ -16,7 +16,6 @@ halve until one fits, so a small target costs about one count of the whole for e
 """
 
 from collections.abc import Callable
-from operator import attrgetter
 
 from msgspec import Struct
 
@@ -55,9 +54,11 @@ class Ladder(Struct, frozen=True):
         return None
 
     def smallest(self) -> Shrunk:
-        """Return the least of the whole and the form 1 of each rung; ties: the larger form."""
-        least = (self._form(rung, 1) for rung in self.rungs if rung.size)
-        return min((self.whole, *least), key=attrgetter("tokens"))
+        """Return the largest form that costs no more than the whole and the form 1 of each rung do."""
+        least = min([self.whole.tokens, *(self._form(rung, 1).tokens for rung in self.rungs if rung.size)])
+        found = self.within(least)
+        assert found is not None  # the search of a rung ends at its form 1
+        return found
 
     def _largest(self, rung: Rung, target_tokens: int) -> Shrunk | None:
         kept = largest(rung.size, lambda kept: self._form(rung, kept).tokens <= target_tokens)

@@ -68,10 +68,12 @@ class RenderPolicy(Table):
     @classmethod
     def _known_placeholders(cls, template: str | None) -> str | None:
         if template is not None:
-            fields = [name for _, name, spec, how in Formatter().parse(template) if name is not None]
-            if not _PLACEHOLDERS.issuperset(fields) or "content" not in fields:
+            fields = [field for _, *field in Formatter().parse(template) if field[0] is not None]
+            names = {name for name, _, _ in fields}
+            if not _PLACEHOLDERS.issuperset(names) or "content" not in names:
                 raise ValueError("use {content}, and beside it only {id}, {kind} and {lane}")
-            template.format(content="", id="", kind="", lane="")
+            if any(spec or conversion for _, spec, conversion in fields):
+                raise ValueError("a placeholder has neither a format nor a conversion")
         return template
 
 

@@ -1,0 +1,179 @@
+"""What is remembered between calls: what the conformance files of the cache cannot say."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from support import ENGINE, SECRET, answer, candidate, lanes_policy, request
+
+from worker.core.engine import Engine
+from worker.core.identity import Secrets
+from worker.core.memory import Memory
+from worker.core.policy import Policy
+from worker.core.session import EMPTY
+from worker.core.wire import encode
+
+POLICY = lanes_policy(cache={"ttl_s": 300, "max_entries": 2})
+TRIGGER = {"event": "file_saved", "workspace": "shop", "commitish": "c0ffee", "rules_digest": "d1"}
+ONES = [
+    candidate("a", path="src/a.py", language="python", shrink="never", token_estimate=12),
+    candidate("b", lane="rules", kind="rule_doc"),
+]
+ASKED: dict[str, Any] = {
+    "candidates": ONES,
+    "trigger": TRIGGER,
+    "constraints": {"pinned": [{"match": {"type": "id", "value": "b"}}]},
+    "vitals": {"oxygen": 0.9},
+}
+
+
+def hits(changes: dict[str, Any], policy: Policy = POLICY, engine: Engine = ENGINE) -> bool:
+    """Ask twice in one session, the second time with these changes, and tell whether that was remembered.
+
+    Either way its bytes are those of a worker that remembers nothing.
+    """
+    memory = Memory()
+    first = answer(request(**ASKED), POLICY, memory=memory)
+    asked = request(**(ASKED | changes))
+    second, cold = (answer(asked, policy, first.session, engine, one) for one in (memory, None))
+    assert encode(second.composed) == encode(cold.composed)
+    assert encode(second.decision) == encode(cold.decision)
+    return second.cache_hit
+
+
+def with_first(**changes: Any) -> dict[str, Any]:
+    """Return the candidates with the first one changed."""
+    return {"candidates": [ONES[0] | changes, ONES[1]]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"candidates": ONES[::-1]},
+        {"requested_at": "2026-03-01T12:04:59.999999Z"},
+        {"requested_at": "2026-03-01T11:55:00.000001Z"},
+    ],
+    ids=["nothing", "the order of candidates", "time passes", "time goes back"],
+)
+def test_what_is_asked_again_is_remembered_for_less_than_the_ttl(changes: dict[str, Any]) -> None:
+    assert hits(changes)
+
+
+@pytest.mark.parametrize("at", ["2026-03-01T12:05:00Z", "2026-03-01T11:55:00Z"])
+def test_after_the_ttl_of_event_time_it_is_composed_afresh(at: str) -> None:
+    assert not hits({"requested_at": at})
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "content": with_first(content="saved"),
+    "id": with_first(id="c"),
+    "path": with_first(path="src/b.py"),
+    "kind": with_first(kind="local_diff"),
+    "lane": with_first(lane="history"),
+    "bucket": with_first(recency_bucket=4),
+    "relevance": with_first(relevance=0.501),
+    "specificity": with_first(specificity=0.501),
+    "risk": with_first(risk_alignment=0.501),
+    "language": with_first(language="go"),
+    "shrink": with_first(shrink="drop_entries"),
+    "estimate": with_first(token_estimate=13),
+    "one candidate less": {"candidates": ONES[:1]},
+    **{field: {"trigger": TRIGGER | {field: "another"}} for field in TRIGGER},
+    "constraint": {"constraints": {"must_include": ASKED["constraints"]["pinned"]}},
+    "requirement": {"constraints": {"lane_requirements": [{"lane": "rules", "min_tokens": 501}]}},
+    "vitals": {"vitals": {"oxygen": 0.4}},
+    "no vitals": {"vitals": None},
+    "limit": {"budget_tokens": 7_999},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_what_is_asked_misses(change: str) -> None:
+    assert not hits(CHANGES[change])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"policy": lanes_policy(cache={"ttl_s": 300, "max_entries": 2}, version="2")},
+        {"policy": lanes_policy(cache={"ttl_s": 300, "max_entries": 2}, counter="bytes4")},
+        {"engine": Engine("another", ENGINE.counters, ENGINE.secrets)},
+        {"engine": Engine(ENGINE.version, ENGINE.counters, Secrets(default=SECRET + b"!"))},
+        {"engine": Engine(ENGINE.version, ENGINE.counters)},
+    ],
+    ids=["version", "counter", "engine", "secret", "no secret"],
+)
+def test_a_change_of_policy_engine_or_secret_misses(other: dict[str, Any]) -> None:
+    assert not hits({}, **other)
+
+
+@pytest.mark.parametrize(("policys", "workers"), [(2, 9), (9, 2)])
+def test_beyond_either_bound_the_least_recently_used_is_forgotten(policys: int, workers: int) -> None:
+    policy, memory = lanes_policy(cache={"max_entries": policys}), Memory(compositions_max=workers)
+    answered = [answer(request([candidate(name)]), policy, memory=memory) for name in "abacab"]
+    # at c it is b that goes, for a was used after it
+    assert [each.cache_hit for each in answered] == [False, False, True, False, True, False]
+    assert (memory.compositions.hits, memory.compositions.misses) == (2, 4)
+
+
+def test_what_is_not_remembered_takes_nobodys_place() -> None:
+    memory, never = Memory(), lanes_policy(cache={"max_entries": 0})
+    policies = lanes_policy(cache={"max_entries": 1}), never, lanes_policy(cache={"max_entries": 1})
+    answered = [answer(request(**ASKED), policy, memory=memory) for policy in policies]
+    assert [each.cache_hit for each in answered] == [False, False, True]
+
+
+def test_a_limit_of_zero_is_neither_remembered_nor_looked_up() -> None:
+    memory = Memory()
+    answered = [answer(request(**ASKED, budget_tokens=0), POLICY, memory=memory) for _ in range(2)]
+    assert [each.cache_hit for each in answered] == [False, False]
+
+
+class Recording:
+    """A counter that remembers which texts it counted many at a time."""
+
+    name, digest = "chars4", ENGINE.counters["chars4"].digest
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def count(self, text: str) -> int:
+        return ENGINE.counters["chars4"].count(text)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        self.texts += texts
+        return [self.count(text) for text in texts]
+
+
+def counted(memory: Memory, *contents: str) -> list[str]:
+    """Compose once of these contents, and return those that had to be counted."""
+    counter = Recording()
+    ones = [candidate(f"c{place}", content=content) for place, content in enumerate(contents)]
+    outcome = answer(request(ones), POLICY, EMPTY, Engine(ENGINE.version, {"chars4": counter}), memory)
+    tokens = {item.id: item.tokens for item in outcome.composed.items}
+    assert tokens == {f"c{place}": counter.count(content) for place, content in enumerate(contents)}
+    return counter.texts
+
+
+def test_a_content_is_counted_once_across_the_requests() -> None:
+    memory = Memory()
+    assert counted(memory, "long content", "short", "long content") == ["long content", "short"]
+    assert counted(memory, "short", "new") == ["new"]
+    assert (memory.counts.hits, memory.counts.misses) == (2, 3)
+
+
+def test_of_too_many_counts_the_least_recently_used_are_forgotten() -> None:
+    memory = Memory(counts_max=2)
+    assert counted(memory, "one", "two") == ["one", "two"]
+    assert counted(memory, "one") == []
+    assert counted(memory, "three") == ["three"]
+    assert counted(memory, "one") == []
+    assert counted(memory, "two") == ["two"]
+
+
+def test_counters_share_no_counts() -> None:
+    memory = Memory()
+    policies = POLICY, lanes_policy(counter="bytes4")
+    answered = [answer(request([candidate("a", content="é" * 4)]), each, memory=memory) for each in policies]
+    assert [each.composed.items[0].tokens for each in answered] == [1, 2]
