@@ -28,6 +28,7 @@ def check_the_account(
 ) -> None:
     text = outcome.composed.text or ""
     assert count(text) == outcome.composed.tokens.used <= budget
+    assert sum(group.max or 0 for group in outcome.decision.groups) <= budget
     expected = list(layers)
     for name, layer in layers.items():
         if isinstance(layer, dict):

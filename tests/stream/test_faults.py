@@ -54,9 +54,17 @@ def test_an_error_of_ours_is_told_by_its_type_and_place_and_never_by_its_text() 
     assert "secret" not in told
 
 
-def test_a_lost_delivery_is_told_as_the_brokers() -> None:
-    told = str(EventFailedError(RECORD, KafkaTimeoutError()))
-    assert "the broker did not acknowledge (KafkaTimeoutError)" in told
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (KafkaTimeoutError(), "KafkaTimeoutError"),
+        (KafkaTimeoutError("3 s"), "KafkaTimeoutError: 3 s"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_a_lost_delivery_is_told_as_the_brokers(error: Exception, named: str) -> None:
+    told = str(EventFailedError(RECORD, error))
+    assert f"the broker did not acknowledge ({named})" in told
     assert "report" not in told
 
 

@@ -2,12 +2,44 @@
 
 import logging
 import sys
+from collections.abc import Iterator
 
-from worker.stream.log import KeyValueFormatter
+import pytest
+
+from worker.stream.log import KeyValueFormatter, log_fact, log_to_stderr
+
+
+@pytest.fixture
+def _logging() -> Iterator[None]:
+    """Put back what a process sets once."""
+    loggers = logging.root, logging.getLogger("apportion")
+    before, handlers = [logger.level for logger in loggers], logging.root.handlers
+    yield
+    logging.root.handlers = handlers
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("_logging")
+def test_our_facts_and_the_warnings_of_libraries_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    logging.root.setLevel(logging.DEBUG)
+    log_to_stderr()
+    log_fact("ready", rows=3)
+    library = logging.getLogger("a.library")
+    library.info("too much")
+    library.warning("look out")
+    library.error("[^Agent] Crashed reason=%r", ValueError("secret"))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [one.partition(" level=")[2] for one in err.splitlines()] == [
+        "info logger=apportion message=ready rows=3",
+        'warning logger=a.library message="look out"',
+    ]
 
 
 def line(message: str, *arguments: object, fields: dict[str, object] | None = None) -> str:
-    record = logging.LogRecord("apportion", logging.INFO, "path", 1, message, arguments, sys.exc_info())
+    error = sys.exc_info() if sys.exception() else None
+    record = logging.LogRecord("apportion", logging.INFO, "path", 1, message, arguments, error)
     record.created = 1_700_000_000.5
     record.fields = fields or {}
     return KeyValueFormatter().format(record)

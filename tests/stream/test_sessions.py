@@ -91,6 +91,7 @@ async def test_what_was_recovered_is_held_in_the_order_of_the_changelog() -> Non
     assert table.row(0, KEY) == Row(4, EMPTY)
     apply(table, recovered(0, 5, None))
     assert table.row(0, KEY) is None
+    assert table.row_counts == {0: 0}
 
 
 async def test_partitions_that_are_taken_away_take_their_rows_with_them() -> None:

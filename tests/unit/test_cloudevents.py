@@ -87,6 +87,11 @@ def test_the_trace_is_passed_on_and_no_other_header() -> None:
     assert event_headers("t", "1", "s", received)[5:] == (("traceparent", b"00-1"), ("tracestate", b"a=b"))
 
 
+def test_a_trace_may_be_as_long_as_everybody_must_take() -> None:
+    received: Headers = (("traceparent", b"0" * 256), ("tracestate", b"a" * 512))
+    assert event_headers("t", "1", "s", received)[5:] == received
+
+
 def test_a_trace_that_is_longer_than_anybody_must_take_is_dropped() -> None:
     received: Headers = (("traceparent", b"0" * 257), ("tracestate", b"a" * 513))
     assert len(event_headers("t", "1", "s", received)) == 5

@@ -294,6 +294,12 @@ def test_a_call_and_its_results_stay_together() -> None:
     assert entry_of(tight, "messages/2").margin == Margin(35, 34)
 
 
+@pytest.mark.parametrize("before", range(10))
+def test_a_call_has_its_result_wherever_it_stands(before: int) -> None:
+    outcome = sent(conversation_policy(1_000), *[user(1)] * before, calls("a"), result("a"))
+    assert outcome.composed.truncated_messages == 0
+
+
 def test_a_group_ends_the_history_as_one() -> None:
     outcome = sent(conversation_policy(200, 0, 46, 0), user(1), calls("a"), result("a"), user(20), new="")
     assert selected(outcome) == ["messages/3", "new_message"]

@@ -92,4 +92,5 @@ def test_key_and_headers_beyond_any_use_are_left_out_and_the_letter_says_so(over
 
 def test_the_largest_dead_letter_fits_into_its_topic() -> None:
     largest = record(b"." * COMPLETE_MAX_BYTES, b"k" * 1000, (("h", b"." * (KEPT_BYTES - 1001)),))
+    assert letter(largest)["key"] is not None
     assert len(encode(dead_letter(largest, ERROR, "1.0"))) < MESSAGE_MAX_BYTES - KEPT_BYTES

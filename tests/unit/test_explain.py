@@ -145,6 +145,10 @@ def test_the_selected_stand_with_kind_group_score_tokens_and_fidelity() -> None:
     assert row(text, "2")[-2:] == ["pinned[0]", "c2"]
 
 
+def test_a_score_may_be_more_than_one() -> None:
+    assert row(shown(decision(candidates=(selection(1, score=12_003),))), "1")[3] == "12.003"
+
+
 def test_an_omission_tells_what_it_needed_what_was_left_and_why() -> None:
     text = shown(decision(candidates=(omission(3, margin=Margin(300, 120)), omission(4, tokens=80))))
     assert row(text, "3") == ["3", "group", "300", "120", "no_room", "c3"]
@@ -197,6 +201,15 @@ def test_every_status_is_told(status: Status) -> None:
 def test_a_pipe_gets_no_colours_and_a_terminal_does() -> None:
     assert "\x1b" not in shown(decision())
     assert "\x1b[" in shown(decision(), terminal=True)
+
+
+@pytest.mark.parametrize(("used", "colour"), [(100, "\x1b[36m"), (101, "\x1b[31m")])
+def test_a_bar_that_is_too_full_is_red(used: int, colour: str) -> None:
+    group = Group(name="local", min=0, max=100, used=used, available=used, selected=1, rejected=0)
+    [line] = [
+        line for line in shown(decision(groups=(group,)), terminal=True).splitlines() if "local" in line
+    ]
+    assert f"{colour}{'█' * 24}" in line
 
 
 def test_an_encoding_without_blocks_gets_ascii() -> None:

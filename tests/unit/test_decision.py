@@ -1,0 +1,150 @@
+"""What an answer tells, whatever the strategy: how much is listed, in which order, and what is not there."""
+
+import json
+from typing import Any
+
+import pytest
+from asking import asked
+from support import ENGINE, answer, artifact, candidate, lanes_policy, request
+
+from worker.core.compose import Outcome
+from worker.core.engine import Engine
+from worker.core.publish import publish
+from worker.core.results import DecisionTokens
+from worker.core.session import EMPTY
+from worker.core.wire import encode
+from worker.engine import create_engine
+from worker.policies import builtin_policies
+from worker.settings import Settings
+
+POLICIES = {policy.name: policy for policy in builtin_policies()}
+FIELDS: dict[str, dict[str, Any]] = {
+    "lanes": {"candidates": [candidate("a"), candidate("b", content="")]},
+    "categories": {
+        "candidates": [{"id": "a", "category": "recent_session", "content": "some words", "priority": 1}]
+    },
+    "tiers": {
+        "candidates": [
+            {"id": name, "kind": kind, "activation": activation, "content": "some words"}
+            for name, kind, activation in (
+                ("full", "directive", 1),
+                ("summary", "constraint", 0.5),
+                ("name", "preference", 0.2),
+            )
+        ]
+    },
+    "layers": {
+        "layers": {
+            "project": "some words",
+            "fabric": {"preamble": "some", "sections": [{"title": "Claims", "entries": ["words"]}]},
+        }
+    },
+    "conversation": {
+        "conversation": {
+            "system_prompt": "some words",
+            "messages": [{"role": "user", "content": "some words"}],
+            "new_message": "more words",
+        }
+    },
+}
+"""A request for each strategy, but for what all have."""
+
+
+def six(omitted_max: int) -> Outcome:
+    """Compose of six candidates, by rank: too long, chosen, excluded, empty, chosen, excluded."""
+    ones = [
+        candidate("a", 60, relevance=0.9),
+        candidate("b", 5, relevance=0.8),
+        candidate("c", 5, relevance=0.7),
+        candidate("d", content="", relevance=0.6),
+        candidate("e", 5, relevance=0.5),
+        candidate("f", 5, relevance=0.4),
+    ]
+    excluded = {"must_exclude": [{"match": {"type": "id", "value": name}} for name in "cf"]}
+    engine = Engine(ENGINE.version, ENGINE.counters, omitted_max=omitted_max)
+    return answer(request(ones, constraints=excluded, budget_tokens=50), lanes_policy(), engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("omitted_max", "listed", "unlisted"),
+    [
+        (0, "be", {"excluded_by_policy": 2, "budget_exceeded": 1, "no_content": 1}),
+        (2, "abce", {"excluded_by_policy": 1, "no_content": 1}),
+        (3, "abcde", {"excluded_by_policy": 1}),
+        (4, "abcdef", {}),
+    ],
+)
+def test_all_selected_and_the_first_omitted_are_listed_and_the_rest_is_counted(
+    omitted_max: int, listed: str, unlisted: dict[str, int]
+) -> None:
+    decision = six(omitted_max).decision
+    assert [entry.id for entry in decision.candidates] == list(listed)
+    assert decision.unlisted == unlisted
+    assert decision.candidates_total == 6
+    assert sum(decision.reasons.values()) == 4
+
+
+def test_how_many_are_listed_is_a_setting() -> None:
+    assert create_engine(Settings()).omitted_max == 1_000
+    assert create_engine(Settings(decision_omitted_max=5)).omitted_max == 5
+
+
+def test_reasons_stand_by_their_number_then_their_name() -> None:
+    decision = six(1_000).decision
+    assert list(decision.reasons.items()) == [
+        ("excluded_by_policy", 2),
+        ("budget_exceeded", 1),
+        ("no_content", 1),
+    ]
+    assert decision.summary == (
+        "composed: 2 of 6 candidates, 11 of 50 tokens; "
+        "left out: excluded_by_policy 2, budget_exceeded 1, no_content 1"
+    )
+
+
+def test_where_nothing_is_left_out_the_summary_says_no_more() -> None:
+    outcome = answer(request([candidate("a", 5)], budget_tokens=50), lanes_policy())
+    assert outcome.decision.summary == "composed: 1 of 1 candidates, 5 of 50 tokens"
+
+
+def test_what_is_set_aside_ranks_behind_all_others_by_id() -> None:
+    session = EMPTY
+    for name in ("z", "y"):
+        session = publish(artifact({"id": name, "content": "without a lane"}), session, ENGINE, 60)
+    outcome = answer(request([candidate("a"), candidate("b")]), lanes_policy(), session)
+    entries = outcome.decision.candidates
+    assert [(entry.rank, entry.id) for entry in entries] == [(1, "a"), (2, "b"), (3, "y"), (4, "z")]
+    assert {(entry.kind, entry.group) for entry in entries[2:]} == {("", "")}
+
+
+def test_only_what_was_rendered_has_a_text() -> None:
+    policy = lanes_policy(session={"max_tokens": 10})
+    pinned = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
+    composed = answer(request([candidate("a", 10)], request_id="r"), policy)
+    answered = {
+        "composed": composed,
+        "empty": answer(request([]), policy),
+        "disabled": answer(request([candidate("a")], budget_tokens=0), policy),
+        "exhausted": answer(request([candidate("b")]), policy, composed.session),
+        "infeasible": answer(
+            request([candidate("a", kind="constraint", tokens=11)], constraints=pinned), policy
+        ),
+        "duplicate": answer(request([candidate("a", 10)], request_id="r"), policy, composed.session),
+    }
+    events = {status: json.loads(encode(outcome.composed)) for status, outcome in answered.items()}
+    assert [event["status"] for event in events.values()] == list(answered)
+    assert {status for status, event in events.items() if "text" in event} == {"composed", "empty"}
+    assert events["empty"]["text"] == ""
+
+
+@pytest.mark.parametrize("strategy", FIELDS)
+def test_what_was_withheld_was_neither_counted_nor_weighed(strategy: str) -> None:
+    outcome = answer(asked(**FIELDS[strategy], budget_tokens=0), POLICIES[strategy])
+    assert outcome.composed.status == "disabled"
+    assert outcome.decision.tokens == DecisionTokens(limit=0, reserved=0, estimated=0, used=0, remaining=0)
+    decision = json.loads(encode(outcome.decision))
+    assert decision["candidates"]
+    for entry in decision["candidates"]:
+        assert entry["outcome"] == "omitted"
+        assert not entry.keys() & {"tokens", "margin", "fidelity"}
+    assert {(one["used"], one["available"], one["selected"]) for one in decision["groups"]} == {(0, 0, 0)}
