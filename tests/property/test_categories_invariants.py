@@ -18,7 +18,8 @@ from worker.core.wire import encode
 from worker.counters import COUNTERS
 
 PRIORITIES = {"first": 1, "second": 2, "third": 3, "fourth": 4}
-PIECES = ("a", " ", "\n", "\n\n", "\r\n", ".", "é", "e\u0301", "👩\u200d👧", "漢字", "word ", "x" * 20)
+PIECES = ("a", " ", "\n", "\n\n", "\r\n", ".", "/", "é", "e\u0301", "👩\u200d👧", "漢字", "word ", "x" * 20,
+          "=" * 33)  # fmt: skip
 SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 shares = st.floats(0, 1).map(lambda number: round(number, 4))
@@ -148,7 +149,9 @@ def test_the_order_of_candidates_changes_nothing(
     ),
     policies(),
 )
-def test_a_stretch_at_a_time_chooses_as_one_by_one(ones: list[dict[str, Any]], policy: Policy) -> None:
+def test_reckoning_by_parts_chooses_as_counting_every_text_does(
+    ones: list[dict[str, Any]], policy: Policy
+) -> None:
     named = [
         {key: value for key, value in one.items() if value is not None} | {"id": f"{number:02}"}
         for number, one in enumerate(ones)

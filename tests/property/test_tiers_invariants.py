@@ -5,14 +5,19 @@ from collections.abc import Callable
 from typing import Any
 
 from asking import Jumpy, engine_with
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import ENGINE, answer, request
 
+from worker.core.candidates import Prepared
 from worker.core.engine import Engine
+from worker.core.events import Candidate
 from worker.core.policy import Policy
 from worker.core.results import Outcome as Fate
 from worker.core.strategies import parse_policy
+from worker.core.strategies.tiers.rank import OMITTED, Item
+from worker.core.strategies.tiers.reckon import Reckoning
+from worker.core.strategies.tiers.render import text_of
 from worker.core.tokens import CounterName
 from worker.core.wire import encode
 from worker.counters import COUNTERS
@@ -23,7 +28,8 @@ TITLES = {
     "preference": "Preferences",
     "procedure": "Procedures",
 }
-PIECES = ("a", " ", "\n", "\n\n", "\r\n", ".", "/", "é", "e\u0301", "👩\u200d👧", "漢字", "word ", "x" * 20)
+PIECES = ("a", " ", "\n", "\n\n", "\r\n", ".", "/", "é", "e\u0301", "👩\u200d👧", "漢字", "word ", "x" * 20,
+          "- ", "=" * 33, "─" * 80, "%" * 64)  # fmt: skip
 SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
@@ -151,15 +157,46 @@ def test_the_order_of_candidates_changes_nothing(
     assert encode(first.decision) == encode(second.decision)
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=250)
 @given(distinct(), limits, counters, demotions)
-def test_counting_only_where_it_could_fit_demotes_as_counting_every_step_does(
+def test_reckoning_by_lines_demotes_as_counting_every_step_does(
     ones: list[dict[str, Any]], limit: int, counter: CounterName, demotion: str
 ) -> None:
     outcome = answer(request(ones, budget_tokens=limit), tiers_policy(counter, demotion))
     expected = ByTheRules(ones, limit, COUNTERS[counter].count).demoted(demotion)
     assert (outcome.composed.text or None if expected is None else outcome.composed.text) == expected
     assert (outcome.composed.status == "infeasible") == (expected is None)
+
+
+def item(kind: str, texts: tuple[str, str, str], tier: int) -> Item:
+    prepared = Prepared(Candidate(), "", kind, "", texts[0], {}, b"", None, "", protected=False)
+    return Item(prepared, kind == "constraint", 0, tier, tier, [0, 0, 0, 0], None, texts)
+
+
+ends = st.sampled_from(("a", ".", "a\n\n\n", ".\n \n", " ", "─" * 80)) | texts
+shown_items = st.builds(
+    item, st.sampled_from(["constraint", "procedure"]), st.tuples(ends, ends, ends), st.integers(0, 2)
+)
+moves_of_items = st.tuples(st.integers(0, 5), st.sampled_from([0, 1, 1, 2, 2, 3]))
+
+
+@SETTINGS
+@given(st.lists(shown_items, min_size=1, max_size=6), st.lists(moves_of_items, max_size=30), counters)
+@example(
+    [item("procedure", (".", ".", "."), 0), item("procedure", ("a", "a", "a"), 0)],
+    [(0, 1), (0, 0)],
+    CounterName.O200K_BASE,
+)
+def test_wherever_items_go_the_reckoning_is_the_count_of_their_text(
+    items: list[Item], moves: list[tuple[int, int]], counter: CounterName
+) -> None:
+    reckoning = Reckoning(items, COUNTERS[counter])
+    assert reckoning.tokens() == COUNTERS[counter].count(text_of(items))
+    for place, tier in moves:
+        moved = items[place % len(items)]
+        if moved.tier != OMITTED:
+            reckoning.put(moved, tier)
+        assert reckoning.tokens() == COUNTERS[counter].count(text_of(items))
 
 
 @SETTINGS

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from asking import Jumpy, engine_with
 from counting import Counting
 from support import ENGINE, answer, entry_of, omitted, request, selected
 
@@ -12,6 +13,7 @@ from worker.core.policy import Policy, PolicyError
 from worker.core.results import Margin
 from worker.core.strategies import parse_policy
 from worker.core.wire import encode
+from worker.counters import COUNTERS
 
 
 def categories_policy(**changes: Any) -> Policy:
@@ -147,6 +149,18 @@ def test_a_given_priority_wins_over_what_it_could_be_made_from() -> None:
     assert not entry.parts
 
 
+def test_even_a_counter_that_does_not_add_up_is_held_to_the_limit() -> None:
+    category = {"a": {"priority": 0, "budget_tokens": 100}}
+    ones = [candidate(f"c{n:02}", "a", content="x" * 30, token_estimate=1) for n in range(60)]
+    policy = categories_policy(budget_tokens=100, categories=category)
+    outcome = answer(request(ones), policy, engine=engine_with(Jumpy()))
+    chosen = selected(outcome)
+    assert chosen == [one["id"] for one in ones[: len(chosen)]]
+    assert 80 < Jumpy().count(outcome.composed.text or "") == outcome.composed.tokens.used <= 100
+    assert set(omitted(outcome).values()) == {"budget_exceeded"}
+    assert len(omitted(outcome)) == 60 - len(chosen)
+
+
 def test_a_text_that_fits_at_once_is_counted_once() -> None:
     counter = Counting(ENGINE.counters["chars4"])
     ones = [candidate(f"c{n:03}", token_estimate=1) for n in range(200)]
@@ -155,10 +169,14 @@ def test_a_text_that_fits_at_once_is_counted_once() -> None:
     assert counter.texts == [outcome.composed.text]
 
 
-def test_where_one_candidate_is_too_much_few_texts_are_counted() -> None:
-    counter = Counting(ENGINE.counters["chars4"])
-    ones = [candidate(f"c{n:03}", token_estimate=1) for n in range(150)]
-    ones[100]["content"] = "x" * 6_000
-    outcome = answer(request(ones), categories_policy(), engine=Engine(ENGINE.version, {"chars4": counter}))
-    assert omitted(outcome) == {"c100": "budget_exceeded"}
-    assert len(counter.texts) < 40
+@pytest.mark.parametrize("lead", ["", "  ", "/", "\n"])
+def test_whether_a_candidate_fits_is_told_without_counting_all_the_others_again(lead: str) -> None:
+    counter = Counting(COUNTERS["o200k_base"])
+    category = {"a": {"priority": 0, "budget_tokens": 1_000}}
+    policy = categories_policy(counter="o200k_base", budget_tokens=1_000, categories=category)
+    ones = [candidate(f"c{n:03}", "a", content=f"{lead}Tell {n} of it", token_estimate=1) for n in range(600)]
+    outcome = answer(request(ones), policy, engine=Engine(ENGINE.version, {"o200k_base": counter}))
+    assert 990 < outcome.composed.tokens.used <= 1_000
+    assert set(omitted(outcome).values()) == {"budget_exceeded"}
+    assert len(omitted(outcome)) > 400
+    assert sum(map(len, counter.texts)) < 4 * sum(len(one["content"]) for one in ones)

@@ -12,6 +12,7 @@ from worker.core.policy import Policy, PolicyError
 from worker.core.results import Margin
 from worker.core.strategies import parse_policy
 from worker.core.tokens import TokenCounter
+from worker.counters import COUNTERS
 from worker.policies import builtin_policies
 
 
@@ -126,19 +127,38 @@ def test_a_text_that_fits_at_once_is_counted_once() -> None:
     assert counter.texts == [outcome.composed.text]
 
 
-def test_the_whole_of_300_items_is_counted_only_a_few_times() -> None:
-    counter = Counting(ENGINE.counters["chars4"])
-    ones = [behavior(f"b{n:03}", 0.1 + n / 400, content=f"b{n:03} " * 40) for n in range(300)]
-    outcome = answer(request(ones), tiers_policy(), engine=with_counter(counter))
-    assert 1900 < outcome.composed.tokens.used <= 2000
-    assert len(counter.texts) < 20
+@pytest.mark.parametrize("demotion", ["lowest_first", "round_robin"])
+@pytest.mark.parametrize("limit", [100, 1500, 2300])
+def test_of_300_items_that_cost_nearly_the_same_each_text_is_counted_a_few_times(
+    demotion: str, limit: int
+) -> None:
+    counter = Counting(COUNTERS["o200k_base"])
+    ones = [
+        behavior(f"b{n:03}", 0.7 + n / 1000, content=f"Use {n} tabs a line.", summary=f"Use {n} tabs, or so.")
+        for n in range(300)
+    ]
+    policy = tiers_policy(counter="o200k_base", tiers={"demotion": demotion})
+    engine = Engine(ENGINE.version, {"o200k_base": counter})
+    outcome = answer(request(ones, budget_tokens=limit), policy, engine=engine)
+    assert limit - 20 < outcome.composed.tokens.used <= limit
+    texts = sum(len(f"{one['content']}{one['summary']}`{one['id']}` [directive]") for one in ones)
+    assert sum(map(len, counter.texts)) < 8 * texts
 
 
-def test_in_turn_too_the_whole_is_counted_only_where_texts_alone_do_not_decide() -> None:
-    counter = Counting(ENGINE.counters["chars4"])
-    # in full, as a summary and by name: 20 tokens, the same 20, and 4
-    ones = [behavior(f"b{n:03}", 0.7 + n / 1000, content=f"b{n:03}" * 20) for n in range(300)]
-    policy = tiers_policy(tiers={"demotion": "round_robin"})
-    outcome = answer(request(ones), policy, engine=with_counter(counter))
-    assert {item.fidelity for item in outcome.composed.items} == {"full", "name"}
-    assert len(counter.texts) < 20
+def test_what_a_text_costs_in_its_place_decides_not_what_it_costs_alone() -> None:
+    # alone, the ruler has 5 tokens and its summary 10; in a line of the text, 12 and 11
+    ruler = behavior("ruler", 0.9, kind="constraint", content="─" * 80)
+    ruler["summary"] = "Rule a line of dashes between two parts."
+    main = behavior("main", 0.8, kind="constraint", content="Never push to main.")
+    policy = tiers_policy(counter="o200k_base")
+    outcome = answer(request([ruler, main], budget_tokens=21), policy)
+    assert [(item.id, item.fidelity) for item in outcome.composed.items] == [
+        ("ruler", "full"),
+        ("main", "full"),
+    ]
+    outcome = answer(request([ruler, main], budget_tokens=20), policy)
+    assert (outcome.composed.status, outcome.composed.tokens.used) == ("composed", 20)
+    assert [(item.id, item.fidelity) for item in outcome.composed.items] == [
+        ("main", "full"),
+        ("ruler", "summary"),
+    ]
