@@ -49,6 +49,7 @@ clean: ## Remove what the other commands made
 
 # One environment; the demo needs less than the tests.
 $(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make PYTHON=python3.12 …" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo.done: requirements/demo.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python

@@ -63,8 +63,20 @@ def test_without_waiting_it_tells_how_many_were_sent(brokers: str, tmp_path: Pat
     assert "sent 2 events to context-requests" in done.err
 
 
-def test_a_line_without_a_session_is_refused_before_it_is_sent(brokers: str) -> None:
-    done = process("send", "--brokers", brokers, stdin=b'{"type":"context-request"}\n')
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b'{"type":"context-request"}', "not a JSON object with a session_id"),
+        (b'{"session_id":"send","more":"' + b"x" * (5 << 20) + b'"}', "MessageSizeTooLargeError"),
+    ],
+)
+@pytest.mark.parametrize("form", [(), ("--wait",)])
+def test_an_event_that_cannot_be_sent_is_named_by_its_number(
+    form: tuple[str, ...], bad: bytes, why: str, brokers: str
+) -> None:
+    lines = [event("before"), b"\n", bad, b"\n", event("after")]
+    done = process("send", *form, "--brokers", brokers, stdin=b"".join(lines))
     assert done.exit_code == 1
-    assert "not_an_event" in done.err
+    assert done.err.startswith("apportion: not_sent: event 2: ")
+    assert why in done.err
     assert "Traceback" not in done.err

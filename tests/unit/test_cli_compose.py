@@ -294,6 +294,60 @@ def test_wrong_usage_is_exit_code_2_and_answers_nothing(arguments: tuple[str, ..
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.parametrize("option", ["--decisions", "--dead-letters"])
+def test_a_disk_that_is_full_ends_it_with_the_files_name(option: str) -> None:
+    events = lines(request("r1", candidate("a"))) + b"no json\n"
+    ended = process("compose", option, "/dev/full", stdin=events)
+    assert ended.exit_code == 1
+    assert ended.err.splitlines()[-1] == "apportion: file_failed: /dev/full: No space left on device"
+    assert "Traceback" not in ended.err
+
+
+def test_a_full_disk_behind_stdout_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_bytes(lines(request("r1"), request("r2")))
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(  # noqa: S603 - our own interpreter
+            command("compose", "events.jsonl"),
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == b"apportion: file_failed: <stdout>: No space left on device\n"
+
+
+def test_a_file_that_cannot_be_read_to_its_end_ends_it_with_its_name() -> None:
+    ended = process("compose", "/proc/self/mem")
+    assert (ended.exit_code, ended.out) == (1, b"")
+    assert ended.err == "apportion: file_failed: /proc/self/mem: Input/output error\n"
+
+
+def test_a_reader_of_the_decisions_that_goes_away_is_a_failure(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "decisions")
+    with subprocess.Popen(  # noqa: S603 - our own interpreter
+        command("compose", "--decisions", "decisions"),
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdin is not None
+        assert running.stderr is not None
+        (tmp_path / "decisions").open("rb").close()
+        running.stdin.write(lines(request("r")))
+        running.stdin.close()
+        assert running.stderr.read() == b"apportion: file_failed: decisions: Broken pipe\n"
+    assert running.returncode == 1
+
+
+def test_a_policy_that_is_refused_is_wrong_usage_and_named_with_its_file(tmp_path: Path) -> None:
+    write_policy(tmp_path / "own", "small", -1)
+    ended = apportion("compose", "--policies", "own", stdin=lines(request("r")))
+    assert (ended.exit_code, ended.out) == (2, b"")
+    assert ended.err.startswith("apportion: invalid_policy: own/small.toml: budget_tokens: ")
+
+
 def test_the_events_are_never_written_over(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     events.write_bytes(lines(request("r")))
@@ -314,6 +368,7 @@ def test_a_reader_that_goes_away_ends_it_without_a_word(tmp_path: Path) -> None:
         assert json.loads(running.stdout.readline())["request_id"] == "r0"
         running.stdout.close()
         assert running.stderr.read() == b""
+    assert running.returncode == 1
 
 
 def test_an_answer_is_there_before_the_next_line_is() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import worker.cli
+import worker.cli._commands
 from worker import ENGINE_VERSION
 from worker.cli import COMMANDS, main
 from worker.settings import NAMES, SECRETS, flag_of
@@ -227,7 +228,7 @@ def test_an_unreachable_broker_is_one_line_that_names_it_and_a_failure(
     assert (ended.returncode, ended.stdout) == (1, "")
     [line] = ended.stderr.splitlines()
     assert line.startswith(
-        f"apportion: broker_unreachable: no Kafka broker answered at 127.0.0.1:{closed_port} within 10 s"
+        f"apportion: broker_unreachable: no Kafka broker answered at 127.0.0.1:{closed_port} within 8 s"
     )
 
 
@@ -249,7 +250,7 @@ def ended_by(error: Exception, monkeypatch: pytest.MonkeyPatch, run: Run) -> End
     def fail(**_: object) -> None:
         raise error
 
-    monkeypatch.setattr(worker.cli, "app", fail)
+    monkeypatch.setattr(worker.cli._commands, "app", fail)
     return run()
 
 
@@ -266,3 +267,26 @@ def test_a_code_is_said_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_untyped_error_is_a_bug_and_keeps_its_trace(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError):
         ended_by(ZeroDivisionError(), monkeypatch, run)
+
+
+def test_nothing_slow_is_imported_before_main_runs() -> None:
+    modules = set(process("import sys, worker.cli; print(*sys.modules)").split())
+    assert modules.isdisjoint({*ROOMS, "typer", "rich", "logging", "worker.cli._commands"})
+
+
+def test_a_ctrl_c_while_it_still_imports_ends_without_a_trace() -> None:
+    code = """
+import sys
+
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+import worker.__main__
+"""
+    ended = subprocess.run(  # noqa: S603 - our own interpreter and code
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

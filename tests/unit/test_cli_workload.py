@@ -1,11 +1,14 @@
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from commands import apportion
+from commands import apportion, command, environment
+
+from worker.demo.view import next_steps
 
 GIT = shutil.which("git") or "git"
 
@@ -82,3 +85,14 @@ def test_a_folder_without_a_history_is_a_failure_that_is_told(repository: Path) 
     ended = apportion("workload", "from-git", repository.parent / "plain")
     assert ended.exit_code == 1
     assert ended.err.startswith("apportion: not_a_repository: ")
+
+
+def test_what_the_demo_suggests_to_try_next_works_as_it_stands(repository: Path) -> None:
+    steps = [line.strip() for line in next_steps("").splitlines() if "events.jsonl" in line]
+    assert len(steps) == 2, "make events, compose them"
+    lines = ["set -e", f'apportion() {{ {shlex.join(command())} "$@"; }}', *steps]
+    script = "\n".join(lines).replace("PATH", shlex.quote(str(repository)))
+    ended = subprocess.run(["/bin/sh", "-c", script], env=environment(), capture_output=True, check=False)  # noqa: S603 - our own commands
+    assert ended.returncode == 0, ended.stderr
+    assert len(Path("composed.jsonl").read_bytes().splitlines()) == 4
+    assert ended.stderr.count(b"In the context, by rank") == 4

@@ -1,10 +1,12 @@
 """A repository's history as events: what is asked about, when, by whom, and with which candidates."""
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,6 +16,7 @@ import pytest
 import worker
 from worker.core.bounds import Bounds
 from worker.core.wire import decode
+from worker.workload import repository
 from worker.workload.errors import WorkloadError, WorkloadErrorCode
 from worker.workload.recording import record, recorded
 from worker.workload.requests import from_git
@@ -26,11 +29,11 @@ MONDAY = "2024-01-01T10:00:00+00:00"
 class Git:
     """A repository that is built with the git command, without any configuration of the machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.command = shutil.which("git") or "git"
         folder.mkdir(parents=True)
-        self("init", "--quiet", "--initial-branch=main")
+        self("init", "--quiet", "--initial-branch=main", *options)
 
     def __call__(self, *arguments: str, at: str = MONDAY, by: str = ANN, given: str = "") -> str:
         environment = {
@@ -400,6 +403,44 @@ def test_a_rename_is_a_removal_and_an_addition(git: Git) -> None:
     ]
 
 
+def test_a_file_may_become_a_folder_and_a_folder_a_file(git: Git) -> None:
+    git.commit({"a": "words\n", "b/c": "words\n"})
+    git("rm", "-r", "--quiet", "a", "b")
+    git.commit({"a/d": "words\n", "b": "words\n"}, at="2024-01-01T11:00:00+00:00")
+
+    assert [paths(event, "local_diff")[0] for event in git.events()[3:7]] == ["a", "a/d", "b", "b/c"]
+
+
+def test_a_folder_whose_mode_an_old_tool_wrote_with_a_zero_is_a_folder(git: Git) -> None:
+    git.commit({"a/b.txt": "words\n"})
+    tree = b"tree 29\x00040000 a\x00" + bytes.fromhex(git("rev-parse", "HEAD:a"))
+    oid = hashlib.sha1(tree).hexdigest()  # noqa: S324 - git's own
+    place = git.folder / ".git" / "objects" / oid[:2] / oid[2:]
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(zlib.compress(tree))
+    git("update-ref", "HEAD", git("commit-tree", oid, "-p", "HEAD", "-m", "Nothing"))
+
+    assert asked(git.events())[2:] == [("git_commit", [])]
+
+
+def test_a_repository_of_sha256_is_read_like_any(tmp_path: Path) -> None:
+    git = Git(tmp_path / "repository", "--object-format=sha256")
+    git.commit({"a.txt": "words\n"})
+    git.commit({"a.txt": None, "b/c.txt": "words\n"}, at="2024-01-01T11:00:00+00:00")
+
+    assert [event for event, _ in asked(git.events())] == [
+        "file_saved", "git_commit", "file_deleted", "file_saved", "git_commit",
+    ]  # fmt: skip
+
+
+def test_how_often_git_is_started_anew_changes_no_byte(project: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = list(from_git(project.folder))
+
+    monkeypatch.setattr(repository, "_QUESTIONS_MAX", 1)
+
+    assert list(from_git(project.folder)) == expected
+
+
 def test_a_merge_is_not_asked_about_and_its_branch_is(git: Git) -> None:
     git.commit({"a.txt": "a\n"}, at="2024-01-01T10:00:00+00:00")
     git("checkout", "--quiet", "-b", "branch")
@@ -468,6 +509,7 @@ def test_no_configuration_and_no_work_tree_changes_a_byte(project: Git) -> None:
     (project.folder / ".mailmap").write_text(f"<{BOB}> <{ANN}>\n")
     (project.folder / ".gitattributes").write_text("*.py diff=odd\n*.md binary\n")
     (project.folder / "shop" / "stock.py").write_text("not committed\n")
+    (project.folder / ".git" / "index").write_text("no index")
 
     assert project.events() == expected
     assert not ran.exists()
@@ -552,6 +594,14 @@ def test_a_lost_object_has_a_code(git: Git, revision: str) -> None:
     git.commit({"b.txt": "words\n"})
     oid = git("rev-parse", revision)
     (git.folder / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
+
+    assert failure(git.events) is WorkloadErrorCode.OBJECT_MISSING
+
+
+def test_a_git_that_ends_by_itself_has_a_code(git: Git) -> None:
+    git.commit({"a.txt": "words\n"})
+    with (git.folder / ".git" / "config").open("a") as config:
+        config.write("[diff]\n\trenameLimit = none\n")
 
     assert failure(git.events) is WorkloadErrorCode.OBJECT_MISSING
 

@@ -1,7 +1,8 @@
-"""Files that a command reads and writes; what is wrong with one is wrong usage."""
+"""Files that a command reads and writes; one that cannot be opened is wrong usage."""
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeAlias, cast
 
@@ -13,6 +14,12 @@ EventsFile: TypeAlias = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="Events as JSON lines; - or none: stdin.")
 ]
 """Nothing is checked by Typer: its `allow_dash` does not know `-` as a Path."""
+
+
+class FileFailedError(Exception):
+    """A file that was opened can no longer be read or written: its disk is full, or gone."""
+
+    code = "file_failed"
 
 
 def open_events(path: Path | None) -> AbstractContextManager[BinaryIO]:
@@ -35,6 +42,21 @@ def require_distinct(*paths: Path | None) -> None:
     places = [path.resolve() for path in paths if path is not None and (path.is_file() or not path.exists())]
     if len(set(places)) < len(places):
         raise typer.BadParameter("the same file is given twice; name different ones")
+
+
+@contextmanager
+def naming(file: BinaryIO) -> Iterator[None]:
+    """Name the file that fails. A reader of stdout that went away is no failure: Typer ends without a word.
+
+    Raises:
+        FileFailedError: reading or writing failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and file is sys.stdout.buffer:
+            raise
+        raise FileFailedError(f"{file.name}: {error.strerror}") from None
 
 
 def _open(path: Path, mode: str) -> BinaryIO:

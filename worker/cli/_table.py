@@ -15,8 +15,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=box.SIMPLE_HEAD)
+    table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.columns[0].no_wrap = True  # names are there to be copied
+    for column in table.columns[1:-1]:
+        column.overflow = "fold"  # what is cut is no value; at the end stands prose, or a digest
     for row in rows:
         table.add_row(*map(Text, row))
     Console().print(table)

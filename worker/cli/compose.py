@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from worker.cli._files import EventsFile, open_events, open_to_write, require_distinct
+from worker.cli._files import EventsFile, naming, open_events, open_to_write, require_distinct
 from worker.cli._progress import progress
 from worker.cli._settings import read_settings, with_settings
 
@@ -51,7 +51,8 @@ def compose(
     """Compose contexts without Kafka: events in, one JSON a line; composed events out.
 
     Takes requests, artifacts and retractions from a file or stdin, in their order.
-    The session ledger starts empty and runs across the lines. Exits with 3 if there were dead letters.
+    The session ledger starts empty and runs across the lines. Exits with 3 if there were dead letters,
+    with 1 where a file fails (a full disk), and so, without a word, if nobody reads its output any more.
 
     Examples:
       apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
@@ -82,10 +83,15 @@ def _answers(
     from worker.offline.sessions import Sessions
 
     sessions = Sessions(create_engine(settings), create_catalogue(settings), settings.default_policy)
-    lines = read_lines(source, settings.event_max_bytes)
+    lines = _named(read_lines(source, settings.event_max_bytes), source)
     if watched is not None:
         lines = _watched(lines, source, watched)
     return answer_lines(lines, sessions, settings.bounds)
+
+
+def _named(lines: Iterator["Line"], source: BinaryIO) -> Iterator["Line"]:
+    with naming(source):
+        yield from lines
 
 
 def _watched(lines: Iterator["Line"], source: BinaryIO, stack: ExitStack) -> Iterator["Line"]:
@@ -127,11 +133,13 @@ def _write_all(
 
 
 def _write(file: BinaryIO, event: "Struct") -> None:
-    """Write a line and let it go, for somebody may be waiting for it."""
+    """Write a line and let it go: somebody may be waiting for it, and what fails now shall not fail again."""
     from worker.core.wire import encode
 
-    file.write(encode(event) + b"\n")
-    file.flush()
+    left = memoryview(encode(event) + b"\n")
+    with naming(file):
+        while left:
+            left = left[os.write(file.fileno(), left) :]
 
 
 def _explainer() -> "Callable[[ContextDecision], None]":

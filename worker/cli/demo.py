@@ -1,14 +1,17 @@
 """`apportion demo`: everything at once, for a first look."""
 
+import shutil
+import sys
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from worker.cli import ExitCode
+from worker.cli._progress import progress
 from worker.cli._settings import read_settings, with_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 app = typer.Typer(add_completion=False)
 
@@ -21,7 +24,12 @@ def demo(
     *,
     repo: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Make the sessions from this git repository's history."),
+        typer.Option(
+            metavar="PATH",
+            exists=True,
+            file_okay=False,
+            help="Make the sessions from this git repository's history.",
+        ),
     ] = None,
     requests: Annotated[int, typer.Option(min=1, help="How many requests, the newest.")] = REQUESTS,
     keep: Annotated[bool, typer.Option("--keep", help="Stay afterwards, until Ctrl-C.")] = False,
@@ -39,44 +47,47 @@ def demo(
       apportion demo --keep
     """
     import asyncio
-    from time import perf_counter
 
-    from rich.console import Console
-
-    from worker.demo import Demo, Tally, run_demo, view
-    from worker.stream.client import Answered
+    from worker.demo import Screen, require_demo_policy, run_demo
 
     settings = read_settings(ctx)
-    console = Console(highlight=False)
-    console.width = view.plain_width(console)
-    shape = view.layout(console)
-    tally = Tally()
-    begun_s: list[float] = []
-
-    def show(answered: Answered) -> None:
-        if not begun_s:
-            begun_s.append(perf_counter() - answered.latency_s)
-            if answered.composed:
-                console.print(view.excerpt(answered.composed))
-            console.print(view.heading(shape))
-        tally.add(answered)
-        console.print(view.line(answered, shape))
-
+    require_demo_policy(settings)
+    screen = Screen(_activate())
+    if repo is not None:
+        screen.tell(f"Reading the history of {repo} …")
+    events = _last_recorded(requests) if repo is None else _last_of(repo, requests)
     try:
-        asyncio.run(run_demo(Demo(settings, _events(repo, requests), console.print, show), stay=keep))
+        asyncio.run(run_demo(settings, events, screen, stay=keep))
     except KeyboardInterrupt:
-        console.print("Stopped.")
-    if begun_s:
-        console.print()
-        console.print(view.summary(tally.summary(), perf_counter() - begun_s[0]))
-        console.print()
-        console.print(view.NEXT, markup=False, soft_wrap=True)
+        screen.tell("Stopped.")
+        raise typer.Exit(ExitCode.OK if keep else ExitCode.INTERRUPTED) from None
+    if refused := screen.tally.summary().dead_letters:
+        typer.echo(f"apportion: dead_letters: {refused:,} events were refused", err=True)
+        raise typer.Exit(ExitCode.DEAD_LETTERS)
 
 
-def _events(repo: Path | None, requests: int) -> "Iterator[bytes]":
-    from itertools import islice
-
+def _last_recorded(count: int) -> Iterable[bytes]:
     from worker.workload.recording import recorded
+
+    return deque(recorded(), maxlen=count)
+
+
+def _last_of(repo: Path, count: int) -> Iterable[bytes]:
+    """Make the events beforehand: what is wrong is told at once, and making them takes no answer's time."""
     from worker.workload.requests import from_git
 
-    return islice(recorded(), requests) if repo is None else from_git(repo, max_requests=requests)
+    events: list[bytes] = []
+    with progress("making requests", count) as advance:
+        for event in from_git(repo, max_requests=count):
+            events.append(event)
+            advance(len(events))
+    return events
+
+
+def _activate() -> str:
+    """Return the command that puts ours on the path of a shell, or nothing where it is there."""
+    script = Path(sys.executable).with_name("activate")
+    if shutil.which("apportion") or not script.exists():
+        return ""
+    here = Path.cwd()
+    return f". {script.relative_to(here) if script.is_relative_to(here) else script}"

@@ -1,6 +1,7 @@
 """`apportion send`: publishes events, and waits for what comes back if asked."""
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,14 +10,32 @@ from worker.cli._files import EventsFile, open_events
 from worker.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from worker.settings import Settings
     from worker.stream.client import Answered
 
 app = typer.Typer(add_completion=False)
 
 _IN_FLIGHT_WAITING = 64
+
+
+class NotSentError(Exception):
+    """An event could not be published; those before it are."""
+
+    code = "not_sent"
+
+
+class _Events:
+    """The lines that are not blank, and how many were taken."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self.taken = 0
+        self._lines = lines
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            if line.strip():
+                self.taken += 1
+                yield line.rstrip(b"\r\n")
 
 
 @app.command(cls=with_settings("brokers", "partitions", "requests_topic"))
@@ -40,14 +59,23 @@ def send(
     """
     import asyncio
 
+    from aiokafka.errors import KafkaError
+
+    from worker.stream.client import NotAnEventError
+
     settings = read_settings(ctx)
     with open_events(file) as source:
-        lines = (line for line in source if line.strip())
-        if not wait:
-            sent = asyncio.run(_publish(settings, lines))
-            typer.echo(f"sent {sent:,} events to {settings.requests_topic}", err=True)
-            return
-        refused = asyncio.run(_exchange(settings, lines, patience_s))
+        events = _Events(source)
+        try:
+            refused = asyncio.run(
+                _exchange(settings, events, patience_s) if wait else _publish(settings, events)
+            )
+        except (NotAnEventError, KafkaError) as error:
+            raise NotSentError(
+                f"event {events.taken:,}: {error}; those before it are sent, those after it are not"
+            ) from None
+    if not wait:
+        typer.echo(f"sent {events.taken:,} events to {settings.requests_topic}", err=True)
     if refused:
         from worker.cli import ExitCode
 
@@ -55,23 +83,22 @@ def send(
         raise typer.Exit(ExitCode.DEAD_LETTERS)
 
 
-async def _publish(settings: "Settings", lines: "Iterator[bytes]") -> int:
+async def _publish(settings: "Settings", events: _Events) -> int:
     from worker.stream.client import open_client
 
-    count = 0
     async with open_client(settings) as client:
-        for line in lines:
-            await client.send(count, line.rstrip(b"\r\n"))
-            count += 1
-    return count
+        for index, event in enumerate(events):
+            await client.send(index, event)
+    return 0
 
 
-async def _exchange(settings: "Settings", lines: "Iterator[bytes]", patience_s: float) -> int:
+async def _exchange(settings: "Settings", events: _Events, patience_s: float) -> int:
+    """Return how many were refused."""
     from worker.stream.client import open_client
 
     refused = 0
     async with open_client(settings) as client:
-        async for answered in client.exchange(map(bytes.strip, lines), _IN_FLIGHT_WAITING, patience_s):
+        async for answered in client.exchange(events, _IN_FLIGHT_WAITING, patience_s):
             refused += _tell(answered)
     return refused
 

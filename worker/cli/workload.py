@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from worker.cli._files import open_to_write
+from worker.cli._files import naming, open_to_write
 from worker.cli._progress import progress
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Make realistic events, as JSON lines.")
@@ -61,6 +61,7 @@ def _write(events: Iterable[bytes], total: int | None, out: Path | None) -> None
         file = stack.enter_context(open_to_write(out)) if out else sys.stdout.buffer
         advance = stack.enter_context(progress("making requests", total, beside_output=out is None))
         for done, event in enumerate(events, 1):
-            file.write(event + b"\n")
+            with naming(file):
+                file.write(event + b"\n")
+                file.flush()
             advance(done)
-        file.flush()

@@ -4,7 +4,7 @@ Decides how the parts are put together for a first look, and what is told of it.
 composed: that is the same worker, through the same topics, as anywhere else.
 """
 
-from worker.demo.run import Demo, run_demo
-from worker.demo.tally import Tally
+from worker.demo.run import require_demo_policy, run_demo
+from worker.demo.screen import Screen
 
-__all__ = ("Demo", "Tally", "run_demo")
+__all__ = ("Screen", "require_demo_policy", "run_demo")

@@ -13,7 +13,8 @@ from worker.cli import main
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
+    # not through sys.stdin: who waits there holds its lock, and the interpreter could not end
+    os.read(sys.stdin.fileno(), 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -11,8 +11,12 @@ PERCENTILES = (50, 95, 99)
 
 
 class Summary(Struct, frozen=True):
-    """Totals over a run. Shares and utilisation are of tokens; latencies in seconds by percentile."""
+    """Totals over a run. Shares and utilisation are of tokens; latencies in seconds by percentile.
 
+    `duration_s` is from the first event to the last answer.
+    """
+
+    duration_s: float
     sessions: int
     decisions: int
     dead_letters: int
@@ -35,9 +39,13 @@ class Tally:
         self._latencies_s: list[float] = []
         self._dead_letters = 0
         self._used = self._limit = 0
+        self._begun_s = self._ended_s = 0.0
 
-    def add(self, answered: Answered) -> None:
-        """Count one answer."""
+    def add(self, answered: Answered, at_s: float) -> None:
+        """Count one answer, and when it came, by any clock that does not go back."""
+        if not self._latencies_s:
+            self._begun_s = at_s - answered.latency_s
+        self._ended_s = at_s
         self._latencies_s.append(answered.latency_s)
         if answered.decision is None:
             self._dead_letters += 1
@@ -55,6 +63,7 @@ class Tally:
     def summary(self) -> Summary:
         """Return the totals so far; the largest first."""
         return Summary(
+            duration_s=self._ended_s - self._begun_s,
             sessions=len(self._sessions),
             decisions=self._statuses.total(),
             dead_letters=self._dead_letters,

@@ -1,19 +1,24 @@
 """A git repository as an immutable store of commits, trees and blobs, read through the git command.
 
-Decides what a commit, a change and a text are. git is asked for two things only, which commits there are
-(`rev-list`) and the bytes of objects (one `cat-file --batch` process for all of them); trees are compared
-and texts diffed on this side. So no configuration, attribute, work tree, index or mail map can change a
-byte of what is read, and nothing that a repository configures is ever run or fetched.
+Decides what a commit, a change and a text are. git is asked for three things only: which commits there are
+(`rev-list`), which files differ between two trees and the bytes of objects (one process each for all of
+them, `diff-tree --stdin` and `cat-file --batch`); texts are diffed on this side. So no configuration,
+attribute, work tree, index or mail map can change a byte of what is read, and nothing that a repository
+configures is ever run or fetched.
 """
 
 import os
 import re
 import shutil
 import subprocess
+from ast import literal_eval
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
+from hashlib import sha1, sha256
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple, Self, TypeAlias
+from typing import IO, NamedTuple, Self
 
 from worker.workload.errors import WorkloadError, WorkloadErrorCode
 
@@ -32,20 +37,19 @@ _ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none",  # a partial clone would otherwise fetch what it lacks
     "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_INDEX_FILE": f"{os.devnull}-index",  # none: `diff-tree` would read it, and has no use for it
 }
 """The whole environment of git: nothing of ours, such as GIT_DIR inside a hook, gets through."""
 
 _REV_LIST = ("rev-list", "--topo-order", "--reverse", "--format=%H %T %at %P")
-_TREE_ENTRIES = {
-    40: re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL),
-    64: re.compile(rb"([0-7]+) ([^\0]+)\0(.{32})", re.DOTALL),
-}
-"""An entry's mode, name and oid, by the hex digits of the repository's oids (SHA-1 or SHA-256)."""
+_CONFIGURATION = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=true")
+"""A command to run, which the index would bring; and paths that are not plain, always in quotes."""
+_DIFF_TREE = (*_CONFIGURATION, "diff-tree", "--stdin", "--raw", "-r", "--no-renames", "--no-abbrev")
+_EMPTY_TREES = {len(new(b"").hexdigest()): new(b"tree 0\0").hexdigest() for new in (sha1, sha256)}
+"""Git knows them without having them; by the hex digits of the repository's oids."""
+_QUESTIONS_MAX = 4096
+"""Then another process takes over: `diff-tree` keeps every tree that it was asked for in memory."""
 _AUTHOR = re.compile(rb"^author [^\n]*<(?P<email>[^>\n]*)>", re.MULTILINE)
-
-
-_Entry: TypeAlias = tuple[bytes, bytes]
-"""Mode and oid of an entry in a tree."""
 
 
 class Commit(NamedTuple):
@@ -66,7 +70,7 @@ class Change(NamedTuple):
 
 
 class Repository:
-    """A context manager over one `git cat-file --batch` process.
+    """A context manager over two git processes that answer what they are asked.
 
     The owner of the repository's folder is not checked (`safe.directory`): its user named it, and
     nothing in it is executed.
@@ -84,10 +88,9 @@ class Repository:
         if self._ask("rev-parse", "--git-dir") is None:
             message = "no git repository here; name a folder inside one, or a bare one"
             raise WorkloadError(WorkloadErrorCode.NOT_A_REPOSITORY, message, str(path))
-        self._batch = self._start("cat-file", "--batch", stdin=subprocess.PIPE)
-        self._stdin, self._stdout = _opened(self._batch.stdin), _opened(self._batch.stdout)
+        self._objects = _Asked(lambda: self._start("cat-file", "--batch", stdin=subprocess.PIPE))
+        self._trees = _Asked(lambda: self._start(*_DIFF_TREE, stdin=subprocess.PIPE))
         self.text = lru_cache(maxsize=64)(self._text)
-        self._entries = lru_cache(maxsize=1024)(self._read_tree)
 
     def __enter__(self) -> Self:
         return self
@@ -95,9 +98,8 @@ class Repository:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stdin.close()
-        self._stdout.close()
-        self._batch.wait()
+        self._objects.end()
+        self._trees.end()
 
     def resolve(self, revision: str) -> str:
         """Return the oid of the commit that a revision names.
@@ -142,23 +144,18 @@ class Repository:
         Symlinks and submodules count as absent, and so does a file whose path is not UTF-8, is too long
         or is not normalised. A rename is a removal and an addition; a change of mode alone is none.
         """
+        if old == new:
+            return ()
+        pair = [tree or _EMPTY_TREES[len(old or new or "")] for tree in (old, new)]
+        # a line that names no trees comes back as it is: the empty one ends the answer
+        lines = iter(self._trees.ask(f"{' '.join(pair)}\n\n").readline, b"\n")
+        if not next(lines, b""):  # the pair
+            raise _incomplete(pair[1])
         found: list[Change] = []
-        waiting: list[tuple[str, str | None, str | None]] = [("", old, new)]
-        while waiting:
-            prefix, old, new = waiting.pop()
-            before = self._entries(old) if old else {}
-            after = self._entries(new) if new else {}
-            for name in {name for name, _ in before.items() ^ after.items()}:
-                path = _path(prefix, name)
-                if path is None:
-                    continue
-                was, now = before.get(name), after.get(name)
-                folders = _folder(was), _folder(now)
-                files = _file(was), _file(now)
-                if folders[0] != folders[1]:
-                    waiting.append((f"{path}/", *folders))
-                if files[0] != files[1]:
-                    found.append(Change(path, *files))
+        for line in lines:
+            if not line:
+                raise _incomplete(pair[1])
+            found += _changes(line)
         return tuple(sorted(found, key=lambda change: change.path))
 
     def _text(self, oid: str | None) -> str | None:
@@ -168,8 +165,8 @@ class Repository:
         size = self._request(oid)
         if size > FILE_MAX_BYTES:
             for start in range(0, size, FILE_MAX_BYTES):
-                self._stdout.read(min(FILE_MAX_BYTES, size - start))
-            self._stdout.read(1)
+                self._objects.answer.read(min(FILE_MAX_BYTES, size - start))
+            self._objects.answer.read(1)
             return None
         content = self._receive(size)
         try:
@@ -177,22 +174,15 @@ class Repository:
         except UnicodeDecodeError:
             return None
 
-    def _read_tree(self, oid: str) -> dict[bytes, _Entry]:
-        """Return a tree's entries by name, as they stand in it."""
-        content = self._receive(self._request(oid))
-        return {name: (mode, entry) for mode, name, entry in _TREE_ENTRIES[len(oid)].findall(content)}
-
     def _request(self, oid: str) -> int:
-        """Ask the batch process for an object and return its size; `_receive` must follow."""
-        self._stdin.write(oid.encode() + b"\n")
-        self._stdin.flush()
-        header = self._stdout.readline().split()
+        """Ask for an object and return its size; `_receive` must follow."""
+        header = self._objects.ask(f"{oid}\n").readline().split()
         if len(header) != 3:  # noqa: PLR2004 - oid, type, size; for a missing object two words
             raise _incomplete(oid)
         return int(header[2])
 
     def _receive(self, size: int) -> bytes:
-        return self._stdout.read(size + 1)[:-1]
+        return self._objects.answer.read(size + 1)[:-1]
 
     def _ask(self, *arguments: str) -> str | None:
         """Return what a git command prints, without outer space, or None where it fails."""
@@ -210,6 +200,36 @@ class Repository:
         )
 
 
+class _Asked:
+    """A git process that answers one question after the other."""
+
+    def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
+        self._start = start
+        self._begin()
+
+    def ask(self, question: str) -> IO[bytes]:
+        """Write a question, and return where its answer is to be read, all of it; empty if git has ended."""
+        if self._asked == _QUESTIONS_MAX:
+            self.end()
+            self._begin()
+        self._asked += 1
+        stdin = _opened(self._process.stdin)
+        with suppress(BrokenPipeError):
+            stdin.write(question.encode())
+            stdin.flush()
+        return self.answer
+
+    def end(self) -> None:
+        """Close its pipes and wait until it has ended."""
+        with suppress(BrokenPipeError), self._process:
+            pass
+
+    def _begin(self) -> None:
+        self._process = self._start()
+        self.answer = _opened(self._process.stdout)
+        self._asked = 0
+
+
 def _opened(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None, "the process was started with this pipe"
     return pipe
@@ -220,21 +240,28 @@ def _incomplete(oid: str) -> WorkloadError:
     return WorkloadError(WorkloadErrorCode.OBJECT_MISSING, message, oid)
 
 
-def _folder(entry: _Entry | None) -> str | None:
-    return entry[1].hex() if entry is not None and entry[0] == b"40000" else None
+def _changes(line: bytes) -> Iterator[Change]:
+    """Yield the change that a line of `diff-tree` tells, if it is one: modes, oids, status and path."""
+    told, _, name = line.removesuffix(b"\n").partition(b"\t")
+    old_mode, new_mode, old, new, _ = told.decode().removeprefix(":").split(" ")
+    files = _file(old_mode, old), _file(new_mode, new)
+    path = _path(name)
+    if path is not None and files[0] != files[1]:
+        yield Change(path, *files)
 
 
-def _file(entry: _Entry | None) -> str | None:
-    return entry[1].hex() if entry is not None and entry[0].startswith(b"100") else None
+def _file(mode: str, oid: str) -> str | None:
+    return oid if mode.startswith("100") else None
 
 
-def _path(prefix: str, name: bytes) -> str | None:
-    """Return an entry's path, or None where it is none that an event could hold."""
+def _path(name: bytes) -> str | None:
+    """Return the path that git writes, in quotes if need be; None for one that no event could hold."""
     try:
-        path = prefix + name.decode()
+        path = (literal_eval(f"b{name.decode()}") if name.startswith(b'"') else name).decode()
     except UnicodeDecodeError:
         return None
-    return None if name in {b".", b".."} or b"/" in name or len(path) > PATH_MAX_CHARACTERS else path
+    whole = len(path) <= PATH_MAX_CHARACTERS and {"", ".", ".."}.isdisjoint(path.split("/"))
+    return path if whole else None
 
 
 def _commit(line: bytes) -> Commit:
