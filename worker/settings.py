@@ -75,7 +75,7 @@ class Settings(BaseSettings):
 
     brokers: Addresses = ("localhost:9092",)
     """Kafka brokers to start from: host:port, several with commas."""
-    request_timeout_s: Seconds = 10.0
+    request_timeout_s: Seconds = 8.0
     """How long to wait for a broker before giving up, in seconds."""
     app_id: AppId = "apportion"
     """Name of this worker's consumer group and prefix of its table topics."""

@@ -1,5 +1,6 @@
 """What `topics create` and `check` promise on every broker, embedded or real."""
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -79,6 +80,13 @@ async def test_creating_again_finds_everything_there(named: Named) -> None:
     settings = named()
     await create_topics(settings)
     assert {report.status for report in await create_topics(settings)} == {TopicStatus.EXISTS}
+
+
+async def test_of_those_who_create_at_once_nobody_is_refused(named: Named) -> None:
+    settings = named()
+    reports = await asyncio.gather(*(create_topics(settings) for _ in range(3)))
+    by_topic = [[report.status for report in of_topic] for of_topic in zip(*reports, strict=True)]
+    assert all(sorted(statuses) == ["created", "exists", "exists"] for statuses in by_topic)
 
 
 async def test_checking_tells_what_is_missing_and_makes_nothing(named: Named) -> None:

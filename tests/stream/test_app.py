@@ -86,7 +86,7 @@ def test_fausts_own_variables_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert conf.processing_guarantee.value == "at_least_once"
 
 
-@pytest.mark.parametrize("request_timeout_s", [0.5, 4.0, 10.0, 120.0])
+@pytest.mark.parametrize("request_timeout_s", [0.5, 4.0, 8.0, 120.0])
 def test_an_event_in_flight_ends_before_a_rebalance_gives_its_partition_away(
     request_timeout_s: float,
 ) -> None:
@@ -95,6 +95,11 @@ def test_an_event_in_flight_ends_before_a_rebalance_gives_its_partition_away(
     assert conf.producer_request_timeout == request_timeout_s
     assert two_deliveries_s < conf.broker_rebalance_timeout < conf.broker_request_timeout
     assert conf.broker_heartbeat_interval * 3 <= conf.broker_session_timeout < conf.broker_request_timeout
+
+
+def test_silent_brokers_are_told_within_ten_seconds_of_starting() -> None:
+    start_s = 2.0
+    assert Settings().request_timeout_s + start_s <= 10.0
 
 
 def test_a_default_policy_that_nobody_knows_is_told_before_anything_starts() -> None:

@@ -65,6 +65,22 @@ async def test_requests_are_not_read_before_the_flow_is_resumed(consumer: Gaples
     assert active(consumer) == REQUESTS
 
 
+async def test_partitions_are_taken_over_paused(
+    consumer: GaplessConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that had none flows, and Faust would let it read them for a moment."""
+    active_when_taken = []
+
+    async def take(*_: object) -> None:
+        active_when_taken.append(active(consumer))
+
+    monkeypatch.setattr(consumer, "_on_partitions_assigned", take)
+    consumer._paused_partitions.clear()
+    consumer.resume_flow()
+    await consumer.on_partitions_assigned(REQUESTS | CHANGELOG, 2)
+    assert active_when_taken == [set()]
+
+
 async def test_the_flow_of_a_recovery_brings_no_requests(consumer: GaplessConsumer) -> None:
     consumer.resume_partitions(CHANGELOG)
     consumer.resume_flow()
@@ -129,6 +145,21 @@ async def test_a_read_asks_for_what_was_active_when_it_began(
     assert reads.asked == [CHANGELOG]
 
 
+async def test_a_read_asks_for_nothing_where_nothing_is_active_and_keeps_no_rebalance_waiting(
+    consumer: GaplessConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[set[TP] | None, float]] = []
+
+    async def getmany(partitions: set[TP] | None, timeout: float) -> dict[TP, list[object]]:  # noqa: ASYNC109 - Faust's
+        asked.append((partitions, timeout))
+        return {}
+
+    monkeypatch.setattr(consumer._thread, "getmany", getmany)
+    for active, timeout_s in ((set[TP](), 1.0), ({PLACE}, 0.1), (None, 1.0)):
+        assert await consumer._getmany(active, timeout_s) == {}
+    assert asked == [({PLACE}, 0.1), (None, 0.2)]
+
+
 async def test_the_committed_offsets_are_sought_when_no_read_is_under_way(
     consumer: GaplessConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +182,97 @@ async def test_the_committed_offsets_are_sought_when_no_read_is_under_way(
     reads.may_end.set()
     await asyncio.wait_for(asyncio.gather(reading, seeking), timeout=5)
     assert steps == ["sought"]
+
+
+async def test_the_changelogs_are_sought_when_no_read_is_under_way(
+    consumer: GaplessConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that began before may bring rows from behind the seek, and nobody to take them yet."""
+    reads, steps = Reads(), []
+
+    async def seek_wait(partitions: dict[TP, int]) -> None:
+        steps.append(partitions)
+
+    monkeypatch.setattr(consumer._thread, "getmany", reads.getmany)
+    monkeypatch.setattr(consumer._thread, "seek_wait", seek_wait)
+    consumer.resume_partitions(CHANGELOG)
+    consumer.resume_flow()
+    reading = asyncio.ensure_future(read_all(consumer))
+    await reads.begun.wait()
+    seeking = asyncio.ensure_future(consumer.seek_wait(dict.fromkeys(CHANGELOG, 0)))
+    await asyncio.wait({seeking}, timeout=0.1)
+    assert steps == []
+    reads.may_end.set()
+    await asyncio.wait_for(asyncio.gather(reading, seeking), timeout=5)
+    assert steps == [dict.fromkeys(CHANGELOG, 0)]
+
+
+async def test_a_read_waits_for_a_seek_that_a_rebalance_made_nobody_wait_for(
+    consumer: GaplessConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client seeks on, and what was read meanwhile would be read again."""
+    reads, begun, may_end = Reads(), asyncio.Event(), asyncio.Event()
+
+    async def seek_to_committed() -> dict[TP, int]:
+        begun.set()
+        await may_end.wait()
+        return {PLACE: 1}
+
+    monkeypatch.setattr(consumer._thread, "getmany", reads.getmany)
+    monkeypatch.setattr(consumer._thread, "seek_to_committed", seek_to_committed)
+    consumer.resume_partitions(REQUESTS)
+    consumer.resume_flow()
+    seeking = asyncio.ensure_future(consumer.perform_seek())
+    await begun.wait()
+    seeking.cancel()
+    reading = asyncio.ensure_future(read_all(consumer))
+    await asyncio.wait({seeking, reading}, timeout=0.1)
+    assert seeking.cancelled()
+    assert not reads.begun.is_set()
+    may_end.set()
+    reads.may_end.set()
+    await asyncio.wait_for(reading, timeout=5)
+    assert reads.asked == [REQUESTS]
+
+
+async def test_partitions_without_a_committed_offset_are_sought_to_their_beginning(
+    consumer: GaplessConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client leaves them where they are: what was read of them and dropped would never come again."""
+    other = TP("context-requests", 1)
+    committed: dict[TP, int | None] = dict.fromkeys(CHANGELOG) | {PLACE: None, other: 7}
+    sought = []
+
+    async def seek_to_committed() -> dict[TP, int | None]:
+        return committed
+
+    async def earliest_offsets(*partitions: TP) -> dict[TP, int]:
+        return dict.fromkeys(partitions, 3)
+
+    async def seek_wait(offsets: dict[TP, int]) -> None:
+        sought.append(offsets)
+
+    monkeypatch.setattr(consumer._thread, "seek_to_committed", seek_to_committed)
+    monkeypatch.setattr(consumer._thread, "earliest_offsets", earliest_offsets)
+    monkeypatch.setattr(consumer._thread, "seek_wait", seek_wait)
+    await consumer.perform_seek()
+    committed[PLACE] = 9
+    await consumer.perform_seek()
+    assert sought == [{PLACE: 3}]
+
+
+async def test_what_is_read_across_a_rebalance_is_dropped(
+    consumer: GaplessConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partitions have a new owner, or are sought again: rows are not read for them yet."""
+
+    async def getmany(*_: object) -> dict[TP, list[SimpleNamespace]]:
+        consumer.app.consumer_generation_id += 1
+        return {PLACE: [SimpleNamespace(offset=0)]}
+
+    monkeypatch.setattr(consumer._thread, "getmany", getmany)
+    assert await consumer._getmany({PLACE}, 1.0) == {}
+    assert follow(consumer, 0) == [False]
 
 
 async def test_events_follow_as_they_were_read(
@@ -196,8 +318,8 @@ async def test_after_a_seek_events_are_read_again(
     await read(consumer, monkeypatch, 0, 1, 2)
     assert follow(consumer, 0) == [True]
     await consumer.perform_seek()
-    await read(consumer, monkeypatch, 1, 2)
-    assert follow(consumer, 1, 2) == [True] * 2
+    await read(consumer, monkeypatch, 1, 2, 3)
+    assert follow(consumer, 1, 2, 3) == [True] * 3
 
 
 async def test_changelogs_do_not_come_to_the_agent_and_are_not_missed(

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +15,9 @@ def _logging() -> Iterator[None]:
     """Put back what a process sets once."""
     loggers = logging.root, logging.getLogger("apportion")
     before, handlers = [logger.level for logger in loggers], logging.root.handlers
+    of_threads = threading.excepthook
     yield
+    threading.excepthook = of_threads
     logging.root.handlers = handlers
     for logger, level in zip(loggers, before, strict=True):
         logger.setLevel(level)
@@ -35,6 +38,17 @@ def test_our_facts_and_the_warnings_of_libraries_go_to_stderr(capsys: pytest.Cap
         "info logger=apportion message=ready rows=3",
         'warning logger=a.library message="look out"',
     ]
+
+
+@pytest.mark.usefixtures("_logging")
+def test_a_thread_that_fails_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The client fails in its thread when it is stopped while no broker answers."""
+    log_to_stderr()
+    thread = threading.Thread(target=int, args=("secret",))
+    thread.start()
+    thread.join()
+    [told] = capsys.readouterr().err.splitlines()
+    assert told.endswith('level=error logger=apportion message="a thread ended" error=ValueError')
 
 
 def line(message: str, *arguments: object, fields: dict[str, object] | None = None) -> str:

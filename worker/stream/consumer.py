@@ -1,14 +1,14 @@
 """Faust's consumer, kept from passing events over.
 
 Decides when the requests topic flows: not before the session table is read and every partition is back at
-its committed offset. Faust 0.15.3 lets it flow a moment earlier, and drops what came in that moment, either
-from the stream's queue (`tables/recovery.py`, `on_recovery_completed`) or right after it was read
-(`transport/consumer.py`, `getmany`); then it goes on behind it.
+its committed offset, or at its beginning. Faust 0.15.3 lets it flow a moment earlier, and drops what came in
+that moment, either from the stream's queue (`tables/recovery.py`, `on_recovery_completed`) or right after it
+was read (`transport/consumer.py`, `getmany`); then it goes on behind it.
 """
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from faust.transport.drivers.aiokafka import Consumer, Transport
@@ -28,6 +28,11 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
         self._reading = asyncio.Lock()
         self._expected: defaultdict[TP, deque[int]] = defaultdict(deque)
         super().__init__(*arguments, **options)
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Take partitions over, paused: Faust would let them flow until it pauses them itself."""
+        self.pause_partitions(assigned)
+        await super().on_partitions_assigned(assigned, generation_id)
 
     def pause_partitions(self, tps: Iterable[TP]) -> None:
         """Pause partitions, also those that wait for the flow or for room in their queue."""
@@ -49,18 +54,47 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
         super().resume_partitions(held)
 
     async def perform_seek(self) -> None:
-        """Go back to the committed offsets when no read is under way; what it brings would be dropped."""
+        """Go back to the committed offsets when no read is under way; what it brings would be dropped.
+
+        Who waits for it may give up, as a recovery does when partitions move again. The client seeks on, so
+        the next read waits all the same.
+        """
+        await asyncio.shield(self._seek_alone())
+
+    async def _seek_alone(self) -> None:
         async with self._reading:
             await super().perform_seek()
             self._expected.clear()
 
+    async def seek_to_committed(self) -> Mapping[TP, int | None]:
+        """Seek to the committed offsets, and to the beginning where nothing is committed yet.
+
+        The client leaves such partitions where they are: what was read of them and dropped would be lost.
+        """
+        committed: Mapping[TP, int | None] = await super().seek_to_committed()
+        uncommitted = [tp for tp, offset in committed.items() if not (offset or self._is_changelog_tp(tp))]
+        if uncommitted:
+            await self._thread.seek_wait(await self.earliest_offsets(*uncommitted))
+        return committed
+
+    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        """Seek changelogs when no read is under way; it may bring rows that nobody takes yet."""
+        async with self._reading:
+            await super().seek_wait(partitions)
+
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's
-        """Read what is active when the read begins; the client takes a set that is empty for all."""
+        """Read what is active when the read begins; the client takes a set that is empty for all.
+
+        What comes when partitions have moved meanwhile is dropped, for all of them are sought again.
+        """
         async with self._reading:
             if active_partitions is not None and not active_partitions:
                 return {}
             asked = active_partitions and frozenset(active_partitions)
+            generation_id = self.app.consumer_generation_id
             batches = await super()._getmany(asked, min(timeout, _READ_TIMEOUT_S))
+            if self.app.consumer_generation_id != generation_id:
+                return {}
             for tp, records in batches.items():
                 if not self._is_changelog_tp(tp):
                     self._expected[tp].extend(record.offset for record in records)

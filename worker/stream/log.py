@@ -7,6 +7,7 @@ a client chose other than an id: an exception is named by its type, a stack trac
 import json
 import logging
 import re
+import threading
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,11 +40,16 @@ def log_to_stderr() -> None:
     logging.root.handlers = [handler]
     logging.root.setLevel(logging.WARNING)
     _LOG.setLevel(logging.INFO)
+    threading.excepthook = _log_ended_thread
 
 
 def log_fact(message: str, **fields: Any) -> None:
     """Log something that an operator may want to know, with its numbers."""
     _LOG.info(message, extra={"fields": fields})
+
+
+def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
+    _LOG.error("a thread ended", exc_info=ended.exc_value)
 
 
 def _quoted(text: str) -> str:

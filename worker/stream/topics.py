@@ -11,7 +11,12 @@ from typing import Any
 
 from aiokafka.admin import NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import InvalidConfigurationError, PolicyViolationError, for_code
+from aiokafka.errors import (
+    InvalidConfigurationError,
+    PolicyViolationError,
+    TopicAlreadyExistsError,
+    for_code,
+)
 from msgspec import Struct
 
 from worker.settings import Settings
@@ -145,14 +150,14 @@ async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
     async with admin_client(settings) as admin:
         existing = await _actual(admin, plan)
         refusals = {topic.name: await _create(admin, topic) for topic in plan if topic.name not in existing}
-        created = {name for name, refusal in refusals.items() if not refusal}
+        there = {name for name, refusal in refusals.items() if not refusal}
         async with asyncio.timeout(settings.request_timeout_s):
-            while not created <= (actual := await _actual(admin, plan)).keys():  # noqa: ASYNC110 - no event tells
+            while not there <= (actual := await _actual(admin, plan)).keys():  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(_POLL_S)
     return tuple(
         TopicReport(topic.name, TopicStatus.REFUSED, refusal=refusal)
         if (refusal := refusals.get(topic.name))
-        else _report(topic, actual.get(topic.name), created=topic.name in created)
+        else _report(topic, actual.get(topic.name), created=refusals.get(topic.name) == "")
         for topic in plan
     )
 
@@ -190,14 +195,19 @@ async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
     }
 
 
-async def _create(admin: Any, topic: Topic) -> str:
-    """Create a topic, with as many of its configs as the broker takes; return why not, or nothing."""
+async def _create(admin: Any, topic: Topic) -> str | None:
+    """Create a topic, with as many of its configs as the broker takes; return why not, or nothing.
+
+    None: somebody else has created it meanwhile.
+    """
     for taken in range(len(topic.configs), -1, -1):
         configs = dict(topic.configs[:taken])
         new = NewTopic(topic.name, topic.partitions, topic.replication_factor, topic_configs=configs)
         [(_, code, message)] = (await admin.create_topics([new])).topic_errors
         if code not in (InvalidConfigurationError.errno, PolicyViolationError.errno):
             break
+    if code == TopicAlreadyExistsError.errno:
+        return None
     return str(message or for_code(code).__name__) if code else ""
 
 
