@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import Struct
+
 _WHITE_SPACE = re.compile("[\\t-\\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+")
 """Unicode White_Space. `str.split` would also split on U+001C to U+001F, which are not in it."""
 
@@ -49,6 +51,13 @@ class TokenCounter(Protocol):
         ...
 
 
+class Units(Struct, frozen=True):
+    """What a counter adds up: `of` a text, and the `tokens` of their sum."""
+
+    of: Callable[[str], int]
+    tokens: Callable[[int], int]
+
+
 class Estimator:
     """A counter that is a formula."""
 
@@ -64,17 +73,32 @@ class Estimator:
         return [self.count(text) for text in texts]
 
 
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def _words(text: str) -> int:
+    return sum(1 for word in _WHITE_SPACE.split(text) if word)
+
+
+def _of_quarters(units: int) -> int:
+    return (units + 3) // 4
+
+
+def _of_words(words: int) -> int:
+    return (13 * words + 9) // 10
+
+
 def _chars4(text: str) -> int:
-    return (len(text) + 3) // 4
+    return (len(text) + 3) // 4  # not by the function above: a call costs as much as the count
 
 
 def _bytes4(text: str) -> int:
-    return (len(text.encode()) + 3) // 4
+    return _of_quarters(_bytes(text))
 
 
 def _words13(text: str) -> int:
-    words = sum(1 for word in _WHITE_SPACE.split(text) if word)
-    return (13 * words + 9) // 10
+    return _of_words(_words(text))
 
 
 ESTIMATORS: tuple[TokenCounter, ...] = (
@@ -82,3 +106,16 @@ ESTIMATORS: tuple[TokenCounter, ...] = (
     Estimator(CounterName.BYTES4, "ceil(UTF-8 bytes / 4)", _bytes4),
     Estimator(CounterName.WORDS13, "ceil(words * 1.3), words split on Unicode White_Space", _words13),
 )
+
+
+def units_of(counter: TokenCounter) -> Units:
+    """Return what a counter adds up: an estimator, what it rounds once; an exact counter, tokens."""
+    match counter.name:
+        case CounterName.CHARS4:
+            return Units(len, _of_quarters)
+        case CounterName.BYTES4:
+            return Units(_bytes, _of_quarters)
+        case CounterName.WORDS13:
+            return Units(_words, _of_words)
+        case _:
+            return Units(counter.count, lambda tokens: tokens)

@@ -9,10 +9,11 @@ from msgspec import UNSET
 
 from worker.core.render import SEPARATOR, join
 from worker.core.results import Reason
+from worker.core.seams import last_seam
 from worker.core.strategies.base import Task
 from worker.core.strategies.categories.policy import CategoriesPolicy, Overflow
 from worker.core.strategies.categories.rank import Ranked
-from worker.core.units import Units, last_seam, units_of
+from worker.core.tokens import Units, units_of
 
 _CATEGORY_BUDGET_REACHED, _BUDGET_EXCEEDED = Reason.CATEGORY_BUDGET_REACHED, Reason.BUDGET_EXCEEDED
 

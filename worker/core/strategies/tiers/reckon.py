@@ -1,8 +1,8 @@
 """The count of a text of items as it follows from their lines, while they go from tier to tier.
 
 Decides nothing: it is what counting the whole would give. Every line and heading begins at a seam (see
-`units`), so that it adds the same units wherever it stands. Only what follows the last line of a section is
-no line end, but a blank line, or nothing.
+`core.seams`), so that it adds the same units wherever it stands. Only what follows the last line of a section
+is no line end, but a blank line, or nothing.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,7 @@ from msgspec import Struct
 from worker.core.render import SEPARATOR
 from worker.core.strategies.tiers.rank import OMITTED, Item
 from worker.core.strategies.tiers.render import TITLES, heading
-from worker.core.tokens import TokenCounter
-from worker.core.units import units_of
+from worker.core.tokens import TokenCounter, units_of
 
 _LINE_END = "\n"
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.tokens import CounterName
-from worker.core.units import last_seam, units_of
+from worker.core.seams import last_seam
+from worker.core.tokens import CounterName, units_of
 from worker.counters import COUNTERS
 
 PIECES = ("a", "B", " ", "   ", "\t", "\n", "\n\n", "\r\n", ".", ",", "'s", "/", "- ", "#", "12345", "é",
