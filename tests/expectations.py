@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from worker.core.compose import Outcome
+from worker.core.results import Outcome as Fate
 
 _EXACT = ("omitted",)
 """Objects of which all keys are told; of all others only those that matter."""
@@ -44,3 +45,13 @@ def assert_holds(expected: Any, actual: Any, place: str = "$") -> None:
     else:
         assert actual == expected, f"{place}: expected {expected!r}, got {actual!r}"
         assert type(actual) is type(expected), f"{place}: expected {expected!r}, got {actual!r}"
+
+
+def assert_accounted(outcome: Outcome, candidates: int) -> None:
+    """Pass if each candidate ended once: selected as it stands among the items, or omitted for a reason."""
+    entries = outcome.decision.candidates
+    assert len(entries) == candidates
+    chosen = [entry.id for entry in entries if entry.outcome is Fate.SELECTED]
+    assert sorted(chosen) == sorted(item.id for item in outcome.composed.items)
+    assert len(set(chosen)) == len(chosen)
+    assert all(bool(entry.reason) == (entry.outcome is Fate.OMITTED) for entry in entries)

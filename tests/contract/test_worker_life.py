@@ -130,6 +130,17 @@ async def test_asked_to_stop_it_finishes_commits_and_exits_with_0(
     await assert_answered_and_charged_once(stage, sent)
 
 
+DELIVERY_FAILS = """
+import {module} as place
+from aiokafka.errors import KafkaTimeoutError
+real = place.deliver
+async def deliver(app, *messages):
+    if any(b'"fault"' in message.value for message in messages):
+        raise KafkaTimeoutError
+    return await real(app, *messages)
+place.deliver = deliver
+"""
+
 FAULTS = {
     "composing fails": """
 import worker.core.composer as place
@@ -140,26 +151,8 @@ def compose(request, *rest):
     return real(request, *rest)
 place.compose = compose
 """,
-    "the answer is not acknowledged": """
-import worker.stream.agent as place
-from aiokafka.errors import KafkaTimeoutError
-real = place.deliver
-async def deliver(app, *messages):
-    if any(b'"fault"' in message.value for message in messages):
-        raise KafkaTimeoutError
-    return await real(app, *messages)
-place.deliver = deliver
-""",
-    "the row is not acknowledged": """
-import worker.stream.sessions as place
-from aiokafka.errors import KafkaTimeoutError
-real = place.deliver
-async def deliver(app, *messages):
-    if any(b'"fault"' in message.value for message in messages):
-        raise KafkaTimeoutError
-    return await real(app, *messages)
-place.deliver = deliver
-""",
+    "the answer is not acknowledged": DELIVERY_FAILS.format(module="worker.stream.agent"),
+    "the row is not acknowledged": DELIVERY_FAILS.format(module="worker.stream.sessions"),
 }
 
 

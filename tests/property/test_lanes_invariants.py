@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from expectations import assert_accounted
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import ENGINE, SECRET, answer, lanes_policy, request
@@ -11,7 +12,6 @@ from support import ENGINE, SECRET, answer, lanes_policy, request
 from worker.core.engine import Engine
 from worker.core.identity import Secrets
 from worker.core.memory import Memory
-from worker.core.results import Outcome as Fate
 from worker.core.shrink import ShrinkStrategy, ladder
 from worker.core.tokens import CounterName
 from worker.core.wire import encode
@@ -95,11 +95,7 @@ def test_the_ceiling_holds_and_every_candidate_is_accounted_for_once(
     outcome = answer(request(ones, constraints=limits, budget_tokens=budget), lanes_policy(counter=counter))
     text = outcome.composed.text or ""
     assert COUNTERS[counter].count(text) == outcome.composed.tokens.used <= budget
-    assert len(outcome.decision.candidates) == len(ones)
-    chosen = [entry.id for entry in outcome.decision.candidates if entry.outcome is Fate.SELECTED]
-    assert sorted(chosen) == sorted(item.id for item in outcome.composed.items)
-    assert len(set(chosen)) == len(chosen)
-    assert all(bool(entry.reason) == (entry.outcome is Fate.OMITTED) for entry in outcome.decision.candidates)
+    assert_accounted(outcome, len(ones))
 
 
 @SETTINGS

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asking import Jumpy, engine_with
+from expectations import assert_accounted
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import ENGINE, answer, request
@@ -13,7 +14,6 @@ from worker.core.candidates import Prepared
 from worker.core.engine import Engine
 from worker.core.events import Candidate
 from worker.core.policy import Policy
-from worker.core.results import Outcome as Fate
 from worker.core.strategies import parse_policy
 from worker.core.strategies.tiers.rank import OMITTED, Item
 from worker.core.strategies.tiers.reckon import Reckoning
@@ -135,11 +135,7 @@ def test_the_ceiling_holds_and_every_candidate_is_accounted_for_once(
     assert (
         engine.counters[counter].count(outcome.composed.text or "") == outcome.composed.tokens.used <= limit
     )
-    assert len(outcome.decision.candidates) == len(ones)
-    chosen = [entry.id for entry in outcome.decision.candidates if entry.outcome is Fate.SELECTED]
-    assert sorted(chosen) == sorted(item.id for item in outcome.composed.items)
-    assert len(set(chosen)) == len(chosen)
-    assert all(bool(entry.reason) == (entry.outcome is Fate.OMITTED) for entry in outcome.decision.candidates)
+    assert_accounted(outcome, len(ones))
 
 
 @SETTINGS
