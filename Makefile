@@ -28,7 +28,7 @@ format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff format
 
 schemas: $(VENV)/dev.done ## Generate schemas/ from the types
-	$(BIN)/python -m worker.schemas
+	$(BIN)/python -m apportion.schemas
 
 requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes and without addresses
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
@@ -37,8 +37,8 @@ requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
 
 recording: $(VENV)/dev.done ## Record this repository's history as the workload that the package ships
-	$(BIN)/python -c 'from pathlib import Path; from worker.workload.recording import record; \
-	  record(Path("."), Path("worker/workload/recorded.jsonl.xz"), max_requests=300)'
+	$(BIN)/python -c 'from pathlib import Path; from apportion.workload.recording import record; \
+	  record(Path("."), Path("worker/apportion/workload/recorded.jsonl.xz"), max_requests=300)'
 
 benchmarks: $(VENV)/dev.done ## Measure, as ratios of things run side by side
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/benchmarks.txt

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
+from apportion.core.compose import compose
+from apportion.core.session import EMPTY
+from apportion.core.shrink import SHRINK_BY_KIND, ladder
+from apportion.counters import COUNTERS
+from apportion.policies import load_catalogue
 from benchmarks.corpus import ENGINE, definitions, lanes_candidates, pieces, request
 from benchmarks.measure import best_s, micro, table
-from worker.core.compose import compose
-from worker.core.session import EMPTY
-from worker.core.shrink import SHRINK_BY_KIND, ladder
-from worker.counters import COUNTERS
-from worker.policies import load_catalogue
 
 ITEMS = 300
 

@@ -77,7 +77,7 @@ def main(
     characters: Annotated[int, typer.Option(min=1, help="Of each candidate.")] = 2_000,
 ) -> None:
     """Print the peak after each share of the input, and by how much the last is above that at 25 %."""
-    command = [sys.executable, "-m", "worker", "compose", "--decisions", "/dev/null"]
+    command = [sys.executable, "-m", "apportion", "compose", "--decisions", "/dev/null"]
     peaks: dict[int, float] = {}
     sent_bytes = sent = 0
     with subprocess.Popen(  # noqa: S603 - our own interpreter

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
+from apportion.core.compose import compose
+from apportion.core.engine import Engine
+from apportion.core.events import ContextRequest
+from apportion.core.identity import text_digest
+from apportion.core.memory import Memory
+from apportion.core.session import EMPTY
+from apportion.core.tokens import TokenCounter
+from apportion.counters import exact_counter
+from apportion.policies import load_catalogue
 from benchmarks.corpus import ENGINE, lanes_candidates, request
 from benchmarks.measure import best_s, micro, table
-from worker.core.compose import compose
-from worker.core.engine import Engine
-from worker.core.events import ContextRequest
-from worker.core.identity import text_digest
-from worker.core.memory import Memory
-from worker.core.session import EMPTY
-from worker.core.tokens import TokenCounter
-from worker.counters import exact_counter
-from worker.policies import load_catalogue
 
 LANES: Any = load_catalogue(None).resolve("lanes", 0)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from worker import ENGINE_VERSION
-from worker.core.bounds import Bounds
-from worker.core.engine import Engine
-from worker.core.events import ContextRequest
-from worker.core.wire import decode
-from worker.counters import COUNTERS
+from apportion import ENGINE_VERSION
+from apportion.core.bounds import Bounds
+from apportion.core.engine import Engine
+from apportion.core.events import ContextRequest
+from apportion.core.wire import decode
+from apportion.counters import COUNTERS
 
 ENGINE = Engine(ENGINE_VERSION, COUNTERS)
 CHARACTERS = 1_600

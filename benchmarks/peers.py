@@ -10,14 +10,14 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, trim_messages
 from promptbudget import Item, Section, pack
 
+from apportion.core.bounds import Bounds
+from apportion.core.compose import compose
+from apportion.core.session import EMPTY
+from apportion.core.strategies import parse_policy
+from apportion.core.wire import decode
+from apportion.counters import exact_counter
 from benchmarks.corpus import ENGINE, lanes_candidates, pieces, request
 from benchmarks.measure import best_s, micro, table
-from worker.core.bounds import Bounds
-from worker.core.compose import compose
-from worker.core.session import EMPTY
-from worker.core.strategies import parse_policy
-from worker.core.wire import decode
-from worker.counters import exact_counter
 
 COUNT: Callable[[str], int] = exact_counter("o200k_base").count
 TOTAL = 8_000

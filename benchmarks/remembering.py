@@ -1,18 +1,18 @@
 """What remembering saves: a hit against a miss, repeats of a workload, and contents that are counted once."""
 
+from apportion.core.bounds import Bounds
+from apportion.core.compose import compose
+from apportion.core.composer import Composer
+from apportion.core.engine import Engine
+from apportion.core.events import session_key
+from apportion.core.identity import Secrets
+from apportion.core.memory import Memory
+from apportion.core.session import EMPTY, Session
+from apportion.core.wire import decode
+from apportion.policies import load_catalogue
+from apportion.workload.recording import recorded
 from benchmarks.corpus import ENGINE, lanes_candidates, request
 from benchmarks.measure import best_s, table
-from worker.core.bounds import Bounds
-from worker.core.compose import compose
-from worker.core.composer import Composer
-from worker.core.engine import Engine
-from worker.core.events import session_key
-from worker.core.identity import Secrets
-from worker.core.memory import Memory
-from worker.core.session import EMPTY, Session
-from worker.core.wire import decode
-from worker.policies import load_catalogue
-from worker.workload.recording import recorded
 
 REPEATS = 6
 

@@ -7,15 +7,15 @@ from zlib import crc32
 
 from support import ENGINE, NOW, answer
 
-from worker.core.bounds import Bounds
-from worker.core.compose import Outcome
-from worker.core.engine import Engine
-from worker.core.events import ContextRequest
-from worker.core.policy import Policy
-from worker.core.session import EMPTY, Session
-from worker.core.strategies import parse_policy
-from worker.core.tokens import TokenCounter
-from worker.core.wire import decode
+from apportion.core.bounds import Bounds
+from apportion.core.compose import Outcome
+from apportion.core.engine import Engine
+from apportion.core.events import ContextRequest
+from apportion.core.policy import Policy
+from apportion.core.session import EMPTY, Session
+from apportion.core.strategies import parse_policy
+from apportion.core.tokens import TokenCounter
+from apportion.core.wire import decode
 
 
 class Jumpy:

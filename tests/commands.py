@@ -9,9 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from unittest.mock import patch
 
-from worker.cli import main
+from apportion.cli import main
 
 ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,18 @@ def process(*arguments: str | Path, stdin: bytes = b"", **variables: str) -> End
 
 def command(*arguments: str | Path) -> list[str]:
     """Return the command line of such a process."""
-    return [sys.executable, "-m", "worker", *map(str, arguments)]
+    return [sys.executable, "-m", "apportion", *map(str, arguments)]
 
 
 def environment(**variables: str) -> dict[str, str]:
     """Return the environment of such a process."""
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **variables}
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCES), **variables}
+
+
+def answers(*command: str) -> bool:
+    """Tell whether a command can be run and succeeds."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=60, check=False)  # noqa: S603 - a test's own
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

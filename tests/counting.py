@@ -1,6 +1,6 @@
 """A counter that can be asked what it counted: for tests of how much work is done."""
 
-from worker.core.tokens import TokenCounter
+from apportion.core.tokens import TokenCounter
 
 
 class Counting:

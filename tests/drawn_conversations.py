@@ -5,7 +5,7 @@ from typing import Any
 from asking import calls, conversation_policy, result, says
 from hypothesis import strategies as st
 
-from worker.core.policy import Policy
+from apportion.core.policy import Policy
 
 PIECES = ("a", " ", "\n", "é", "e\u0301", "👩\u200d👩\u200d👧", "שלום", "漢字", "word ", "x" * 30)
 

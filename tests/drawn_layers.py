@@ -5,7 +5,7 @@ from typing import Any
 from asking import layers_policy
 from hypothesis import strategies as st
 
-from worker.core.policy import Policy
+from apportion.core.policy import Policy
 
 NAMES = ("project", "fabric", "prior_work", "extra")
 PIECES = (

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from worker.core.compose import Outcome
-from worker.core.results import Outcome as Fate
+from apportion.core.compose import Outcome
+from apportion.core.results import Outcome as Fate
 
 _EXACT = ("omitted",)
 """Objects of which all keys are told; of all others only those that matter."""

@@ -19,11 +19,11 @@ from aiokafka.structs import ConsumerRecord
 from commands import command, environment
 from support import NOW, candidate
 
-from worker.core.events import session_key
-from worker.settings import PREFIX, Settings
-from worker.stream.partitions import partition_of
-from worker.stream.sessions import Row, encode_row
-from worker.stream.topics import MESSAGE_MAX_BYTES, changelog_topic, create_topics
+from apportion.core.events import session_key
+from apportion.settings import PREFIX, Settings
+from apportion.stream.partitions import partition_of
+from apportion.stream.sessions import Row, encode_row
+from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic, create_topics
 
 DEADLINE_S = 40.0
 STOP_DEADLINE_S = 10.0
@@ -231,7 +231,7 @@ async def worker_running(
     }
     process = await asyncio.create_subprocess_exec(
         *(
-            [sys.executable, "-c", f"{prelude}\nfrom worker.cli import main\nmain()", "run"]
+            [sys.executable, "-c", f"{prelude}\nfrom apportion.cli import main\nmain()", "run"]
             if prelude
             else command("run")
         ),

@@ -5,19 +5,19 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from worker import ENGINE_VERSION
-from worker.core.bounds import Bounds
-from worker.core.compose import Outcome, compose
-from worker.core.engine import Engine
-from worker.core.events import ContextArtifact, ContextRequest, ContextRetraction
-from worker.core.identity import Secrets
-from worker.core.memory import Memory
-from worker.core.policy import Policy
-from worker.core.results import Entry
-from worker.core.session import EMPTY, Session
-from worker.core.strategies import parse_policy
-from worker.core.wire import decode
-from worker.counters import COUNTERS
+from apportion import ENGINE_VERSION
+from apportion.core.bounds import Bounds
+from apportion.core.compose import Outcome, compose
+from apportion.core.engine import Engine
+from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction
+from apportion.core.identity import Secrets
+from apportion.core.memory import Memory
+from apportion.core.policy import Policy
+from apportion.core.results import Entry
+from apportion.core.session import EMPTY, Session
+from apportion.core.strategies import parse_policy
+from apportion.core.wire import decode
+from apportion.counters import COUNTERS
 
 SECRET = b"a fixed secret for tests"
 ENGINE = Engine(ENGINE_VERSION, COUNTERS, Secrets(default=SECRET))

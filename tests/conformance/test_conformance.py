@@ -9,21 +9,21 @@ import jsonschema_rs
 import pytest
 from expectations import assert_holds, shown
 
-from worker.core.bounds import Bounds
-from worker.core.catalogue import Catalogue
-from worker.core.composer import Composer
-from worker.core.engine import Engine
-from worker.core.errors import EventError
-from worker.core.events import session_key
-from worker.core.identity import Secrets
-from worker.core.memory import Memory
-from worker.core.policy import Policy
-from worker.core.session import EMPTY, Session
-from worker.core.strategies import STRATEGIES, parse_policy
-from worker.core.wire import decode, encode
-from worker.counters import COUNTERS
-from worker.policies import builtin_policies
-from worker.schemas import schemas
+from apportion.core.bounds import Bounds
+from apportion.core.catalogue import Catalogue
+from apportion.core.composer import Composer
+from apportion.core.engine import Engine
+from apportion.core.errors import EventError
+from apportion.core.events import session_key
+from apportion.core.identity import Secrets
+from apportion.core.memory import Memory
+from apportion.core.policy import Policy
+from apportion.core.session import EMPTY, Session
+from apportion.core.strategies import STRATEGIES, parse_policy
+from apportion.core.wire import decode, encode
+from apportion.counters import COUNTERS
+from apportion.policies import builtin_policies
+from apportion.schemas import schemas
 
 FOLDERS = (*STRATEGIES, "session")
 FILES = sorted(file for name in FOLDERS for file in Path(__file__).parent.glob(f"{name}/*.json"))

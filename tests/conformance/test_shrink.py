@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.core.shrink import ShrinkStrategy, ladder
-from worker.counters import COUNTERS
+from apportion.core.shrink import ShrinkStrategy, ladder
+from apportion.counters import COUNTERS
 
 FILES = sorted((Path(__file__).parent / "shrink").glob("*.json"))
 

@@ -9,11 +9,11 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from worker.core.cloudevents import event_headers
-from worker.core.events import session_key
-from worker.schemas import file_name, schemas
-from worker.settings import Settings
-from worker.stream.topics import Topic, plan_topics
+from apportion.core.cloudevents import event_headers
+from apportion.core.events import session_key
+from apportion.schemas import file_name, schemas
+from apportion.settings import Settings
+from apportion.stream.topics import Topic, plan_topics
 
 FOLDER = Path(__file__).parents[2] / "schemas"
 SPECIFICATION = Path(__file__).parent / "asyncapi" / "3.0.0.json"

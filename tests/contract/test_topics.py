@@ -10,10 +10,10 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
-from worker.settings import Settings
-from worker.stream import topics
-from worker.stream.admin import admin_client
-from worker.stream.topics import (
+from apportion.settings import Settings
+from apportion.stream import topics
+from apportion.stream.admin import admin_client
+from apportion.stream.topics import (
     MESSAGE_MAX_BYTES,
     Difference,
     Topic,

@@ -11,10 +11,10 @@ from aiokafka import AIOKafkaProducer
 from running import NEVER_TOO_MANY, Stage, own_settings, request, staged, worker_running
 from support import candidate
 
-from worker.core.errors import ErrorCode
-from worker.core.session import EMPTY
-from worker.stream.partitions import partition_of
-from worker.stream.sessions import Row
+from apportion.core.errors import ErrorCode
+from apportion.core.session import EMPTY
+from apportion.stream.partitions import partition_of
+from apportion.stream.sessions import Row
 
 pytestmark = pytest.mark.asyncio
 

@@ -21,7 +21,7 @@ from running import (
     worker_running,
 )
 
-from worker.settings import Settings
+from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio
 
@@ -143,7 +143,7 @@ place.deliver = deliver
 
 FAULTS = {
     "composing fails": """
-import worker.core.composer as place
+import apportion.core.composer as place
 real = place.compose
 def compose(request, *rest):
     if request.request_id == "fault":
@@ -151,8 +151,8 @@ def compose(request, *rest):
     return real(request, *rest)
 place.compose = compose
 """,
-    "the answer is not acknowledged": DELIVERY_FAILS.format(module="worker.stream.agent"),
-    "the row is not acknowledged": DELIVERY_FAILS.format(module="worker.stream.sessions"),
+    "the answer is not acknowledged": DELIVERY_FAILS.format(module="apportion.stream.agent"),
+    "the row is not acknowledged": DELIVERY_FAILS.format(module="apportion.stream.sessions"),
 }
 
 

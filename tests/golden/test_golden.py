@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import process
 
-from worker.workload.requests import from_git
+from apportion.workload.requests import from_git
 
 HERE = Path(__file__).parent
 SECRET = "a fixed secret for golden files"  # noqa: S105 - it keeps no secret

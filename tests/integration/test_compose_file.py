@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from commands import answers
 
-from worker.core.identity import path_id
+from apportion.core.identity import path_id
 
 FOLDER = Path(__file__).parents[2]
 COMPOSE = shlex.split(os.environ.get("TEST_COMPOSE_COMMAND", "docker compose"))
@@ -67,14 +68,6 @@ class Stack(msgspec.Struct, frozen=True):
         return done.stdout
 
 
-def answers(*command: str) -> bool:
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=60, check=False)  # noqa: S603 - see above
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
-
-
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
@@ -103,7 +96,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def composed(stack: Stack) -> dict[str, Any]:
     """Return what comes back for a request that is sent from this machine."""
     sent = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "worker", "send", "--wait", "--brokers", stack.brokers],
+        [sys.executable, "-m", "apportion", "send", "--wait", "--brokers", stack.brokers],
         input=json.dumps(REQUEST),
         capture_output=True,
         cwd=FOLDER,

@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from worker.broker import (
+from apportion.broker import (
     BrokerEndedError,
     BrokerErrorCode,
     BrokerNotInstalledError,
@@ -23,8 +23,8 @@ from worker.broker import (
     EmbeddedBroker,
     embedded_broker,
 )
-from worker.broker.binary import broker_binary
-from worker.broker.watchdog import _start
+from apportion.broker.binary import broker_binary
+from apportion.broker.watchdog import _start
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20
@@ -32,7 +32,7 @@ LARGE_EVENT_BYTES = 3 << 19
 
 PARENT = """
 import sys
-from worker.broker import embedded_broker
+from apportion.broker import embedded_broker
 
 with embedded_broker() as broker:
     try:
@@ -45,7 +45,7 @@ with embedded_broker() as broker:
 print(broker.watchdog.returncode)
 """
 NOT_INSTALLED = """
-from worker.broker import EmbeddedBrokerError, embedded_broker
+from apportion.broker import EmbeddedBrokerError, embedded_broker
 
 try:
     with embedded_broker():
@@ -112,7 +112,7 @@ def broker(temporary: Path) -> Iterator[EmbeddedBroker]:  # noqa: ARG001 - where
 @pytest.fixture
 def parent(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]:
     """In a session of its own, as a shell gives a foreground command a process group."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "worker"))
     with subprocess.Popen(  # noqa: S603 - our own interpreter and code
         [sys.executable, "-c", PARENT],
         stdin=subprocess.PIPE,
@@ -139,7 +139,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         path.write_text(code)
         path.chmod(0o755)
         monkeypatch.syspath_prepend(package.parent)
-        monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{ROOT}")
+        monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{ROOT / 'worker'}")
         return path
 
     return install
@@ -336,7 +336,7 @@ def test_a_program_that_says_nothing_is_given_up(program: Callable[[str], Path],
 def test_a_missing_extra_is_named() -> None:
     """Without site-packages there is no extra, nor anything else that the room could lean on."""
     found = subprocess.check_output(  # noqa: S603 - our own interpreter and code
-        [sys.executable, "-S", "-c", NOT_INSTALLED], cwd=ROOT, text=True
+        [sys.executable, "-S", "-c", NOT_INSTALLED], cwd=ROOT / "worker", text=True
     )
     assert found.startswith(f"{BrokerNotInstalledError.__name__} {BrokerErrorCode.NOT_INSTALLED} ")
     assert "pip install 'apportion[demo]'" in found

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from commands import command, environment, process
 
-from worker.broker import embedded_broker
+from apportion.broker import embedded_broker
 
 
 @pytest.fixture(scope="module")

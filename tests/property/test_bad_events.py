@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from mutations import Literal, mutated
 from support import ENGINE
 
-from worker.core.bounds import Bounds
-from worker.core.catalogue import Catalogue
-from worker.core.composer import Composer
-from worker.core.errors import ErrorCode, EventError
-from worker.core.memory import Memory
-from worker.core.session import EMPTY
-from worker.core.strategies import parse_policy
-from worker.core.wire import decode, encode
-from worker.policies import builtin_policies
+from apportion.core.bounds import Bounds
+from apportion.core.catalogue import Catalogue
+from apportion.core.composer import Composer
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.memory import Memory
+from apportion.core.session import EMPTY
+from apportion.core.strategies import parse_policy
+from apportion.core.wire import decode, encode
+from apportion.policies import builtin_policies
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
 

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from mutations import Literal, mutated
 from support import answer
 
-import worker.policies
-from worker.core.bounds import Bounds
-from worker.core.errors import EventError
-from worker.core.events import ContextRequest
-from worker.core.policy import Policy, PolicyError
-from worker.core.wire import decode
-from worker.policies import load_policy
+import apportion.policies
+from apportion.core.bounds import Bounds
+from apportion.core.errors import EventError
+from apportion.core.events import ContextRequest
+from apportion.core.policy import Policy, PolicyError
+from apportion.core.wire import decode
+from apportion.policies import load_policy
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
-BUILT_IN = [file for file in resources.files(worker.policies).iterdir() if file.name.endswith(".toml")]
+BUILT_IN = [file for file in resources.files(apportion.policies).iterdir() if file.name.endswith(".toml")]
 POLICIES = [
     *(tomllib.loads(file.read_text()) for file in BUILT_IN),
     *(json.loads(file.read_bytes()) for file in sorted(EXAMPLES.glob("context-policy/*.json"))),

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import ENGINE, answer, omitted, request, selected
 
-from worker.core.engine import Engine
-from worker.core.policy import Policy
-from worker.core.results import Outcome as Fate
-from worker.core.strategies import parse_policy
-from worker.core.tokens import CounterName
-from worker.core.wire import encode
-from worker.counters import COUNTERS
+from apportion.core.engine import Engine
+from apportion.core.policy import Policy
+from apportion.core.results import Outcome as Fate
+from apportion.core.strategies import parse_policy
+from apportion.core.tokens import CounterName
+from apportion.core.wire import encode
+from apportion.counters import COUNTERS
 
 PRIORITIES = {"first": 1, "second": 2, "third": 3, "fourth": 4}
 PIECES = ("a", " ", "\n", "\n\n", "\r\n", ".", "/", "é", "e\u0301", "👩\u200d👧", "漢字", "word ", "x" * 20,

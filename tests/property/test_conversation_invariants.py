@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import ENGINE, answer
 
-from worker.core.compose import Outcome
-from worker.core.results import Outcome as Fate
-from worker.core.strategies.conversation.policy import ConversationPolicy
-from worker.core.tokens import CounterName, TokenCounter
-from worker.core.wire import encode
-from worker.counters import COUNTERS
+from apportion.core.compose import Outcome
+from apportion.core.results import Outcome as Fate
+from apportion.core.strategies.conversation.policy import ConversationPolicy
+from apportion.core.tokens import CounterName, TokenCounter
+from apportion.core.wire import encode
+from apportion.counters import COUNTERS
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 KNOWN = {"role", "content", "tool_calls", "tool_call_id"}

@@ -7,8 +7,8 @@ from drawn_conversations import histories, messages, policies, texts
 from hypothesis import HealthCheck, given, settings
 from support import answer
 
-from worker.core.results import Outcome as Fate
-from worker.core.strategies.conversation.policy import ConversationPolicy
+from apportion.core.results import Outcome as Fate
+from apportion.core.strategies.conversation.policy import ConversationPolicy
 
 
 def tokens(text: str) -> int:

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.core.glob import Glob
+from apportion.core.glob import Glob
 
 patterns = st.lists(
     st.sampled_from(["**", "*", "a", "b", "a*", "*b", "?", "[ab]", "[!a]", "]", "ab"]), min_size=1, max_size=6

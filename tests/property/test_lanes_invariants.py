@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import ENGINE, SECRET, answer, lanes_policy, request
 
-from worker.core.engine import Engine
-from worker.core.identity import Secrets
-from worker.core.memory import Memory
-from worker.core.shrink import ShrinkStrategy, ladder
-from worker.core.tokens import CounterName
-from worker.core.wire import encode
-from worker.counters import COUNTERS
+from apportion.core.engine import Engine
+from apportion.core.identity import Secrets
+from apportion.core.memory import Memory
+from apportion.core.shrink import ShrinkStrategy, ladder
+from apportion.core.tokens import CounterName
+from apportion.core.wire import encode
+from apportion.counters import COUNTERS
 
 LANES = ("policy", "rules", "local", "structure", "retrieved", "history")
 KINDS = ("constraint", "rule_doc", "local_diff", "symbol_context", "dependency_graph", "session_history")

@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import answer
 
-from worker.core.compose import Outcome
-from worker.core.events import Section, SectionedLayer
-from worker.core.policy import Policy
-from worker.core.results import Outcome as Fate
-from worker.core.strategies.layers.form import Layer
-from worker.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
-from worker.core.tokens import CounterName, TokenCounter
-from worker.core.wire import encode
-from worker.counters import COUNTERS
+from apportion.core.compose import Outcome
+from apportion.core.events import Section, SectionedLayer
+from apportion.core.policy import Policy
+from apportion.core.results import Outcome as Fate
+from apportion.core.strategies.layers.form import Layer
+from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
+from apportion.core.tokens import CounterName, TokenCounter
+from apportion.core.wire import encode
+from apportion.counters import COUNTERS
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

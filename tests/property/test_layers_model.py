@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import answer
 
-from worker.core.policy import Policy
-from worker.core.tokens import CounterName
-from worker.counters import COUNTERS
+from apportion.core.policy import Policy
+from apportion.core.tokens import CounterName
+from apportion.counters import COUNTERS
 
 Count = Callable[[str], int]
 

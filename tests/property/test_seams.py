@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.seams import last_seam
-from worker.core.tokens import CounterName, units_of
-from worker.counters import COUNTERS
+from apportion.core.seams import last_seam
+from apportion.core.tokens import CounterName, units_of
+from apportion.counters import COUNTERS
 
 PIECES = ("a", "B", " ", "   ", "\t", "\n", "\n\n", "\r\n", ".", ",", "'s", "/", "- ", "#", "12345", "é",
           "e\u0301", "\u0301", "👩\u200d👧", "漢字", "\x00", "\x1c", "\x85", "\u2028", "\u3000", "\ufeff",

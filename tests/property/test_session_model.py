@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from support import ENGINE, artifact, candidate, lanes_policy, request, retraction, selected
 
-from worker.core import pool, session
-from worker.core.catalogue import Catalogue
-from worker.core.compose import Outcome
-from worker.core.errors import EventError
-from worker.offline.sessions import Sessions
+from apportion.core import pool, session
+from apportion.core.catalogue import Catalogue
+from apportion.core.compose import Outcome
+from apportion.core.errors import EventError
+from apportion.offline.sessions import Sessions
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 RECENT, INJECTIONS, ARTIFACTS = 3, 2, 2

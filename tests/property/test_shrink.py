@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.core.shrink import Ladder, ShrinkStrategy, ladder
-from worker.core.tokens import ESTIMATORS, CounterName
-from worker.counters import COUNTERS
+from apportion.core.shrink import Ladder, ShrinkStrategy, ladder
+from apportion.core.tokens import ESTIMATORS, CounterName
+from apportion.counters import COUNTERS
 
 SHRINKING = [strategy for strategy in ShrinkStrategy if strategy is not ShrinkStrategy.NEVER]
 LANGUAGES = ("c", "go", "java", "javascript", "python", "rust", "tsx", "typescript", "cobol")

@@ -10,17 +10,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import ENGINE, answer, request
 
-from worker.core.candidates import Prepared
-from worker.core.engine import Engine
-from worker.core.events import Candidate
-from worker.core.policy import Policy
-from worker.core.strategies import parse_policy
-from worker.core.strategies.tiers.rank import OMITTED, Item
-from worker.core.strategies.tiers.reckon import Reckoning
-from worker.core.strategies.tiers.render import text_of
-from worker.core.tokens import CounterName
-from worker.core.wire import encode
-from worker.counters import COUNTERS
+from apportion.core.candidates import Prepared
+from apportion.core.engine import Engine
+from apportion.core.events import Candidate
+from apportion.core.policy import Policy
+from apportion.core.strategies import parse_policy
+from apportion.core.strategies.tiers.rank import OMITTED, Item
+from apportion.core.strategies.tiers.reckon import Reckoning
+from apportion.core.strategies.tiers.render import text_of
+from apportion.core.tokens import CounterName
+from apportion.core.wire import encode
+from apportion.counters import COUNTERS
 
 TITLES = {
     "constraint": "Constraints",

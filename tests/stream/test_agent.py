@@ -12,20 +12,20 @@ from faust.types import TP, ConsumerMessage
 from running import request
 from support import NOW, candidate
 
-from worker.core.session import EMPTY
-from worker.engine import create_catalogue, create_engine
-from worker.settings import Settings
-from worker.stream.agent import RequestAgent
-from worker.stream.answers import Answers
-from worker.stream.app import create_app
-from worker.stream.faults import (
+from apportion.core.session import EMPTY
+from apportion.engine import create_catalogue, create_engine
+from apportion.settings import Settings
+from apportion.stream.agent import RequestAgent
+from apportion.stream.answers import Answers
+from apportion.stream.app import create_app
+from apportion.stream.faults import (
     DeadLetterShare,
     EventFailedError,
     EventLostError,
     TooManyDeadLettersError,
     TopicReplacedError,
 )
-from worker.stream.sessions import Row, SessionTable, encode_row
+from apportion.stream.sessions import Row, SessionTable, encode_row
 
 pytestmark = pytest.mark.asyncio
 

@@ -7,15 +7,15 @@ import pytest
 from running import request
 from support import NOW, candidate
 
-from worker.core.cloudevents import event_headers
-from worker.core.errors import EventError
-from worker.core.record import Record
-from worker.engine import create_catalogue, create_engine
-from worker.settings import Settings
-from worker.stream.answers import VALUE_MAX_BYTES, Answer, Answers
-from worker.stream.delivery import Message
-from worker.stream.sessions import decode_row
-from worker.stream.topics import MESSAGE_MAX_BYTES
+from apportion.core.cloudevents import event_headers
+from apportion.core.errors import EventError
+from apportion.core.record import Record
+from apportion.engine import create_catalogue, create_engine
+from apportion.settings import Settings
+from apportion.stream.answers import VALUE_MAX_BYTES, Answer, Answers
+from apportion.stream.delivery import Message
+from apportion.stream.sessions import decode_row
+from apportion.stream.topics import MESSAGE_MAX_BYTES
 
 SETTINGS = Settings(partitions=1)
 
@@ -76,7 +76,7 @@ def test_run_tells_who_made_the_decision_from_what() -> None:
 
 def test_each_phase_has_its_own_time_in_whole_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks_ns = iter([5_000, 6_999, 9_000, 13_000, 21_000, 37_000])
-    monkeypatch.setattr("worker.stream.answers.perf_counter_ns", lambda: next(ticks_ns))
+    monkeypatch.setattr("apportion.stream.answers.perf_counter_ns", lambda: next(ticks_ns))
     decision = event_of(answers().answer(record(request("r")), None).messages[1])
     assert decision["run"]["phases_us"] == {"decode": 1, "prepare": 2, "choose": 4, "record": 8}
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from commands import ROOT, environment
 
-from worker.settings import Settings, SettingsError
-from worker.stream.app import create_app, worker_name
-from worker.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
+from apportion.settings import Settings, SettingsError
+from apportion.stream.app import create_app, worker_name
+from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
 
 
 def faust(folder: Path, *arguments: str, **variables: str) -> str:
     """Run Faust's own command in an empty folder, and return what it prints."""
     done = subprocess.run(  # noqa: S603 - our own interpreter
-        [sys.executable, "-m", "faust", "-A", "worker.main", *arguments],
+        [sys.executable, "-m", "faust", "-A", "apportion.main", *arguments],
         cwd=folder,
         env=environment(**variables),
         capture_output=True,
@@ -36,8 +36,8 @@ def test_fausts_own_command_lists_the_agent_and_the_table(tmp_path: Path) -> Non
 
 def test_only_the_module_for_fausts_command_builds_an_app_on_import() -> None:
     listing = (
-        "import gc, pkgutil, importlib, faust, worker.stream\n"
-        "for one in pkgutil.iter_modules(worker.stream.__path__, 'worker.stream.'):\n"
+        "import gc, pkgutil, importlib, faust, apportion.stream\n"
+        "for one in pkgutil.iter_modules(apportion.stream.__path__, 'apportion.stream.'):\n"
         "    importlib.import_module(one.name)\n"
         "assert not [one for one in gc.get_objects() if isinstance(one, faust.App)]\n"
     )

@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 from faust.types import TP, ConsumerMessage
 
-from worker.settings import Settings
-from worker.stream.app import create_app
-from worker.stream.consumer import GaplessConsumer
+from apportion.settings import Settings
+from apportion.stream.app import create_app
+from apportion.stream.consumer import GaplessConsumer
 
 pytestmark = pytest.mark.asyncio
 

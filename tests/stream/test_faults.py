@@ -3,8 +3,13 @@
 import pytest
 from aiokafka.errors import KafkaTimeoutError
 
-from worker.core.record import Record
-from worker.stream.faults import DeadLetterShare, EventFailedError, TooManyDeadLettersError, WorkerFailedError
+from apportion.core.record import Record
+from apportion.stream.faults import (
+    DeadLetterShare,
+    EventFailedError,
+    TooManyDeadLettersError,
+    WorkerFailedError,
+)
 
 RECORD = Record("context-requests", 2, 7, 0, b"key", b"value")
 

@@ -12,11 +12,11 @@ from faust.stores import memory
 from faust.transport.drivers.aiokafka import Producer
 from faust.types import TP, ConsumerMessage
 
-from worker.settings import Settings
-from worker.stream.admin import BrokerUnreachableError
-from worker.stream.app import WorkerApp, create_app
-from worker.stream.consumer import GaplessConsumer
-from worker.stream.sessions import Rows
+from apportion.settings import Settings
+from apportion.stream.admin import BrokerUnreachableError
+from apportion.stream.app import WorkerApp, create_app
+from apportion.stream.consumer import GaplessConsumer
+from apportion.stream.sessions import Rows
 
 pytestmark = pytest.mark.asyncio
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from worker.stream.log import KeyValueFormatter, log_fact, log_to_stderr
+from apportion.stream.log import KeyValueFormatter, log_fact, log_to_stderr
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import request
 
-from worker.core.errors import EventError
-from worker.core.record import Record
-from worker.settings import Partitioner
-from worker.stream.partitions import check_place, partition_of
+from apportion.core.errors import EventError
+from apportion.core.record import Record
+from apportion.settings import Partitioner
+from apportion.stream.partitions import check_place, partition_of
 
 KEY = b"default/s"
 

@@ -9,9 +9,9 @@ from commands import ROOT, environment
 PROGRAM = """
 import asyncio, os, signal, sys
 from faust.types import TP, ConsumerMessage
-from worker.settings import Settings
-from worker.stream import run
-from worker.stream.app import WorkerApp
+from apportion.settings import Settings
+from apportion.stream import run
+from apportion.stream.app import WorkerApp
 
 PLACE = TP("context-requests", 0)
 MESSAGE = ConsumerMessage(*PLACE, 0, 0.0, 0, (), b"k", b"v", None, tp=PLACE)

@@ -9,10 +9,10 @@ import pytest
 from aiokafka.errors import KafkaTimeoutError
 from faust.types import TP
 
-from worker.core.session import EMPTY
-from worker.settings import Settings
-from worker.stream.app import create_app
-from worker.stream.sessions import Row, Rows, SessionTable, decode_row, encode_row
+from apportion.core.session import EMPTY
+from apportion.settings import Settings
+from apportion.stream.app import create_app
+from apportion.stream.sessions import Row, Rows, SessionTable, decode_row, encode_row
 
 pytestmark = pytest.mark.asyncio
 

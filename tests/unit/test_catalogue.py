@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 from support import lanes_policy
 
-from worker.core.catalogue import Catalogue
-from worker.core.errors import EventError
-from worker.core.policy import Policy, PolicyError
+from apportion.core.catalogue import Catalogue
+from apportion.core.errors import EventError
+from apportion.core.policy import Policy, PolicyError
 
 JANUARY_US = 1_767_225_600_000_000
 """2026-01-01T00:00:00Z."""

@@ -8,12 +8,12 @@ from asking import Jumpy, engine_with
 from counting import Counting
 from support import ENGINE, answer, entry_of, omitted, request, selected
 
-from worker.core.engine import Engine
-from worker.core.policy import Policy, PolicyError
-from worker.core.results import Margin
-from worker.core.strategies import parse_policy
-from worker.core.wire import encode
-from worker.counters import COUNTERS
+from apportion.core.engine import Engine
+from apportion.core.policy import Policy, PolicyError
+from apportion.core.results import Margin
+from apportion.core.strategies import parse_policy
+from apportion.core.wire import encode
+from apportion.counters import COUNTERS
 
 
 def categories_policy(**changes: Any) -> Policy:

@@ -10,21 +10,22 @@ from pathlib import Path
 
 import pytest
 
-import worker.cli
-import worker.cli._commands
-from worker import ENGINE_VERSION
-from worker.cli import COMMANDS, main
-from worker.settings import NAMES, SECRETS, flag_of
+import apportion.cli
+import apportion.cli._commands
+from apportion import ENGINE_VERSION
+from apportion.cli import COMMANDS, main
+from apportion.settings import NAMES, SECRETS, flag_of
 
 ROOT = Path(__file__).parents[2]
+SOURCES = str(ROOT / "worker")
 ROOMS = (
     "aiokafka",
     "faust",
     "pydantic_settings",
     "tiktoken",
-    "worker.core",
-    "worker.settings",
-    "worker.stream",
+    "apportion.core",
+    "apportion.settings",
+    "apportion.stream",
 )
 
 
@@ -66,7 +67,7 @@ def closed_port() -> Iterator[int]:
 
 def process(code: str, **variables: str) -> str:
     """Run code in an interpreter of its own, for what it has imported."""
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **variables}
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": SOURCES, **variables}
     command = [sys.executable, "-c", code]
     return subprocess.run(  # noqa: S603 - our own interpreter and code
         command, env=environment, capture_output=True, text=True, check=True
@@ -77,7 +78,7 @@ def imported_by(arguments: str, **variables: str) -> tuple[str, set[str]]:
     code = f"""
 import contextlib, sys
 sys.argv = ["apportion", *{arguments!r}.split()]
-from worker.cli import main
+from apportion.cli import main
 with contextlib.suppress(SystemExit):
     main()
 print("imported:", *sys.modules)
@@ -87,7 +88,7 @@ print("imported:", *sys.modules)
 
 
 def test_every_file_without_an_underscore_is_a_command() -> None:
-    files = {file.stem for file in Path(worker.cli.__file__).parent.glob("[!_]*.py")}
+    files = {file.stem for file in Path(apportion.cli.__file__).parent.glob("[!_]*.py")}
     assert files == set(COMMANDS)
 
 
@@ -113,9 +114,15 @@ def test_completion_offers_the_flags_of_settings() -> None:
 
 
 def test_the_package_runs_as_the_command_does() -> None:
-    command = [sys.executable, "-m", "worker", "--version"]
+    command = [sys.executable, "-m", "apportion", "--version"]
     version = subprocess.check_output(command, cwd=ROOT, text=True)  # noqa: S603 - our own interpreter
     assert version == f"apportion {ENGINE_VERSION}\n"
+
+
+def test_a_module_named_worker_beside_it_does_not_stand_in_for_the_package(tmp_path: Path) -> None:
+    (tmp_path / "worker.py").write_text("raise SystemExit('another worker')")
+    code = "import sys; sys.argv[1:] = ['--version']; from apportion.cli import main; main()"
+    assert process(code, PYTHONPATH=f"{tmp_path}:{SOURCES}") == f"apportion {ENGINE_VERSION}\n"
 
 
 def test_an_unknown_command_is_wrong_usage_and_names_the_nearest(run: Run) -> None:
@@ -177,8 +184,13 @@ def test_config_prints_a_line_a_setting_into_a_pipe(run: Run) -> None:
 
 def test_config_draws_a_table_on_a_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "worker", "config"]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "COLUMNS": "120", "TERM": "dumb"}
+    command = [sys.executable, "-m", "apportion", "config"]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": SOURCES,
+        "COLUMNS": "120",
+        "TERM": "dumb",
+    }
     with subprocess.Popen(  # noqa: S603 - our own interpreter
         command, cwd=tmp_path, env=environment, stdout=theirs
     ):
@@ -220,8 +232,16 @@ def test_wrong_settings_are_wrong_usage_with_a_line_a_problem(run: Run, tmp_path
 def test_an_unreachable_broker_is_one_line_that_names_it_and_a_failure(
     command: str, closed_port: int, tmp_path: Path
 ) -> None:
-    arguments = [sys.executable, "-m", "worker", "topics", command, "--brokers", f"127.0.0.1:{closed_port}"]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    arguments = [
+        sys.executable,
+        "-m",
+        "apportion",
+        "topics",
+        command,
+        "--brokers",
+        f"127.0.0.1:{closed_port}",
+    ]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": SOURCES}
     ended = subprocess.run(  # noqa: S603 - our own interpreter
         arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
@@ -250,7 +270,7 @@ def ended_by(error: Exception, monkeypatch: pytest.MonkeyPatch, run: Run) -> End
     def fail(**_: object) -> None:
         raise error
 
-    monkeypatch.setattr(worker.cli._commands, "app", fail)
+    monkeypatch.setattr(apportion.cli._commands, "app", fail)
     return run()
 
 
@@ -270,8 +290,8 @@ def test_an_untyped_error_is_a_bug_and_keeps_its_trace(run: Run, monkeypatch: py
 
 
 def test_nothing_slow_is_imported_before_main_runs() -> None:
-    modules = set(process("import sys, worker.cli; print(*sys.modules)").split())
-    assert modules.isdisjoint({*ROOMS, "typer", "rich", "logging", "worker.cli._commands"})
+    modules = set(process("import sys, apportion.cli; print(*sys.modules)").split())
+    assert modules.isdisjoint({*ROOMS, "typer", "rich", "logging", "apportion.cli._commands"})
 
 
 def test_a_ctrl_c_while_it_still_imports_ends_without_a_trace() -> None:
@@ -284,7 +304,7 @@ class Interrupted:
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Interrupted())
-import worker.__main__
+import apportion.__main__
 """
     ended = subprocess.run(  # noqa: S603 - our own interpreter and code
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import apportion, command, environment
 
-from worker.demo.view import next_steps
+from apportion.demo.view import next_steps
 
 GIT = shutil.which("git") or "git"
 

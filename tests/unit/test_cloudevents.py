@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from worker.core.bounds import Bounds
-from worker.core.cloudevents import event_headers, event_value
-from worker.core.errors import EventError
-from worker.core.record import Headers, Record
+from apportion.core.bounds import Bounds
+from apportion.core.cloudevents import event_headers, event_value
+from apportion.core.errors import EventError
+from apportion.core.record import Headers, Record
 
 STRUCTURED: Headers = (("content-type", b"application/cloudevents+json"),)
 EVENT = {"type": "context-request", "request_id": "ü"}

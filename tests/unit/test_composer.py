@@ -3,11 +3,11 @@
 import pytest
 from support import ENGINE, artifact, candidate, lanes_policy, request, retraction
 
-from worker.core.catalogue import Catalogue
-from worker.core.composer import Composer
-from worker.core.errors import EventError
-from worker.core.memory import Memory
-from worker.core.session import EMPTY
+from apportion.core.catalogue import Catalogue
+from apportion.core.composer import Composer
+from apportion.core.errors import EventError
+from apportion.core.memory import Memory
+from apportion.core.session import EMPTY
 
 FROM = "2026-03-01T12:00:00Z"
 BEFORE = "2026-03-01T11:59:59.999999Z"

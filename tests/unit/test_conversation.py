@@ -6,12 +6,12 @@ import pytest
 from asking import asked, calls, composed, conversation_policy, fates, group, result, says
 from support import answer, entry_of, selected
 
-from worker.core.compose import Outcome
-from worker.core.errors import EventError
-from worker.core.policy import Policy, PolicyError
-from worker.core.results import Margin
-from worker.counters import COUNTERS
-from worker.policies import builtin_policies
+from apportion.core.compose import Outcome
+from apportion.core.errors import EventError
+from apportion.core.policy import Policy, PolicyError
+from apportion.core.results import Margin
+from apportion.counters import COUNTERS
+from apportion.policies import builtin_policies
 
 DEFAULT = next(policy for policy in builtin_policies() if policy.name == "conversation")
 

@@ -19,8 +19,8 @@ import pytest
 import tiktoken
 from tiktoken._educational import SimpleBytePairEncoding
 
-from worker.core.tokens import CounterName
-from worker.counters import COUNTERS, bpe, exact_counter
+from apportion.core.tokens import CounterName
+from apportion.counters import COUNTERS, bpe, exact_counter
 
 EXACT = ("o200k_base", "cl100k_base")
 SPECIAL_TOKENS = (
@@ -224,7 +224,7 @@ def test_a_missing_wheel_is_an_error_that_says_what_to_install(monkeypatch: pyte
 
 
 def test_importing_the_counters_loads_no_vocabulary() -> None:
-    code = "import sys, worker.counters; print([name for name in sys.modules if 'bpe_openai' in name])"
+    code = "import sys, apportion.counters; print([name for name in sys.modules if 'bpe_openai' in name])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
     assert run.stdout == "[]\n"
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.core.cut import cut, cut_to_fit, largest
+from apportion.core.cut import cut, cut_to_fit, largest
 
 
 @given(st.integers(0, 300), st.integers(-1, 300))

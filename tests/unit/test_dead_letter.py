@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.core.dead_letter import COMPLETE_MAX_BYTES, KEPT_BYTES, dead_letter
-from worker.core.errors import ErrorCode, EventError
-from worker.core.record import Headers, Record
-from worker.core.wire import encode
-from worker.stream.topics import MESSAGE_MAX_BYTES
+from apportion.core.dead_letter import COMPLETE_MAX_BYTES, KEPT_BYTES, dead_letter
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.record import Headers, Record
+from apportion.core.wire import encode
+from apportion.stream.topics import MESSAGE_MAX_BYTES
 
 ERROR = EventError(ErrorCode.WRONG_TYPE, "expected int", "$.budget_tokens")
 

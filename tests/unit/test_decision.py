@@ -7,15 +7,15 @@ import pytest
 from asking import asked
 from support import ENGINE, answer, artifact, candidate, lanes_policy, request
 
-from worker.core.compose import Outcome
-from worker.core.engine import Engine
-from worker.core.publish import publish
-from worker.core.results import DecisionTokens
-from worker.core.session import EMPTY
-from worker.core.wire import encode
-from worker.engine import create_engine
-from worker.policies import builtin_policies
-from worker.settings import Settings
+from apportion.core.compose import Outcome
+from apportion.core.engine import Engine
+from apportion.core.publish import publish
+from apportion.core.results import DecisionTokens
+from apportion.core.session import EMPTY
+from apportion.core.wire import encode
+from apportion.engine import create_engine
+from apportion.policies import builtin_policies
+from apportion.settings import Settings
 
 POLICIES = {policy.name: policy for policy in builtin_policies()}
 FIELDS: dict[str, dict[str, Any]] = {

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from worker.core.errors import ErrorCode
-from worker.core.results import ContextDeadLetter, ContextDecision, Failure
-from worker.demo import view
-from worker.demo.tally import Tally
-from worker.stream.client import Answered
+from apportion.core.errors import ErrorCode
+from apportion.core.results import ContextDeadLetter, ContextDecision, Failure
+from apportion.demo import view
+from apportion.demo.tally import Tally
+from apportion.stream.client import Answered
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
 DECISION = msgspec.json.decode(

@@ -18,6 +18,8 @@ def test_every_link_of_a_document_leads_to_a_file(document: Path) -> None:
 
 def test_the_map_names_every_room() -> None:
     named = set(
-        re.findall(r"^\| `worker/(\w+)/", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE)
+        re.findall(
+            r"^\| `worker/apportion/(\w+)/", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE
+        )
     )
-    assert named == {folder.parent.name for folder in ROOT.glob("worker/*/__init__.py")}
+    assert named == {folder.parent.name for folder in ROOT.glob("worker/apportion/*/__init__.py")}

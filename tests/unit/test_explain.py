@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 from support import answer, candidate, lanes_policy, request
 
-from worker.core import wire
-from worker.core.results import (
+from apportion.core import wire
+from apportion.core.results import (
     ConstraintCount,
     ContextDecision,
     CounterRef,
@@ -27,7 +27,7 @@ from worker.core.results import (
     Shortfall,
     Status,
 )
-from worker.explain import OMISSIONS_SHOWN, explanation
+from apportion.explain import OMISSIONS_SHOWN, explanation
 
 DIGEST = "sha256:" + "0" * 64
 LEDGER = Ledger(

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from worker.core.identity import Secrets
-from worker.fingerprint_secrets import read_secrets
-from worker.settings import Settings, SettingsError, load_settings
+from apportion.core.identity import Secrets
+from apportion.fingerprint_secrets import read_secrets
+from apportion.settings import Settings, SettingsError, load_settings
 
 
 def secrets_of(file: Path, content: str) -> Secrets:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from worker.core.fit import Fit, Piece
-from worker.core.shrink import Ladder, Shrunk
-from worker.core.shrink.ladder import Rung
+from apportion.core.fit import Fit, Piece
+from apportion.core.shrink import Ladder, Shrunk
+from apportion.core.shrink.ladder import Rung
 
 
 def piece(letter: str, full: int, *forms: int, protected: bool = False) -> Piece:

@@ -7,11 +7,11 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.core.canonical import named
-from worker.core.errors import EventError
-from worker.core.events import Candidate
-from worker.core.glob import Glob
-from worker.core.identity import (
+from apportion.core.canonical import named
+from apportion.core.errors import EventError
+from apportion.core.events import Candidate
+from apportion.core.glob import Glob
+from apportion.core.identity import (
     Secrets,
     canonical_json,
     canonical_json_of_any,

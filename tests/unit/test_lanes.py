@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 import pytest
 from support import ENGINE, answer, candidate, entry_of, lanes_policy, omitted, request, selected
 
-from worker.core.engine import Engine
-from worker.core.errors import EventError
-from worker.core.policy import Policy, PolicyError
-from worker.core.results import Margin
+from apportion.core.engine import Engine
+from apportion.core.errors import EventError
+from apportion.core.policy import Policy, PolicyError
+from apportion.core.results import Margin
 
 
 def two_lanes(first: tuple[int, int], second: tuple[int, int], total: int = 100) -> Policy:

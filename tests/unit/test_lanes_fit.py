@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from support import answer, candidate, entry_of, lanes_policy, omitted, request, selected
 
-from worker.core.compose import Outcome
-from worker.core.errors import EventError
-from worker.core.policy import Policy, PolicyError
+from apportion.core.compose import Outcome
+from apportion.core.errors import EventError
+from apportion.core.policy import Policy, PolicyError
 
 LINE = "x" * 39 + "\n"
 """Ten chars4 tokens."""

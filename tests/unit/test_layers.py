@@ -7,12 +7,12 @@ from asking import asked, composed, fates, group, layers_policy, section
 from counting import Counting
 from support import ENGINE, answer, entry_of, selected
 
-from worker.core.engine import Engine
-from worker.core.errors import EventError
-from worker.core.policy import Policy, PolicyError
-from worker.core.results import Margin
-from worker.core.session import EMPTY
-from worker.policies import builtin_policies
+from apportion.core.engine import Engine
+from apportion.core.errors import EventError
+from apportion.core.policy import Policy, PolicyError
+from apportion.core.results import Margin
+from apportion.core.session import EMPTY
+from apportion.policies import builtin_policies
 
 LONG = "x" * 4_000
 """A thousand tokens."""

@@ -10,7 +10,7 @@ from asking import asked
 from expectations import assert_holds, shown
 from support import answer
 
-from worker.policies import builtin_policies
+from apportion.policies import builtin_policies
 
 PAGES = Path(__file__).parents[2] / "docs" / "strategies"
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from support import ENGINE, SECRET, answer, candidate, lanes_policy, request
 
-from worker.core.engine import Engine
-from worker.core.identity import Secrets
-from worker.core.memory import Memory
-from worker.core.policy import Policy
-from worker.core.session import EMPTY
-from worker.core.wire import encode
+from apportion.core.engine import Engine
+from apportion.core.identity import Secrets
+from apportion.core.memory import Memory
+from apportion.core.policy import Policy
+from apportion.core.session import EMPTY
+from apportion.core.wire import encode
 
 POLICY = lanes_policy(cache={"ttl_s": 300, "max_entries": 2})
 TRIGGER = {"event": "file_saved", "workspace": "shop", "commitish": "c0ffee", "rules_digest": "d1"}

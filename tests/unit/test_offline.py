@@ -5,15 +5,15 @@ from typing import Any
 
 from support import ENGINE, NOW, candidate, lanes_policy, request
 
-from worker.core import wire
-from worker.core.bounds import Bounds
-from worker.core.catalogue import Catalogue
-from worker.core.compose import Outcome, compose
-from worker.core.events import ContextRequest, Event
-from worker.core.publish import publish
-from worker.core.session import EMPTY
-from worker.offline.lines import read_lines
-from worker.offline.sessions import Sessions
+from apportion.core import wire
+from apportion.core.bounds import Bounds
+from apportion.core.catalogue import Catalogue
+from apportion.core.compose import Outcome, compose
+from apportion.core.events import ContextRequest, Event
+from apportion.core.publish import publish
+from apportion.core.session import EMPTY
+from apportion.offline.lines import read_lines
+from apportion.offline.sessions import Sessions
 
 POLICY = lanes_policy(session={"backoff_prompts": 2, "max_tokens": 2_000, "idle_timeout_s": 60})
 MEBIBYTE = 1 << 20

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from support import lanes_policy
 
-from worker.core.bounds import Bounds
-from worker.core.catalogue import Catalogue
-from worker.core.events import ContextRequest
-from worker.core.identity import event_time_us
-from worker.core.policy import PolicyError
-from worker.core.strategies import parse_policy
-from worker.core.wire import decode
-from worker.policies import load_catalogue, load_policies, load_policy
+from apportion.core.bounds import Bounds
+from apportion.core.catalogue import Catalogue
+from apportion.core.events import ContextRequest
+from apportion.core.identity import event_time_us
+from apportion.core.policy import PolicyError
+from apportion.core.strategies import parse_policy
+from apportion.core.wire import decode
+from apportion.policies import load_catalogue, load_policies, load_policy
 
 LANES = 'name = "{name}"\nversion = "{version}"\nstrategy = "lanes"\n'
 

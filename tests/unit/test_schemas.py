@@ -10,13 +10,13 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from worker.core.bounds import Bounds
-from worker.core.errors import EventError
-from worker.core.policy import PolicyError
-from worker.core.strategies import STRATEGIES, parse_policy
-from worker.core.wire import decode, encode
-from worker.schemas import EVENTS, POLICY, file_name, schemas
-from worker.schemas.files import files
+from apportion.core.bounds import Bounds
+from apportion.core.errors import EventError
+from apportion.core.policy import PolicyError
+from apportion.core.strategies import STRATEGIES, parse_policy
+from apportion.core.wire import decode, encode
+from apportion.schemas import EVENTS, POLICY, file_name, schemas
+from apportion.schemas.files import files
 
 FOLDER = Path(__file__).parents[2] / "schemas"
 EXAMPLES = sorted(FOLDER.glob("examples/*/*.json"))
@@ -91,7 +91,7 @@ def reach(event: Any, place: list[Any]) -> tuple[Any, Any]:
 def test_the_made_files_are_what_the_types_give() -> None:
     made = files(FOLDER)
     stale = [name for name, data in made.items() if not (FOLDER / name).exists() or read(name) != data]
-    assert not stale, "run: python -m worker.schemas"
+    assert not stale, "run: python -m apportion.schemas"
 
 
 def test_no_made_file_is_left_over() -> None:

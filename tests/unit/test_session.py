@@ -18,10 +18,10 @@ from support import (
     selected,
 )
 
-from worker.core.errors import EventError
-from worker.core.policy import Policy
-from worker.core.publish import publish
-from worker.core.session import (
+from apportion.core.errors import EventError
+from apportion.core.policy import Policy
+from apportion.core.publish import publish
+from apportion.core.session import (
     EMPTY,
     RECENT_REQUESTS_MAX,
     Charge,

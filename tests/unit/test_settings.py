@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from worker.core.bounds import Bounds
-from worker.settings import NAMES, Partitioner, Settings, SettingsError, load_settings
+from apportion.core.bounds import Bounds
+from apportion.settings import NAMES, Partitioner, Settings, SettingsError, load_settings
 
 
 def write(folder: Path, text: str) -> Path:
@@ -209,8 +209,8 @@ def test_settings_do_not_change() -> None:
 
 def test_importing_and_building_settings_reads_neither_environment_nor_file(tmp_path: Path) -> None:
     write(tmp_path, "this is no TOML")
-    code = "from worker.settings import Settings; print(Settings().partitions)"
-    root = Path(__file__).parents[2]
+    code = "from apportion.settings import Settings; print(Settings().partitions)"
+    root = Path(__file__).parents[2] / "worker"
     variables = os.environ | {"APPORTION_PARTITIONS": "9", "PARTITIONS": "9", "PYTHONPATH": str(root)}
     command = [sys.executable, "-c", code]
     run = subprocess.run(  # noqa: S603 - our own interpreter and code

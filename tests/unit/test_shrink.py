@@ -2,9 +2,9 @@
 
 import pytest
 
-from worker.core.shrink import SHRINK_BY_KIND, Ladder, ShrinkStrategy, Shrunk, ladder
-from worker.core.shrink.ladder import Rung
-from worker.core.strategies.lanes.policy import KIND_ORDER
+from apportion.core.shrink import SHRINK_BY_KIND, Ladder, ShrinkStrategy, Shrunk, ladder
+from apportion.core.shrink.ladder import Rung
+from apportion.core.strategies.lanes.policy import KIND_ORDER
 
 
 def forms(strategy: ShrinkStrategy, content: str) -> list[str]:

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from worker.core.shrink import Ladder, ShrinkStrategy, ladder
-from worker.core.shrink.keep_signatures import PARSED_MAX_CHARACTERS, language_of
+from apportion.core.shrink import Ladder, ShrinkStrategy, ladder
+from apportion.core.shrink.keep_signatures import PARSED_MAX_CHARACTERS, language_of
 
 GONE = " [... 1 lines omitted]"
 LONG = "call_something_that_is_long_enough()"
@@ -37,8 +37,8 @@ def falls_back(code: str, language: str) -> bool:
 
 def test_no_parser_is_loaded_before_code_is_shrunk() -> None:
     program = (
-        "import sys, worker.core.compose\n"
-        "from worker.core.shrink import ShrinkStrategy, ladder\n"
+        "import sys, apportion.core.compose\n"
+        "from apportion.core.shrink import ShrinkStrategy, ladder\n"
         "ladder(ShrinkStrategy.TRUNCATE_OLDEST, 'text', len, 'python')\n"
         "assert not [name for name in sys.modules if name.startswith('tree_sitter')]\n"
         "ladder(ShrinkStrategy.KEEP_SIGNATURES, 'def f(): return 1', len, 'python')\n"

@@ -14,11 +14,11 @@ from expectations import assert_holds, shown
 from rich.console import Console
 from support import answer, request
 
-from worker.core.compose import Outcome
-from worker.core.policy import Policy
-from worker.core.strategies import parse_policy
-from worker.explain import explanation
-from worker.policies import builtin_policies
+from apportion.core.compose import Outcome
+from apportion.core.policy import Policy
+from apportion.core.strategies import parse_policy
+from apportion.explain import explanation
+from apportion.policies import builtin_policies
 
 PAGES = Path(__file__).parents[2] / "docs" / "strategies"
 

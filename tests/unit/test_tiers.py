@@ -7,13 +7,13 @@ import pytest
 from counting import Counting
 from support import ENGINE, answer, entry_of, omitted, request, selected
 
-from worker.core.engine import Engine
-from worker.core.policy import Policy, PolicyError
-from worker.core.results import Margin
-from worker.core.strategies import parse_policy
-from worker.core.tokens import TokenCounter
-from worker.counters import COUNTERS
-from worker.policies import builtin_policies
+from apportion.core.engine import Engine
+from apportion.core.policy import Policy, PolicyError
+from apportion.core.results import Margin
+from apportion.core.strategies import parse_policy
+from apportion.core.tokens import TokenCounter
+from apportion.counters import COUNTERS
+from apportion.policies import builtin_policies
 
 
 def tiers_policy(**changes: Any) -> Policy:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from worker.core.bounds import Bounds
-from worker.core.errors import EventError
-from worker.core.wire import decode
+from apportion.core.bounds import Bounds
+from apportion.core.errors import EventError
+from apportion.core.wire import decode
 
 GOOD: dict[str, Any] = {
     "type": "context-request",

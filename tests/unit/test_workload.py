@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
-import worker
-from worker.core.bounds import Bounds
-from worker.core.wire import decode
-from worker.workload import repository
-from worker.workload.errors import WorkloadError, WorkloadErrorCode
-from worker.workload.recording import record, recorded
-from worker.workload.requests import from_git
+import apportion
+from apportion.core.bounds import Bounds
+from apportion.core.wire import decode
+from apportion.workload import repository
+from apportion.workload.errors import WorkloadError, WorkloadErrorCode
+from apportion.workload.recording import record, recorded
+from apportion.workload.requests import from_git
 
 Event: TypeAlias = dict[str, Any]
 ANN, BOB = "ann@example.org", "bob@example.org"
@@ -469,9 +469,9 @@ def test_a_revision_ends_the_history(project: Git) -> None:
 
 def dump(folder: Path, **environment: str) -> bytes:
     """Return the events as another process writes them."""
-    script = "import sys\nfrom pathlib import Path\nfrom worker.workload.requests import from_git\n"
+    script = "import sys\nfrom pathlib import Path\nfrom apportion.workload.requests import from_git\n"
     script += "sys.stdout.buffer.writelines(from_git(Path(sys.argv[1])))"
-    home = str(Path(worker.__file__).parent.parent)
+    home = str(Path(apportion.__file__).parent.parent)
     variables = {"PATH": os.environ["PATH"], "PYTHONPATH": home, **environment}
     command = [sys.executable, "-c", script, str(folder)]
     run = subprocess.run(command, env=variables, capture_output=True, check=True)  # noqa: S603 - our own interpreter

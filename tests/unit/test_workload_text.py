@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.workload import paths
-from worker.workload.syntax import language, outline
-from worker.workload.text import (
+from apportion.workload import paths
+from apportion.workload.syntax import language, outline
+from apportion.workload.text import (
     CHUNK_MAX_CHARACTERS,
     CHUNK_MAX_LINES,
     chunks,

@@ -1,5 +1,0 @@
-"""`python -m worker` is `apportion`."""
-
-from worker.cli import main
-
-main()

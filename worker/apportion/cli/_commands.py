@@ -1,0 +1,65 @@
+"""The root of the command line: finds each command when it is asked for, and says what is common to all."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from apportion import ENGINE_VERSION
+from apportion.cli import COMMANDS
+
+
+class _Commands(Mapping[str, Any]):
+    """Each command by name, its file imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        command = get_command(import_module(f"apportion.cli.{name}").app)
+        command.name = name
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes | {"commands": _Commands()})
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # what it adds to a stack trace may hold content
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - Typer passes a flag's value by position
+    if asked:
+        typer.echo(f"apportion {ENGINE_VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def apportion(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Compose model context under a hard token ceiling, as a Kafka stream worker.
+
+    Settings: a flag wins over the environment (APPORTION_BROKERS),
+    that over apportion.toml (brokers), that over the default.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, settings or policies,
+    3 dead letters, 130 interrupted.
+    """

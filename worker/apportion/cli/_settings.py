@@ -1,0 +1,101 @@
+"""Settings as flags, made from the model.
+
+Decides which flags a command shows. Never parses a value: that is done where variables are parsed.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+if TYPE_CHECKING:
+    from apportion.settings import Settings
+
+_GIVEN = "apportion.cli.given"
+_PANEL = "Settings (every setting is a flag: see apportion config)"
+
+
+def with_settings(*shown: str) -> type[TyperCommand]:
+    """Return the class of a command that takes every setting as a flag; its help shows these, or all.
+
+    `@app.command(cls=with_settings("brokers", "app_id"))`, then `read_settings(ctx)` in the command.
+    """
+
+    class Command(TyperCommand):
+        """Makes its flags when it parses or shows its own help, not when it is listed."""
+
+        @cached_property
+        def _flags(self) -> list[Any]:
+            return _make_flags(shown)
+
+        def get_params(self, ctx: Any) -> list[Any]:
+            return [*super().get_params(ctx), *self._flags]
+
+    return Command
+
+
+def read_settings(ctx: typer.Context, **own: Any) -> "Settings":
+    """Return the settings of a command that is declared `with_settings`.
+
+    Args:
+        ctx: the command's context.
+        own: settings that flags of the command's own say; they win, None says nothing.
+
+    Raises:
+        SettingsError: they are wrong; `main` tells the user.
+    """
+    from apportion.settings import load_settings
+
+    given: Mapping[str, Any] = ctx.meta.get(_GIVEN, {})
+    flags = {name: value for name, value in given.items() if name != "config"}
+    flags |= {name: value for name, value in own.items() if value is not None}
+    return load_settings(flags, given.get("config"))
+
+
+def _make_flags(shown: tuple[str, ...]) -> list[Any]:
+    """Let Typer make the flags from the signature of a function that has them as parameters."""
+    from apportion.settings import FILE_NAME, NAMES, SECRETS
+
+    def carrier() -> None: ...
+
+    file = _parameter("config", Path, None, help=f"File of settings, instead of {FILE_NAME} in this folder.")
+    flags = [_flag(name, hidden=bool(shown) and name not in shown) for name in NAMES if name not in SECRETS]
+    carrier.__signature__ = Signature([file, *flags])  # type: ignore[attr-defined] # inspect reads it first
+    app = typer.Typer(add_completion=False)
+    app.command(add_help_option=False)(carrier)
+    return get_command(app).params
+
+
+def _flag(name: str, *, hidden: bool) -> Parameter:
+    from rich.markup import escape
+
+    from apportion.settings import PATHS, Settings
+
+    field = Settings.model_fields[name]
+    kind: Any = Path if name in PATHS else field.annotation
+    is_number = kind in (int, float)
+    return _parameter(
+        name,
+        kind if isinstance(kind, type) and not is_number else str,
+        ",".join(field.default) if isinstance(field.default, tuple) else field.default,
+        help=escape(field.description or ""),
+        metavar=f"<{kind.__name__}>" if is_number else None,
+        hidden=hidden,
+    )
+
+
+def _parameter(name: str, kind: Any, default: Any, **option: Any) -> Parameter:
+    flag = typer.Option(callback=_keep, expose_value=False, rich_help_panel=_PANEL, **option)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, flag])
+
+
+def _keep(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
+    """Remember a flag that was given; a default is here only to be shown."""
+    source = ctx.get_parameter_source(str(param.name))
+    if source is not None and source.name == "COMMANDLINE":
+        ctx.meta.setdefault(_GIVEN, {})[param.name] = value

@@ -1,0 +1,160 @@
+"""`apportion compose`: the engine without Kafka."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from apportion.cli._files import EventsFile, naming, open_events, open_to_write, require_distinct
+from apportion.cli._progress import progress
+from apportion.cli._settings import read_settings, with_settings
+
+if TYPE_CHECKING:
+    from msgspec import Struct
+
+    from apportion.core.compose import Outcome
+    from apportion.core.results import ContextDeadLetter, ContextDecision
+    from apportion.offline.lines import Line
+    from apportion.settings import Settings
+
+app = typer.Typer(add_completion=False)
+
+_PIPE_COLUMNS = 140
+
+
+class DeadLettersError(Exception):
+    """All was read, and some of it refused."""
+
+    code = "dead_letters"
+    exit_code = 3
+
+
+@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
+def compose(
+    ctx: typer.Context,
+    file: EventsFile = None,
+    *,
+    decisions: Annotated[Path | None, typer.Option(help="Write the decisions to this file.")] = None,
+    dead_letters: Annotated[
+        Path | None, typer.Option(help="Write dead letters to this file; without it stderr names them.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The default policy, whatever the settings say.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain each decision on stderr.")] = False,
+) -> None:
+    """Compose contexts without Kafka: events in, one JSON a line; composed events out.
+
+    Takes requests, artifacts and retractions from a file or stdin, in their order.
+    The session ledger starts empty and runs across the lines. Exits with 3 if there were dead letters,
+    with 1 where a file fails (a full disk), and so, without a word, if nobody reads its output any more.
+
+    Examples:
+      apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
+      apportion workload recorded |
+        APPORTION_FINGERPRINT_SECRET=any apportion compose --explain > /dev/null
+    """
+    settings = read_settings(ctx, default_policy=policy)
+    require_distinct(file, decisions, dead_letters)
+    with ExitStack() as stack:
+        source = stack.enter_context(open_events(file))
+        if source.isatty():
+            typer.echo("apportion: reading events from the terminal, one a line; Ctrl-D ends", err=True)
+        answers = _answers(source, settings, None if explain else stack)
+        decided = stack.enter_context(open_to_write(decisions)) if decisions else None
+        refused = stack.enter_context(open_to_write(dead_letters)) if dead_letters else None
+        count = _write_all(answers, decided, refused, _explainer() if explain else None)
+    if count:
+        kept = f"they are in {dead_letters}" if dead_letters else "--dead-letters FILE keeps them"
+        raise DeadLettersError(f"events refused: {count:,}; {kept}")
+
+
+def _answers(
+    source: BinaryIO, settings: "Settings", watched: ExitStack | None
+) -> Iterator["Outcome | ContextDeadLetter"]:
+    from apportion.engine import create_catalogue, create_engine
+    from apportion.offline.answers import answer_lines
+    from apportion.offline.lines import read_lines
+    from apportion.offline.sessions import Sessions
+
+    sessions = Sessions(create_engine(settings), create_catalogue(settings), settings.default_policy)
+    lines = _named(read_lines(source, settings.event_max_bytes), source)
+    if watched is not None:
+        lines = _watched(lines, source, watched)
+    return answer_lines(lines, sessions, settings.bounds)
+
+
+def _named(lines: Iterator["Line"], source: BinaryIO) -> Iterator["Line"]:
+    with naming(source):
+        yield from lines
+
+
+def _watched(lines: Iterator["Line"], source: BinaryIO, stack: ExitStack) -> Iterator["Line"]:
+    """Show how far a file is read; of a pipe nobody knows the end."""
+    status = os.fstat(source.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        yield from lines
+        return
+    advance = stack.enter_context(progress("composing", status.st_size, in_bytes=True, beside_output=True))
+    for line in lines:
+        yield line
+        advance(source.tell())
+
+
+def _write_all(
+    answers: Iterator["Outcome | ContextDeadLetter"],
+    decided: BinaryIO | None,
+    refused: BinaryIO | None,
+    explain: "Callable[[ContextDecision], None] | None",
+) -> int:
+    """Write every answer where it belongs, and return how many were dead letters."""
+    from apportion.core.results import ContextDeadLetter
+
+    count = 0
+    for answer in answers:
+        if isinstance(answer, ContextDeadLetter):
+            count += 1
+            if refused is None:
+                typer.echo(f"apportion: {_told(answer)}", err=True)
+            else:
+                _write(refused, answer)
+            continue
+        if decided is not None:
+            _write(decided, answer.decision)
+        if explain is not None:
+            explain(answer.decision)
+        _write(sys.stdout.buffer, answer.composed)
+    return count
+
+
+def _write(file: BinaryIO, event: "Struct") -> None:
+    """Write a line and let it go: somebody may be waiting for it, and what fails now shall not fail again."""
+    from apportion.core.wire import encode
+
+    left = memoryview(encode(event) + b"\n")
+    with naming(file):
+        while left:
+            left = left[os.write(file.fileno(), left) :]
+
+
+def _explainer() -> "Callable[[ContextDecision], None]":
+    from rich.console import Console
+
+    from apportion.explain import explanation
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_COLUMNS
+    return lambda decision: console.print(explanation(decision))
+
+
+def _told(letter: "ContextDeadLetter") -> str:
+    from apportion.printable import printable
+
+    error = letter.error
+    return printable(f"line {letter.source.offset + 1}: {error.code}: {error.message} (at {error.pointer})")

@@ -1,0 +1,50 @@
+"""`apportion config`: the settings as every other command would see them."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._table import print_table
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(cls=with_settings())
+def config(
+    ctx: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, by setting.")] = False,
+) -> None:
+    """Show every setting: its value, where that came from, and what it does.
+
+    Secrets are masked. In a pipe: name, value, origin and help, with tabs between them.
+
+    Examples:
+      apportion config
+      APPORTION_PARTITIONS=8 apportion config --app-id staging
+      apportion config --json | jq -r .brokers.origin
+    """
+    from apportion.settings import NAMES, Settings
+
+    settings = read_settings(ctx)
+    values: dict[str, Any] = settings.model_dump(mode="json")
+    help_of = {name: " ".join((Settings.model_fields[name].description or "").split()) for name in NAMES}
+    if as_json:
+        shown = {
+            name: {"value": values[name], "origin": settings.origin(name), "help": help_of[name]}
+            for name in NAMES
+        }
+        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        return
+    print_table(
+        ("Setting", "Value", "From", "What it does"),
+        [(name, _text(values[name]), settings.origin(name), help_of[name]) for name in NAMES],
+    )
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return ",".join(value) if isinstance(value, list) else str(value)

@@ -1,0 +1,119 @@
+"""`apportion send`: publishes events, and waits for what comes back if asked."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from apportion.cli._files import EventsFile, open_events
+from apportion.cli._settings import read_settings, with_settings
+
+if TYPE_CHECKING:
+    from apportion.settings import Settings
+    from apportion.stream.client import Answered
+
+app = typer.Typer(add_completion=False)
+
+_IN_FLIGHT_WAITING = 64
+
+
+class NotSentError(Exception):
+    """An event could not be published; those before it are."""
+
+    code = "not_sent"
+
+
+class _Events:
+    """The lines that are not blank, and how many were taken."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self.taken = 0
+        self._lines = lines
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            if line.strip():
+                self.taken += 1
+                yield line.rstrip(b"\r\n")
+
+
+@app.command(cls=with_settings("brokers", "partitions", "requests_topic"))
+def send(
+    ctx: typer.Context,
+    file: EventsFile = None,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Print what comes back for each request.")] = False,
+    patience_s: Annotated[
+        float, typer.Option("--patience-s", min=0.1, help="With --wait: how long to wait for an answer.")
+    ] = 30.0,
+) -> None:
+    """Publish events, one JSON a line, each under its session's key.
+
+    With --wait the composed events are printed as they come, one JSON a line; dead letters
+    are told on stderr, and the exit code is then 3. Artifacts and retractions answer nothing.
+
+    Examples:
+      apportion send events.jsonl
+      apportion workload from-git . | apportion send --wait > composed.jsonl
+    """
+    import asyncio
+
+    from aiokafka.errors import KafkaError
+
+    from apportion.stream.client import NotAnEventError
+
+    settings = read_settings(ctx)
+    with open_events(file) as source:
+        events = _Events(source)
+        try:
+            refused = asyncio.run(
+                _exchange(settings, events, patience_s) if wait else _publish(settings, events)
+            )
+        except (NotAnEventError, KafkaError) as error:
+            raise NotSentError(
+                f"event {events.taken:,}: {error}; those before it are sent, those after it are not"
+            ) from None
+    if not wait:
+        typer.echo(f"sent {events.taken:,} events to {settings.requests_topic}", err=True)
+    if refused:
+        from apportion.cli import ExitCode
+
+        typer.echo(f"apportion: dead_letters: {refused:,} events were refused", err=True)
+        raise typer.Exit(ExitCode.DEAD_LETTERS)
+
+
+async def _publish(settings: "Settings", events: _Events) -> int:
+    from apportion.stream.client import open_client
+
+    async with open_client(settings) as client:
+        for index, event in enumerate(events):
+            await client.send(index, event)
+    return 0
+
+
+async def _exchange(settings: "Settings", events: _Events, patience_s: float) -> int:
+    """Return how many were refused."""
+    from apportion.stream.client import open_client
+
+    refused = 0
+    async with open_client(settings) as client:
+        async for answered in client.exchange(events, _IN_FLIGHT_WAITING, patience_s):
+            refused += _tell(answered)
+    return refused
+
+
+def _tell(answered: "Answered") -> bool:
+    """Print an answer; return whether it was a dead letter."""
+    from apportion.printable import printable
+
+    if answered.dead_letter is None:
+        sys.stdout.buffer.write(answered.composed + b"\n")
+        sys.stdout.buffer.flush()
+        return False
+    error = answered.dead_letter.error
+    where = f"event {answered.index + 1}"
+    typer.echo(
+        f"apportion: {where}: {printable(f'{error.code}: {error.message} (at {error.pointer})')}", err=True
+    )
+    return True

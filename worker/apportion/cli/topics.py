@@ -1,0 +1,61 @@
+"""`apportion topics create` and `check`: the topics of a worker, made and compared."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._table import print_table
+
+if TYPE_CHECKING:
+    from apportion.stream.topics import TopicReport
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Create and check the topics.")
+_Command = with_settings("brokers", "request_timeout_s", "app_id", "partitions", "replication_factor")
+
+
+@app.command(cls=_Command)
+def create(ctx: typer.Context) -> None:
+    """Create the topics that are missing; say what exists, and what differs in it.
+
+    Run it as often as you like: a topic that exists is never changed.
+    Exits with 1 if a topic differs from its plan, or was refused.
+
+    Examples:
+      apportion topics create
+      apportion topics create --brokers kafka-1:9092,kafka-2:9092 --replication-factor 3
+    """
+    from apportion.stream.topics import create_topics
+
+    _show(create_topics(read_settings(ctx)))
+
+
+@app.command(cls=_Command)
+def check(ctx: typer.Context) -> None:
+    """Say which topics are missing, and what differs in those that exist.
+
+    Changes nothing. Exits with 1 if a topic is missing or differs from its plan.
+
+    Examples:
+      apportion topics check
+      apportion topics check --app-id staging && apportion run --app-id staging
+    """
+    from apportion.stream.topics import check_topics
+
+    _show(check_topics(read_settings(ctx)))
+
+
+def _show(reporting: "Coroutine[Any, Any, tuple[TopicReport, ...]]") -> None:
+    from apportion.stream.topics import require_ready
+
+    reports = asyncio.run(reporting)
+    print_table(
+        ("Topic", "Status", "Why"),
+        [
+            (report.topic, report.status, report.refusal or "; ".join(map(str, report.differences)))
+            for report in reports
+        ],
+    )
+    require_ready(reports)

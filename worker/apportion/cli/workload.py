@@ -1,0 +1,67 @@
+"""`apportion workload from-git` and `recorded`: realistic events to try things with."""
+
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apportion.cli._files import naming, open_to_write
+from apportion.cli._progress import progress
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Make realistic events, as JSON lines.")
+
+_Out = Annotated[Path | None, typer.Option("-o", "--out", help="Write to this file instead of stdout.")]
+
+
+@app.command()
+def from_git(
+    repository: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Any git repository.")],
+    *,
+    revision: Annotated[str, typer.Option(help="The commit whose history it is.")] = "HEAD",
+    max_requests: Annotated[
+        int | None, typer.Option(min=1, help="Only the last so many; by default all.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Policy that the requests name; by default they name none.")
+    ] = None,
+    out: _Out = None,
+) -> None:
+    """Make requests from a repository's history: one for every file saved, one for every commit.
+
+    The same commit gives the same bytes on every machine. Candidates are named by their paths, so
+    composing them takes a fingerprint secret.
+
+    Examples:
+      apportion workload from-git . --max-requests 100 -o events.jsonl
+      apportion workload from-git . --max-requests 10 |
+        APPORTION_FINGERPRINT_SECRET=any apportion compose --explain > /dev/null
+    """
+    from apportion.workload.requests import from_git
+
+    _write(from_git(repository, revision, max_requests=max_requests, policy=policy), max_requests, out)
+
+
+@app.command()
+def recorded(*, out: _Out = None) -> None:
+    """Print the recorded requests that the package ships.
+
+    Examples:
+      apportion workload recorded | APPORTION_FINGERPRINT_SECRET=any apportion compose > composed.jsonl
+    """
+    from apportion.workload.recording import recorded
+
+    _write(recorded(), None, out)
+
+
+def _write(events: Iterable[bytes], total: int | None, out: Path | None) -> None:
+    with ExitStack() as stack:
+        file = stack.enter_context(open_to_write(out)) if out else sys.stdout.buffer
+        advance = stack.enter_context(progress("making requests", total, beside_output=out is None))
+        for done, event in enumerate(events, 1):
+            with naming(file):
+                file.write(event + b"\n")
+                file.flush()
+            advance(done)

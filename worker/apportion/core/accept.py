@@ -1,0 +1,138 @@
+"""Whether a request is accepted, and what is known of it before anything is chosen.
+
+Decides which fields its strategy reads, whether it is a duplicate, what its limit is, and what there is
+to choose from. A request that is refused here has changed nothing.
+"""
+
+from typing import Any
+
+from msgspec import UNSET, Raw, Struct, to_builtins
+from msgspec.structs import replace
+
+from apportion.core.candidates import NO_CONSTRAINTS, Preparation, Preparer, without_backed_off
+from apportion.core.engine import Engine
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import ContextRequest, Conversation
+from apportion.core.identity import canonical_json, canonical_json_of_any, digest, event_time_us, text_digest
+from apportion.core.policy import Policy
+from apportion.core.results import Status
+from apportion.core.session import SeenRequest, Session, at
+from apportion.core.strategies import STRATEGIES
+from apportion.core.strategies.base import Strategy
+
+_STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "layers", "conversation")
+
+
+class Accepted(Struct, frozen=True):
+    """An accepted request: the row that it met, its limit, and its candidates.
+
+    `status` is `composed` where something may be chosen; `seen` is the first answer of a duplicate.
+    """
+
+    request: ContextRequest
+    policy: Policy
+    strategy: Strategy[Any]
+    event_us: int
+    before: Session
+    seen: SeenRequest | None
+    prepared: Preparation
+    input_digest: str
+    limit_tokens: int
+    status: Status
+
+
+def accept(request: ContextRequest, session: Session, policy: Policy, engine: Engine) -> Accepted:
+    """Return the request as accepted.
+
+    Raises:
+        EventError: it is refused.
+    """
+    strategy = STRATEGIES[policy.strategy]
+    _check_fields(request, strategy)
+    event_us = event_time_us(request.requested_at)
+    before = at(session, event_us)
+    seen = before.seen(request.request_id)
+    preparer = _preparer(request, policy, strategy, engine)
+    own = () if request.candidates is UNSET else request.candidates
+    pool = before.pool if seen is None and "candidates" in strategy.reads else ()
+    prepared = preparer.prepare(own, pool, event_us)
+    input_digest = _input_digest(request, prepared)
+    if seen is not None and seen.digest != input_digest:
+        message = "this session has answered another request of that id; use a new request_id"
+        raise EventError(ErrorCode.CONFLICTING_REQUEST, message, "$.request_id")
+    limit_tokens, status = _limit(request, before, policy) if seen is None else (0, Status.DUPLICATE)
+    if status is Status.COMPOSED and policy.session.backoff_prompts:
+        prepared = without_backed_off(prepared, before.backed_off(policy.session.backoff_prompts))
+    return Accepted(
+        request, policy, strategy, event_us, before, seen, prepared, input_digest, limit_tokens, status
+    )
+
+
+def _check_fields(request: ContextRequest, strategy: Strategy[Any]) -> None:
+    """Refuse a field that the strategy does not read: nothing asked for is silently ignored."""
+    message = f"strategy {strategy.name} does not read this field; leave it out"
+    for name in _STRATEGY_FIELDS:
+        value = getattr(request, name)
+        if value is UNSET:
+            if name in strategy.needs:
+                raise EventError(
+                    ErrorCode.MISSING_FIELD, f"strategy {strategy.name} needs it, if only empty", f"$.{name}"
+                )
+        elif name == "constraints":
+            for part in value.__struct_fields__:
+                if getattr(value, part) and f"constraints.{part}" not in strategy.reads:
+                    raise EventError(ErrorCode.UNSUPPORTED_FIELD, message, f"$.constraints.{part}")
+        elif name not in strategy.reads:
+            raise EventError(ErrorCode.UNSUPPORTED_FIELD, message, f"$.{name}")
+
+
+def _preparer(request: ContextRequest, policy: Policy, strategy: Strategy[Any], engine: Engine) -> Preparer:
+    constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
+    secret = engine.secrets.of(request.tenant)
+    return Preparer(constraints, strategy.unsuitable, policy, secret)
+
+
+def _input_digest(request: ContextRequest, prepared: Preparation) -> str:
+    """Return the digest of the decoded request without `requested_at`.
+
+    What holds content enters by a digest of its own: the candidates by theirs, each layer, the messages and
+    the new message by that of their canonical JSON, the system prompt by that of its text.
+    """
+    parts: dict[str, Any] = {}
+    if request.candidates is not UNSET:
+        parts["candidates"] = prepared.own_digest
+    if request.vitals is not UNSET:
+        parts["vitals"] = Raw(canonical_json_of_any(to_builtins(request.vitals)))
+    if request.layers is not UNSET:
+        layers = {name: digest(canonical_json(layer)) for name, layer in request.layers.items()}
+        parts["layers"] = Raw(canonical_json_of_any(layers))
+    if request.conversation is not UNSET:
+        parts["conversation"] = _conversation_digests(request.conversation)
+    return digest(canonical_json(replace(request, requested_at=UNSET, **parts)))
+
+
+def _conversation_digests(conversation: Conversation) -> dict[str, str]:
+    place = "$.conversation"
+    messages = canonical_json_of_any(conversation.messages, f"{place}.messages")
+    new_message = canonical_json_of_any(conversation.new_message, f"{place}.new_message")
+    return {
+        "system_prompt": text_digest(conversation.system_prompt),
+        "messages": digest(messages),
+        "new_message": digest(new_message),
+    }
+
+
+def _limit(request: ContextRequest, session: Session, policy: Policy) -> tuple[int, Status]:
+    """Return the limit, and the status that it alone decides: `composed` where there is one.
+
+    The least of the total, the session's cap for one request, and what is left of the session's total.
+    """
+    total = policy.total_tokens(request.budget_tokens)
+    if total == 0:
+        return 0, Status.DISABLED
+    limits = policy.session
+    if limits.max_tokens_per_request:
+        total = min(total, limits.max_tokens_per_request)
+    if limits.max_tokens:
+        total = min(total, max(0, limits.max_tokens - session.spent_tokens))
+    return total, Status.COMPOSED if total else Status.EXHAUSTED

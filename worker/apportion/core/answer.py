@@ -1,0 +1,221 @@
+"""The two events of an answer: the composed context, and the decision record.
+
+Decides what the record tells, so that anyone can audit, count and replay it; it never holds content or a
+path. Everything here is a function of the answer.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from apportion.core.accept import Accepted
+from apportion.core.candidates import NO_CONSTRAINTS
+from apportion.core.engine import Engine
+from apportion.core.events import Opt, Trigger
+from apportion.core.identity import (
+    canonical_json,
+    canonical_json_of_any,
+    digest,
+    fingerprint,
+    text_digest,
+)
+from apportion.core.results import (
+    ComposedSession,
+    ComposedTokens,
+    ContextComposed,
+    ContextDecision,
+    CounterRef,
+    DecisionTokens,
+    Digests,
+    Entry,
+    Ledger,
+    Outcome,
+    PolicyRef,
+    SessionLedger,
+    Status,
+)
+from apportion.core.session import Session
+from apportion.core.strategies.base import Composition
+
+_RENDERED = (Status.COMPOSED, Status.EMPTY)
+_SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
+
+
+class Answer(Struct, frozen=True):
+    """What both events of an answer are made from."""
+
+    accepted: Accepted
+    made: Composition
+    status: Status
+    decision_id: str
+    after: Session
+    cache_key: str
+
+    @property
+    def policy_ref(self) -> PolicyRef:
+        """Which policy was used."""
+        policy = self.accepted.policy
+        return PolicyRef(
+            name=policy.name, version=policy.version, strategy=policy.strategy, digest=policy.digest
+        )
+
+    @property
+    def duplicate_of(self) -> Opt[str]:
+        """The decision that answered the request first."""
+        seen = self.accepted.seen
+        return UNSET if seen is None else seen.decision_id
+
+    def entries(self) -> list[Entry]:
+        """Return every candidate's entry: the strategy's by rank, then those set aside, as they stood."""
+        ranked = self.made.entries
+        aside = self.accepted.prepared.aside
+        if not aside:
+            return ranked
+        ordered = sorted(aside, key=lambda one: (one.id, one.reason))
+        return ranked + [
+            Entry(one.id, one.kind, one.group, rank, _OMITTED, reason=one.reason)
+            for rank, one in enumerate(ordered, len(ranked) + 1)
+        ]
+
+
+def composed_event(answer: Answer) -> ContextComposed:
+    """Return the answer itself."""
+    accepted, made = answer.accepted, answer.made
+    request, policy = accepted.request, accepted.policy
+    rendered = answer.status in _RENDERED
+    return ContextComposed(
+        request_id=request.request_id,
+        session_id=request.session_id,
+        tenant=request.tenant,
+        decision_id=answer.decision_id,
+        policy=answer.policy_ref,
+        status=answer.status,
+        text=made.text if rendered else UNSET,
+        system_prompt=made.system_prompt if rendered else UNSET,
+        messages=made.messages if rendered else UNSET,
+        items=made.items,
+        tokens=ComposedTokens(counter=policy.counter, limit=accepted.limit_tokens, used=made.used_tokens),
+        session=ComposedSession(
+            prompts=answer.after.prompts,
+            spent_tokens=answer.after.spent_tokens,
+            max_tokens=policy.session.max_tokens,
+        ),
+        duplicate_of=answer.duplicate_of,
+        truncated_messages=made.truncated_messages,
+    )
+
+
+def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) -> ContextDecision:
+    """Return the record of the answer; its `run` is left to the shell."""
+    accepted, made = answer.accepted, answer.made
+    request, prepared, before = accepted.request, accepted.prepared, accepted.before
+    counter = engine.counters[accepted.policy.counter]
+    entries = answer.entries()
+    candidates, unlisted = listed(entries, engine.omitted_max)
+    reasons = reason_counts(entries)
+    tokens = DecisionTokens(
+        limit=accepted.limit_tokens,
+        reserved=made.reserved_tokens,
+        estimated=made.estimated_tokens,
+        used=made.used_tokens,
+        remaining=accepted.limit_tokens - made.used_tokens,
+    )
+    constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
+    return ContextDecision(
+        decision_id=answer.decision_id,
+        request_id=request.request_id,
+        session_id=request.session_id,
+        tenant=request.tenant,
+        requested_at=request.requested_at,
+        engine_version=engine.version,
+        policy=answer.policy_ref,
+        counter=CounterRef(name=counter.name, digest=counter.digest),
+        digests=Digests(
+            input=accepted.input_digest,
+            candidates=prepared.digest,
+            constraints=digest(canonical_json(constraints)),
+            session_before=before.digest,
+            session_after=answer.after.digest,
+            output=_output_digest(composed),
+        ),
+        status=answer.status,
+        summary=summary(answer.status, len(made.items), len(entries), tokens, reasons),
+        trigger=traced(request.trigger, engine.secrets.of(request.tenant)),
+        tokens=tokens,
+        session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
+        groups=made.groups,
+        candidates=candidates,
+        candidates_total=len(entries),
+        reasons=reasons,
+        unlisted=unlisted,
+        constraints=prepared.constraints,
+        duplicate_of=answer.duplicate_of,
+        evicted=before.evicted if accepted.seen is None else (),
+        cache_key=answer.cache_key or UNSET,
+    )
+
+
+def _output_digest(composed: ContextComposed) -> str:
+    """Return the digest of the composed event, its text, system prompt and messages by their own."""
+    parts: dict[str, str] = {}
+    if composed.text is not UNSET:
+        parts["text"] = text_digest(composed.text)
+    if composed.system_prompt is not UNSET:
+        parts["system_prompt"] = text_digest(composed.system_prompt)
+    if composed.messages is not UNSET:
+        parts["messages"] = digest(canonical_json_of_any(composed.messages, "$.messages"))
+    return digest(canonical_json(replace(composed, **parts)))
+
+
+def listed(entries: list[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], dict[str, int]]:
+    """Return all selected and the first omitted entries, by rank, and the rest counted by reason."""
+    omitted = [entry for entry in entries if entry.outcome is _OMITTED]
+    if len(omitted) <= omitted_max:
+        return tuple(entries), {}
+    last = omitted[omitted_max - 1].rank if omitted_max else 0
+    kept = (one for one in entries if one.outcome is _SELECTED or one.rank <= last)
+    return tuple(kept), reason_counts(omitted[omitted_max:])
+
+
+def reason_counts(entries: Iterable[Entry]) -> dict[str, int]:
+    """Return how many were omitted for each reason: most first, ties by name."""
+    counts: dict[str, int] = {}
+    for entry in entries:
+        if entry.reason is not UNSET:
+            counts[entry.reason] = counts.get(entry.reason, 0) + 1
+    return {
+        str(reason): count for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    }
+
+
+def summary(
+    status: str, selected: int, total: int, tokens: DecisionTokens, reasons: Mapping[str, int]
+) -> str:
+    """Return the decision in one line."""
+    line = f"{status}: {selected} of {total} candidates, {tokens.used} of {tokens.limit} tokens"
+    if not reasons:
+        return line
+    return line + "; left out: " + ", ".join(f"{reason} {count}" for reason, count in reasons.items())
+
+
+def traced(trigger: Opt[Trigger], secret: bytes | None) -> Opt[Trigger]:
+    """Return the trigger as it may travel: the workspace as a fingerprint, or not at all."""
+    if trigger is UNSET or trigger.workspace is UNSET:
+        return trigger
+    return replace(trigger, workspace=UNSET if secret is None else fingerprint(secret, trigger.workspace))
+
+
+def ledger(session: Session) -> Ledger:
+    """Return what a decision tells of a session's row."""
+    return Ledger(
+        prompts=session.prompts,
+        sequence=session.sequence,
+        spent_tokens=session.spent_tokens,
+        start_us=session.start_us or 0,
+        last_event_us=session.last_event_us,
+        expires_us=session.expires_us,
+        injections=len(session.injections),
+        pool_artifacts=len(session.pool),
+        pool_bytes=sum(one.content_bytes for one in session.pool),
+    )

@@ -1,0 +1,38 @@
+"""Which policy a request is composed under: by name, and by the version that held at its event time."""
+
+from collections.abc import Iterable, Iterator
+
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.policy import Policy
+
+
+class Catalogue:
+    """The policies that are known, an immutable set."""
+
+    def __init__(self, policies: Iterable[Policy]) -> None:
+        """Hold the policies; of equal name and version the last given stays."""
+        self._policies = {(policy.name, policy.version): policy for policy in policies}
+
+    def __iter__(self) -> Iterator[Policy]:
+        return iter(self._policies.values())
+
+    def resolve(self, name: str, event_us: int, pointer: str = "$.policy") -> Policy:
+        """Return the version that holds at an event time: the latest `effective_from`, ties the last given.
+
+        Raises:
+            EventError: no policy has that name, or none of its versions holds yet; at that pointer.
+        """
+        holding = [
+            policy
+            for policy in self._policies.values()
+            if policy.name == name and policy.effective_from_us <= event_us
+        ]
+        if not holding:
+            known = ", ".join(sorted({policy.name for policy in self._policies.values()}))
+            message = f"no policy of that name holds at the time of the event; known: {known}"
+            raise EventError(ErrorCode.UNKNOWN_POLICY, message, pointer)
+        latest = holding[0]
+        for policy in holding[1:]:
+            if policy.effective_from_us >= latest.effective_from_us:
+                latest = policy
+        return latest

@@ -1,0 +1,48 @@
+"""Any event and its session's row in; the next row, and what answers the event, out.
+
+Decides which door an event takes, and under which policy. The worker and the command share this, so that
+they cannot differ.
+"""
+
+from collections.abc import Callable
+
+from msgspec import UNSET
+
+from apportion.core.catalogue import Catalogue
+from apportion.core.compose import Outcome, compose, no_phase
+from apportion.core.engine import Engine
+from apportion.core.events import ContextRequest, ContextRetraction, Event
+from apportion.core.identity import event_time_us
+from apportion.core.memory import Memory
+from apportion.core.publish import publish
+from apportion.core.session import Session
+
+
+class Composer:
+    """An engine, the policies that it goes by, and what it remembers."""
+
+    def __init__(self, engine: Engine, catalogue: Catalogue, default_policy: str, memory: Memory) -> None:
+        """`default_policy` is for requests that name none, and for sessions without any request."""
+        self.engine = engine
+        self._catalogue = catalogue
+        self._default_policy = default_policy
+        self._memory = memory
+
+    def handle(
+        self, event: Event, session: Session, phase: Callable[[str], None] = no_phase
+    ) -> tuple[Session, Outcome | None]:
+        """Return the session's next row, and the answer; only requests are answered.
+
+        Raises:
+            EventError: the event is refused; nothing has happened.
+        """
+        if isinstance(event, ContextRequest):
+            name = self._default_policy if event.policy is UNSET else event.policy
+            policy = self._catalogue.resolve(name, event_time_us(event.requested_at))
+            outcome = compose(event, session, policy, self.engine, self._memory, phase)
+            return outcome.session, outcome
+        if isinstance(event, ContextRetraction):
+            return publish(event, session, self.engine), None
+        published_us = event_time_us(event.published_at)
+        default = self._catalogue.resolve(self._default_policy, published_us, "$.published_at")
+        return publish(event, session, self.engine, default.session.idle_timeout_s), None

@@ -1,0 +1,49 @@
+"""Dead letters: the record that holds a refused event, as it came.
+
+Decides how much of an oversized record is kept, so that every dead letter fits into its topic. Never
+decides that an event is refused.
+"""
+
+from apportion.core.errors import EventError
+from apportion.core.identity import digest
+from apportion.core.record import Record
+from apportion.core.results import ContextDeadLetter, DeadLetterSource, Failure
+
+COMPLETE_MAX_BYTES = 1 << 20
+"""A longer value is its digest, its size and its first bytes."""
+KEPT_BYTES = 256 << 10
+"""How much of such a value is kept; key and headers together may have as much, or are left out."""
+
+
+def dead_letter(record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
+    """Return the dead letter of a refused record; the same record gives the same one, wherever it is met.
+
+    A key and headers of over 256 KiB are no longer those of an event, and are left out: the message says
+    so. A header without a value is an empty one.
+    """
+    value = record.value or b""
+    complete = len(value) <= COMPLETE_MAX_BYTES
+    message, key, headers = error.message, record.key, record.headers
+    if _bytes_beside_value(record) > KEPT_BYTES:
+        message += f"; key and headers are over {KEPT_BYTES} bytes and left out"
+        key, headers = None, ()
+    return ContextDeadLetter(
+        error=Failure(code=error.code, message=message, pointer=error.pointer),
+        source=DeadLetterSource(
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+        ),
+        key=key,
+        headers=tuple((name, content or b"") for name, content in headers),
+        value=record.value if complete else value[:KEPT_BYTES],
+        value_bytes=len(value),
+        value_digest=digest(value),
+        value_complete=complete,
+        engine_version=engine_version,
+    )
+
+
+def _bytes_beside_value(record: Record) -> int:
+    return len(record.key or b"") + sum(len(name) + len(value or b"") for name, value in record.headers)

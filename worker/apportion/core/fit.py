@@ -1,0 +1,151 @@
+"""Brings a rendered text under its limit, where the sum of estimates was lower than the truth.
+
+Decides what is made smaller, what is dropped, and how far, in the order that the caller gives. What counts
+is always the count of the whole text; sums only tell when to measure it, for joining BPE pieces can cost
+more or less than they do apart. BPE counts are not monotone, so "only as far as needed" and "fewest" hold
+along the path that is described here:
+
+1. Shrink each piece in turn to what its tokens less the excess are, but to no target below the floor. The
+   excess is kept as a sum, and the whole is measured as soon as the sum is within two tokens a shrunk piece
+   of the limit. Where the whole passes the limit still, the target falls by as much and the piece is shrunk
+   again. Where it is below, the target rises by as much and two more, then falls below each form with which
+   the whole does not fit: the next larger form would not have fitted. A piece of which no form is within its
+   target stands in its smallest, or stays as it is where that costs less.
+2. If all pieces at their floors pass the limit, find the fewest dropped with which the rest fits at its
+   floors, drop them, and shrink the rest afresh; where that does not fit, the rest stands at its floors.
+   Protected pieces are never dropped.
+3. If that is not enough, shrink the protected ones, alone, without a floor. Else there is no fit.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from operator import attrgetter
+
+from apportion.core.shrink import Ladder, Shrunk
+
+_JOIN_TOKENS = 2
+"""How far the count of a whole may be from the sum of its counts, a piece that has changed."""
+
+
+class Piece:
+    """A part of the text. `form` is how it stands now; `dropped` ones do not stand at all."""
+
+    def __init__(self, full: Shrunk, make_ladder: Callable[[], Ladder | None], *, protected: bool) -> None:
+        """Stand in full. The ladder is made when it is first needed; None: the piece is never shrunk."""
+        self.full = self.form = full
+        self.protected = protected
+        self.dropped = False
+        self._make_ladder = make_ladder
+
+    @cached_property
+    def ladder(self) -> Ladder | None:
+        """The piece's forms."""
+        return self._make_ladder()
+
+
+class Fit:
+    """One text and its limit. Pieces stand in shrinking order: the first is the first to go."""
+
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        render: Callable[[], str],
+        count: Callable[[str], int],
+        limit_tokens: int,
+        floor_tokens: int,
+    ) -> None:
+        """`render` gives the text of the pieces as they stand at that moment."""
+        self._pieces = pieces
+        self._render = render
+        self._count = count
+        self._limit = limit_tokens
+        self._floor = floor_tokens
+        self.text = ""
+        self.tokens = 0
+
+    def fit(self, whole_tokens: int) -> bool:
+        """Make a text fit whose count passes the limit; `text` and `tokens` are then those of the whole.
+
+        False: it cannot be made to.
+        """
+        self.tokens = whole_tokens
+        if self._shrink(self._pieces, self._floor):
+            return True
+        if self._drop_fewest():
+            floors = [piece.form for piece in self._pieces]
+            for piece in self._pieces:
+                piece.form = piece.full
+            if self._measure() > self._limit and not self._shrink(self._pieces, self._floor):
+                for piece, form in zip(self._pieces, floors, strict=True):
+                    piece.form = form
+                self._measure()
+            return True
+        return self._shrink([piece for piece in self._pieces if piece.protected], 0)
+
+    def _measure(self) -> int:
+        self.text = self._render()
+        self.tokens = self._count(self.text)
+        return self.tokens
+
+    def _shrink(self, pieces: Sequence[Piece], floor_tokens: int) -> bool:
+        """Shrink pieces in turn until the whole, measured before, fits; tell whether it does."""
+        whole, uncertain = self.tokens, 0
+        for piece in pieces:
+            if piece.dropped or piece.form.tokens <= floor_tokens or piece.ladder is None:
+                continue
+            smaller = True
+            while whole > self._limit and piece.form.tokens > floor_tokens and smaller:
+                before = piece.form
+                target = max(floor_tokens, before.tokens - (whole - self._limit))
+                found = piece.ladder.within(target)
+                piece.form = found or min(before, piece.ladder.smallest(), key=attrgetter("tokens"))
+                smaller = found is not None
+                whole += piece.form.tokens - before.tokens
+                uncertain += _JOIN_TOKENS
+                if whole <= self._limit + uncertain:
+                    whole, uncertain = self._measure(), 0
+            if whole <= self._limit:
+                self._grow(piece, piece.ladder)
+                return True
+        return self._measure() <= self._limit
+
+    def _grow(self, piece: Piece, ladder: Ladder) -> None:
+        """Give a piece back what was taken too much: the largest form with which the whole fits."""
+        fitting = piece.form, self.text, self.tokens
+        target = piece.form.tokens + self._limit - self.tokens + _JOIN_TOKENS
+        while (larger := ladder.within(target)) is not None and larger.tokens > fitting[0].tokens:
+            piece.form = larger
+            if self._measure() <= self._limit:
+                return
+            target = larger.tokens - 1
+        piece.form, self.text, self.tokens = fitting
+
+    def _drop_fewest(self) -> bool:
+        """Drop the fewest pieces with which the rest, as it stands, fits; tell whether any number does.
+
+        From where the counts say that it could fit the search steps on until it does, then back as long as
+        it still does. If none fits, all that may go have gone.
+        """
+        droppable = [piece for piece in self._pieces if not piece.protected]
+        gone, excess = 0, self.tokens - self._limit
+        while gone < len(droppable) and excess > 0:
+            excess -= droppable[gone].form.tokens
+            gone += 1
+        self._drop(droppable, gone)
+        while self._measure() > self._limit:
+            if gone == len(droppable):
+                return False
+            gone += 1
+            self._drop(droppable, gone)
+        while gone > 1:
+            self._drop(droppable, gone - 1)
+            if self._measure() > self._limit:
+                self._drop(droppable, gone)
+                self._measure()
+                break
+            gone -= 1
+        return True
+
+    def _drop(self, droppable: Sequence[Piece], gone: int) -> None:
+        for place, piece in enumerate(droppable):
+            piece.dropped = place < gone

@@ -1,0 +1,170 @@
+"""Policies: typed, frozen, and checked when loaded, with all the errors at once.
+
+Decides what every policy has in common; a strategy adds its own tables by subclassing `Policy`. Never
+reads a file: `apportion.policies` does.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Self
+
+import msgspec
+from msgspec import UNSET
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from apportion.core.events import MAX_INTEGER, Opt, Timestamp
+from apportion.core.identity import canonical_json_of_any, digest, event_time_us
+from apportion.core.tokens import CounterName
+
+_ALWAYS_US = -(2**63)
+"""Before any event: an offset takes one to before the year 1 in UTC."""
+
+Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+
+
+def _rfc3339(value: Any) -> Any:
+    """Read a string as events' timestamps are read; TOML has moments of its own."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return msgspec.convert(value, Timestamp)
+    except msgspec.ValidationError:
+        raise ValueError("expected an RFC 3339 timestamp with an offset, as 2026-01-31T12:00:00Z") from None
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing wrong with a policy: the key, dotted, and the reason."""
+
+    key: str
+    reason: str
+
+
+class PolicyError(Exception):
+    """A policy is refused; `problems` holds everything that is wrong with it."""
+
+    code = "invalid_policy"
+    exit_code = 2
+
+    def __init__(self, problems: tuple[Problem, ...], source: str = "") -> None:
+        lines = (f"{problem.key}: {problem.reason}" for problem in problems)
+        super().__init__("\n".join(f"{source}: {line}" if source else line for line in lines))
+        self.problems = problems
+        self.source = source
+
+
+class Table(BaseModel):
+    """A table of a policy: unknown keys are refused, wrong types never coerced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class SessionLimits(Table):
+    """`[session]`: what one session may spend, and how long it may be idle. 0: none."""
+
+    max_tokens: Count = 0
+    max_tokens_per_request: Count = 0
+    backoff_prompts: Count = 0
+    idle_timeout_s: Count = 86_400
+
+
+class Policy(Table):
+    """What every policy states. `budget_tokens` is the total; 0 disables."""
+
+    own_backoff: ClassVar[bool] = True
+    """Whether the strategy knows ids that come again, so that `backoff_prompts` means something."""
+
+    name: PolicyName
+    version: PolicyName
+    strategy: str
+    counter: CounterName = Field(default=CounterName.O200K_BASE, strict=False)
+    budget_tokens: Count
+    budget_tokens_max: Count = 0
+    effective_from: Annotated[AwareDatetime | None, BeforeValidator(_rfc3339)] = None
+    session: SessionLimits = SessionLimits()
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the canonical JSON of every key, defaults included."""
+        return digest(canonical_json_of_any(self.model_dump(mode="json")))
+
+    @cached_property
+    def effective_from_us(self) -> int:
+        """The event time from which the policy holds; without one, always."""
+        return _ALWAYS_US if self.effective_from is None else event_time_us(self.effective_from)
+
+    def total_tokens(self, asked_tokens: Opt[int]) -> int:
+        """Return the configured total: the request's own, up to `budget_tokens_max`, else the policy's."""
+        if asked_tokens is UNSET:
+            return self.budget_tokens
+        return min(asked_tokens, self.budget_tokens_max or asked_tokens)
+
+    @property
+    def cache_entries_max(self) -> int:
+        """How many compositions may be remembered under policies like this; 0: none."""
+        return 0
+
+    @property
+    def cache_ttl_s(self) -> int:
+        """How long, in event time, a composition may be remembered."""
+        return 0
+
+    @classmethod
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
+        """Yield what is wrong between keys that are each well formed; the others are passed over."""
+        session = raw.get("session")
+        if not cls.own_backoff and isinstance(session, Mapping) and session.get("backoff_prompts"):
+            yield Problem(
+                "session.backoff_prompts", f"strategy {raw['strategy']} has no backoff; leave it out"
+            )
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Self:
+        """Return the policy that a TOML file or an event holds.
+
+        Raises:
+            PolicyError: with every problem, in the order of the keys, then those between keys.
+        """
+        policy, problems = cls._validated(raw)
+        problems += cls.cross_check(raw)
+        if policy is None or problems:
+            raise PolicyError(tuple(problems))
+        return policy
+
+    @classmethod
+    def common_problems(cls, raw: Mapping[str, Any]) -> tuple[Problem, ...]:
+        """Return what is wrong with the keys of all policies, where no strategy can judge the others."""
+        given = {name: raw[name] for name in cls.model_fields if name in raw and name != "strategy"}
+        told = {"name", "version", *given}
+        return tuple(one for one in cls._validated(given)[1] if one.key.partition(".")[0] in told)
+
+    @classmethod
+    def _validated(cls, raw: Mapping[str, Any]) -> tuple[Self | None, list[Problem]]:
+        try:
+            return cls.model_validate(dict(raw)), []
+        except ValidationError as error:
+            problems = []
+            for found in error.errors(include_url=False, include_input=False):
+                key = ".".join(str(part) for part in found["loc"])
+                problems.append(Problem(key or "policy", _reason(found["type"], found["msg"])))
+            return None, problems
+
+
+def _reason(kind: str, message: str) -> str:
+    match kind:
+        case "extra_forbidden":
+            return "unknown key; this strategy does not have it"
+        case "missing":
+            return "required"
+        case "model_type" | "dict_type":
+            return "expected a table"
+        case "value_error":
+            return message.removeprefix("Value error, ")
+        case _:
+            return message
+
+
+def integer(table: Any, key: str) -> int | None:
+    """Return an integer of a raw table if it is well formed: for `cross_check`."""
+    value = table.get(key) if isinstance(table, Mapping) else None
+    return value if type(value) is int and 0 <= value <= MAX_INTEGER else None

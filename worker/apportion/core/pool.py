@@ -1,0 +1,88 @@
+"""A session's pool: artifacts that sources published, until retracted, expired or pushed out.
+
+Decides what a publication and a retraction do to a pool, and its bounds. Never looks at a policy:
+whether an artifact is of use is seen when a request is composed.
+"""
+
+from msgspec import UNSET, Struct
+
+from apportion.core.canonical import canonical_of, named
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import Candidate, ContextArtifact, ContextRetraction
+from apportion.core.identity import canonical_json, digest, event_time_us, normalised_path
+
+ARTIFACTS_MAX = 500
+CONTENT_MAX_BYTES = 1 << 20
+
+
+class Pooled(Struct, frozen=True):
+    """A published artifact. `digest` is over its id, canonical JSON and expiry.
+
+    `content_bytes` are those of its content and its summary, in UTF-8: either may stand in a context.
+    """
+
+    id: str
+    artifact: Candidate
+    digest: str
+    content_bytes: int
+    expires_us: int | None = None
+
+
+def published(
+    pool: tuple[Pooled, ...], event: ContextArtifact, secret: bytes | None
+) -> tuple[tuple[Pooled, ...], tuple[str, ...]]:
+    """Return the pool with the artifact as its newest, in place of an older one of its id.
+
+    Where the bounds are passed the oldest go; their ids are returned beside it, oldest first.
+
+    Raises:
+        EventError: the artifact cannot be named.
+    """
+    one = _pooled(event, secret)
+    kept = [other for other in pool if other.id != one.id]
+    kept.append(one)
+    size = sum(other.content_bytes for other in kept)
+    first = 0
+    while len(kept) - first > ARTIFACTS_MAX or size > CONTENT_MAX_BYTES:
+        size -= kept[first].content_bytes
+        first += 1
+    return tuple(kept[first:]), tuple(other.id for other in kept[:first])
+
+
+def retracted(pool: tuple[Pooled, ...], event: ContextRetraction) -> tuple[Pooled, ...]:
+    """Return the pool without the artifact of that id, or of that path, kind, lane and chunk index.
+
+    Raises:
+        EventError: the retraction names nothing, or a path that is none.
+    """
+    if event.id is not UNSET:
+        return tuple(one for one in pool if one.id != event.id)
+    if event.path is UNSET:
+        raise EventError(ErrorCode.MISSING_FIELD, "a retraction needs an id or a path", "$.id")
+    path = normalised_path(event.path, "$.path")
+    wanted = (path, event.kind or "", event.lane or "", event.chunk_index or 0)
+    return tuple(one for one in pool if _place(one.artifact) != wanted)
+
+
+def _place(artifact: Candidate) -> tuple[str, str, str, int] | None:
+    if artifact.path is UNSET:
+        return None
+    path = normalised_path(artifact.path, "$.artifact.path")
+    return path, artifact.kind or "", artifact.lane or "", artifact.chunk_index or 0
+
+
+def _pooled(event: ContextArtifact, secret: bytes | None) -> Pooled:
+    artifact = event.artifact
+    try:
+        name, path = named(artifact, secret)
+    except EventError as error:
+        raise EventError(error.code, error.message, f"$.artifact{error.pointer}") from None
+    expires_us = None if event.expires_at is UNSET else event_time_us(event.expires_at)
+    canonical = canonical_of(artifact, name, path)[1].decode()
+    return Pooled(
+        id=name,
+        artifact=artifact,
+        digest=digest(canonical_json([canonical, expires_us])),
+        content_bytes=len((artifact.content or "").encode()) + len((artifact.summary or "").encode()),
+        expires_us=expires_us,
+    )

@@ -1,0 +1,28 @@
+"""What a published or retracted artifact does to its session: the door beside `compose`.
+
+Such events answer with nothing; what they change shows in the session's next decision.
+"""
+
+from apportion.core.engine import Engine
+from apportion.core.events import ContextArtifact, ContextRetraction
+from apportion.core.identity import event_time_us
+from apportion.core.pool import published, retracted
+from apportion.core.session import Session, after_artifact, after_retraction, at
+
+
+def publish(
+    event: ContextArtifact | ContextRetraction, session: Session, engine: Engine, idle_timeout_s: int = 0
+) -> Session:
+    """Return the session's next row. `idle_timeout_s` is the default policy's; a retraction needs none.
+
+    An artifact at or after the session's expiry finds a fresh one; a retraction does not move time.
+
+    Raises:
+        EventError: the artifact cannot be named, or the retraction names nothing; nothing has happened.
+    """
+    if isinstance(event, ContextRetraction):
+        return after_retraction(session, retracted(session.pool, event))
+    event_us = event_time_us(event.published_at)
+    met = at(session, event_us)
+    pool, evicted = published(met.pool, event, engine.secrets.of(event.tenant))
+    return after_artifact(met, event_us, idle_timeout_s, pool, evicted)

@@ -1,0 +1,317 @@
+"""What comes out, typed as it travels: composed events, decisions, dead letters.
+
+Everything outside a decision's `run` is byte-identical for the same event; `run` is the shell's. Python 3.11
+looks a member of an enum up in 0.2 µs, as long as an entry takes to make: loops bind what they need before.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from msgspec import UNSET, Struct
+
+from apportion.core.errors import ErrorCode
+from apportion.core.events import Opt, Trigger
+
+ScoreParts: TypeAlias = Mapping[str, int]
+
+
+class Status(StrEnum):
+    """How a request was answered."""
+
+    COMPOSED = "composed"
+    EMPTY = "empty"
+    DISABLED = "disabled"
+    EXHAUSTED = "exhausted"
+    INFEASIBLE = "infeasible"
+    DUPLICATE = "duplicate"
+
+
+class Outcome(StrEnum):
+    """What became of a candidate."""
+
+    SELECTED = "selected"
+    OMITTED = "omitted"
+
+
+class Fidelity(StrEnum):
+    """How much of a selected candidate stands in the context."""
+
+    FULL = "full"
+    SUMMARY = "summary"
+    NAME = "name"
+    SHRUNK = "shrunk"
+    TRUNCATED = "truncated"
+
+
+class Reason(StrEnum):
+    """Why a candidate was left out, in order of precedence."""
+
+    DUPLICATE = "duplicate"
+    SUPERSEDED = "superseded"
+    UNSUITABLE = "unsuitable"
+    EXPIRED = "expired"
+    EXCLUDED_BY_POLICY = "excluded_by_policy"
+    BACKOFF = "backoff"
+    NO_CONTENT = "no_content"
+    BELOW_THRESHOLD = "below_threshold"
+    LANE_MAX_REACHED = "lane_max_reached"
+    CATEGORY_BUDGET_REACHED = "category_budget_reached"
+    BUDGET_EXCEEDED = "budget_exceeded"
+    NO_ROOM = "no_room"
+    HISTORY_TRUNCATED = "history_truncated"
+    DROPPED_AFTER_RENDER = "dropped_after_render"
+    DISABLED = "disabled"
+    EXHAUSTED = "exhausted"
+    INFEASIBLE = "infeasible"
+
+
+class Result(Struct, frozen=True, omit_defaults=True):
+    """An object of a result; what does not apply is left out."""
+
+
+class PolicyRef(Result, frozen=True, kw_only=True):
+    """Which policy was used; `digest` covers all of it."""
+
+    name: str
+    version: str
+    strategy: str
+    digest: str
+
+
+class ComposedItem(Result, frozen=True, kw_only=True):
+    """Something that stands in the context; `tokens` is the exact count of it alone."""
+
+    id: str
+    kind: str
+    group: str
+    fidelity: Fidelity
+    tokens: int
+
+
+class ComposedTokens(Result, frozen=True, kw_only=True):
+    """`used` is the exact count of all that is emitted, and never above `limit`."""
+
+    counter: str
+    limit: int
+    used: int
+
+
+class ComposedSession(Result, frozen=True, kw_only=True):
+    """The session after this request; `max_tokens` 0: no bound."""
+
+    prompts: int
+    spent_tokens: int
+    max_tokens: int
+
+
+class ContextComposed(
+    Result, frozen=True, kw_only=True, omit_defaults=False, tag_field="type", tag="context-composed"
+):
+    """The answer to a request: the context itself. `items` stand as they do in the text."""
+
+    request_id: str
+    session_id: str
+    tenant: str
+    decision_id: str
+    policy: PolicyRef
+    status: Status
+    text: Opt[str] = UNSET
+    system_prompt: Opt[str] = UNSET
+    messages: Opt[tuple[dict[str, Any], ...]] = UNSET
+    items: tuple[ComposedItem, ...]
+    tokens: ComposedTokens
+    session: ComposedSession
+    duplicate_of: Opt[str] = UNSET
+    truncated_messages: Opt[int] = UNSET
+
+
+class Margin(Struct, frozen=True, gc=False):
+    """How many tokens the candidate needed, and how many were left for it."""
+
+    needed: int
+    left: int
+
+
+class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One candidate, accounted for.
+
+    `rank` counts from 1 in the strategy's canonical order; `score` and its `parts` are thousandths.
+    `tokens` is the exact count where selected (or infeasible), else what the candidate would have cost.
+    `constraint` is the place of the constraint that decided, as `must_exclude[2]`.
+    """
+
+    id: str
+    kind: str
+    group: str
+    rank: int
+    outcome: Outcome
+    score: Opt[int] = UNSET
+    parts: Opt[ScoreParts] = UNSET
+    tokens: Opt[int] = UNSET
+    fidelity: Opt[Fidelity] = UNSET
+    reason: Opt[Reason] = UNSET
+    margin: Opt[Margin] = UNSET
+    constraint: Opt[str] = UNSET
+
+
+class Shortfall(Struct, frozen=True):
+    """A floor that could not be met: what it asked for, and what its candidates had."""
+
+    requested: int
+    available: int
+
+
+class Group(Result, frozen=True, kw_only=True):
+    """A lane, category, section or layer. `used` is exact, `available` what its candidates would cost."""
+
+    name: str
+    min: int
+    max: Opt[int] = UNSET
+    used: int
+    available: int
+    selected: int
+    rejected: int
+    shortfall: Opt[Shortfall] = UNSET
+
+
+class DecisionTokens(Result, frozen=True, kw_only=True, omit_defaults=False):
+    """`estimated` is the sum by which the candidates were selected; `used` the exact count emitted."""
+
+    limit: int
+    reserved: int
+    estimated: int
+    used: int
+    remaining: int
+
+
+class ConstraintCount(Result, frozen=True, kw_only=True, omit_defaults=False):
+    """How many constraints of a list were given, how many matched a candidate, how many none."""
+
+    given: int
+    matched: int
+    unmatched: int
+
+
+class CounterRef(Result, frozen=True, kw_only=True):
+    """Which counter was used; `digest` pins its rule or vocabulary."""
+
+    name: str
+    digest: str
+
+
+class Digests(Result, frozen=True, kw_only=True):
+    """SHA-256 over canonical JSON, `sha256:…`. `input` is the request without `requested_at`."""
+
+    input: str
+    candidates: str
+    constraints: str
+    session_before: str
+    session_after: str
+    output: str
+
+
+class Ledger(Result, frozen=True, kw_only=True, omit_defaults=False):
+    """A session's row without what grows. Times are event times in microseconds since 1970."""
+
+    prompts: int
+    sequence: int
+    spent_tokens: int
+    start_us: int
+    last_event_us: int
+    expires_us: int | None
+    injections: int
+    pool_artifacts: int
+    pool_bytes: int
+
+
+class SessionLedger(Result, frozen=True, kw_only=True):
+    """The row before and after."""
+
+    before: Ledger
+    after: Ledger
+
+
+class Source(Result, frozen=True, kw_only=True, omit_defaults=False):
+    """Where the event came from."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Run(Result, frozen=True, kw_only=True):
+    """What may differ between two runs of the same event: filled in by the shell."""
+
+    source: Opt[Source] = UNSET
+    worker: Opt[str] = UNSET
+    phases_us: Opt[Mapping[str, int]] = UNSET
+    cache_hit: Opt[bool] = UNSET
+
+
+class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="context-decision"):
+    """Everything needed to audit, count and replay one decision; no content and no path.
+
+    `candidates` stand by rank: all selected, and omitted ones up to a bound; `unlisted` counts the rest
+    by reason. `reasons` counts all that were omitted. `evicted` names the artifacts that the pool's bounds
+    pushed out since the session's last decision.
+    """
+
+    decision_id: str
+    request_id: str
+    session_id: str
+    tenant: str
+    requested_at: datetime
+    engine_version: str
+    policy: PolicyRef
+    counter: CounterRef
+    digests: Digests
+    status: Status
+    summary: str
+    trigger: Opt[Trigger] = UNSET
+    tokens: DecisionTokens
+    session: SessionLedger
+    groups: tuple[Group, ...] = ()
+    candidates: tuple[Entry, ...] = ()
+    candidates_total: int
+    reasons: Mapping[str, int] = {}
+    unlisted: Mapping[str, int] = {}
+    constraints: Mapping[str, ConstraintCount] = {}
+    duplicate_of: Opt[str] = UNSET
+    evicted: tuple[str, ...] = ()
+    cache_key: Opt[str] = UNSET
+    run: Opt[Run] = UNSET
+
+
+class Failure(Result, frozen=True, kw_only=True):
+    """What was wrong, where, and what to do."""
+
+    code: ErrorCode
+    message: str
+    pointer: str
+
+
+class DeadLetterSource(Source, frozen=True, kw_only=True):
+    """Where the event came from, and its record's timestamp in milliseconds since 1970."""
+
+    timestamp_ms: int
+
+
+class ContextDeadLetter(
+    Result, frozen=True, kw_only=True, omit_defaults=False, tag_field="type", tag="context-dead-letter"
+):
+    """An event that was refused, as it came. Bytes are base64.
+
+    A value over 1 MiB is its digest, its size and its first 256 KiB.
+    """
+
+    error: Failure
+    source: DeadLetterSource
+    key: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    value: bytes | None
+    value_bytes: int
+    value_digest: str
+    value_complete: bool
+    engine_version: str

@@ -1,0 +1,181 @@
+"""A session's ledger: one immutable row, and the transitions that lead from one row to the next.
+
+Decides what a session has spent, which requests it has seen, what was injected when, what lies in its
+pool, and when it starts afresh. Time is event time only, in microseconds since 1970. Never knows a
+partition or an offset: the shell keeps those.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from apportion.core.identity import canonical_json, digest
+from apportion.core.pool import Pooled
+
+RECENT_REQUESTS_MAX = 64
+INJECTIONS_MAX = 1_000
+EVICTED_MAX = 1_000
+
+_MICROSECONDS = 1_000_000
+
+
+class SeenRequest(Struct, frozen=True, array_like=True):
+    """A request that was answered: its canonical digest, and the decision that answered it."""
+
+    request_id: str
+    digest: str
+    decision_id: str
+
+
+class Injection(Struct, frozen=True, array_like=True):
+    """An id that was injected: how often, and the number of the prompt that did so last."""
+
+    id: str
+    count: int
+    prompt: int
+
+
+class Session(Struct, frozen=True, omit_defaults=True):
+    """A row of the session table, bounded in size. `start_us` is None until the first event.
+
+    `prompts` counts accepted requests that are no duplicates, `sequence` the answers given, duplicates
+    included. `recent` holds the newest last, `injections` the last injected last (ties by id), `pool`
+    the newest published last. `idle_timeout_s` is that of the latest request's policy. `evicted` are the
+    ids that the pool's bounds pushed out since the last decision. `own_digest` is over all other fields,
+    a pooled artifact by its own digest.
+    """
+
+    start_us: int | None = None
+    last_event_us: int = 0
+    idle_timeout_s: int = 0
+    prompts: int = 0
+    sequence: int = 0
+    spent_tokens: int = 0
+    recent: tuple[SeenRequest, ...] = ()
+    injections: tuple[Injection, ...] = ()
+    pool: tuple[Pooled, ...] = ()
+    evicted: tuple[str, ...] = ()
+    own_digest: str = ""
+
+    @property
+    def expires_us(self) -> int | None:
+        """The event time from which the session is a fresh one; None: never."""
+        if self.start_us is None or not self.idle_timeout_s:
+            return None
+        return self.last_event_us + self.idle_timeout_s * _MICROSECONDS
+
+    @property
+    def digest(self) -> str:
+        """The digest of the row; a row that was never written has that of its fields."""
+        return self.own_digest or _digest(self)
+
+    def seen(self, request_id: str) -> SeenRequest | None:
+        """Return the remembered request of that id."""
+        for request in self.recent:
+            if request.request_id == request_id:
+                return request
+        return None
+
+    def backed_off(self, backoff_prompts: int) -> frozenset[str]:
+        """Return the ids that the next prompt may not inject again.
+
+        An id injected n times waits n times the backoff: with 5, injected at 1, again at 6, then at 16.
+        """
+        prompt = self.prompts + 1
+        return frozenset(
+            one.id for one in self.injections if prompt - one.prompt < one.count * backoff_prompts
+        )
+
+
+class Charge(Struct, frozen=True):
+    """What an answered request adds to its session, and what it takes out of the pool."""
+
+    event_us: int
+    idle_timeout_s: int
+    spent_tokens: int
+    request: SeenRequest
+    injected: frozenset[str]
+    expired: frozenset[str]
+
+
+EMPTY = Session()
+
+
+def at(session: Session, event_us: int) -> Session:
+    """Return the session that an event at that time meets: this one, or a fresh one if it has expired."""
+    expires_us = session.expires_us
+    if session.start_us is None or (expires_us is not None and event_us >= expires_us):
+        return Session(start_us=event_us, last_event_us=event_us)
+    return session
+
+
+def after_answer(session: Session, charge: Charge) -> Session:
+    """Return the row after a request that was accepted and is no duplicate, whatever its status."""
+    prompt = session.prompts + 1
+    pool = session.pool
+    if charge.expired:
+        pool = tuple(one for one in pool if one.id not in charge.expired)
+    return _sealed(
+        replace(
+            session,
+            last_event_us=max(session.last_event_us, charge.event_us),
+            idle_timeout_s=charge.idle_timeout_s,
+            prompts=prompt,
+            sequence=session.sequence + 1,
+            spent_tokens=session.spent_tokens + charge.spent_tokens,
+            recent=(*session.recent, charge.request)[-RECENT_REQUESTS_MAX:],
+            injections=_injected(session.injections, charge.injected, prompt),
+            pool=pool,
+            evicted=(),
+        )
+    )
+
+
+def after_duplicate(session: Session) -> Session:
+    """Return the row after a duplicate: one answer more, and neither time nor spending moves."""
+    return _sealed(replace(session, sequence=session.sequence + 1))
+
+
+def after_artifact(
+    session: Session,
+    event_us: int,
+    idle_timeout_s: int,
+    pool: tuple[Pooled, ...],
+    evicted: tuple[str, ...],
+) -> Session:
+    """Return the row after an artifact was published: the pool as it is then, and what its bounds pushed out.
+
+    `idle_timeout_s` is the default policy's, which counts until the first request.
+    """
+    return _sealed(
+        replace(
+            session,
+            last_event_us=max(session.last_event_us, event_us),
+            idle_timeout_s=session.idle_timeout_s if session.prompts else idle_timeout_s,
+            pool=pool,
+            evicted=(*session.evicted, *evicted)[-EVICTED_MAX:],
+        )
+    )
+
+
+def after_retraction(session: Session, pool: tuple[Pooled, ...]) -> Session:
+    """Return the row after artifacts were taken back; time does not move."""
+    return _sealed(replace(session, pool=pool))
+
+
+def _injected(
+    injections: tuple[Injection, ...], injected: frozenset[str], prompt: int
+) -> tuple[Injection, ...]:
+    if not injected:
+        return injections
+    counts = {one.id: one.count for one in injections}
+    kept = (one for one in injections if one.id not in injected)
+    new = (Injection(each, counts.get(each, 0) + 1, prompt) for each in sorted(injected))
+    return (*kept, *new)[-INJECTIONS_MAX:]
+
+
+def _digest(session: Session) -> str:
+    return digest(canonical_json(replace(session, own_digest="", pool=[one.digest for one in session.pool])))
+
+
+def _sealed(session: Session) -> Session:
+    return replace(session, own_digest=_digest(session))

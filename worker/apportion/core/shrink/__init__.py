@@ -1,0 +1,67 @@
+"""Shrinking: four ways to make an artifact smaller, each a ladder of forms.
+
+Decides which forms an artifact has, and which of them is the largest within a target. Never decides which
+artifact is shrunk, nor how far. Each strategy's module says what it leaves out, in which order, and with
+which marker. No form is empty, none costs more than the whole, and none is cut inside a code point.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from apportion.core.shrink import collapse_summary, drop_entries, keep_signatures, truncate_oldest
+from apportion.core.shrink.ladder import Ladder, Rung, Shrunk
+
+__all__ = ["SHRINK_BY_KIND", "Ladder", "ShrinkStrategy", "Shrunk", "ladder"]
+
+
+class ShrinkStrategy(StrEnum):
+    """How an artifact is made smaller, as policies and candidates name it."""
+
+    NEVER = "never"
+    TRUNCATE_OLDEST = "truncate_oldest"
+    KEEP_SIGNATURES = "keep_signatures"
+    COLLAPSE_SUMMARY = "collapse_summary"
+    DROP_ENTRIES = "drop_entries"
+
+
+SHRINK_BY_KIND: Mapping[str, ShrinkStrategy] = {
+    "constraint": ShrinkStrategy.NEVER,
+    "rule_doc": ShrinkStrategy.NEVER,
+    "local_diff": ShrinkStrategy.TRUNCATE_OLDEST,
+    "recent_edit": ShrinkStrategy.TRUNCATE_OLDEST,
+    "symbol_context": ShrinkStrategy.KEEP_SIGNATURES,
+    "dependency_graph": ShrinkStrategy.COLLAPSE_SUMMARY,
+    "test_context": ShrinkStrategy.KEEP_SIGNATURES,
+    "semantic_match": ShrinkStrategy.TRUNCATE_OLDEST,
+    "session_history": ShrinkStrategy.DROP_ENTRIES,
+    "violation": ShrinkStrategy.DROP_ENTRIES,
+    "learning": ShrinkStrategy.DROP_ENTRIES,
+}
+"""What holds for a kind unless policy or candidate says otherwise. Source: the Composer specification."""
+
+
+def ladder(
+    strategy: ShrinkStrategy,
+    content: str,
+    count: Callable[[str], int],
+    language: str | None = None,
+    path: str | None = None,
+) -> Ladder | None:
+    """Return the ladder of a content that is not empty; None for `never`.
+
+    `count` gives the exact tokens of a form, of what the form is rendered into where there is a template.
+    `language` and `path` say how code is parsed; the language wins.
+    """
+    rungs: tuple[Rung, ...]
+    match strategy:
+        case ShrinkStrategy.NEVER:
+            return None
+        case ShrinkStrategy.TRUNCATE_OLDEST:
+            rungs = truncate_oldest.rungs(content)
+        case ShrinkStrategy.KEEP_SIGNATURES:
+            rungs = keep_signatures.rungs(content, language, path)
+        case ShrinkStrategy.COLLAPSE_SUMMARY:
+            rungs = collapse_summary.rungs(content)
+        case ShrinkStrategy.DROP_ENTRIES:
+            rungs = drop_entries.rungs(content)
+    return Ladder(Shrunk(content, count(content)), rungs, count)

@@ -1,0 +1,84 @@
+"""Cuts: forms that keep only the end of a text, or only its beginning, in whole lines or in code points.
+
+Decides where a text may be cut, and the marker that says what is gone, on a line of its own:
+`[... N earlier lines omitted]` above what stays, `[... N later lines omitted]` below it, or `characters`
+for `lines`, which are code points. N counts what no longer stands, blanks that are dropped below aside. Never
+cuts inside a code point, nor between CR and LF.
+
+A line ends after LF, and only there. Blank is what holds nothing but space, tab, CR and LF. Blanks at the
+text's end are dropped before it is cut, and those at its beginning, too, where that is what stays, so that
+some of the text itself always stands; a text that is all blank is cut as it is.
+"""
+
+from collections.abc import Sequence
+
+from apportion.core.shrink.ladder import Rung
+
+BLANK = " \t\r\n"
+_LINE_END = "\r\n"
+
+
+def without_end(text: str) -> str:
+    """Return a text without the blanks at its end; all of it where it is nothing else."""
+    return text.rstrip(BLANK) or text
+
+
+def line_starts(text: str, start: int = 0) -> list[int]:
+    """Return where each line starts, from the one that starts at `start`."""
+    starts = [start]
+    while 0 < (following := text.find("\n", starts[-1]) + 1) < len(text):
+        starts.append(following)
+    return starts
+
+
+def last_lines(body: str, starts: Sequence[int], frame: str = "") -> Rung:
+    """Return the forms that end a body, from one of `starts` (each above 0) on; the frame stays above them.
+
+    The frame is whole lines of the body before all starts.
+    """
+    framed = frame.count("\n")
+
+    def render(kept: int) -> str:
+        start = starts[-kept]
+        omitted = body.count("\n", 0, start) - framed
+        return f"{frame}[... {omitted} earlier lines omitted]\n{body[start:]}"
+
+    return Rung(len(starts), render)
+
+
+def last_characters(body: str) -> Rung:
+    """Return the forms that keep nothing but the end of a body's last line."""
+    line = body.rfind("\n", 0, len(body) - 1) + 1
+    end = line + len(body[line:].rstrip(_LINE_END))
+
+    def render(kept: int) -> str:
+        start = end - kept
+        return f"[... {start} earlier characters omitted]\n{body[start:]}"
+
+    return Rung(max(0, end - max(line, 1)), render)
+
+
+def first_lines(text: str) -> Rung:
+    """Return the forms that keep the first lines of a text, but not all."""
+    body = _without_ends(text)
+    starts = line_starts(body)
+
+    def render(kept: int) -> str:
+        return f"{body[: starts[kept]]}[... {len(starts) - kept} later lines omitted]"
+
+    return Rung(len(starts) - 1, render)
+
+
+def first_characters(text: str) -> Rung:
+    """Return the forms that keep nothing but the beginning of a text's first line."""
+    body = _without_ends(text)
+    first = body.partition("\n")[0].rstrip(_LINE_END)
+
+    def render(kept: int) -> str:
+        return f"{body[:kept]}\n[... {len(body) - kept} later characters omitted]"
+
+    return Rung(min(len(first), len(body) - 1), render)
+
+
+def _without_ends(text: str) -> str:
+    return text.strip(BLANK) or text

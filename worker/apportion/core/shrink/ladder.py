@@ -1,0 +1,69 @@
+"""Ladders: the smaller forms of one text, and the search for the largest that stays within a target.
+
+Decides which form is taken. Never decides what a form leaves out: the rungs come from the strategies.
+
+A ladder is a whole text and its rungs, the largest forms first. A rung has `size` forms of one sort: form k
+keeps k of something (lines, entries, bodies, nodes, code points), 1 ≤ k ≤ size.
+
+The search, exactly: if the whole costs no more than the target, it is the answer. Else, rung by rung: lo = 0
+and hi = size; while lo < hi, mid = (lo + hi + 1) // 2, and if form mid costs no more than the target,
+lo = mid, else hi = mid - 1. If lo > 0, form lo is the answer, else the next rung is searched. After the last
+rung there is no answer.
+
+Each step counts a form as it would stand, its marker included: what is found fits, and costs less than the
+whole. BPE counts are not monotone, so "largest" holds along this path. No counts of parts are added up: forms
+halve until one fits, so a small target costs about one count of the whole for each rung that is searched.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from apportion.core.cut import largest
+
+
+class Shrunk(Struct, frozen=True):
+    """A form of a text, and the exact count of it."""
+
+    text: str
+    tokens: int
+
+
+class Rung(Struct, frozen=True):
+    """Forms of one sort; `render(kept)` gives the text of one, for 1 ≤ kept ≤ size."""
+
+    size: int
+    render: Callable[[int], str]
+
+
+class Ladder(Struct, frozen=True):
+    """A whole text and the rungs below it; `count` gives the exact tokens of a form."""
+
+    whole: Shrunk
+    rungs: tuple[Rung, ...]
+    count: Callable[[str], int]
+
+    def within(self, target_tokens: int) -> Shrunk | None:
+        """Return the largest form that costs no more than the target; None if the search finds none."""
+        if self.whole.tokens <= target_tokens:
+            return self.whole
+        for rung in self.rungs:
+            found = self._largest(rung, target_tokens)
+            if found is not None:
+                return found
+        return None
+
+    def smallest(self) -> Shrunk:
+        """Return the largest form that costs no more than the whole and the form 1 of each rung do."""
+        least = min([self.whole.tokens, *(self._form(rung, 1).tokens for rung in self.rungs if rung.size)])
+        found = self.within(least)
+        assert found is not None  # the search of a rung ends at its form 1
+        return found
+
+    def _largest(self, rung: Rung, target_tokens: int) -> Shrunk | None:
+        kept = largest(rung.size, lambda kept: self._form(rung, kept).tokens <= target_tokens)
+        return self._form(rung, kept) if kept else None
+
+    def _form(self, rung: Rung, kept: int) -> Shrunk:
+        text = rung.render(kept)
+        return Shrunk(text, self.count(text))

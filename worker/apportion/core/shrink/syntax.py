@@ -1,0 +1,210 @@
+"""Parsing: where functions, docstrings and comments are in a piece of code.
+
+Decides what a body, a type and a doc is in each language, by tree-sitter's grammars. Never decides what is
+left out. The versions of parser and grammars are pinned: another version can give other forms, so they are
+part of the engine's version.
+
+A method that stands alone is no JavaScript or TypeScript; a text in those languages that has errors is parsed
+again inside a class, and read so if it then has none.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import import_module
+from typing import NamedTuple
+
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
+
+from apportion.core.shrink.cuts import BLANK
+
+
+class Span(NamedTuple):
+    """From `start` to before `end`, in code points."""
+
+    start: int
+    end: int
+
+
+class Body(NamedTuple):
+    """What a function holds: what stands between its braces, or the block under its head and docstring.
+
+    `depth` counts the functions and types around it.
+    """
+
+    span: Span
+    depth: int
+
+
+class Outline(NamedTuple):
+    """The bodies of functions without errors, and all docs; both in the order of the text."""
+
+    bodies: tuple[Body, ...]
+    docs: tuple[Span, ...]
+
+
+class _Grammar(NamedTuple):
+    """Where a grammar is, what to look for in it, and in what a text with errors is tried again."""
+
+    module: str
+    query: str
+    function: str = "language"
+    around: tuple[str, str] | None = None
+
+
+_JAVASCRIPT = """
+    [(function_declaration body: (statement_block) @body)
+     (generator_function_declaration body: (statement_block) @body)
+     (function_expression body: (statement_block) @body)
+     (generator_function body: (statement_block) @body)
+     (arrow_function body: (statement_block) @body)
+     (method_definition body: (statement_block) @body)] @function
+    (class_body) @type
+    (comment) @comment
+"""
+_TYPESCRIPT = f"{_JAVASCRIPT} [(interface_body) (enum_body) (internal_module body: (statement_block))] @type"
+_CLASS = ("class _ {", "\n}")
+
+_GRAMMARS = {
+    "c": _Grammar(
+        "tree_sitter_c",
+        """(function_definition body: (compound_statement) @body) @function
+           [(field_declaration_list) (enumerator_list)] @type
+           (comment) @comment""",
+    ),
+    "go": _Grammar(
+        "tree_sitter_go",
+        """[(function_declaration body: (block) @body)
+            (method_declaration body: (block) @body)
+            (func_literal body: (block) @body)] @function
+           [(struct_type) (interface_type)] @type
+           (comment) @comment""",
+    ),
+    "java": _Grammar(
+        "tree_sitter_java",
+        """[(method_declaration body: (block) @body)
+            (constructor_declaration body: (constructor_body) @body)
+            (compact_constructor_declaration body: (block) @body)
+            (lambda_expression body: (block) @body)] @function
+           [(class_body) (interface_body) (enum_body) (annotation_type_body)] @type
+           [(line_comment) (block_comment)] @comment""",
+    ),
+    "javascript": _Grammar("tree_sitter_javascript", _JAVASCRIPT, around=_CLASS),
+    "python": _Grammar(
+        "tree_sitter_python",
+        """(function_definition body: (block) @block) @function
+           (class_definition) @type
+           [(function_definition body: (block . (expression_statement . (string) @doc .)))
+            (class_definition body: (block (expression_statement . (string) @doc .)))
+            (module (expression_statement . (string) @doc .))]
+           (comment) @comment""",
+    ),
+    "rust": _Grammar(
+        "tree_sitter_rust",
+        """[(function_item body: (block) @body) (closure_expression body: (block) @body)] @function
+           [(declaration_list) (field_declaration_list) (enum_variant_list)] @type
+           [(line_comment) (block_comment)] @comment""",
+    ),
+    "tsx": _Grammar("tree_sitter_typescript", _TYPESCRIPT, "language_tsx", _CLASS),
+    "typescript": _Grammar("tree_sitter_typescript", _TYPESCRIPT, "language_typescript", _CLASS),
+}
+
+
+def outline(language: str, text: str) -> Outline | None:
+    """Return the outline of a text; None where it does not parse: no function and no type is without errors.
+
+    Raises:
+        KeyError: there is no such language here.
+    """
+    source, before, root = _parse(language, text)
+    matches = QueryCursor(_loaded(language)[1]).matches(root)
+    found = [{name: node for name, (node, *_) in match.items()} for _, match in matches]
+    nodes = [match.get("function") or match.get("type") for match in found]
+    around = [node for node in nodes if node is not None and node.start_byte >= before]
+    if all(node.has_error for node in around):
+        return None
+    place = _Places(source, before)
+    docs = sorted(place.span(match["doc"]) for match in found if "doc" in match)
+    comments = sorted(place.span(match["comment"]) for match in found if "comment" in match)
+    behind = {doc.start: doc.end for doc in docs}
+    depths = _depths(map(place.span, around))
+    bodies = (
+        Body(_body(match, place, behind, text), depths[place.span(match["function"])])
+        for match in found
+        if "function" in match and not match["function"].has_error
+    )
+    return Outline(tuple(sorted(bodies)), tuple(sorted((*docs, *_paragraphs(comments, text)))))
+
+
+@cache
+def _loaded(language: str) -> tuple[Language, Query]:
+    grammar = _GRAMMARS[language]
+    loaded = Language(getattr(import_module(grammar.module), grammar.function)())
+    return loaded, Query(loaded, grammar.query)
+
+
+def _parse(language: str, text: str) -> tuple[bytes, int, Node]:
+    """Return what was parsed, how many of its bytes stand before the text, and the root of its tree."""
+    parser = Parser(_loaded(language)[0])
+    around = _GRAMMARS[language].around
+    source = text.encode()
+    root = parser.parse(source).root_node
+    if around is not None and root.has_error:
+        inside = (around[0] + text + around[1]).encode()
+        retried = parser.parse(inside).root_node
+        if not retried.has_error:
+            return inside, len(around[0]), retried
+    return source, 0, root
+
+
+class _Places:
+    """Where nodes are in a text that starts after the first `before` bytes of its source."""
+
+    def __init__(self, source: bytes, before: int) -> None:
+        self._source, self._before, self._ascii = source, before, source.isascii()
+
+    def span(self, node: Node) -> Span:
+        """Return what a node spans."""
+        return Span(self._place(node.start_byte), self._place(node.end_byte))
+
+    def _place(self, offset: int) -> int:
+        return offset - self._before if self._ascii else len(self._source[self._before : offset].decode())
+
+
+def _body(match: dict[str, Node], place: _Places, behind: dict[int, int], text: str) -> Span:
+    """Return what stands between the braces of a body, or in a block behind its docstring."""
+    if "block" in match:
+        block = place.span(match["block"])
+        return Span(behind.get(block.start, block.start), block.end)
+    braces = place.span(match["body"])
+    return Span(text.index("{", braces.start) + 1, braces.end - 1)
+
+
+def _depths(spans: Iterable[Span]) -> dict[Span, int]:
+    """Return in how many of the others each span lies."""
+    depths: dict[Span, int] = {}
+    around: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        while around and around[-1].end <= span.start:
+            around.pop()
+        depths[span] = len(around)
+        around.append(span)
+    return depths
+
+
+def _paragraphs(comments: Iterable[Span], text: str) -> Iterator[Span]:
+    """Yield comments, those between which there is nothing but blanks and one line end as one."""
+    held: list[Span] = []
+    for start, end in comments:
+        comment = Span(start, start + len(text[start:end].rstrip(BLANK)))
+        if held and _adjoin(text[held[-1].end : start]):
+            held.append(comment)
+        else:
+            if held:
+                yield Span(held[0].start, held[-1].end)
+            held = [comment]
+    if held:
+        yield Span(held[0].start, held[-1].end)
+
+
+def _adjoin(between: str) -> bool:
+    return not between.strip(BLANK) and between.count("\n") <= 1

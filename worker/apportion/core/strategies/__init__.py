@@ -1,0 +1,38 @@
+"""The registry of strategies: a line each. A new strategy is a file, a line here, and a policy file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from apportion.core.policy import Policy, PolicyError, Problem
+from apportion.core.strategies.base import Strategy
+from apportion.core.strategies.categories import Categories
+from apportion.core.strategies.conversation import Conversation
+from apportion.core.strategies.lanes import Lanes
+from apportion.core.strategies.layers import Layers
+from apportion.core.strategies.tiers import Tiers
+
+STRATEGIES: Mapping[str, Strategy[Any]] = {
+    strategy.name: strategy
+    for strategy in (
+        Lanes(),
+        Categories(),
+        Tiers(),
+        Layers(),
+        Conversation(),
+    )
+}  # fmt: skip
+
+
+def parse_policy(raw: Mapping[str, Any]) -> Policy:
+    """Return the typed policy of a file or event.
+
+    Raises:
+        PolicyError: with every problem at once.
+    """
+    name = raw.get("strategy")
+    strategy = STRATEGIES.get(name) if isinstance(name, str) else None
+    if strategy is None:
+        unknown = Problem("strategy", f"unknown or missing; one of {', '.join(STRATEGIES)}")
+        raise PolicyError((unknown, *Policy.common_problems(raw)))
+    policy: Policy = strategy.policy_type.parse(raw)
+    return policy

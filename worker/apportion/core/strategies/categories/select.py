@@ -1,0 +1,122 @@
+"""Selection in categories: what each candidate's category, the reserve and the limit can pay for.
+
+Decides by cost first, then by the exact count of the text as it would be with the candidate.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import UNSET
+
+from apportion.core.render import SEPARATOR, join
+from apportion.core.results import Reason
+from apportion.core.seams import last_seam
+from apportion.core.strategies.base import Task
+from apportion.core.strategies.categories.policy import CategoriesPolicy, Overflow
+from apportion.core.strategies.categories.rank import Ranked
+from apportion.core.tokens import Units, units_of
+
+_CATEGORY_BUDGET_REACHED, _BUDGET_EXCEEDED = Reason.CATEGORY_BUDGET_REACHED, Reason.BUDGET_EXCEEDED
+
+
+def select(
+    queue: list[Ranked], budgets: Mapping[str, int], reserve_tokens: int, task: Task[CategoriesPolicy]
+) -> tuple[str, int]:
+    """Select from the candidates in their order; return their text and its exact count."""
+    _estimate(queue, task)
+    purse = _Purse(task.policy, budgets, reserve_tokens, task.limit_tokens)
+    units = units_of(task.counter)
+    text = _GrowingText(units)
+    for one in queue:
+        if purse.affords(one):
+            longer_units = text.units_with(one.prepared.content)
+            longer_tokens = units.tokens(longer_units)
+            if longer_tokens <= task.limit_tokens:
+                purse.pay(one)
+                text.add(one.prepared.content, longer_units)
+            else:
+                tokens = units.tokens(text.units)
+                one.refuse(_BUDGET_EXCEEDED, longer_tokens - tokens, task.limit_tokens - tokens)
+    return _counted([one for one in queue if one.selected], task)
+
+
+def _estimate(queue: list[Ranked], task: Task[CategoriesPolicy]) -> None:
+    """Set the cost of each candidate that can still be chosen."""
+    unknown = [one.prepared for one in queue if one.prepared.candidate.token_estimate is UNSET]
+    counts = iter(task.count_contents(unknown))
+    for one in queue:
+        one.cost = one.prepared.candidate.token_estimate or next(counts)
+
+
+def _counted(standing: list[Ranked], task: Task[CategoriesPolicy]) -> tuple[str, int]:
+    """Return the text of what was selected, and its count; the last go while it passes the limit.
+
+    None have to go with a counter whose units add up. The limit holds with any.
+    """
+    while True:
+        text = join(one.prepared.content for one in standing)
+        tokens = task.counter.count(text)
+        if tokens <= task.limit_tokens:
+            return text, tokens
+        standing.pop().refuse(_BUDGET_EXCEEDED, tokens, task.limit_tokens)
+
+
+class _Purse:
+    """What is left to spend, by cost: of the categories' budgets, of the reserve, of the limit."""
+
+    def __init__(
+        self, policy: CategoriesPolicy, budgets: Mapping[str, int], reserve_tokens: int, limit_tokens: int
+    ) -> None:
+        self._categories = policy.categories
+        self._draws_on_all = policy.reserve.overflow is Overflow.ANY
+        self._budgets = dict(budgets)
+        self._reserve_tokens = reserve_tokens
+        self._limit_tokens = limit_tokens
+
+    def affords(self, one: Ranked) -> bool:
+        """Tell whether a candidate can be paid for; where not, leave in it why."""
+        in_reach = self._budgets[one.category]
+        may_overflow = self._categories[one.category].may_overflow
+        if may_overflow:
+            in_reach += self._reserve_tokens
+        if one.cost > in_reach and not (may_overflow and self._draws_on_all):
+            one.refuse(_CATEGORY_BUDGET_REACHED, one.cost, in_reach)
+        elif one.cost > self._limit_tokens:
+            one.refuse(_BUDGET_EXCEEDED, one.cost, self._limit_tokens)
+        else:
+            return True
+        return False
+
+    def pay(self, one: Ranked) -> None:
+        """Select a candidate that can be paid for."""
+        above = max(0, one.cost - self._budgets[one.category])
+        self._budgets[one.category] -= one.cost - above
+        if not self._draws_on_all:
+            self._reserve_tokens -= above
+        self._limit_tokens -= one.cost
+        one.selected = True
+
+
+class _GrowingText:
+    """The units of a text to which one piece after another is joined.
+
+    What stands after its last seam is all that a next piece can change.
+    """
+
+    def __init__(self, units: Units) -> None:
+        """Start empty."""
+        self.units = 0
+        self._units_of = units.of
+        self._end = ""
+        self._before_end_units = 0
+
+    def units_with(self, piece: str) -> int:
+        """Return what the units would be with one more piece."""
+        return self._before_end_units + self._units_of(self._end + piece)
+
+    def add(self, piece: str, units: int) -> None:
+        """Join a piece, with which the units are these."""
+        longer = self._end + piece
+        end = longer[last_seam(longer) :]
+        self.units = units
+        self._before_end_units = units - self._units_of(end)
+        self._end = end + SEPARATOR

@@ -1,0 +1,93 @@
+"""Strategy `conversation`: which part of a chat history goes to the model.
+
+Decides how much of the system prompt and of the history goes along with a new message; never changes a
+message. Source: the context builder specification, whose numbers these are. It contradicts itself on what
+follows a message that does not fit, and counts no overhead for the new message; the rules here hold:
+
+- A message costs its content, the canonical JSON of its tool calls (an empty list is none) and that of its
+  other fields beside role, content, tool_calls and tool_call_id, each counted by itself, and the overhead.
+  Text parts are joined without anything between to be counted. Messages are emitted as they came, parts,
+  null and all; a new message that is a string becomes a message of the user.
+- The system prompt is cut to its part, or left out. The new message is always there, last, uncut, and with
+  it the group that it completes. They take from the messages part; what they leave is the history's: the
+  newest messages that fit. Where they are larger than the part, no other history goes along, and they may
+  eat into the response's part; where they pass the total less the system prompt, the result is infeasible.
+- The session's limit bounds the sum: it takes from the history first, then from the system prompt; where
+  the new message with its group passes it alone, the result is infeasible, too.
+- A call, its results and all between stay or go together; so do groups that share a message. What belongs
+  to a call without result, or to a result without call, is `unsuitable` and does not end the history. See
+  `groups`.
+- Only an assistant's message has tool calls, only a tool's message a tool_call_id; a call and a text part
+  have the fields of OpenAI's format and no others.
+- Ids: `system_prompt` (where the request has one), `new_message`, `messages/INDEX`, ranked in that order,
+  the newest message first. Whatever does not fit is `history_truncated`; the margin stands where a message
+  was considered, and is its whole group's. A system prompt without room is `no_room`.
+"""
+
+from typing import ClassVar
+
+from msgspec import UNSET
+
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import Candidate
+from apportion.core.results import Reason, Status
+from apportion.core.strategies.base import Composition, Task
+from apportion.core.strategies.conversation.account import Given, account, ids_of
+from apportion.core.strategies.conversation.choose import Choice, Terms, choose
+from apportion.core.strategies.conversation.groups import plan
+from apportion.core.strategies.conversation.messages import Role, read
+from apportion.core.strategies.conversation.policy import ConversationPolicy
+
+
+class Conversation:
+    """The strategy; see the module."""
+
+    name = "conversation"
+    policy_type = ConversationPolicy
+    reads: ClassVar = frozenset({"conversation"})
+    needs: ClassVar = frozenset({"conversation"})
+
+    def unsuitable(
+        self,
+        candidate: Candidate,  # noqa: ARG002 - the protocol's
+        policy: ConversationPolicy,  # noqa: ARG002 - likewise
+    ) -> EventError | None:
+        """Return that no candidate can be used."""
+        return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
+
+    def compose(self, task: Task[ConversationPolicy]) -> Composition:
+        """Keep the newest messages and as much of the system prompt as their parts allow."""
+        asked, policy = task.request.conversation, task.policy
+        assert asked is not UNSET, "compose requires it"
+        new = asked.new_message
+        new_message = {"role": str(Role.USER), "content": new} if isinstance(new, str) else new
+        chat = read(asked.messages, new_message)
+        parts = policy.parts(policy.total_tokens(task.request.budget_tokens))
+        cut_plan = plan(len(asked.messages), chat.calls, chat.results)
+        given = Given(asked.system_prompt, ids_of(len(asked.messages)), chat.roles)
+        if task.withheld is not Reason.DUPLICATE:  # which comes before unsuitable
+            given.unsuitable = cut_plan.unsuitable
+        if task.withheld is not None:
+            told = account(given, parts, Choice(sent=False), task.withheld)
+            return Composition(status=Status.EMPTY, entries=told.entries, groups=told.groups)
+        given.system_tokens = task.counter.count(asked.system_prompt)
+        given.costs = chat.costs(task.counter, policy.conversation.message_overhead_tokens)
+        terms = Terms(parts, task.limit_tokens, policy.conversation.gaps)
+        choice = choose(cut_plan, given.costs, terms, asked.system_prompt, task.counter.count)
+        if not choice.sent:
+            told = account(given, parts, choice, Reason.INFEASIBLE)
+            return Composition(status=Status.INFEASIBLE, entries=told.entries, groups=told.groups)
+        told = account(given, parts, choice, Reason.HISTORY_TRUNCATED)
+        used_tokens = sum(group.used for group in told.groups)
+        return Composition(
+            status=Status.COMPOSED,
+            system_prompt=choice.system_prompt,
+            messages=(*(asked.messages[index] for index in reversed(choice.kept)), new_message),
+            items=told.items,
+            entries=told.entries,
+            groups=told.groups,
+            estimated_tokens=used_tokens,
+            used_tokens=used_tokens,
+            reserved_tokens=parts.response_tokens,
+            truncated_messages=len(asked.messages) - len(choice.kept),
+        )

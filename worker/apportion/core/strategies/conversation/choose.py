@@ -1,0 +1,98 @@
+"""Which messages go along, and how much of the system prompt.
+
+Decides by cost: what a message costs does not depend on the others, so sums are exact here.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+
+from msgspec import Struct
+
+from apportion.core.cut import cut_to_fit
+from apportion.core.results import Margin
+from apportion.core.strategies.conversation.groups import Plan
+from apportion.core.strategies.conversation.policy import Parts
+
+
+class Choice(Struct, frozen=True):
+    """What goes to the model: the system prompt as cut, and the kept messages of the history, newest first.
+
+    `margins` are by message index. Where `sent` is not so, nothing goes.
+    """
+
+    sent: bool
+    system_prompt: str = ""
+    system_tokens: int = 0
+    kept: tuple[int, ...] = ()
+    margins: Mapping[int, Margin] = {}
+    system_margin: Margin | None = None
+
+
+class Terms(Struct, frozen=True):
+    """The parts of the total, the limit of the sum, and whether history goes on after what does not fit."""
+
+    parts: Parts
+    limit_tokens: int
+    gaps: bool
+
+
+def choose(
+    plan: Plan, costs: list[int], terms: Terms, system_prompt: str, count: Callable[[str], int]
+) -> Choice:
+    """Return the choice; `costs` holds the history's, and last the new message's."""
+    parts, limit_tokens = terms.parts, terms.limit_tokens
+    mandatory_tokens = sum(costs[plan.mandatory :])
+    prompt, tokens, margin = _prompt(system_prompt, parts.system_tokens, count)
+    left_tokens = min(parts.total_tokens - tokens, limit_tokens)
+    if mandatory_tokens > left_tokens:
+        margin = Margin(mandatory_tokens, left_tokens)
+        return Choice(sent=False, margins=dict.fromkeys(range(plan.mandatory, len(costs)), margin))
+    # both parts keep to theirs, so the response's is never touched: a policy's parts are within its total
+    room_tokens = min(parts.messages_tokens, limit_tokens - tokens) - mandatory_tokens
+    kept, margins = _newest(plan, costs, room_tokens, gaps=terms.gaps)
+    if tokens + mandatory_tokens > limit_tokens:
+        prompt, tokens, margin = _prompt(system_prompt, limit_tokens - mandatory_tokens, count)
+    return Choice(
+        sent=True,
+        system_prompt=prompt,
+        system_tokens=tokens,
+        kept=kept,
+        margins=margins,
+        system_margin=margin,
+    )
+
+
+def _prompt(text: str, tokens: int, count: Callable[[str], int]) -> tuple[str, int, Margin | None]:
+    """Return the prompt cut to that many tokens, its count, and the margin where nothing of it stands."""
+    prompt = cut_to_fit(text, lambda part: count(part) <= tokens)
+    return prompt, count(prompt), None if prompt or not text else Margin(count(text), tokens)
+
+
+def _newest(
+    plan: Plan, costs: list[int], room_tokens: int, *, gaps: bool
+) -> tuple[tuple[int, ...], dict[int, Margin]]:
+    """Return the messages that fit, newest first, and the margins of those that were considered in vain."""
+    kept = list(range(len(costs) - 2, plan.mandatory - 1, -1))
+    margins: dict[int, Margin] = {}
+    up_to = list(accumulate(costs, initial=0))
+    last = plan.mandatory - 1
+    if not plan.starts and not plan.unsuitable:
+        # where no message belongs to another, their sums tell how many of the newest fit
+        first = bisect_left(up_to, up_to[last + 1] - room_tokens, 0, last + 1)
+        kept += range(last, first - 1, -1)
+        room_tokens -= up_to[last + 1] - up_to[first]
+        last = first - 1
+    while last >= 0:
+        first = plan.starts.get(last, last)
+        if last not in plan.unsuitable:
+            needed = up_to[last + 1] - up_to[first]
+            if needed <= room_tokens:
+                room_tokens -= needed
+                kept += range(last, first - 1, -1)
+            else:
+                margins |= dict.fromkeys(range(first, last + 1), Margin(needed, max(0, room_tokens)))
+                if not gaps:
+                    break
+        last = first - 1
+    return tuple(kept), margins

@@ -1,0 +1,147 @@
+"""A chat's messages: their shape, what of them counts, and which calls and results they hold.
+
+Decides which messages are refused. Never changes one: what is emitted is emitted as it came.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, ValidationError, convert
+
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import Closed, Name, Opt
+from apportion.core.identity import canonical_json, canonical_json_of_each
+from apportion.core.tokens import TokenCounter
+from apportion.core.wire import refusal
+
+_KNOWN_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+
+
+class Role(StrEnum):
+    """Whose message it is."""
+
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+_PLAIN_ROLES = tuple(str(role) for role in Role if role is not Role.TOOL)
+"""Roles of messages that need no more than a content. Not a set: what came as a role may have no hash."""
+
+
+class TextPart(Closed, frozen=True):
+    """A part of a content."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Function(Closed, frozen=True):
+    """What is called; the arguments are JSON as the model wrote it, valid or not."""
+
+    name: Name
+    arguments: str
+
+
+class ToolCall(Closed, frozen=True):
+    """One call of an assistant's message."""
+
+    id: Name
+    type: Literal["function"]
+    function: Function
+
+
+class Message(Struct, frozen=True):
+    """A message as far as we read it; it may have more fields."""
+
+    role: Role
+    content: str | tuple[TextPart, ...] | None = None
+    tool_calls: Opt[tuple[ToolCall, ...]] = UNSET
+    tool_call_id: Opt[Name] = UNSET
+
+    @property
+    def text(self) -> str:
+        """The content as one text: parts are joined without anything between, no content is empty."""
+        if isinstance(self.content, tuple):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class Chat(Struct, frozen=True):
+    """The history and, last, the new message, as far as they are told, counted and grouped.
+
+    `roles` and `texts` hold each message's role and content, `extras` what else of it counts: the canonical
+    JSON of its tool calls and of its other fields. `calls` and `results` are by the message's index.
+    """
+
+    roles: list[str]
+    texts: list[str]
+    extras: list[tuple[int, str]]
+    calls: dict[int, tuple[str, ...]]
+    results: dict[int, str]
+
+    def costs(self, counter: TokenCounter, overhead_tokens: int) -> list[int]:
+        """Return what each message costs: its content, tool calls and other fields, and the overhead."""
+        costs = [tokens + overhead_tokens for tokens in counter.count_many(self.texts)]
+        extras = counter.count_many([text for _, text in self.extras])
+        for (index, _), tokens in zip(self.extras, extras, strict=True):
+            costs[index] += tokens
+        return costs
+
+
+def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat:
+    """Return the messages as a chat.
+
+    Raises:
+        EventError: a message is not one of OpenAI's chat format.
+    """
+    chat = Chat([], [], [], {}, {})
+    roles, texts = chat.roles, chat.texts
+    others: dict[str, dict[str, Any]] = {}
+    owners: list[int] = []
+    for message in (*history, new_message):
+        role, content = message.get("role", ""), message.get("content")
+        if len(message) != 2 or type(content) is not str or role not in _PLAIN_ROLES:  # noqa: PLR2004 - these two
+            index = len(texts)
+            new = index == len(history)
+            pointer = "$.conversation.new_message" if new else f"$.conversation.messages[{index}]"
+            content = _read_one(chat, index, message, pointer)
+            if names := message.keys() - _KNOWN_FIELDS:
+                others[pointer] = {name: message[name] for name in names}
+                owners.append(index)
+        roles.append(role)
+        texts.append(content)
+    chat.extras.extend(zip(owners, map(bytes.decode, canonical_json_of_each(others)), strict=True))
+    return chat
+
+
+def _read_one(chat: Chat, index: int, message: dict[str, Any], pointer: str) -> str:
+    """Return the text of a message that may be more than a role and a text."""
+    known = _checked(message, pointer)
+    if known.tool_calls:
+        chat.extras.append((index, canonical_json(message["tool_calls"]).decode()))
+        chat.calls[index] = tuple(call.id for call in known.tool_calls)
+    if known.tool_call_id is not UNSET:
+        chat.results[index] = known.tool_call_id
+    return known.text
+
+
+def _checked(message: dict[str, Any], pointer: str) -> Message:
+    try:
+        known = convert(message, Message)
+    except ValidationError as error:
+        refused = refusal(str(error))
+        raise EventError(refused.code, refused.message, pointer + refused.pointer[1:]) from None
+    if known.tool_calls is not UNSET and known.role is not Role.ASSISTANT:
+        text = "only an assistant's message has tool calls; leave them out"
+        raise EventError(ErrorCode.INVALID_VALUE, text, f"{pointer}.tool_calls")
+    if known.tool_call_id is not UNSET and known.role is not Role.TOOL:
+        text = "only a tool's message answers a call; leave it out"
+        raise EventError(ErrorCode.INVALID_VALUE, text, f"{pointer}.tool_call_id")
+    if known.tool_call_id is UNSET and known.role is Role.TOOL:
+        text = "a tool's message names the call that it answers"
+        raise EventError(ErrorCode.MISSING_FIELD, text, f"{pointer}.tool_call_id")
+    return known

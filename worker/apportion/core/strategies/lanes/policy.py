@@ -1,0 +1,154 @@
+"""The policy of strategy `lanes`: lanes, kinds, template. The defaults are the source's own numbers."""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from string import Formatter
+from typing import Any
+
+from msgspec import UNSET
+from pydantic import Field, field_validator
+
+from apportion.core.candidates import Prepared
+from apportion.core.policy import Count, Policy, Problem, Table, integer
+from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
+
+KIND_ORDER = (
+    "constraint",
+    "rule_doc",
+    "local_diff",
+    "recent_edit",
+    "symbol_context",
+    "dependency_graph",
+    "test_context",
+    "semantic_match",
+    "session_history",
+    "violation",
+    "learning",
+)
+DEFAULT_TOTAL_TOKENS = 8_000
+
+_PLACEHOLDERS = frozenset({"content", "id", "kind", "lane"})
+
+
+class LanePolicy(Table):
+    """`[lanes.NAME]`: priority 0 is first; floor and ceiling in tokens; an optional heading."""
+
+    priority: Count
+    min_tokens: Count
+    max_tokens: Count
+    heading: str | None = None
+
+
+class KindPolicy(Table):
+    """`[kinds.NAME]`: where the kind stands among equals, and how its artifacts are shrunk."""
+
+    order: Count | None = None
+    shrink: ShrinkStrategy | None = Field(default=None, strict=False)
+
+
+class ShrinkPolicy(Table):
+    """`[shrink]`: no artifact is shrunk to a target below the floor, but protected ones at the very last."""
+
+    floor_tokens: Count = 100
+
+
+class CachePolicy(Table):
+    """`[cache]`: how long a composition may be used again, in event time, and how many. 0 entries: off."""
+
+    ttl_s: Count = 300
+    max_entries: Count = 1_024
+
+
+class RenderPolicy(Table):
+    """`[render]`: the template of one artifact; `{content}`, `{id}`, `{kind}`, `{lane}`."""
+
+    template: str | None = None
+
+    @field_validator("template")
+    @classmethod
+    def _known_placeholders(cls, template: str | None) -> str | None:
+        if template is not None:
+            fields = [field for _, *field in Formatter().parse(template) if field[0] is not None]
+            names = {name for name, _, _ in fields}
+            if not _PLACEHOLDERS.issuperset(names) or "content" not in names:
+                raise ValueError("use {content}, and beside it only {id}, {kind} and {lane}")
+            if any(spec or conversion for _, spec, conversion in fields):
+                raise ValueError("a placeholder has neither a format nor a conversion")
+        return template
+
+
+DEFAULT_LANES = {
+    "policy": LanePolicy(priority=0, min_tokens=200, max_tokens=500),
+    "rules": LanePolicy(priority=1, min_tokens=500, max_tokens=2_000),
+    "local": LanePolicy(priority=2, min_tokens=1_000, max_tokens=3_000),
+    "structure": LanePolicy(priority=3, min_tokens=0, max_tokens=1_500),
+    "retrieved": LanePolicy(priority=4, min_tokens=0, max_tokens=2_000),
+    "history": LanePolicy(priority=5, min_tokens=0, max_tokens=1_000),
+}
+
+
+class LanesPolicy(Policy):
+    """A policy of strategy `lanes`. Own `lanes` replace the default ones; `kinds` add or change."""
+
+    budget_tokens: Count = DEFAULT_TOTAL_TOKENS
+    lanes: dict[str, LanePolicy] = Field(default=DEFAULT_LANES, min_length=1)
+    kinds: dict[str, KindPolicy] = Field(default_factory=dict)
+    shrink: ShrinkPolicy = ShrinkPolicy()
+    render: RenderPolicy = RenderPolicy()
+    cache: CachePolicy = CachePolicy()
+
+    @property
+    def cache_entries_max(self) -> int:
+        """How many compositions may be remembered under policies like this; 0: none."""
+        return self.cache.max_entries
+
+    @property
+    def cache_ttl_s(self) -> int:
+        """How long, in event time, a composition may be remembered."""
+        return self.cache.ttl_s
+
+    @cached_property
+    def kind_order(self) -> dict[str, int]:
+        """The place of every kind among candidates of equal score and lane."""
+        order = {kind: place for place, kind in enumerate(KIND_ORDER)}
+        return order | {name: kind.order for name, kind in self.kinds.items() if kind.order is not None}
+
+    @cached_property
+    def _shrink_by_kind(self) -> dict[str, ShrinkStrategy]:
+        own = {name: kind.shrink for name, kind in self.kinds.items() if kind.shrink is not None}
+        return {**SHRINK_BY_KIND, **own}
+
+    def shrink_of(self, prepared: Prepared) -> ShrinkStrategy:
+        """Return how a candidate is shrunk: as it says itself, else as its kind, else from its start."""
+        if prepared.candidate.shrink is not UNSET:
+            return ShrinkStrategy(prepared.candidate.shrink)
+        return self._shrink_by_kind.get(prepared.kind, ShrinkStrategy.TRUNCATE_OLDEST)
+
+    @classmethod
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
+        """Yield floors above ceilings, shared priorities, floors above the total, kinds without place."""
+        yield from super().cross_check(raw)
+        kinds = raw.get("kinds")
+        for name, kind in kinds.items() if isinstance(kinds, Mapping) else ():
+            if name not in KIND_ORDER and isinstance(kind, Mapping) and "order" not in kind:
+                yield Problem(f"kinds.{name}.order", "required for a kind that is not built in")
+        given = raw.get("lanes")
+        lanes = given if isinstance(given, Mapping) else {}
+        owners: dict[int, str] = {}
+        for name, lane in lanes.items():
+            low = integer(lane, "min_tokens") or 0
+            high = integer(lane, "max_tokens")
+            if high is not None and low > high:
+                yield Problem(f"lanes.{name}.min_tokens", f"{low} is above max_tokens {high}")
+            priority = integer(lane, "priority")
+            if priority is not None and owners.setdefault(priority, name) != name:
+                other = owners[priority]
+                yield Problem(f"lanes.{name}.priority", f"lane {other} has the same; priorities must differ")
+        total = integer(raw, "budget_tokens")
+        total = DEFAULT_TOTAL_TOKENS if total is None else total
+        defaults = sum(lane.min_tokens for lane in DEFAULT_LANES.values())
+        floors = sum(integer(lane, "min_tokens") or 0 for lane in lanes.values()) if lanes else defaults
+        if 0 < total < floors:
+            yield Problem(
+                "budget_tokens", f"the lanes' min_tokens add up to {floors}, above the total {total}"
+            )

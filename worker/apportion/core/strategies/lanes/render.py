@@ -1,0 +1,123 @@
+"""Rendering of lanes: output order, headings, template, and how the whole is brought under the limit.
+
+Decides nothing about who was selected, only how each stands, or that it cannot. Pieces go in the reverse of
+the output order: from the last lane to the first, within a lane the lowest score first.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import UNSET, Struct
+
+from apportion.core.fit import Fit, Piece
+from apportion.core.render import join
+from apportion.core.results import Margin, Reason
+from apportion.core.shrink import Ladder, ShrinkStrategy, Shrunk, ladder
+from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.core.strategies.lanes.rank import Ranked
+from apportion.core.tokens import TokenCounter
+
+
+class Rendered(Struct, frozen=True):
+    """The text, and its exact count."""
+
+    text: str
+    tokens: int
+
+
+def render(
+    selected: Iterable[Ranked], policy: LanesPolicy, limit_tokens: int, counter: TokenCounter
+) -> Rendered | None:
+    """Return the text of the selected artifacts, which must stand in canonical order, by lane priority.
+
+    Sets how each of them stands; what was dropped is no longer selected. None: the protected ones alone
+    pass the limit, however small they are made.
+    """
+    standing = output_order(selected)
+    template = policy.render.template
+    for one, tokens in zip(standing, _exact_tokens(standing, template, counter), strict=True):
+        one.tokens = tokens
+    text = join(_with_headings(((one, one.prepared.content) for one in standing), template))
+    whole = Rendered(text, counter.count(text))
+    return whole if whole.tokens <= limit_tokens else _fitted(standing, whole, policy, limit_tokens, counter)
+
+
+def output_order(ranked: Iterable[Ranked]) -> list[Ranked]:
+    """Return artifacts that stand in canonical order by lane priority, else as they stood."""
+    return sorted(ranked, key=lambda one: one.lane.priority)
+
+
+def _fitted(
+    standing: Sequence[Ranked],
+    whole: Rendered,
+    policy: LanesPolicy,
+    limit_tokens: int,
+    counter: TokenCounter,
+) -> Rendered | None:
+    pieces = _pieces(standing, policy, counter)
+    template = policy.render.template
+
+    def text() -> str:
+        kept = (
+            (one, piece.form.text) for one, piece in zip(standing, pieces, strict=True) if not piece.dropped
+        )
+        return join(_with_headings(kept, template))
+
+    fit = Fit(pieces[::-1], text, counter.count, limit_tokens, policy.shrink.floor_tokens)
+    fits = fit.fit(whole.tokens)
+    for one, piece in zip(standing, pieces, strict=True):
+        stands = fits and not piece.dropped
+        one.tokens = piece.form.tokens if stands else piece.full.tokens
+        one.shrunk = stands and piece.form.text != piece.full.text
+        if not stands:
+            one.selected, one.reason = False, Reason.DROPPED_AFTER_RENDER
+            one.margin = Margin(one.tokens, limit_tokens - fit.tokens if fits else limit_tokens)
+    return Rendered(fit.text, fit.tokens) if fits else None
+
+
+def _pieces(standing: Sequence[Ranked], policy: LanesPolicy, counter: TokenCounter) -> list[Piece]:
+    template = policy.render.template
+    return [
+        Piece(
+            Shrunk(one.prepared.content, one.tokens),
+            _ladder_of(one, policy.shrink_of(one.prepared), template, counter),
+            protected=one.prepared.protected,
+        )
+        for one in standing
+    ]
+
+
+def _exact_tokens(standing: Sequence[Ranked], template: str | None, counter: TokenCounter) -> list[int]:
+    """Return the exact count of each piece; a cost that was counted on the same text is already that."""
+    counted = [template is None and one.prepared.candidate.token_estimate is UNSET for one in standing]
+    uncounted = [one for one, known in zip(standing, counted, strict=True) if not known]
+    counts = iter(counter.count_many([_rendered(one, one.prepared.content, template) for one in uncounted]))
+    return [one.cost if known else next(counts) for one, known in zip(standing, counted, strict=True)]
+
+
+def _ladder_of(
+    one: Ranked, strategy: ShrinkStrategy, template: str | None, counter: TokenCounter
+) -> Callable[[], Ladder | None]:
+    prepared = one.prepared
+    language = prepared.candidate.language or None
+    path = prepared.rounded.get("path")
+
+    def count(form: str) -> int:
+        return counter.count(_rendered(one, form, template))
+
+    return lambda: ladder(strategy, prepared.content, count, language, path)
+
+
+def _rendered(one: Ranked, content: str, template: str | None) -> str:
+    if template is None:
+        return content
+    prepared = one.prepared
+    return template.format(content=content, id=prepared.id, kind=prepared.kind, lane=prepared.lane)
+
+
+def _with_headings(standing: Iterable[tuple[Ranked, str]], template: str | None) -> Iterable[str]:
+    lane = None
+    for one, form in standing:
+        if one.lane is not lane and one.lane.heading is not None:
+            yield one.lane.heading
+        lane = one.lane
+        yield _rendered(one, form, template)

@@ -1,0 +1,102 @@
+"""Strategy `layers`: how one ceiling is shared by a few long layers.
+
+Decides how much of each layer stands; never which layers there are. Source: the context budget
+specification, whose numbers these are; where it is silent, the rules here hold:
+
+- Set aside first: section headings and the entries of sections marked `preserve`, with what marks that the
+  others are gone (or the whole layer, where that is no more). If they alone pass the limit, the result is
+  infeasible. Then every layer has its part of the limit, and what the layers before it left; what is left
+  at the end goes to the layers that were cut, first the first. See `share`.
+- Free text is cut at its end, marked `[truncated]` on a line of its own. Of sections, entries go one at a
+  time, from the section with most tokens of entries left, from its end; `... and M more TITLE` stands for
+  them, and the layer ends in `[... truncated, N items omitted]`. Then the preamble is cut like free text,
+  at the end to nothing. An entry whose omission would make the layer no shorter, in code points, for its
+  markers are longer, goes only along with others, or with all where the counter finds that less. See `form`.
+- A layer's heading (the policy's) stands wherever anything of the layer does, and is set aside with its
+  section headings; free text for which there is no room takes its heading along. A section shows its heading
+  also where it has no entries.
+- Every layer given is an item of its own name: its free text, or all of it that is no entry. It is
+  `truncated` where anything of the layer was cut, `no_room` where free text (or sections that are only a
+  preamble) has no room for the marker and one code point, `no_content` where there is nothing to show.
+  Entries are items named `LAYER/SECTION_INDEX/ENTRY_INDEX`. An entry without content is omitted as
+  `no_content`, never shown, and in no marker's number.
+- Rank: layers by priority, each before its entries, these as they stood. The margin of what was cut is that
+  of the layer's next entry or code point: what the text with it had more, and what was left.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import Candidate
+from apportion.core.results import Margin, Reason, Status
+from apportion.core.strategies.base import Composition, Task
+from apportion.core.strategies.layers.account import Nothing, account
+from apportion.core.strategies.layers.form import Layer
+from apportion.core.strategies.layers.policy import LayersPolicy
+from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
+
+
+class Layers:
+    """The strategy; see the module."""
+
+    name = "layers"
+    policy_type = LayersPolicy
+    reads: ClassVar = frozenset({"layers"})
+    needs: ClassVar = frozenset({"layers"})
+
+    def unsuitable(
+        self,
+        candidate: Candidate,  # noqa: ARG002 - the protocol's
+        policy: LayersPolicy,  # noqa: ARG002 - likewise
+    ) -> EventError | None:
+        """Return that no candidate can be used."""
+        return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
+
+    def compose(self, task: Task[LayersPolicy]) -> Composition:
+        """Share the limit out, and cut each layer to what it has."""
+        shares = _open(task)
+        if task.withheld is not None:
+            return _without(shares, task, Status.EMPTY, Nothing(task.withheld, task.withheld))
+        set_aside(shares, task.counter)
+        share_out(shares, task.limit_tokens)
+        least_tokens = task.counter.count(text_of(shares))
+        if least_tokens > task.limit_tokens:
+            margin = Margin(least_tokens, task.limit_tokens)
+            nothing = Nothing(Reason.INFEASIBLE, Reason.NO_CONTENT, margin)
+            return _without(shares, task, Status.INFEASIBLE, nothing)
+        fill(shares, task.limit_tokens, task.counter)
+        told, text = account(shares, task.counter), text_of(shares)
+        used_tokens = task.counter.count(text)
+        return Composition(
+            status=Status.COMPOSED if text else Status.EMPTY,
+            text=text,
+            items=told.items,
+            entries=told.entries,
+            groups=told.groups,
+            estimated_tokens=used_tokens,
+            used_tokens=used_tokens,
+            reserved_tokens=least_tokens,
+        )
+
+
+def _without(shares: list[Share], task: Task[LayersPolicy], status: Status, nothing: Nothing) -> Composition:
+    told = account(shares, task.counter, nothing)
+    return Composition(status=status, entries=told.entries, groups=told.groups)
+
+
+def _open(task: Task[LayersPolicy]) -> list[Share]:
+    """Return a share for every layer of the policy, in order; those that are not given are empty."""
+    given = task.request.layers or {}
+    for name in given:
+        if name not in task.policy.layers:
+            message = f"policy {task.policy.name} has no such layer"
+            raise EventError(ErrorCode.UNKNOWN_LAYER, message, f"$.layers.{name}")
+
+    def count_many(entries: Sequence[str]) -> list[int]:
+        return [0] * len(entries) if task.withheld is not None else task.counter.count_many(entries)
+
+    return [
+        Share(Layer(name, layer.heading, given.get(name, ""), count_many), layer.share_percent, name in given)
+        for name, layer in task.policy.in_order
+    ]

@@ -1,0 +1,63 @@
+"""The policy of strategy `layers`: layers and their shares. The defaults are the source's own numbers."""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from apportion.core.policy import Count, Policy, Problem, Table, integer
+
+DEFAULT_TOTAL_TOKENS = 10_000
+WHOLE_PERCENT = 100
+
+Percent = Annotated[int, Field(ge=0, le=WHOLE_PERCENT)]
+LayerName = Annotated[str, Field(pattern=r"^[^/]{1,256}$")]
+"""Without a slash: ids are made from it."""
+
+
+class LayerPolicy(Table):
+    """`[layers.NAME]`: priority 0 is first; the share of the limit; an optional heading."""
+
+    priority: Count
+    share_percent: Percent
+    heading: Annotated[str, Field(min_length=1)] | None = None
+
+
+DEFAULT_LAYERS = {
+    "project": LayerPolicy(priority=0, share_percent=40),
+    "fabric": LayerPolicy(priority=1, share_percent=40),
+    "prior_work": LayerPolicy(priority=2, share_percent=20),
+}
+
+
+class LayersPolicy(Policy):
+    """A policy of strategy `layers`. Own `layers` replace the default ones."""
+
+    own_backoff: ClassVar[bool] = False
+
+    budget_tokens: Count = DEFAULT_TOTAL_TOKENS
+    layers: dict[LayerName, LayerPolicy] = Field(default=DEFAULT_LAYERS, min_length=1)
+
+    @cached_property
+    def in_order(self) -> tuple[tuple[str, LayerPolicy], ...]:
+        """The layers by priority, as they stand in the text."""
+        return tuple(sorted(self.layers.items(), key=lambda item: item[1].priority))
+
+    @classmethod
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
+        """Yield shared priorities, and shares that add up to more than everything."""
+        yield from super().cross_check(raw)
+        given = raw.get("layers")
+        layers = given if isinstance(given, Mapping) else {}
+        owners: dict[int, str] = {}
+        for name, layer in layers.items():
+            priority = integer(layer, "priority")
+            if priority is not None and owners.setdefault(priority, name) != name:
+                other = owners[priority]
+                yield Problem(
+                    f"layers.{name}.priority", f"layer {other} has the same; priorities must differ"
+                )
+        shares = sum(integer(layer, "share_percent") or 0 for layer in layers.values())
+        if shares > WHOLE_PERCENT:
+            yield Problem("layers", f"share_percent adds up to {shares}, above {WHOLE_PERCENT}")

@@ -1,0 +1,111 @@
+"""Demotion: which item goes down, how far, and when the text fits.
+
+Decides in the order of the policy's `demotion`: constraints come last, each once, and only down to summary.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from apportion.core.results import Margin
+from apportion.core.strategies.tiers.policy import Demotion
+from apportion.core.strategies.tiers.rank import NAME, OMITTED, Item
+from apportion.core.strategies.tiers.reckon import Reckoning
+from apportion.core.strategies.tiers.render import text_of
+from apportion.core.tokens import TokenCounter
+
+
+class Sheet:
+    """Items in canonical order, at their tiers; `text` and `tokens` are as they were counted last."""
+
+    def __init__(self, items: Sequence[Item], limit_tokens: int, counter: TokenCounter) -> None:
+        """Count the text as it is."""
+        self._items = items
+        self._limit_tokens = limit_tokens
+        self._counter = counter
+        self._last: Item | None = None
+        self._count()
+
+    @cached_property
+    def _reckoning(self) -> Reckoning:
+        return Reckoning(self._items, self._counter)
+
+    def _count(self) -> None:
+        self.text = text_of(self._items)
+        self.tokens = self._counter.count(self.text)
+
+    def fits(self) -> bool:
+        """Tell whether the text is within the limit; where it is as reckoned, it is counted itself."""
+        if self._reckoning.tokens() > self._limit_tokens:
+            return False
+        self._count()
+        return self.tokens <= self._limit_tokens
+
+    def fits_never(self, one: Item) -> bool:
+        """Tell whether the text passes the limit on whatever tier one item stands; others have not moved."""
+        return self._reckoning.least_tokens_without(one) > self._limit_tokens
+
+    def put(self, one: Item, tier: int) -> None:
+        """Put an item on a tier."""
+        self._reckoning.put(one, tier)
+        self._last = one
+
+    def lower(self, one: Item) -> None:
+        """Put an item on the next tier down with which the text costs less, if there is one."""
+        present, tokens = one.tier, self._reckoning.tokens()
+        for tier in one.below():
+            self.put(one, tier)
+            if tier == OMITTED or self._reckoning.tokens() < tokens:
+                return
+        self.put(one, present)
+
+    def margin(self, one: Item) -> Margin:
+        """Return what an item that is left out needed as a name, and what was left for it then."""
+        if one is not self._last:
+            return Margin(one.tokens[NAME], 0)
+        one.tier = NAME
+        tokens = self._counter.count(text_of(self._items))
+        one.tier = OMITTED
+        return Margin(tokens - self.tokens, self._limit_tokens - self.tokens)
+
+
+def fit(items: Sequence[Item], limit_tokens: int, counter: TokenCounter, demotion: Demotion) -> Sheet:
+    """Return what the items show once they are demoted as far as the limit asks, or as can be.
+
+    Where that does not fit, `tokens` are those of an earlier text, which did not fit either.
+    """
+    sheet = Sheet(items, limit_tokens, counter)
+    if sheet.tokens <= limit_tokens:
+        return sheet
+    others = [one for one in reversed(items) if not one.is_constraint]
+    if demotion is Demotion.LOWEST_FIRST:
+        _drive_down(others, sheet)
+    else:
+        _take_turns(others, sheet)
+    _one_round([one for one in reversed(items) if one.is_constraint], sheet)
+    sheet.fits()
+    return sheet
+
+
+def _drive_down(items: Sequence[Item], sheet: Sheet) -> None:
+    """Lower each item until the text fits; a tier that costs no less need not be passed over for that."""
+    for one in items:
+        if sheet.fits_never(one):
+            sheet.put(one, OMITTED)
+            continue
+        for tier in one.below():
+            if sheet.fits():
+                return
+            sheet.put(one, tier)
+
+
+def _take_turns(items: Sequence[Item], sheet: Sheet) -> None:
+    while items and not sheet.fits():
+        _one_round(items, sheet)
+        items = [one for one in items if one.tier != OMITTED]
+
+
+def _one_round(items: Sequence[Item], sheet: Sheet) -> None:
+    for one in items:
+        if sheet.fits():
+            return
+        sheet.lower(one)

@@ -1,0 +1,54 @@
+"""What each tier shows of a behavior, and the text of all of them.
+
+Decides the order of the text: sections by kind, in each the full items, then summaries, then names, and on
+every tier canonical order.
+"""
+
+from collections.abc import Sequence
+
+from apportion.core.candidates import Prepared
+from apportion.core.render import join
+from apportion.core.strategies.tiers.rank import CONSTRAINT, Item
+
+TITLES = {
+    CONSTRAINT: "Constraints",
+    "directive": "Directives",
+    "preference": "Preferences",
+    "procedure": "Procedures",
+}
+
+
+def texts_of(prepared: Prepared, summary_characters: int) -> tuple[str, ...]:
+    """Return what each tier shows of a candidate."""
+    candidate = prepared.candidate
+    tags = "".join([f" #{tag}" for tag in candidate.tags]) if candidate.tags else ""
+    name = f"`{candidate.name or prepared.id}` [{prepared.kind}]{tags}"
+    summary = candidate.summary or ""
+    if not summary.strip():
+        line = prepared.content.strip().partition("\n")[0].rstrip()
+        if len(line) > summary_characters:
+            line = line[: summary_characters - 1] + "…"
+        summary = line or name
+    return prepared.content, summary, name
+
+
+def heading(kind: str) -> str:
+    """Return the first line of a section."""
+    return f"## {TITLES[kind]}"
+
+
+def sections(items: Sequence[Item]) -> dict[str, list[Item]]:
+    """Return what is shown by kind, in the order of the text."""
+    tiers: dict[str, tuple[list[Item], ...]] = {kind: ([], [], [], []) for kind in TITLES}
+    for one in items:
+        tiers[one.prepared.kind][one.tier].append(one)
+    return {kind: [*full, *summaries, *names] for kind, (full, summaries, names, _) in tiers.items()}
+
+
+def text_of(items: Sequence[Item]) -> str:
+    """Return the text of the items at their tiers."""
+    return join(
+        "\n".join([heading(kind), *[one.line() for one in shown]])
+        for kind, shown in sections(items).items()
+        if shown
+    )

@@ -1,0 +1,121 @@
+"""Token counting: the protocol that every counter follows, and the three estimators.
+
+Decides how many tokens a text costs. Never loads a vocabulary: exact counters live in `apportion.counters`.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+_WHITE_SPACE = re.compile("[\\t-\\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+")
+"""Unicode White_Space. `str.split` would also split on U+001C to U+001F, which are not in it."""
+
+
+class CounterName(StrEnum):
+    """The counters that a policy may name; an engine brings all of them."""
+
+    CHARS4 = "chars4"
+    BYTES4 = "bytes4"
+    WORDS13 = "words1.3"
+    O200K_BASE = "o200k_base"
+    CL100K_BASE = "cl100k_base"
+
+
+class TokenCounter(Protocol):
+    """Counts tokens; the same text has the same count on every machine, for ever.
+
+    `name` is what policies and decisions say; `digest` (`sha256:…`) pins the rule or the vocabulary.
+    The empty string costs 0. Counts of parts need not add up to the count of the whole.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in policies and decisions."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """The digest of the rule or the vocabulary."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Return the tokens of one text."""
+        ...
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of each text, in their order."""
+        ...
+
+
+class Units(Struct, frozen=True):
+    """What a counter adds up: `of` a text, and the `tokens` of their sum."""
+
+    of: Callable[[str], int]
+    tokens: Callable[[int], int]
+
+
+class Estimator:
+    """A counter that is a formula."""
+
+    __slots__ = ("count", "digest", "name")
+
+    def __init__(self, name: str, rule: str, count: Callable[[str], int]) -> None:
+        self.name = name
+        self.digest = "sha256:" + hashlib.sha256(rule.encode()).hexdigest()
+        self.count = count
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of each text, in their order."""
+        return [self.count(text) for text in texts]
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def _words(text: str) -> int:
+    return sum(1 for word in _WHITE_SPACE.split(text) if word)
+
+
+def _of_quarters(units: int) -> int:
+    return (units + 3) // 4
+
+
+def _of_words(words: int) -> int:
+    return (13 * words + 9) // 10
+
+
+def _chars4(text: str) -> int:
+    return (len(text) + 3) // 4  # not by the function above: a call costs as much as the count
+
+
+def _bytes4(text: str) -> int:
+    return _of_quarters(_bytes(text))
+
+
+def _words13(text: str) -> int:
+    return _of_words(_words(text))
+
+
+ESTIMATORS: tuple[TokenCounter, ...] = (
+    Estimator(CounterName.CHARS4, "ceil(code points / 4)", _chars4),
+    Estimator(CounterName.BYTES4, "ceil(UTF-8 bytes / 4)", _bytes4),
+    Estimator(CounterName.WORDS13, "ceil(words * 1.3), words split on Unicode White_Space", _words13),
+)
+
+
+def units_of(counter: TokenCounter) -> Units:
+    """Return what a counter adds up: an estimator, what it rounds once; an exact counter, tokens."""
+    match counter.name:
+        case CounterName.CHARS4:
+            return Units(len, _of_quarters)
+        case CounterName.BYTES4:
+            return Units(_bytes, _of_quarters)
+        case CounterName.WORDS13:
+            return Units(_words, _of_words)
+        case _:
+            return Units(counter.count, lambda tokens: tokens)

@@ -1,0 +1,187 @@
+"""Bytes in, typed event out: the one door by which events enter, for the worker, the command and replay.
+
+Decides whether a value is an event at all and keeps the bounds that need no policy. Never decides what
+a strategy needs.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from apportion.core.bounds import Bounds
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import (
+    Candidate,
+    Constraints,
+    ContextArtifact,
+    ContextRequest,
+    Conversation,
+    Event,
+    Layer,
+)
+
+
+class _Layers(msgspec.Struct):
+    layers: dict[str, Raw]
+
+
+_decoder = msgspec.json.Decoder(Event, strict=True)
+_layers_decoder = msgspec.json.Decoder(_Layers)
+_layer_decoder = msgspec.json.Decoder(Layer, strict=True)
+_encoder = msgspec.json.Encoder()
+
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_AT = r"(?: - at `(?P<pointer>\$(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?"
+_PLACE = re.compile(rf"(?P<what>.*?){_AT}", re.DOTALL)
+_FIELD = re.compile(
+    rf"Object (?P<fault>missing required|contains unknown) field `(?P<field>.*?)`{_AT}", re.DOTALL
+)
+"""What a client wrote may hold anything, the end of a sentence too: only a whole sentence tells the place."""
+_POOLED_NAMES = ("kind", "lane", "category", "language", "shrink")
+
+
+def encode(event: msgspec.Struct) -> bytes:
+    """Return the event as it travels: compact JSON, fields in the order of their declaration."""
+    return _encoder.encode(event)
+
+
+def decode(value: bytes | None, bounds: Bounds) -> Event:
+    """Return the event that a record's value holds.
+
+    Raises:
+        EventError: it holds none, or passes a bound.
+    """
+    if not value:
+        raise EventError(ErrorCode.EMPTY_VALUE, "the record has no value; send an event as JSON")
+    if len(value) > bounds.event_max_bytes:
+        raise EventError(
+            ErrorCode.TOO_LARGE,
+            f"the event has {len(value)} bytes, more than {bounds.event_max_bytes}",
+        )
+    try:
+        event: Event = _decoder.decode(value)
+    except msgspec.ValidationError as error:
+        refused = refusal(str(error))
+        pointer = _named(value, refused.pointer)
+        raise EventError(refused.code, refused.message, pointer) from None
+    except RecursionError:
+        raise EventError(ErrorCode.TOO_DEEP, f"nested deeper than {bounds.nesting_max}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise EventError(ErrorCode.NOT_JSON, "the value is not JSON in UTF-8") from None
+    _check_bounds(event, bounds)
+    return event
+
+
+def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of sentences, a line each
+    """Return msgspec's sentence as code and place, without any value that it quotes."""
+    if found := _FIELD.fullmatch(text):
+        pointer = f"{found['pointer'] or '$'}.{found['field']}"
+        if found["fault"] == "missing required":
+            return EventError(ErrorCode.MISSING_FIELD, "this field is required", pointer)
+        return EventError(ErrorCode.UNKNOWN_FIELD, "no event of this type has this field", pointer)
+    found = _PLACE.fullmatch(text)
+    assert found is not None, "the pattern matches every string"
+    what, pointer = found["what"], found["pointer"] or "$"
+    if what.startswith("Invalid value"):
+        return EventError(ErrorCode.UNKNOWN_TYPE, "no such type of event", pointer)
+    if what.startswith("Invalid enum value"):
+        return EventError(ErrorCode.INVALID_VALUE, "not one of the values that this field knows", pointer)
+    if ", got " in what or what == "Expected `str`":
+        return EventError(ErrorCode.WRONG_TYPE, what.replace("`", ""), pointer)
+    if "datetime" in what or "timezone" in what:
+        message = "expected an RFC 3339 timestamp with an offset, as 2026-01-31T12:00:00Z"
+        return EventError(ErrorCode.INVALID_TIMESTAMP, message, pointer)
+    return EventError(ErrorCode.INVALID_VALUE, what.replace("`", ""), pointer)
+
+
+def _named(value: bytes, pointer: str) -> str:
+    """Return the pointer with the layer's name, which msgspec leaves out: `$.layers[...]`.
+
+    In a message it leaves out the names of all that it does not know: the message itself is the place.
+    """
+    place, unnamed, rest = pointer.partition("[...]")
+    if unnamed and place == "$.layers":
+        for name, layer in _layers(value).items():
+            try:
+                _layer_decoder.decode(layer)
+            except _BROKEN:
+                return f"{place}.{name}{rest}"
+    return place
+
+
+def _layers(value: bytes) -> dict[str, Raw]:
+    try:
+        return _layers_decoder.decode(value).layers
+    except _BROKEN:  # what comes after the layers is no JSON
+        return {}
+
+
+def _check_bounds(event: Event, bounds: Bounds) -> None:
+    if isinstance(event, ContextRequest):
+        if event.candidates is not UNSET:
+            _at_most(len(event.candidates), bounds.candidates_max, "candidates", "$.candidates")
+            for index, candidate in enumerate(event.candidates):
+                _check_candidate(candidate, bounds, "$.candidates[%d]", index)
+        if event.constraints is not UNSET:
+            _check_constraints(event.constraints, bounds)
+        if event.conversation is not UNSET:
+            _check_conversation(event.conversation, bounds)
+    elif isinstance(event, ContextArtifact):
+        _check_candidate(event.artifact, bounds, "$.artifact", None)
+        for name in _POOLED_NAMES:
+            _short(getattr(event.artifact, name) or "", bounds.name_max_characters, f"$.artifact.{name}")
+    else:
+        _short(event.id or "", bounds.id_max_characters, "$.id")
+
+
+def _check_candidate(candidate: Candidate, bounds: Bounds, place: str, index: int | None) -> None:
+    def at(field: str) -> str:
+        return (place if index is None else place % index) + field
+
+    if candidate.id is not UNSET and len(candidate.id) > bounds.id_max_characters:
+        _short(candidate.id, bounds.id_max_characters, at(".id"))
+    if candidate.name is not UNSET and len(candidate.name) > bounds.name_max_characters:
+        _short(candidate.name, bounds.name_max_characters, at(".name"))
+    if candidate.tags is not UNSET:
+        _at_most(len(candidate.tags), bounds.tags_max, "tags", at(".tags"))
+        for position, tag in enumerate(candidate.tags):
+            if len(tag) > bounds.tag_max_characters:
+                _short(tag, bounds.tag_max_characters, at(f".tags[{position}]"))
+
+
+def _check_constraints(constraints: Constraints, bounds: Bounds) -> None:
+    total = sum(len(getattr(constraints, name)) for name in constraints.__struct_fields__)
+    _at_most(total, bounds.constraints_max, "constraints", "$.constraints")
+    for name in ("must_exclude", "pinned", "must_include"):
+        for index, constraint in enumerate(getattr(constraints, name)):
+            place = f"$.constraints.{name}[{index}].match.value"
+            _short(constraint.match.value, bounds.id_max_characters, place)
+
+
+def _check_conversation(conversation: Conversation, bounds: Bounds) -> None:
+    place = "$.conversation.messages"
+    _at_most(len(conversation.messages), bounds.messages_max, "messages", place)
+    for index, message in enumerate(conversation.messages):
+        _check_depth(message, bounds.nesting_max - 3, f"{place}[{index}]", bounds)
+    _check_depth(conversation.new_message, bounds.nesting_max - 2, "$.conversation.new_message", bounds)
+
+
+def _check_depth(value: Any, levels: int, pointer: str, bounds: Bounds) -> None:
+    if isinstance(value, dict | list):
+        if levels <= 0:
+            raise EventError(ErrorCode.TOO_DEEP, f"nested deeper than {bounds.nesting_max}", pointer)
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_depth(part, levels - 1, pointer, bounds)
+
+
+def _at_most(count: int, most: int, what: str, pointer: str) -> None:
+    if count > most:
+        raise EventError(ErrorCode.TOO_MANY, f"{count} {what}, more than {most}", pointer)
+
+
+def _short(text: str, most: int, pointer: str) -> None:
+    if len(text) > most:
+        raise EventError(ErrorCode.TOO_LONG, f"{len(text)} characters, more than {most}", pointer)

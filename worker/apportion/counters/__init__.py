@@ -1,0 +1,30 @@
+"""All token counters by name: the estimators, and the exact BPE counters, which load on first use.
+
+Decides which counter a name means. Importing this loads no vocabulary.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from apportion.core.tokens import ESTIMATORS, CounterName, TokenCounter
+from apportion.counters.bpe import PATTERNS, exact_counter
+
+__all__ = ["COUNTERS", "exact_counter"]
+
+_ESTIMATORS = {counter.name: counter for counter in ESTIMATORS}
+
+
+class _Counters(Mapping[str, TokenCounter]):
+    """A counter for every CounterName; a lookup of any other name raises KeyError."""
+
+    def __getitem__(self, name: str) -> TokenCounter:
+        return exact_counter(name) if name in PATTERNS else _ESTIMATORS[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(CounterName)
+
+    def __len__(self) -> int:
+        return len(CounterName)
+
+
+COUNTERS: Mapping[str, TokenCounter] = _Counters()
+"""What an engine counts with; each exact counter loads when it is first looked up, and stays."""

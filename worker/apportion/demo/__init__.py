@@ -1,0 +1,10 @@
+"""The demo: an embedded broker, the worker, and real sessions, in one process tree.
+
+Decides how the parts are put together for a first look, and what is told of it. Never decides what is
+composed: that is the same worker, through the same topics, as anywhere else.
+"""
+
+from apportion.demo.run import require_demo_policy, run_demo
+from apportion.demo.screen import Screen
+
+__all__ = ("Screen", "require_demo_policy", "run_demo")

@@ -1,0 +1,221 @@
+"""One decision, for a person: what stands in the context, what was left out, why, and by how much.
+
+Decides only how the record looks, and knows nothing beside it: what is told here, the record tells. The
+same for every strategy. Plain where it is not printed on a terminal.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+
+from msgspec import UNSET, Struct
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from apportion.core.identity import EPOCH
+from apportion.core.results import ContextDecision, Entry, Outcome, Status
+from apportion.printable import printable
+
+OMISSIONS_SHOWN = 10
+_BAR_CELLS = 24
+_MEANINGS = {
+    Status.EMPTY: "Nothing was selected.",
+    Status.DISABLED: "The policy or the request sets a budget of 0.",
+    Status.EXHAUSTED: "The session has spent its tokens.",
+    Status.INFEASIBLE: "What must stand does not fit; nothing was rendered and nothing charged.",
+    Status.DUPLICATE: "This request was answered before; nothing was charged.",
+}
+_HEADING = Style(bold=True)
+_ASIDE = Style(dim=True)
+
+
+def explanation(decision: ContextDecision) -> RenderableType:
+    """Return the decision as blocks for a Rich console; of the omitted ones the first, the rest by reason."""
+    return Group(*_blocks(decision))
+
+
+class Bar(Struct, frozen=True):
+    """Tokens used of a whole, and a mark where the floor stands; a bar that is too full is red."""
+
+    used: int
+    whole: int
+    floor: int = 0
+    cells: int = _BAR_CELLS
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        full, rest, mark = "#-|" if options.ascii_only else "█░│"
+        used = min(self.cells, -(-self.used * self.cells // self.whole)) if self.whole else 0
+        cells = full * used + rest * (self.cells - used)
+        if self.whole and 0 < self.floor <= self.whole:
+            at = min(self.cells - 1, self.floor * self.cells // self.whole)
+            cells = cells[:at] + mark + cells[at + 1 :]
+        yield Segment(cells, Style(color="red" if self.used > self.whole else "cyan"))
+
+    def __rich_measure__(self, _: Console, __: ConsoleOptions) -> Measurement:
+        return Measurement(self.cells, self.cells)
+
+
+def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
+    yield _line(decision.summary, _HEADING)
+    if decision.status in _MEANINGS:
+        yield _line(_MEANINGS[decision.status])
+    yield from _whereabouts(decision)
+    yield Text()
+    yield _tokens(decision)
+    yield from _beside_tokens(decision)
+    entries = decision.candidates
+    selected = [one for one in entries if one.outcome is Outcome.SELECTED]
+    omitted = [one for one in entries if one.outcome is Outcome.OMITTED]
+    if selected:
+        yield _heading("In the context, by rank")
+        yield _selected(selected)
+    if omitted:
+        yield _heading("Left out, by rank")
+        yield _omitted(omitted[:OMISSIONS_SHOWN])
+    shown = Counter(str(one.reason) for one in omitted[:OMISSIONS_SHOWN])
+    if rest := Counter(decision.reasons) - shown:
+        yield _line(f"and {rest.total():,} more: {_counts(rest.items())}", _ASIDE)
+    yield _heading("Constraints and session")
+    yield from _constraints(decision)
+    yield from _session(decision)
+    yield Text()
+
+
+def _whereabouts(decision: ContextDecision) -> Iterator[RenderableType]:
+    policy = decision.policy
+    yield _line(f"decision {decision.decision_id}", _ASIDE)
+    yield _line(
+        f"request {decision.request_id} of session {decision.tenant}/{decision.session_id}, "
+        f"{decision.requested_at.isoformat()}",
+        _ASIDE,
+    )
+    yield _line(
+        f"policy {policy.name} {policy.version}, strategy {policy.strategy}, counter {decision.counter.name}",
+        _ASIDE,
+    )
+    if decision.duplicate_of is not UNSET:
+        yield _line(f"first answered by decision {decision.duplicate_of}")
+
+
+def _tokens(decision: ContextDecision) -> Table:
+    """The limit, then each group: its bar is full at its maximum, or at the limit where it has none."""
+    table = _table("", "", "Used", "Of", "Floor", "Available", "Selected", right=(2, 3, 4, 5, 6))
+    table.columns[1].no_wrap = True
+    tokens = decision.tokens
+    limit = (Bar(tokens.used, tokens.limit), f"{tokens.used:,}", f"{tokens.limit:,}")
+    table.add_row("all", *limit, style=_HEADING)
+    for group in decision.groups:
+        most = tokens.limit if group.max is UNSET else group.max
+        table.add_row(
+            _text(group.name),
+            Bar(group.used, most, group.min),
+            f"{group.used:,}",
+            f"{most:,}",
+            f"{group.min:,}" if group.min else "",
+            f"{group.available:,}",
+            f"{group.selected} of {group.selected + group.rejected}",
+        )
+    return table
+
+
+def _beside_tokens(decision: ContextDecision) -> Iterator[RenderableType]:
+    tokens = decision.tokens
+    reserved = f", {tokens.reserved:,} reserved" if tokens.reserved else ""
+    yield _line(
+        f"{tokens.remaining:,} tokens left{reserved}; selected by an estimate of {tokens.estimated:,}"
+    )
+    for group in decision.groups:
+        if (short := group.shortfall) is not UNSET:
+            yield _line(
+                f"floor of {group.name} not met: {short.requested:,} asked for, "
+                f"its candidates have {short.available:,}"
+            )
+
+
+def _selected(entries: Iterable[Entry]) -> Table:
+    table = _table("Rank", "Kind", "Group", "Score", "Tokens", "Fidelity", "Id", right=(0, 3, 4))
+    for one in entries:
+        tokens = "" if one.tokens is UNSET else f"{one.tokens:,}"
+        fidelity = "" if one.fidelity is UNSET else str(one.fidelity)
+        named = str(one.rank), _text(one.kind), _text(one.group), _score(one)
+        table.add_row(*named, tokens, fidelity + _constraint(one), _text(one.id))
+    return table
+
+
+def _omitted(entries: Iterable[Entry]) -> Table:
+    """Where a candidate was weighed, what it needed and what was left; else what it would have cost."""
+    table = _table("Rank", "Group", "Score", "Needed", "Left", "Reason", "Id", right=(0, 2, 3, 4))
+    for one in entries:
+        if one.margin is not UNSET:
+            margin = f"{one.margin.needed:,}", f"{one.margin.left:,}"
+        else:
+            margin = "" if one.tokens is UNSET else f"{one.tokens:,}", ""
+        reason = "" if one.reason is UNSET else str(one.reason)
+        named = str(one.rank), _text(one.group), _score(one)
+        table.add_row(*named, *margin, reason + _constraint(one), _text(one.id))
+    return table
+
+
+def _score(one: Entry) -> str:
+    return "" if one.score is UNSET else f"{one.score // 1000}.{one.score % 1000:03}"
+
+
+def _constraint(one: Entry) -> str:
+    return "" if one.constraint is UNSET else f", {one.constraint}"
+
+
+def _constraints(decision: ContextDecision) -> Iterator[RenderableType]:
+    for name, count in decision.constraints.items():
+        if count.given:
+            yield _line(f"{name}: {count.given} given, {count.matched} matched, {count.unmatched} unmatched")
+
+
+def _session(decision: ContextDecision) -> Iterator[RenderableType]:
+    before, after = decision.session.before, decision.session.after
+    spent = after.spent_tokens - before.spent_tokens
+    yield _line(
+        f"prompt {after.prompts:,}, answer {after.sequence:,}: "
+        f"{before.spent_tokens:,} tokens spent before, {spent:,} now, {after.spent_tokens:,} in all"
+    )
+    if after.pool_artifacts:
+        yield _line(
+            f"artifacts in the pool: {after.pool_artifacts:,}, with {after.pool_bytes:,} bytes of content"
+        )
+    if decision.evicted:
+        yield _line(f"pushed out of the pool: {', '.join(decision.evicted)}")
+    if after.expires_us is not None:
+        yield _line(f"starts afresh at {_time(after.expires_us)}")
+
+
+def _time(moment_us: int) -> str:
+    try:
+        return (EPOCH + timedelta(microseconds=moment_us)).isoformat()
+    except OverflowError:
+        return "a time after the year 9999"
+
+
+def _counts(counts: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in counts)
+
+
+def _table(*columns: str, right: tuple[int, ...]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=_ASIDE)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place in right else "left", overflow="fold")
+    return table
+
+
+def _heading(text: str) -> Text:
+    return Text(f"\n{text}", _HEADING)
+
+
+def _line(text: str, style: Style | str = "") -> Text:
+    return Text(printable(text), style)
+
+
+def _text(text: str) -> Text:
+    return Text(printable(text))

@@ -1,0 +1,10 @@
+"""The app for those who know Faust's own command: `faust -A apportion.main agents`.
+
+Importing this module reads the settings and builds an app; nothing else does. `apportion run` starts the
+same one.
+"""
+
+from apportion.settings import load_settings
+from apportion.stream.app import create_app
+
+app = create_app(load_settings())

@@ -1,0 +1,55 @@
+"""Lines in, answers out, in the order of the lines: each event is answered, taken in or refused.
+
+Decides where a line stands: in topic `-`, partition 0, at its number. So the same lines give the same
+bytes, whatever the file is called and whoever reads it.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from apportion.core import wire
+from apportion.core.bounds import Bounds
+from apportion.core.compose import Outcome
+from apportion.core.dead_letter import dead_letter
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import Event
+from apportion.core.record import Record
+from apportion.core.results import ContextDeadLetter
+from apportion.offline.lines import Line
+from apportion.offline.sessions import Sessions
+
+TOPIC = "-"
+"""No topic of Kafka's, and no path."""
+_UNKNOWN_MS = -1
+
+
+def answer_lines(
+    lines: Iterable[Line], sessions: Sessions, bounds: Bounds
+) -> Iterator[Outcome | ContextDeadLetter]:
+    """Yield the outcome of every request and the dead letter of every event that is refused."""
+    for line in lines:
+        try:
+            outcome = sessions.handle(_event(line, bounds))
+        except EventError as error:
+            yield _refused(line, error, sessions.engine.version)
+        else:
+            if outcome is not None:
+                yield outcome
+
+
+def _event(line: Line, bounds: Bounds) -> Event:
+    if line.cut is not None:
+        message = f"the event has {line.cut.size_bytes} bytes, more than {bounds.event_max_bytes}"
+        raise EventError(ErrorCode.TOO_LARGE, message)
+    return wire.decode(line.value, bounds)
+
+
+def _refused(line: Line, error: EventError, engine_version: str) -> ContextDeadLetter:
+    record = Record(TOPIC, 0, line.number, _UNKNOWN_MS, None, line.value)
+    letter = dead_letter(record, error, engine_version)
+    if line.cut is None:
+        return letter
+    return replace(
+        letter, value_bytes=line.cut.size_bytes, value_digest=line.cut.digest, value_complete=False
+    )

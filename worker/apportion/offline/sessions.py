@@ -1,0 +1,45 @@
+"""The sessions of one run: each one's row, and how an event moves it on.
+
+Decides how rows are held: as the bytes that the worker keeps in its changelog, and little is remembered
+beside them, so a stream of any length takes no more memory than its sessions do.
+"""
+
+import msgspec
+
+from apportion.core.catalogue import Catalogue
+from apportion.core.compose import Outcome
+from apportion.core.composer import Composer
+from apportion.core.engine import Engine
+from apportion.core.events import Event, session_key
+from apportion.core.memory import Memory
+from apportion.core.session import EMPTY, Session
+
+_COMPOSITIONS_MAX = 64
+"""Of large requests, some 16 MB; a worker keeps as many as its policies say."""
+_COUNTS_MAX = 1 << 14
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Session)
+
+
+class Sessions:
+    """Rows by session key."""
+
+    def __init__(self, engine: Engine, catalogue: Catalogue, default_policy: str) -> None:
+        """Start without any; `default_policy` is for requests that name none."""
+        self.engine = engine
+        memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
+        self._composer = Composer(engine, catalogue, default_policy, memory)
+        self._rows: dict[str, bytes] = {}
+
+    def handle(self, event: Event) -> Outcome | None:
+        """Return what answers an event, its session's row moved on; only requests are answered.
+
+        Raises:
+            EventError: the event is refused; nothing has happened.
+        """
+        key = session_key(event.tenant, event.session_id)
+        row = self._rows.get(key)
+        session, outcome = self._composer.handle(event, EMPTY if row is None else _decoder.decode(row))
+        self._rows[key] = _encoder.encode(session)
+        return outcome

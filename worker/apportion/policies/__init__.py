@@ -1,0 +1,81 @@
+"""Policy files: the built-in ones, and those of a folder. Reads them; what is in them, the core judges."""
+
+import tomllib
+from collections.abc import Iterable
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from apportion.core.catalogue import Catalogue
+from apportion.core.policy import Policy, PolicyError, Problem
+from apportion.core.strategies import parse_policy
+
+
+def load_policy(file: Traversable | Path) -> Policy:
+    """Return the policy of a TOML file.
+
+    Raises:
+        PolicyError: it is not TOML, or not a policy; every problem at once, the file named.
+        OSError: it cannot be read.
+    """
+    try:
+        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # a ValueError alone: an integer of thousands of digits
+        raise PolicyError((Problem("file", f"not TOML in UTF-8: {error}"),), str(file)) from None
+    try:
+        return parse_policy(raw)
+    except PolicyError as error:
+        raise PolicyError(error.problems, str(file)) from None
+
+
+def load_policies(
+    files: Iterable[Traversable | Path],
+) -> tuple[dict[str, Policy], tuple[Problem, ...]]:
+    """Return the policies of TOML files by file, and every problem of all the other files.
+
+    A file with the name and version of an earlier one is refused: nobody could tell which of them holds.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    policies: dict[str, Policy] = {}
+    problems: list[Problem] = []
+    published: dict[tuple[str, str], str] = {}
+    for file in files:
+        try:
+            policy = load_policy(file)
+        except PolicyError as error:
+            problems += (Problem(f"{file}: {each.key}", each.reason) for each in error.problems)
+            continue
+        first = published.setdefault((policy.name, policy.version), str(file))
+        if first == str(file):
+            policies[first] = policy
+        else:
+            reason = f"{first} has the same name and version; give each policy its own"
+            problems.append(Problem(f"{file}: version", reason))
+    return policies, tuple(problems)
+
+
+def builtin_policies() -> tuple[Policy, ...]:
+    """Return the policies that the package ships, by file name."""
+    return _load_all(resources.files(__name__).iterdir())
+
+
+def load_catalogue(folder: Path | None) -> Catalogue:
+    """Return the built-in policies and those of a folder, which stand over the built-in ones.
+
+    Raises:
+        PolicyError: with every problem of every file of the folder.
+        OSError: the folder cannot be read.
+    """
+    own = _load_all(folder.iterdir()) if folder is not None else ()
+    names = {policy.name for policy in own}
+    return Catalogue((*(policy for policy in builtin_policies() if policy.name not in names), *own))
+
+
+def _load_all(files: Iterable[Traversable | Path]) -> tuple[Policy, ...]:
+    ordered = sorted(files, key=lambda file: file.name)
+    policies, problems = load_policies(file for file in ordered if file.name.endswith(".toml"))
+    if problems:
+        raise PolicyError(problems)
+    return tuple(policies.values())

@@ -1,0 +1,48 @@
+"""What the value of a setting may be; the types that `apportion.settings` is written in.
+
+A value from a file keeps its type: `"4"` is no number. Paths and closed sets are strings there, and
+read as what they are.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_core import PydanticCustomError
+from pydantic_settings import NoDecode
+
+
+def _split(value: Any) -> Any:
+    """A list may be written as one string with commas; strict tuples take no list."""
+    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    return tuple(parts) if isinstance(parts, list) else parts
+
+
+def _at_least_one(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    if not addresses:
+        raise PydanticCustomError("empty", "expected at least one")
+    return addresses
+
+
+def _matches(pattern: str, expected: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value, re.ASCII):
+            raise PydanticCustomError("pattern", "expected {expected}", {"expected": expected})
+        return value
+
+    return AfterValidator(check)
+
+
+_PORT = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])"
+Address = Annotated[
+    str, _matches(rf"(\[[\da-fA-F:.%]+\]|[\w.-]+):{_PORT}", "host:port, as in localhost:9092")
+]
+Addresses = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(_split), AfterValidator(_at_least_one)]
+TopicName = Annotated[str, _matches(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "1 to 249 of A-Z a-z 0-9 . _ -")]
+AppId = Annotated[str, _matches(r"[a-zA-Z0-9._-]{1,200}", "1 to 200 of A-Z a-z 0-9 . _ -")]
+OptionalPath = Annotated[Path, Field(strict=False)] | None
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+OptionalSecret = Annotated[SecretStr, Field(min_length=1)] | None

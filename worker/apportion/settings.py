@@ -1,0 +1,291 @@
+"""The settings: the only reader of the environment and of `apportion.toml`.
+
+Decides what each setting is called, which values it may have and which source wins: flag, environment,
+file, default. Never connects, never logs, never shows a secret. Importing it reads nothing.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from apportion.core.bounds import Bounds
+from apportion.setting_types import (
+    Addresses,
+    AppId,
+    Count,
+    OptionalPath,
+    OptionalSecret,
+    Seconds,
+    Share,
+    TopicName,
+)
+
+FILE_NAME = "apportion.toml"
+PREFIX = "APPORTION_"
+CONFIG_VARIABLE = PREFIX + "CONFIG"
+"""Names the file of settings; no setting itself, for a file cannot say where it is."""
+DEFAULT = "default"
+"""The origin of a value that nobody set."""
+
+_BOUNDS = Bounds()
+
+
+class SettingsError(Exception):
+    """The settings are wrong; holds every problem found, each naming its key and its place."""
+
+    code = "invalid_settings"
+    exit_code = 2
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class Partitioner(StrEnum):
+    """How a producer's partition follows from a key; records elsewhere are dead letters."""
+
+    MURMUR2 = "murmur2"
+    CRC32 = "crc32"
+    ANY = "any"
+
+
+class Settings(BaseSettings):
+    """Every setting of Apportion; a docstring under a name is its help text.
+
+    Built directly it reads nothing: `load_settings` gathers what the user set.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True, strict=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
+    )
+
+    brokers: Addresses = ("localhost:9092",)
+    """Kafka brokers to start from: host:port, several with commas."""
+    request_timeout_s: Seconds = 8.0
+    """How long to wait for a broker before giving up, in seconds."""
+    app_id: AppId = "apportion"
+    """Name of this worker's consumer group and prefix of its table topics."""
+    partitions: Count = 4
+    """Partitions of the input, output and table topics; fixed once the topics exist."""
+    replication_factor: Annotated[int, Field(ge=1, le=32767)] = 1
+    """Copies that Kafka keeps of each partition; 3 in production."""
+    partitioner: Annotated[Partitioner, Field(strict=False)] = Partitioner.MURMUR2
+    """How producers choose a key's partition; any switches the check off, and one session may then be
+    split between two workers."""
+    requests_topic: TopicName = "context-requests"
+    """Topic of requests, artifacts and retractions."""
+    policies_topic: TopicName = "context-policies"
+    """Topic of published policies."""
+    composed_topic: TopicName = "context-composed"
+    """Topic of composed contexts."""
+    decisions_topic: TopicName = "context-decisions"
+    """Topic of decisions."""
+    dead_letters_topic: TopicName = "context-dead-letters"
+    """Topic of events that were refused."""
+    state_dir: OptionalPath = None
+    """Folder for the worker's files; unset: a temporary one, for the state itself lives in Kafka."""
+
+    default_policy: Annotated[str, Field(min_length=1)] = "lanes"
+    """Policy of requests that name none."""
+    policies: OptionalPath = None
+    """Folder of policy files, beside the built-in ones."""
+    fingerprint_secret_file: OptionalPath = None
+    """File with the secret that turns paths into ids: a text file with one for all tenants, or a .toml
+    file with a table tenants (NAME = "secret") and an optional default."""
+    fingerprint_secret: OptionalSecret = None
+    """The secret itself, for all tenants, instead of the file; from the environment or the settings file."""
+
+    dead_letter_share_max: Share = 0.5
+    """The worker stops when a greater share of the last events were dead letters, instead of emptying the
+    input into the dead letter topic; 1: never."""
+    dead_letter_window: Count = 200
+    """How many of the last events that share is taken over."""
+    event_max_bytes: Annotated[int, Field(ge=1, le=4 << 20)] = _BOUNDS.event_max_bytes
+    """Largest event, in bytes; a larger one is a dead letter, as are all below that pass a bound."""
+    candidates_max: Count = _BOUNDS.candidates_max
+    """Most candidates in a request."""
+    messages_max: Count = _BOUNDS.messages_max
+    """Most messages in a conversation."""
+    constraints_max: Count = _BOUNDS.constraints_max
+    """Most constraints in a request."""
+    id_max_characters: Count = _BOUNDS.id_max_characters
+    """Longest id, in characters."""
+    name_max_characters: Count = _BOUNDS.name_max_characters
+    """Longest name, in characters."""
+    tag_max_characters: Count = _BOUNDS.tag_max_characters
+    """Longest tag, in characters."""
+    tags_max: Count = _BOUNDS.tags_max
+    """Most tags of a candidate."""
+    nesting_max: Count = _BOUNDS.nesting_max
+    """Deepest nesting of an event's JSON."""
+    decision_omitted_max: Annotated[int, Field(ge=0)] = 1000
+    """Omitted candidates that a decision lists one by one; beyond it they are counted by reason."""
+
+    _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    def __init__(self, *, _origins: Mapping[str, str] = MappingProxyType({}), **values: Any) -> None:
+        super().__init__(**values)
+        self._origins = _origins
+
+    def origin(self, name: str) -> str:
+        """Return where a setting's value came from: a flag, a variable, a file's path or `default`."""
+        return self._origins.get(name, DEFAULT)
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds of an event, as the core takes them."""
+        return Bounds(**{name: getattr(self, name) for name in Bounds.__struct_fields__})
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic-settings calls it with all of these
+        init_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource,
+        **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read nothing but what is passed in."""
+        return (init_settings,)
+
+    @field_validator("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic")
+    @classmethod
+    def _has_its_own_name(cls, topic: str, info: ValidationInfo) -> str:
+        for other, name in info.data.items():
+            if other.endswith("_topic") and name == topic:
+                raise PydanticCustomError("topic", "is the name of {other} already", {"other": other})
+        return topic
+
+    @field_validator("fingerprint_secret")
+    @classmethod
+    def _comes_from_one_place(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if secret and info.data.get("fingerprint_secret_file"):
+            raise PydanticCustomError("secret", "is given beside fingerprint_secret_file: set one of them")
+        return secret
+
+
+NAMES = tuple(Settings.model_fields)
+SECRETS = frozenset(
+    name for name, field in Settings.model_fields.items() if field.annotation == OptionalSecret
+)
+"""They have no flag, for every user of a machine sees its processes' flags."""
+PATHS = frozenset(name for name, field in Settings.model_fields.items() if field.annotation == OptionalPath)
+
+
+def load_settings(
+    flags: Mapping[str, Any] = MappingProxyType({}),
+    config: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Settings:
+    """Gather the settings: flags over environment over file over defaults.
+
+    Flags and variables are parsed, the file's values keep their types. An empty variable counts as
+    unset. A path in the file is relative to the file's folder.
+
+    Args:
+        flags: what was given on the command line, by the setting's name.
+        config: the file; by default APPORTION_CONFIG, else `apportion.toml` where there is one.
+        environment: variables, of which those named APPORTION_… are ours.
+
+    Raises:
+        SettingsError: with every problem of every source.
+    """
+    chosen = config or environment.get(CONFIG_VARIABLE)
+    path = Path(chosen or FILE_NAME)
+    problems: list[str] = []
+    of_file: dict[str, Any] = {}
+    if chosen or path.exists():
+        try:
+            of_file = _with_paths_from(path.parent, read_toml(path))
+        except SettingsError as error:
+            problems += error.problems
+    variables = {
+        variable.removeprefix(PREFIX).lower(): variable
+        for variable, text in environment.items()
+        if variable.startswith(PREFIX) and variable != CONFIG_VARIABLE and text
+    }
+    texts = {name: environment[variable] for name, variable in variables.items()} | dict(flags)
+    origins = dict.fromkeys(of_file, str(path)) | variables | {name: flag_of(name) for name in flags}
+    problems += [_unknown(name, origin) for name, origin in origins.items() if name not in NAMES]
+    values = {name: value for name, value in (of_file | _parsed(texts)).items() if name in NAMES}
+    return _validated(values, origins, problems)
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a setting, `--app-id`."""
+    return "--" + name.replace("_", "-")
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text.
+
+    Raises:
+        SettingsError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError:
+        raise SettingsError([f"{path}: is not UTF-8"]) from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return a file's keys; what is wrong with it is told by its line alone, for it may hold a secret.
+
+    Raises:
+        SettingsError: it cannot be read, or is no TOML.
+    """
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([f"{path}: is not valid TOML ({str(error).rpartition('(')[2]}"]) from None
+
+
+def _with_paths_from(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: str(folder / value) if name in PATHS and isinstance(value, str) else value
+        for name, value in values.items()
+    }
+
+
+def _parsed(texts: dict[str, Any]) -> dict[str, Any]:
+    """Parse what came as text, as pydantic-settings parses variables; unknown names stay."""
+    source = EnvSettingsSource(Settings, case_sensitive=True, env_prefix="")
+    source.env_vars = texts
+    return texts | source()
+
+
+def _validated(values: dict[str, Any], origins: dict[str, str], problems: list[str]) -> Settings:
+    try:
+        settings = Settings(_origins=origins, **values)
+    except ValidationError as error:
+        raise SettingsError([*problems, *(_wrong(detail, origins) for detail in error.errors())]) from None
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def _wrong(detail: ErrorDetails, origins: Mapping[str, str]) -> str:
+    name = str(detail["loc"][0])
+    got = "" if name in SECRETS else f", got {detail['input']!r}"
+    return f"{name} ({origins.get(name, DEFAULT)}): {detail['msg']}{got}"
+
+
+def _unknown(name: str, origin: str) -> str:
+    near = difflib.get_close_matches(name, NAMES)
+    hint = f"did you mean {' or '.join(near)}?" if near else "see `apportion config`"
+    return f"{name} ({origin}): no such setting; {hint}"

@@ -1,0 +1,50 @@
+"""Reaching the brokers to administer them.
+
+Decides how long to wait and what an unreachable broker is called. Never touches a topic.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from apportion.settings import Settings
+
+
+class BrokerUnreachableError(Exception):
+    """No broker answered; names the addresses that were tried."""
+
+    code = "broker_unreachable"
+
+    def __init__(self, settings: Settings) -> None:
+        addresses = ", ".join(settings.brokers)
+        super().__init__(
+            f"no Kafka broker answered at {addresses} within {settings.request_timeout_s:g} s; "
+            f"is one running there? (brokers: {settings.origin('brokers')})"
+        )
+
+
+@asynccontextmanager
+async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Yield an admin client that has reached a broker.
+
+    Raises:
+        BrokerUnreachableError: none answered within `request_timeout_s`, or one no longer does.
+    """
+    timeout_s = settings.request_timeout_s
+    client = AIOKafkaAdminClient(
+        bootstrap_servers=list(settings.brokers),
+        client_id=settings.app_id,
+        # brokers are tried one after another: a silent one must leave time for the next
+        request_timeout_ms=int(timeout_s * 1000 / len(settings.brokers)),
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            await client.start()
+        yield client
+    except (KafkaError, TimeoutError) as error:
+        raise BrokerUnreachableError(settings) from error
+    finally:
+        await client.close()

@@ -1,0 +1,121 @@
+"""From a record and its session's row to everything that leaves: bytes in, bytes out, no I/O.
+
+Decides what is sent under which headers, and how large it may be. What stands in an
+answer, the core decides; when it is sent and in which order, the agent.
+"""
+
+from time import perf_counter_ns
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from apportion.core import wire
+from apportion.core.catalogue import Catalogue
+from apportion.core.cloudevents import event_headers, event_value
+from apportion.core.compose import Outcome
+from apportion.core.composer import Composer
+from apportion.core.dead_letter import dead_letter
+from apportion.core.engine import Engine
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.memory import Memory
+from apportion.core.record import Record
+from apportion.core.results import Run, Source
+from apportion.core.session import EMPTY
+from apportion.settings import Settings
+from apportion.stream.delivery import Message
+from apportion.stream.partitions import check_place
+from apportion.stream.sessions import Row, encode_row
+from apportion.stream.topics import MESSAGE_MAX_BYTES
+
+VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
+"""What a value may have, so that it fits into its topic with its key and headers."""
+
+
+class Answer(Struct, frozen=True):
+    """The messages of one event, none for an artifact, and the encoded row that says that it is answered."""
+
+    messages: tuple[Message, ...]
+    row: bytes
+
+
+class Answers:
+    """Answers and refuses: the same record from the same row always with the same bytes outside `run`."""
+
+    def __init__(self, settings: Settings, engine: Engine, catalogue: Catalogue, worker: str) -> None:
+        """Start without a memory of earlier answers; `worker` is whom a decision names."""
+        self._settings = settings
+        self._bounds = settings.bounds
+        self._engine = engine
+        self._composer = Composer(engine, catalogue, settings.default_policy, Memory())
+        self._worker = worker
+        self._source = f"apportion/{settings.app_id}"
+
+    def answer(self, record: Record, row: Row | None) -> Answer:
+        """Return what answers a record.
+
+        Raises:
+            EventError: the record is refused; nothing has happened.
+        """
+        clock = _Clock()
+        settings = self._settings
+        event = wire.decode(event_value(record, self._bounds), self._bounds)
+        check_place(event, record, settings.partitioner, settings.partitions)
+        clock.phase("decode")
+        session, outcome = self._composer.handle(event, EMPTY if row is None else row.session, clock.phase)
+        messages = () if outcome is None else self._messages(record, outcome, clock)
+        return Answer(messages, _sized("row", encode_row(Row(record.offset, session))))
+
+    def refuse(self, record: Record, error: EventError) -> Message:
+        """Return the dead letter of a record. Its id is the record's place, for that alone is sure."""
+        letter = dead_letter(record, error, self._engine.version)
+        headers = event_headers("context-dead-letter.v1", str(record), self._source, record.headers)
+        topic = self._settings.dead_letters_topic
+        return Message(topic, record.partition, letter.key, wire.encode(letter), headers)
+
+    def _messages(self, record: Record, outcome: Outcome, clock: "_Clock") -> tuple[Message, ...]:
+        run = Run(
+            source=Source(topic=record.topic, partition=record.partition, offset=record.offset),
+            worker=self._worker,
+            phases_us=clock.phases_us,
+            cache_hit=outcome.cache_hit,
+        )
+        identity = outcome.decision.decision_id
+        time = str(to_builtins(outcome.decision.requested_at))
+
+        def message(topic: str, kind: str, value: bytes) -> Message:
+            headers = event_headers(
+                f"context-{kind}.v1", f"{identity}-{kind}", self._source, record.headers, time
+            )
+            return Message(topic, record.partition, record.key, _sized(f"{kind} event", value), headers)
+
+        decision = replace(outcome.decision, run=run)
+        return (
+            message(self._settings.composed_topic, "composed", wire.encode(outcome.composed)),
+            message(self._settings.decisions_topic, "decision", wire.encode(decision)),
+        )
+
+
+def _sized(what: str, value: bytes) -> bytes:
+    """Return what fits into its topic.
+
+    Raises:
+        EventError: it does not: a worker that tried to send it would fail at this event for ever.
+    """
+    if len(value) > VALUE_MAX_BYTES:
+        message = f"its {what} would have {len(value)} bytes, over {VALUE_MAX_BYTES}; send less at once"
+        raise EventError(ErrorCode.TOO_LARGE, message)
+    return value
+
+
+class _Clock:
+    """Times the phases of one event; the only clock near an answer, and only for its `run`."""
+
+    def __init__(self) -> None:
+        self.phases_us: dict[str, int] = {}
+        self._since_ns = perf_counter_ns()
+
+    def phase(self, name: str) -> None:
+        """Count the time since the last phase under this name."""
+        now_ns = perf_counter_ns()
+        self.phases_us[name] = (now_ns - self._since_ns) // 1000
+        self._since_ns = now_ns

@@ -1,0 +1,229 @@
+"""The topics: which there are and how they are made.
+
+Decides names, partitions and configs, creates what is missing and tells what differs. Never changes or
+deletes a topic that exists, and never makes one by asking for it.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from aiokafka.admin import NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    InvalidConfigurationError,
+    PolicyViolationError,
+    TopicAlreadyExistsError,
+    for_code,
+)
+from msgspec import Struct
+
+from apportion.settings import Settings
+from apportion.stream.admin import admin_client
+
+MESSAGE_MAX_BYTES = 4 << 20
+"""Four times the largest event by default, for a decision names every candidate of its request."""
+_POLL_S = 0.05
+
+Configs = tuple[tuple[str, str], ...]
+"""In the order of their weight: a broker that rejects them gets them without the last, and so on."""
+
+
+class Topic(Struct, frozen=True):
+    """A topic as it is planned."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Configs
+
+
+class Difference(Struct, frozen=True):
+    """What is otherwise than planned; `actual` is None for a config that the broker does not know."""
+
+    name: str
+    planned: str
+    actual: str | None
+
+    def __str__(self) -> str:
+        if self.actual is None:
+            return f"{self.name}={self.planned} is unknown to this broker"
+        return f"{self.name} is {self.actual}, planned {self.planned}"
+
+
+class TopicStatus(StrEnum):
+    """How a topic stands to its plan; the last three are failures."""
+
+    CREATED = "created"
+    EXISTS = "exists"
+    MISSING = "missing"
+    DIFFERS = "differs"
+    REFUSED = "refused"
+
+
+class TopicReport(Struct, frozen=True):
+    """A topic's status, and why."""
+
+    topic: str
+    status: TopicStatus
+    differences: tuple[Difference, ...] = ()
+    refusal: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the worker can use the topic."""
+        return self.status in (TopicStatus.CREATED, TopicStatus.EXISTS)
+
+
+class TopicsNotReadyError(Exception):
+    """Topics are missing, differ from the plan, or could not be created."""
+
+    code = "topics_not_ready"
+
+    def __init__(self, reports: Iterable[TopicReport]) -> None:
+        self.reports = tuple(reports)
+        named = ", ".join(f"{report.topic} ({report.status})" for report in self.reports)
+        super().__init__(
+            f"not as planned: {named}; `apportion topics create` makes missing topics, "
+            "but one that exists is yours to change, or the settings are"
+        )
+
+
+class _Actual(Struct, frozen=True):
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def changelog_topic(settings: Settings) -> str:
+    """Return the name that Faust gives to the changelog of the table `sessions`."""
+    return f"{settings.app_id}-sessions-changelog"
+
+
+def plan_topics(settings: Settings) -> tuple[Topic, ...]:
+    """Return every topic that the worker needs, inputs first.
+
+    Input, output and table topics have one partition count, so that a session's rows and outputs
+    stand where its events do. Inputs are stamped by the broker, for the order of policies and
+    requests must not hang on a producer's clock.
+    """
+    stamped = ("message.timestamp.type", "LogAppendTime")
+
+    def topic(
+        name: str, cleanup: str, *configs: tuple[str, str], partitions: int = settings.partitions
+    ) -> Topic:
+        own = (("cleanup.policy", cleanup), ("max.message.bytes", str(MESSAGE_MAX_BYTES)), *configs)
+        return Topic(name, partitions, settings.replication_factor, own)
+
+    return (
+        topic(settings.requests_topic, "delete", stamped),
+        topic(settings.policies_topic, "compact", stamped, partitions=1),
+        topic(settings.composed_topic, "delete"),
+        topic(settings.decisions_topic, "delete"),
+        topic(settings.dead_letters_topic, "delete"),
+        topic(changelog_topic(settings), "compact"),
+    )
+
+
+async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
+    """Compare the topics with their plan, in its order.
+
+    Raises:
+        BrokerUnreachableError: no broker answered in time.
+    """
+    plan = plan_topics(settings)
+    async with admin_client(settings) as admin:
+        actual = await _actual(admin, plan)
+    return tuple(_report(topic, actual.get(topic.name)) for topic in plan)
+
+
+async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
+    """Create the topics that are missing, and compare all with their plan, in its order.
+
+    A broker that rejects a config gets the topic without it; the report says so.
+
+    Raises:
+        BrokerUnreachableError: no broker answered in time.
+    """
+    plan = plan_topics(settings)
+    async with admin_client(settings) as admin:
+        existing = await _actual(admin, plan)
+        refusals = {topic.name: await _create(admin, topic) for topic in plan if topic.name not in existing}
+        there = {name for name, refusal in refusals.items() if not refusal}
+        async with asyncio.timeout(settings.request_timeout_s):
+            while not there <= (actual := await _actual(admin, plan)).keys():  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(_POLL_S)
+    return tuple(
+        TopicReport(topic.name, TopicStatus.REFUSED, refusal=refusal)
+        if (refusal := refusals.get(topic.name))
+        else _report(topic, actual.get(topic.name), created=refusals.get(topic.name) == "")
+        for topic in plan
+    )
+
+
+def require_ready(reports: Iterable[TopicReport]) -> None:
+    """Pass if the worker can use every topic.
+
+    Raises:
+        TopicsNotReadyError: naming those that it cannot use.
+    """
+    if failed := [report for report in reports if not report.is_ready]:
+        raise TopicsNotReadyError(failed)
+
+
+async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
+    """Return the planned topics that exist.
+
+    Asks for all topics and all configs: naming a missing topic makes many brokers create it, and
+    naming configs makes an embedded one hang up.
+    """
+    names = {topic.name for topic in plan}
+    described = [found for found in await admin.describe_topics() if found["topic"] in names]
+    partitions = {found["topic"]: found["partitions"] for found in described if not found["error_code"]}
+    responses = await admin.describe_configs(
+        [ConfigResource(ConfigResourceType.TOPIC, name) for name in partitions]
+    )
+    configs = {
+        name: {entry[0]: entry[1] for entry in entries}
+        for response in responses
+        for _, _, _, name, entries in response.resources
+    }
+    return {
+        name: _Actual(len(of_topic), min(len(one["replicas"]) for one in of_topic), configs[name])
+        for name, of_topic in partitions.items()
+    }
+
+
+async def _create(admin: Any, topic: Topic) -> str | None:
+    """Create a topic, with as many of its configs as the broker takes; return why not, or nothing.
+
+    None: somebody else has created it meanwhile.
+    """
+    for taken in range(len(topic.configs), -1, -1):
+        configs = dict(topic.configs[:taken])
+        new = NewTopic(topic.name, topic.partitions, topic.replication_factor, topic_configs=configs)
+        [(_, code, message)] = (await admin.create_topics([new])).topic_errors
+        if code not in (InvalidConfigurationError.errno, PolicyViolationError.errno):
+            break
+    if code == TopicAlreadyExistsError.errno:
+        return None
+    return str(message or for_code(code).__name__) if code else ""
+
+
+def _report(topic: Topic, actual: _Actual | None, *, created: bool = False) -> TopicReport:
+    if actual is None:
+        return TopicReport(topic.name, TopicStatus.MISSING)
+    rows = (
+        ("partitions", str(topic.partitions), str(actual.partitions)),
+        ("replication_factor", str(topic.replication_factor), str(actual.replication_factor)),
+        *((name, planned, actual.configs.get(name)) for name, planned in topic.configs),
+    )
+    differences = tuple(Difference(*row) for row in rows if row[1] != row[2])
+    if created:
+        status = TopicStatus.CREATED
+    elif any(difference.actual is not None for difference in differences):
+        status = TopicStatus.DIFFERS
+    else:
+        status = TopicStatus.EXISTS
+    return TopicReport(topic.name, status, differences)
