@@ -8,7 +8,7 @@ from zlib import crc32
 from support import ENGINE, NOW, answer
 
 from apportion.core.bounds import Bounds
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest
 from apportion.core.policy import Policy
@@ -73,12 +73,12 @@ def asked(**fields: Any) -> ContextRequest:
     return event
 
 
-def composed(policy: Policy, session: Session = EMPTY, engine: Engine = ENGINE, **fields: Any) -> Outcome:
+def composed(policy: Policy, session: Session = EMPTY, engine: Engine = ENGINE, **fields: Any) -> Answered:
     """Compose one request with these fields."""
     return answer(asked(**fields), policy, session, engine)
 
 
-def fates(outcome: Outcome) -> dict[str, str]:
+def fates(outcome: Answered) -> dict[str, str]:
     """Return by id the fidelity of what stands, the reason of what does not."""
     return {entry.id: str(entry.fidelity or entry.reason) for entry in outcome.decision.candidates}
 
@@ -104,7 +104,7 @@ def result(call: str, content: str = "ok") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call, "content": content}
 
 
-def group(outcome: Outcome, name: str) -> Mapping[str, int]:
+def group(outcome: Answered, name: str) -> Mapping[str, int]:
     """Return the numbers of a group."""
     found = next(one for one in outcome.decision.groups if one.name == name)
     return {"min": found.min, "max": found.max or 0, "used": found.used, "available": found.available}

@@ -5,14 +5,14 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.results import Outcome as Fate
 
 _EXACT = ("omitted",)
 """Objects of which all keys are told; of all others only those that matter."""
 
 
-def shown(outcome: Outcome) -> dict[str, Any]:
+def shown(outcome: Answered) -> dict[str, Any]:
     """Return an answer as expectations see it: keys as in the events, and by id what has an id."""
     composed, decision = to_builtins(outcome.composed), to_builtins(outcome.decision)
     entries = decision.get("candidates", ())
@@ -47,7 +47,7 @@ def assert_holds(expected: Any, actual: Any, place: str = "$") -> None:
         assert type(actual) is type(expected), f"{place}: expected {expected!r}, got {actual!r}"
 
 
-def assert_accounted(outcome: Outcome, candidates: int) -> None:
+def assert_accounted(outcome: Answered, candidates: int) -> None:
     """Pass if each candidate ended once: selected as it stands among the items, or omitted for a reason."""
     entries = outcome.decision.candidates
     assert len(entries) == candidates

@@ -7,7 +7,7 @@ from typing import Any
 
 from apportion import ENGINE_VERSION
 from apportion.core.bounds import Bounds
-from apportion.core.compose import Outcome, compose
+from apportion.core.compose import Answered, compose
 from apportion.core.engine import Engine
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction
 from apportion.core.identity import Secrets
@@ -94,23 +94,23 @@ def answer(
     session: Session = EMPTY,
     engine: Engine = ENGINE,
     memory: Memory | None = None,
-) -> Outcome:
+) -> Answered:
     """Compose once."""
     return compose(asked, session, policy, engine, memory)
 
 
-def selected(outcome: Outcome) -> list[str]:
+def selected(outcome: Answered) -> list[str]:
     """Return the ids that stand in the context, in their order."""
     return [item.id for item in outcome.composed.items]
 
 
-def omitted(outcome: Outcome) -> dict[str, str]:
+def omitted(outcome: Answered) -> dict[str, str]:
     """Return the reason of every omitted candidate."""
     return {
         entry.id: str(entry.reason) for entry in outcome.decision.candidates if entry.outcome == "omitted"
     }
 
 
-def entry_of(outcome: Outcome, name: str) -> Entry:
+def entry_of(outcome: Answered, name: str) -> Entry:
     """Return a candidate's entry."""
     return next(entry for entry in outcome.decision.candidates if entry.id == name)

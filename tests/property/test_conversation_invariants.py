@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import ENGINE, answer
 
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.results import Outcome as Fate
 from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.tokens import CounterName, TokenCounter
@@ -33,7 +33,7 @@ def cost(message: dict[str, Any], policy: ConversationPolicy, counter: TokenCoun
 
 
 def check_the_ceiling(
-    outcome: Outcome, policy: ConversationPolicy, counter: TokenCounter, total: int
+    outcome: Answered, policy: ConversationPolicy, counter: TokenCounter, total: int
 ) -> None:
     made = outcome.composed
     emitted = made.messages or ()

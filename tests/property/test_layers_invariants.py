@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import answer
 
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.events import Section, SectionedLayer
 from apportion.core.policy import Policy
 from apportion.core.results import Outcome as Fate
@@ -24,7 +24,7 @@ SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[Heal
 
 
 def check_the_account(
-    outcome: Outcome, layers: dict[str, Any], count: Callable[[str], int], budget: int
+    outcome: Answered, layers: dict[str, Any], count: Callable[[str], int], budget: int
 ) -> None:
     text = outcome.composed.text or ""
     assert count(text) == outcome.composed.tokens.used <= budget

@@ -21,7 +21,7 @@ from support import ENGINE, artifact, candidate, lanes_policy, request, retracti
 
 from apportion.core import pool, session
 from apportion.core.catalogue import Catalogue
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.errors import EventError
 from apportion.offline.sessions import Sessions
 
@@ -206,7 +206,7 @@ class SessionsMachine(RuleBasedStateMachine):
             assert (outcome.composed.items, outcome.decision.evicted) == ((), ())
         self.check_ledger(model, outcome)
 
-    def check_answer(self, model: Model, outcome: Outcome, asked: Asked) -> None:
+    def check_answer(self, model: Model, outcome: Answered, asked: Asked) -> None:
         """Reckon what is chosen, and why the rest is not."""
         budget, limits = asked.content[2], LIMITS[asked.policy]
         total = TOTAL if budget is None else budget
@@ -234,7 +234,7 @@ class SessionsMachine(RuleBasedStateMachine):
         if "backoff_prompts" in limits:
             model.inject(free[:most])
 
-    def check_ledger(self, model: Model, outcome: Outcome) -> None:
+    def check_ledger(self, model: Model, outcome: Answered) -> None:
         ledger = outcome.decision.session.after
         assert (ledger.prompts, ledger.sequence) == (len(model.asked), model.answers)
         assert ledger.spent_tokens == outcome.composed.session.spent_tokens == model.spent

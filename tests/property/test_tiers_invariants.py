@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import ENGINE, answer, request
 
-from apportion.core.candidates import Prepared
+from apportion.core.canonical import canonical_of
 from apportion.core.engine import Engine
 from apportion.core.events import Candidate
 from apportion.core.policy import Policy
@@ -18,6 +18,7 @@ from apportion.core.strategies import parse_policy
 from apportion.core.strategies.tiers.rank import OMITTED, Item
 from apportion.core.strategies.tiers.reckon import Reckoning
 from apportion.core.strategies.tiers.render import text_of
+from apportion.core.task import Prepared
 from apportion.core.tokens import CounterName
 from apportion.core.wire import encode
 from apportion.counters import COUNTERS
@@ -165,8 +166,19 @@ def test_reckoning_by_lines_demotes_as_counting_every_step_does(
 
 
 def item(kind: str, texts: tuple[str, str, str], tier: int) -> Item:
-    prepared = Prepared(Candidate(), "", kind, "", texts[0], {}, b"", None, "", protected=False)
-    return Item(prepared, kind == "constraint", 0, tier, tier, [0, 0, 0, 0], None, texts)
+    facts, *_ = canonical_of(Candidate(), "", None)
+    prepared = Prepared("", kind, "", texts[0], facts, 0, None, "", protected=False, tie=b"")
+    return Item(
+        "",
+        kind,
+        "",
+        prepared=prepared,
+        is_constraint=kind == "constraint",
+        first=tier,
+        tier=tier,
+        tier_tokens=[0, 0, 0, 0],
+        texts=texts,
+    )
 
 
 ends = st.sampled_from(("a", ".", "a\n\n\n", ".\n \n", " ", "─" * 80)) | texts

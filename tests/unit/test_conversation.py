@@ -6,7 +6,7 @@ import pytest
 from asking import asked, calls, composed, conversation_policy, fates, group, result, says
 from support import answer, entry_of, selected
 
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.errors import EventError
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Margin
@@ -18,7 +18,7 @@ DEFAULT = next(policy for policy in builtin_policies() if policy.name == "conver
 
 def sent(
     policy: Policy, *messages: dict[str, Any], new: Any = "new", prompt: str = "", **fields: Any
-) -> Outcome:
+) -> Answered:
     """Compose a conversation."""
     chat = {"system_prompt": prompt, "messages": list(messages), "new_message": new}
     return composed(policy, conversation=chat, **fields)
@@ -29,7 +29,7 @@ def user(tokens: int) -> dict[str, Any]:
     return says("user", "u" * 4 * tokens)
 
 
-def texts(outcome: Outcome) -> list[str]:
+def texts(outcome: Answered) -> list[str]:
     return [message["content"] for message in outcome.composed.messages or ()]
 
 

@@ -7,7 +7,7 @@ import pytest
 from asking import asked
 from support import ENGINE, answer, artifact, candidate, lanes_policy, request
 
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.engine import Engine
 from apportion.core.publish import publish
 from apportion.core.results import DecisionTokens
@@ -50,7 +50,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 """A request for each strategy, but for what all have."""
 
 
-def six(omitted_max: int) -> Outcome:
+def six(omitted_max: int) -> Answered:
     """Compose of six candidates, by rank: too long, chosen, excluded, empty, chosen, excluded."""
     ones = [
         candidate("a", 60, relevance=0.9),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support import answer, candidate, entry_of, lanes_policy, omitted, request, selected
 
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.errors import EventError
 from apportion.core.policy import Policy, PolicyError
 
@@ -30,7 +30,7 @@ def pinned(*names: str) -> dict[str, Any]:
     return {"pinned": [{"match": {"type": "id", "value": name}, "reason": "r"} for name in names]}
 
 
-def fidelities(outcome: Outcome) -> dict[str, str]:
+def fidelities(outcome: Answered) -> dict[str, str]:
     return {item.id: str(item.fidelity) for item in outcome.composed.items}
 
 

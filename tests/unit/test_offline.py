@@ -8,7 +8,7 @@ from support import ENGINE, NOW, candidate, lanes_policy, request
 from apportion.core import wire
 from apportion.core.bounds import Bounds
 from apportion.core.catalogue import Catalogue
-from apportion.core.compose import Outcome, compose
+from apportion.core.compose import Answered, compose
 from apportion.core.events import ContextRequest, Event
 from apportion.core.publish import publish
 from apportion.core.session import EMPTY
@@ -93,7 +93,7 @@ def test_a_session_is_answered_as_if_its_row_had_never_been_put_away() -> None:
         if isinstance(event, ContextRequest):
             expected = compose(event, kept, POLICY, ENGINE)
             kept = expected.session
-            assert isinstance(answered, Outcome)
+            assert isinstance(answered, Answered)
             assert answered.composed == expected.composed
             assert answered.decision == expected.decision
             seen |= {expected.decision.status, *expected.decision.reasons}

@@ -14,7 +14,7 @@ from expectations import assert_holds, shown
 from rich.console import Console
 from support import answer, request
 
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.policy import Policy
 from apportion.core.strategies import parse_policy
 from apportion.explain import explanation
@@ -39,7 +39,7 @@ def policy_named(name: str) -> Policy:
     return next(policy for policy in policies if policy.name == name)
 
 
-def outcome_of(asked: Mapping[str, Any], **changes: Any) -> Outcome:
+def outcome_of(asked: Mapping[str, Any], **changes: Any) -> Answered:
     return answer(request(**{**asked, **changes}), policy_named(asked["policy"]))
 
 

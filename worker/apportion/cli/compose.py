@@ -17,7 +17,7 @@ from apportion.cli._settings import read_settings, with_settings
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from apportion.core.compose import Outcome
+    from apportion.core.compose import Answered
     from apportion.core.results import ContextDeadLetter, ContextDecision
     from apportion.offline.lines import Line
     from apportion.settings import Settings
@@ -76,7 +76,7 @@ def compose(
 
 def _answers(
     source: BinaryIO, settings: "Settings", watched: ExitStack | None
-) -> Iterator["Outcome | ContextDeadLetter"]:
+) -> Iterator["Answered | ContextDeadLetter"]:
     from apportion.engine import create_catalogue, create_engine
     from apportion.offline.answers import answer_lines
     from apportion.offline.lines import read_lines
@@ -107,7 +107,7 @@ def _watched(lines: Iterator["Line"], source: BinaryIO, stack: ExitStack) -> Ite
 
 
 def _write_all(
-    answers: Iterator["Outcome | ContextDeadLetter"],
+    answers: Iterator["Answered | ContextDeadLetter"],
     decided: BinaryIO | None,
     refused: BinaryIO | None,
     explain: "Callable[[ContextDecision], None] | None",

@@ -1,6 +1,6 @@
-"""Whether a request is accepted, and what is known of it before anything is chosen.
+"""Whether a request is accepted, and the task that it sets.
 
-Decides which fields its strategy reads, whether it is a duplicate, what its limit is, and what there is
+Decides which fields its strategy reads, whether it was answered before, what its limit is, and what there is
 to choose from. A request that is refused here has changed nothing.
 """
 
@@ -9,11 +9,19 @@ from typing import Any
 from msgspec import UNSET, Raw, Struct, to_builtins
 from msgspec.structs import replace
 
-from apportion.core.candidates import NO_CONSTRAINTS, Preparation, Preparer, without_backed_off
-from apportion.core.engine import Engine
+from apportion.core.candidates import (
+    NO_CONSTRAINTS,
+    Own,
+    Preparation,
+    Preparer,
+    own_candidates,
+    sent_again,
+    without_backed_off,
+)
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextRequest, Conversation
 from apportion.core.identity import canonical_json, canonical_json_of_any, digest, event_time_us, text_digest
+from apportion.core.memory import Memory
 from apportion.core.policy import Policy
 from apportion.core.results import Status
 from apportion.core.session import SeenRequest, Session, at
@@ -21,51 +29,82 @@ from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
 
 _STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "layers", "conversation")
+_NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
 
-class Accepted(Struct, frozen=True):
-    """An accepted request: the row that it met, its limit, and its candidates.
+class Asked(Struct, frozen=True):
+    """A request and the row that it meets, before any policy has judged it.
 
-    `status` is `composed` where something may be chosen; `seen` is the first answer of a duplicate.
+    `seen` is the first answer of a request that was sent again; `own` are its candidates, named.
     """
 
     request: ContextRequest
-    policy: Policy
-    strategy: Strategy[Any]
     event_us: int
     before: Session
     seen: SeenRequest | None
-    prepared: Preparation
+    own: Own
     input_digest: str
+    constraints_digest: str
+
+
+class Accepted(Struct, frozen=True):
+    """An accepted request: its policy, its candidates and its limit.
+
+    `status` is `composed` where something may be chosen.
+    """
+
+    asked: Asked
+    policy: Policy
+    strategy: Strategy[Any]
+    prepared: Preparation
     limit_tokens: int
     status: Status
 
 
-def accept(request: ContextRequest, session: Session, policy: Policy, engine: Engine) -> Accepted:
+def recognise(request: ContextRequest, session: Session, secret: bytes | None) -> Asked:
+    """Return the request, and whether the session has answered it before.
+
+    Raises:
+        EventError: a candidate cannot be named, or the session has answered another request of that id.
+    """
+    event_us = event_time_us(request.requested_at)
+    before = at(session, event_us)
+    seen = before.seen(request.request_id)
+    own = own_candidates(request.candidates, secret) if request.candidates else Own()
+    input_digest = _input_digest(request, own)
+    if seen is not None and seen.digest != input_digest:
+        message = "this session has answered another request of that id; use a new request_id"
+        raise EventError(ErrorCode.CONFLICTING_REQUEST, message, "$.request_id")
+    constraints_digest = _NO_CONSTRAINTS_DIGEST
+    if request.constraints is not UNSET:
+        constraints_digest = digest(canonical_json(request.constraints))
+    return Asked(request, event_us, before, seen, own, input_digest, constraints_digest)
+
+
+def accept(asked: Asked, policy: Policy, memory: Memory | None) -> Accepted:
     """Return the request as accepted.
 
     Raises:
         EventError: it is refused.
     """
-    strategy = STRATEGIES[policy.strategy]
+    request, before, strategy = asked.request, asked.before, STRATEGIES[policy.strategy]
     _check_fields(request, strategy)
-    event_us = event_time_us(request.requested_at)
-    before = at(session, event_us)
-    seen = before.seen(request.request_id)
-    preparer = _preparer(request, policy, strategy, engine)
-    own = () if request.candidates is UNSET else request.candidates
-    pool = before.pool if seen is None and "candidates" in strategy.reads else ()
-    prepared = preparer.prepare(own, pool, event_us)
-    input_digest = _input_digest(request, prepared)
-    if seen is not None and seen.digest != input_digest:
-        message = "this session has answered another request of that id; use a new request_id"
-        raise EventError(ErrorCode.CONFLICTING_REQUEST, message, "$.request_id")
-    limit_tokens, status = _limit(request, before, policy) if seen is None else (0, Status.DUPLICATE)
+    constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
+    preparer = Preparer(constraints, strategy.unsuitable, policy, strategy.age_edges_us)
+    pool = before.pool if asked.seen is None and "candidates" in strategy.reads else ()
+    prepared = preparer.prepare(asked.own, pool, asked.event_us, memory)
+    limit_tokens, status = 0, Status.DUPLICATE
+    if asked.seen is None:
+        limit_tokens, status = _limit(request, before, policy)
     if status is Status.COMPOSED and policy.session.backoff_prompts:
         prepared = without_backed_off(prepared, before.backed_off(policy.session.backoff_prompts))
-    return Accepted(
-        request, policy, strategy, event_us, before, seen, prepared, input_digest, limit_tokens, status
-    )
+    return Accepted(asked, policy, strategy, prepared, limit_tokens, status)
+
+
+def accept_again(asked: Asked, policy: Policy) -> Accepted:
+    """Return a request that was sent again as accepted, whatever its policy says of it today."""
+    strategy = STRATEGIES[policy.strategy]
+    return Accepted(asked, policy, strategy, sent_again(asked.own), 0, Status.DUPLICATE)
 
 
 def _check_fields(request: ContextRequest, strategy: Strategy[Any]) -> None:
@@ -86,13 +125,7 @@ def _check_fields(request: ContextRequest, strategy: Strategy[Any]) -> None:
             raise EventError(ErrorCode.UNSUPPORTED_FIELD, message, f"$.{name}")
 
 
-def _preparer(request: ContextRequest, policy: Policy, strategy: Strategy[Any], engine: Engine) -> Preparer:
-    constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
-    secret = engine.secrets.of(request.tenant)
-    return Preparer(constraints, strategy.unsuitable, policy, secret)
-
-
-def _input_digest(request: ContextRequest, prepared: Preparation) -> str:
+def _input_digest(request: ContextRequest, own: Own) -> str:
     """Return the digest of the decoded request without `requested_at`.
 
     What holds content enters by a digest of its own: the candidates by theirs, each layer, the messages and
@@ -100,7 +133,7 @@ def _input_digest(request: ContextRequest, prepared: Preparation) -> str:
     """
     parts: dict[str, Any] = {}
     if request.candidates is not UNSET:
-        parts["candidates"] = prepared.own_digest
+        parts["candidates"] = own.digest
     if request.vitals is not UNSET:
         parts["vitals"] = Raw(canonical_json_of_any(to_builtins(request.vitals)))
     if request.layers is not UNSET:

@@ -4,13 +4,13 @@ Decides what the record tells, so that anyone can audit, count and replay it; it
 path. Everything here is a function of the answer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.accept import Accepted
-from apportion.core.candidates import NO_CONSTRAINTS
+from apportion.core.accountant import Composition, entries_of, reason_counts
 from apportion.core.engine import Engine
 from apportion.core.events import Opt, Trigger
 from apportion.core.identity import (
@@ -36,10 +36,9 @@ from apportion.core.results import (
     Status,
 )
 from apportion.core.session import Session
-from apportion.core.strategies.base import Composition
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
-_SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
+_OMITTED = Outcome.OMITTED
 
 
 class Answer(Struct, frozen=True):
@@ -63,26 +62,14 @@ class Answer(Struct, frozen=True):
     @property
     def duplicate_of(self) -> Opt[str]:
         """The decision that answered the request first."""
-        seen = self.accepted.seen
+        seen = self.accepted.asked.seen
         return UNSET if seen is None else seen.decision_id
-
-    def entries(self) -> list[Entry]:
-        """Return every candidate's entry: the strategy's by rank, then those set aside, as they stood."""
-        ranked = self.made.entries
-        aside = self.accepted.prepared.aside
-        if not aside:
-            return ranked
-        ordered = sorted(aside, key=lambda one: (one.id, one.reason))
-        return ranked + [
-            Entry(one.id, one.kind, one.group, rank, _OMITTED, reason=one.reason)
-            for rank, one in enumerate(ordered, len(ranked) + 1)
-        ]
 
 
 def composed_event(answer: Answer) -> ContextComposed:
     """Return the answer itself."""
     accepted, made = answer.accepted, answer.made
-    request, policy = accepted.request, accepted.policy
+    request, policy = accepted.asked.request, accepted.policy
     rendered = answer.status in _RENDERED
     return ContextComposed(
         request_id=request.request_id,
@@ -109,9 +96,10 @@ def composed_event(answer: Answer) -> ContextComposed:
 def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) -> ContextDecision:
     """Return the record of the answer; its `run` is left to the shell."""
     accepted, made = answer.accepted, answer.made
-    request, prepared, before = accepted.request, accepted.prepared, accepted.before
+    asked, prepared = accepted.asked, accepted.prepared
+    request, before = asked.request, asked.before
     counter = engine.counters[accepted.policy.counter]
-    entries = answer.entries()
+    entries = entries_of(made, prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)
     reasons = reason_counts(entries)
     tokens = DecisionTokens(
@@ -121,7 +109,6 @@ def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) ->
         used=made.used_tokens,
         remaining=accepted.limit_tokens - made.used_tokens,
     )
-    constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
     return ContextDecision(
         decision_id=answer.decision_id,
         request_id=request.request_id,
@@ -132,9 +119,9 @@ def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) ->
         policy=answer.policy_ref,
         counter=CounterRef(name=counter.name, digest=counter.digest),
         digests=Digests(
-            input=accepted.input_digest,
+            input=asked.input_digest,
             candidates=prepared.digest,
-            constraints=digest(canonical_json(constraints)),
+            constraints=asked.constraints_digest,
             session_before=before.digest,
             session_after=answer.after.digest,
             output=_output_digest(composed),
@@ -151,7 +138,7 @@ def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) ->
         unlisted=unlisted,
         constraints=prepared.constraints,
         duplicate_of=answer.duplicate_of,
-        evicted=before.evicted if accepted.seen is None else (),
+        evicted=before.evicted if asked.seen is None else (),
         cache_key=answer.cache_key or UNSET,
     )
 
@@ -168,25 +155,14 @@ def _output_digest(composed: ContextComposed) -> str:
     return digest(canonical_json(replace(composed, **parts)))
 
 
-def listed(entries: list[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], dict[str, int]]:
+def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], dict[str, int]]:
     """Return all selected and the first omitted entries, by rank, and the rest counted by reason."""
     omitted = [entry for entry in entries if entry.outcome is _OMITTED]
     if len(omitted) <= omitted_max:
         return tuple(entries), {}
     last = omitted[omitted_max - 1].rank if omitted_max else 0
-    kept = (one for one in entries if one.outcome is _SELECTED or one.rank <= last)
+    kept = (one for one in entries if one.outcome is not _OMITTED or one.rank <= last)
     return tuple(kept), reason_counts(omitted[omitted_max:])
-
-
-def reason_counts(entries: Iterable[Entry]) -> dict[str, int]:
-    """Return how many were omitted for each reason: most first, ties by name."""
-    counts: dict[str, int] = {}
-    for entry in entries:
-        if entry.reason is not UNSET:
-            counts[entry.reason] = counts.get(entry.reason, 0) + 1
-    return {
-        str(reason): count for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    }
 
 
 def summary(

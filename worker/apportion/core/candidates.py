@@ -1,22 +1,27 @@
-"""A request's candidates made ready for any strategy: named, checked, digested, matched, set aside.
+"""A request's candidates made ready for any strategy: named, digested, matched, checked, set aside.
 
 Decides which candidates are out before a strategy ranks them, and which are protected. Never ranks and
 never counts tokens.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from apportion.core.canonical import canonical_of, named
+from apportion.core.canonical import Facts, canonical_of, named
 from apportion.core.constraints import ConstraintList
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate, Constraints
+from apportion.core.events import Candidate, Constraints, Opt
 from apportion.core.identity import digest, normalised_path
+from apportion.core.memory import Memory
 from apportion.core.pool import Pooled
+from apportion.core.recency import age_of
 from apportion.core.results import ConstraintCount, Reason
+from apportion.core.task import NO_AGE, Prepared
+from apportion.core.verdict import Bound
 
 Check = Callable[[Candidate, Any], EventError | None]
 """Tells why a candidate cannot be used under a policy, if it cannot."""
@@ -27,24 +32,31 @@ _NEVER_BACKED_OFF = "constraint"
 """Candidates of this kind may come again with every prompt."""
 
 
-class Prepared(Struct, frozen=True, gc=False):
-    """A candidate with its id and canonical JSON; an absent kind, lane or content is empty.
-
-    `rounded` holds those of its fields that digests and scores see otherwise than they came.
-    `omitted` is set where it is already out; `constraint` is the place of the constraint that excluded,
-    pinned or included it, and `protected` tells that it is pinned or must-included.
-    """
+class Named(Struct, frozen=True, gc=False):
+    """A candidate with its id, its normalised path, its facts, its canonical JSON and its creation time."""
 
     candidate: Candidate
     id: str
-    kind: str
-    lane: str
-    content: str
-    rounded: Mapping[str, Any]
+    path: str | None
+    facts: Facts
     canonical: bytes
-    omitted: Reason | None
-    constraint: str
-    protected: bool
+    created_us: Opt[int]
+
+
+class Own(Struct, frozen=True):
+    """A request's own candidates as they came, and the digest of them all, whatever their order.
+
+    `ids` are theirs; `repeated` tells that one of them stands twice.
+    """
+
+    candidates: tuple[Named, ...] = ()
+    ids: frozenset[str] = frozenset()
+    digest: str = digest(b"[]")
+
+    @property
+    def repeated(self) -> bool:
+        """Whether an id stands twice."""
+        return len(self.ids) < len(self.candidates)
 
 
 class Aside(Struct, frozen=True):
@@ -57,20 +69,33 @@ class Aside(Struct, frozen=True):
 
 
 class Preparation(Struct, frozen=True):
-    """What a request has to choose from.
-
-    `own_digest` is over the request's own candidates, `digest` over these and the pool's; both take
-    canonical JSON in its own order. `backed_off` tells that some of them have been set aside since,
-    `repeated` that an id stands twice.
-    """
+    """What a request has to choose from; `digest` is over all candidates, the pool's included."""
 
     candidates: tuple[Prepared, ...] = ()
     aside: tuple[Aside, ...] = ()
-    own_digest: str = digest(b"[]")
     digest: str = digest(b"[]")
     constraints: Mapping[str, ConstraintCount] = {}
-    backed_off: bool = False
-    repeated: bool = False
+
+
+def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> Own:
+    """Return a request's own candidates, named and digested; no policy has judged them yet.
+
+    Raises:
+        EventError: one cannot be named, or shares its id with another content, kind, lane or category.
+            The pointer is absolute.
+    """
+    firsts: dict[str, Candidate] = {}
+    own: list[Named] = []
+    for index, candidate in enumerate(given):
+        try:
+            name, path = named(candidate, secret)
+        except EventError as refusal:
+            _raise_at(refusal, index)
+        first = firsts.setdefault(name, candidate)
+        if first is not candidate:
+            _require_equal(first, candidate, index)
+        own.append(Named(candidate, name, path, *canonical_of(candidate, name, path)))
+    return Own(tuple(own), frozenset(firsts), _digest_of([one.canonical for one in own]))
 
 
 class Preparer:
@@ -80,83 +105,91 @@ class Preparer:
         EventError: a constraint's pattern is invalid.
     """
 
-    def __init__(self, constraints: Constraints, check: Check, policy: Any, secret: bytes | None) -> None:
-        """Compile the constraints; `check` tells what the policy's strategy cannot use."""
+    def __init__(self, constraints: Constraints, check: Check, policy: Any, edges_us: Sequence[int]) -> None:
+        """Compile the constraints; `check` tells what the strategy cannot use, `edges_us` its age classes."""
         self._constrained = constraints is not NO_CONSTRAINTS
         names = _CONSTRAINT_LISTS if self._constrained else ()
         self._lists = [ConstraintList(name, getattr(constraints, name)) for name in names]
         self._check = check
         self._policy = policy
-        self._secret = secret
+        self._edges_us = edges_us
 
-    def prepare(self, own: Sequence[Candidate], pool: Sequence[Pooled], event_us: int) -> Preparation:
+    def prepare(self, own: Own, pool: Sequence[Pooled], event_us: int, memory: Memory | None) -> Preparation:
         """Return the request's own candidates and the pool's, prepared.
 
         A pool artifact is aside where the request has its id (`superseded`), where the strategy cannot
         use it (`unsuitable`), or where it has expired by the request's time.
 
         Raises:
-            EventError: an own candidate cannot be used, cannot be named, or shares its id with another
-                content, kind, lane or category. The pointer is absolute.
+            EventError: an own candidate cannot be used. The pointer is absolute.
         """
-        prepared, ids = self._own(own)
-        own_digest = digest_of(prepared)
+        self._require_suitable(own.candidates)
+        in_pool, aside = self._of_pool(own.ids, pool, event_us, memory)
+        whole_digest = own.digest
+        if in_pool:
+            whole_digest = _digest_of([one.canonical for one in (*own.candidates, *in_pool)])
+        prepared = self._prepared(own.candidates, event_us, tied=own.repeated)
+        prepared += self._prepared(in_pool, event_us, tied=False)
+        counts = {each.name: each.count() for each in self._lists}
+        return Preparation(tuple(prepared), tuple(aside), whole_digest, counts)
+
+    def _require_suitable(self, own: Sequence[Named]) -> None:
+        check, policy = self._check, self._policy
+        for index, one in enumerate(own):
+            error = check(one.candidate, policy)
+            if error is not None:
+                _raise_at(error, index)
+
+    def _of_pool(
+        self, own_ids: frozenset[str], pool: Sequence[Pooled], event_us: int, memory: Memory | None
+    ) -> tuple[list[Named], list[Aside]]:
+        usable: list[Named] = []
         aside: list[Aside] = []
         for pooled in pool:
             artifact = pooled.artifact
-            if pooled.id in ids:
+            if pooled.id in own_ids:
                 reason = Reason.SUPERSEDED
             elif self._check(artifact, self._policy) is not None:
                 reason = Reason.UNSUITABLE
             elif pooled.expires_us is not None and pooled.expires_us <= event_us:
                 reason = Reason.EXPIRED
             else:
-                path = None if artifact.path is UNSET else normalised_path(artifact.path, ".path")
-                prepared.append(self._one(artifact, pooled.id, path))
+                usable.append(_of_memory(pooled, memory))
                 continue
             group = artifact.lane or artifact.category or ""
             aside.append(Aside(pooled.id, artifact.kind or "", group, reason))
-        whole_digest = own_digest if len(prepared) == len(own) else digest_of(prepared)
-        counts = {each.name: each.count() for each in self._lists}
-        repeated = len(ids) < len(own)
-        return Preparation(tuple(prepared), tuple(aside), own_digest, whole_digest, counts, repeated=repeated)
+        return usable, aside
 
-    def _own(self, own: Sequence[Candidate]) -> tuple[list[Prepared], Mapping[str, int]]:
-        firsts: dict[str, int] = {}
+    def _prepared(self, those: Iterable[Named], event_us: int, *, tied: bool) -> list[Prepared]:
         prepared: list[Prepared] = []
-        check, policy = self._check, self._policy
-        for index, candidate in enumerate(own):
-            error = check(candidate, policy)
-            if error is not None:
-                _raise_at(error, index)
-            try:
-                name, path = named(candidate, self._secret)
-            except EventError as refusal:
-                _raise_at(refusal, index)
-            first = firsts.setdefault(name, index)
-            if first != index:
-                _require_equal(own[first], candidate, index)
-            prepared.append(self._one(candidate, name, path))
-        return prepared, firsts
-
-    def _one(self, candidate: Candidate, name: str, path: str | None) -> Prepared:
-        kind, lane, content = candidate.kind or "", candidate.lane or "", candidate.content or ""
-        omitted, constraint, protected = None, "", False
-        if self._constrained:
-            excluded, pinned, included = (each.first(name, kind, lane, path) for each in self._lists)
-            omitted = Reason.EXCLUDED_BY_POLICY if excluded else None
-            constraint = excluded or pinned or included
-            protected = not excluded and bool(constraint)
-        if omitted is None and not content:
-            omitted = Reason.NO_CONTENT
-        rounded, canonical = canonical_of(candidate, name, path)
-        return Prepared(
-            candidate, name, kind, lane, content, rounded, canonical, omitted, constraint, protected
-        )
+        lists, edges_us, constrained = self._lists, self._edges_us, self._constrained
+        bound: Bound | None
+        excluded_by, without_content = Bound.EXCLUSION, Bound.CONTENT
+        for one in those:
+            candidate, name = one.candidate, one.id
+            kind, lane, content = candidate.kind or "", candidate.lane or "", candidate.content or ""
+            bound, constraint, protected = None, "", False
+            if constrained:
+                excluded, pinned, included = (each.first(name, kind, lane, one.path) for each in lists)
+                bound = excluded_by if excluded else None
+                constraint = excluded or pinned or included
+                protected = not excluded and bool(constraint)
+            if bound is None and not content:
+                bound = without_content
+            age = NO_AGE
+            if (created_us := one.created_us) is not UNSET:
+                age = bisect_right(edges_us, event_us - created_us)
+            elif (bucket := candidate.recency_bucket) is not UNSET:
+                age = age_of(bucket)
+            tie = one.canonical if tied else b""
+            prepared.append(
+                Prepared(name, kind, lane, content, one.facts, age, bound, constraint, protected, tie)
+            )
+        return prepared
 
 
 def without_backed_off(prepared: Preparation, backed_off: frozenset[str]) -> Preparation:
-    """Return the preparation with the backed-off candidates aside; the digests stay.
+    """Return the preparation with the backed-off candidates aside; the digest stays.
 
     Exempt are candidates of kind `constraint`, pinned and must-included ones; exclusion comes first. Of
     equal ids one is exempt as soon as another is, and only one is backed off: the others are duplicates.
@@ -172,24 +205,50 @@ def without_backed_off(prepared: Preparation, backed_off: frozenset[str]) -> Pre
         if one.id not in out:
             kept.append(one)
         else:
-            group = one.lane or one.candidate.category or ""
+            group = one.lane or one.facts.category or ""
             if one.id in new:
                 repeats.append(Aside(one.id, one.kind, group, Reason.DUPLICATE))
             else:
                 new[one.id] = Aside(one.id, one.kind, group, Reason.BACKOFF)
-    return replace(
-        prepared, candidates=tuple(kept), aside=(*prepared.aside, *new.values(), *repeats), backed_off=True
+    return replace(prepared, candidates=tuple(kept), aside=(*prepared.aside, *new.values(), *repeats))
+
+
+def sent_again(own: Own) -> Preparation:
+    """Return a preparation in which all own candidates are aside as duplicates: nothing judges them again."""
+    return Preparation(
+        aside=tuple(
+            Aside(
+                one.id,
+                one.candidate.kind or "",
+                one.candidate.lane or one.candidate.category or "",
+                Reason.DUPLICATE,
+            )
+            for one in own.candidates
+        ),
+        digest=own.digest,
     )
 
 
 def _is_exempt(one: Prepared) -> bool:
-    excluded = one.omitted is Reason.EXCLUDED_BY_POLICY
-    return one.protected or excluded or one.kind == _NEVER_BACKED_OFF
+    return one.protected or one.bound is Bound.EXCLUSION or one.kind == _NEVER_BACKED_OFF
 
 
-def digest_of(prepared: Sequence[Prepared]) -> str:
-    """Return the digest of the JSON array of the candidates, in the order of their canonical JSON."""
-    return digest(b"[" + b",".join(sorted([one.canonical for one in prepared])) + b"]")
+def _of_memory(pooled: Pooled, memory: Memory | None) -> Named:
+    """Return a pool artifact under the id that it was published by; its digest covers all of it."""
+    known = None if memory is None else memory.artifacts.get(pooled.digest)
+    if known is not None:
+        return known
+    artifact = pooled.artifact
+    path = None if artifact.path is UNSET else normalised_path(artifact.path, ".path")
+    one = Named(artifact, pooled.id, path, *canonical_of(artifact, pooled.id, path))
+    if memory is not None:
+        memory.artifacts.put(pooled.digest, one)
+    return one
+
+
+def _digest_of(canonical: list[bytes]) -> str:
+    """Return the digest of the JSON array of candidates, in the order of their canonical JSON."""
+    return digest(b"[" + b",".join(sorted(canonical)) + b"]")
 
 
 def _require_equal(one: Candidate, other: Candidate, index: int) -> None:

@@ -1,14 +1,14 @@
-"""What names a candidate, and its canonical form: how digests, ties and scores see it."""
+"""What names a candidate, and its canonical form: how digests, ties and strategies see it.
 
-from typing import Any
+Decides an id, and what of a candidate counts as equal. Never reads a policy.
+"""
 
-from msgspec import UNSET
-from msgspec.structs import replace
+import msgspec
+from msgspec import UNSET, Struct
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate
+from apportion.core.events import Candidate, Opt
 from apportion.core.identity import (
-    canonical_json,
     event_time_us,
     exact_json_integer,
     normalised_path,
@@ -16,6 +16,41 @@ from apportion.core.identity import (
     text_digest,
     thousandths,
 )
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Facts(Struct, gc=False):
+    """A candidate's fields in canonical form; absent ones are left out.
+
+    As they travel, but: numbers in integer thousandths (in decimal digits past 2**53), the creation time in
+    microseconds UTC, the content as its digest, the path normalised, the id always there. The fields stand
+    in the order of RFC 8785, which is that of their code points, so that encoding them is canonical. The
+    creation time and the recency bucket are there only while they are encoded: what a strategy sees of both
+    is an age.
+    """
+
+    activation: Opt[int]
+    category: Opt[str]
+    chunk_index: Opt[int]
+    content: Opt[str]
+    created_at: Opt[int]
+    id: str
+    kind: Opt[str]
+    lane: Opt[str]
+    language: Opt[str]
+    name: Opt[str]
+    path: Opt[str]
+    priority: Opt[int | str]
+    recency_bucket: Opt[int]
+    relevance: Opt[int]
+    risk_alignment: Opt[int]
+    shrink: Opt[str]
+    specificity: Opt[int]
+    summary: Opt[str]
+    tags: Opt[tuple[str, ...]]
+    token_estimate: Opt[int]
+    weighted_agreement: Opt[int | str]
 
 
 def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
@@ -36,30 +71,35 @@ def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
     return path_id(secret, path, candidate.kind or "", candidate.lane or "", chunk_index), path
 
 
-def canonical_of(candidate: Candidate, name: str, path: str | None) -> tuple[dict[str, Any], bytes]:
-    """Return the candidate's rounded fields and its canonical JSON.
-
-    Fields as they travel, absent ones left out, but: numbers in integer thousandths, times in
-    microseconds UTC, the content as its digest, the path normalised, the id always there.
-    """
-    rounded: dict[str, Any] = {"id": name}
-    if (content := candidate.content) is not UNSET:
-        rounded["content"] = text_digest(content)
-    if path is not None:
-        rounded["path"] = path
-    if (created_at := candidate.created_at) is not UNSET:
-        rounded["created_at"] = event_time_us(created_at)
-    # spelled out, a line a field: this runs once for every candidate there is
-    if (number := candidate.relevance) is not UNSET:
-        rounded["relevance"] = thousandths(number)
-    if (number := candidate.specificity) is not UNSET:
-        rounded["specificity"] = thousandths(number)
-    if (number := candidate.risk_alignment) is not UNSET:
-        rounded["risk_alignment"] = thousandths(number)
-    if (number := candidate.activation) is not UNSET:
-        rounded["activation"] = thousandths(number)
-    if (number := candidate.weighted_agreement) is not UNSET:
-        rounded["weighted_agreement"] = exact_json_integer(thousandths(number))
-    if (number := candidate.priority) is not UNSET:
-        rounded["priority"] = exact_json_integer(thousandths(number))
-    return rounded, canonical_json(replace(candidate, **rounded))
+def canonical_of(candidate: Candidate, name: str, path: str | None) -> tuple[Facts, bytes, Opt[int]]:
+    """Return the candidate's facts, their canonical JSON, and its creation time in microseconds UTC."""
+    activation, priority, agreement = candidate.activation, candidate.priority, candidate.weighted_agreement
+    relevance, specificity = candidate.relevance, candidate.specificity
+    risk_alignment, created_at = candidate.risk_alignment, candidate.created_at
+    created_us = UNSET if created_at is UNSET else event_time_us(created_at)
+    facts = Facts(
+        UNSET if activation is UNSET else thousandths(activation),
+        candidate.category,
+        candidate.chunk_index,
+        UNSET if candidate.content is UNSET else text_digest(candidate.content),
+        created_us,
+        name,
+        candidate.kind,
+        candidate.lane,
+        candidate.language,
+        candidate.name,
+        UNSET if path is None else path,
+        UNSET if priority is UNSET else exact_json_integer(thousandths(priority)),
+        candidate.recency_bucket,
+        UNSET if relevance is UNSET else thousandths(relevance),
+        UNSET if risk_alignment is UNSET else thousandths(risk_alignment),
+        candidate.shrink,
+        UNSET if specificity is UNSET else thousandths(specificity),
+        candidate.summary,
+        candidate.tags,
+        candidate.token_estimate,
+        UNSET if agreement is UNSET else exact_json_integer(thousandths(agreement)),
+    )
+    canonical = _encode(facts)
+    facts.created_at = facts.recency_bucket = UNSET
+    return facts, canonical, created_us

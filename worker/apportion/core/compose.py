@@ -1,26 +1,28 @@
 """The single door: a request, its session and its policy in; the next row, the answer and the record out.
 
 Decides what an answer costs its session and what it is called; `accept` decides whether there is one, a
-strategy what stands in it, `answer` what is told of it. Pure and total: the same arguments give the same
-bytes, on every machine.
+strategy what stands in it, the accountant and `answer` what is told of it. Pure and total: the same
+arguments give the same bytes, on every machine.
 """
 
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
-from apportion.core.accept import Accepted, accept
+from apportion.core.accept import Accepted, accept, accept_again, recognise
+from apportion.core.accountant import NOTHING, Composition, account
 from apportion.core.answer import Answer, composed_event, decision_event
-from apportion.core.cache_key import cache_key
-from apportion.core.candidates import Prepared
+from apportion.core.candidates import NO_CONSTRAINTS
 from apportion.core.engine import Engine
-from apportion.core.events import ContextRequest
-from apportion.core.identity import decision_id
+from apportion.core.errors import EventError
+from apportion.core.events import ContextRequest, Trigger
+from apportion.core.identity import decision_id, digest
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy
 from apportion.core.results import ContextComposed, ContextDecision, Reason, Status
-from apportion.core.session import Charge, SeenRequest, Session, after_answer, after_duplicate
-from apportion.core.strategies.base import Composition, Task
+from apportion.core.session import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
+from apportion.core.task import Prepared, Task
+from apportion.core.tokens import Estimator, TokenCounter
 
 _WITHHELD = {
     Status.DISABLED: Reason.DISABLED,
@@ -28,9 +30,10 @@ _WITHHELD = {
     Status.DUPLICATE: Reason.DUPLICATE,
 }
 _MICROSECONDS = 1_000_000
+_NO_TRIGGER = Trigger()
 
 
-class Outcome(Struct, frozen=True):
+class Answered(Struct, frozen=True):
     """The session's next row, and the two events of one answer."""
 
     session: Session
@@ -50,72 +53,117 @@ def compose(
     engine: Engine,
     memory: Memory | None = None,
     phase: Callable[[str], None] = no_phase,
-) -> Outcome:
+) -> Answered:
     """Return the answer to a request.
 
-    `memory` only saves time: with or without it the bytes are the same. `phase` is told the name of each
-    phase as it ends (`prepare`, `choose`, `record`), so that a caller with a clock can time them.
+    A request that the session has answered before is recognised first, for today's policy may judge it
+    otherwise than the one that answered it. `memory` only saves time: with or without it the bytes are the
+    same. `phase` is told the name of each phase as it ends (`prepare`, `choose`, `record`), so that a caller
+    with a clock can time them.
 
     Raises:
         EventError: the request is refused; nothing has happened.
     """
-    accepted = accept(request, session, policy, engine)
-    phase("prepare")
-    made, key, hit = _choose(accepted, engine, memory)
-    status = made.status if accepted.status is Status.COMPOSED else accepted.status
+    asked = recognise(request, session, engine.secrets.of(request.tenant))
+    try:
+        accepted = accept(asked, policy, memory)
+        phase("prepare")
+        made, key, hit = _choose(accepted, engine, memory)
+    except EventError:
+        if asked.seen is None:
+            raise
+        accepted, made, key, hit = accept_again(asked, policy), NOTHING, "", False
+    assert made.used_tokens <= accepted.limit_tokens, "no strategy may pass the limit"
     phase("choose")
-    before = accepted.before
+    before = asked.before
     identity = decision_id(
         request.tenant, request.session_id, before.start_us or 0, before.sequence, request.request_id
     )
-    if accepted.seen is None:
-        answered = SeenRequest(request.request_id, accepted.input_digest, identity)
+    if asked.seen is None:
+        answered = SeenRequest(request.request_id, asked.input_digest, identity)
         after = after_answer(before, _charge(accepted, answered, made))
     else:
         after = after_duplicate(before)
+    status = made.status if accepted.status is Status.COMPOSED else accepted.status
     answer = Answer(accepted, made, status, identity, after, key)
     composed = composed_event(answer)
     record = decision_event(answer, composed, engine)
     phase("record")
-    return Outcome(after, composed, record, hit)
+    return Answered(after, composed, record, hit)
 
 
 def _choose(accepted: Accepted, engine: Engine, memory: Memory | None) -> tuple[Composition, str, bool]:
     """Return the composition, the key under which it may be remembered (or none), and whether it was."""
-    policy, prepared = accepted.policy, accepted.prepared
-    counter = engine.counters[policy.counter]
+    policy, event_us = accepted.policy, accepted.asked.event_us
+    task = _task(accepted, engine.counters[policy.counter], memory)
     key = ""
     if policy.cache_entries_max and accepted.status is Status.COMPOSED:
-        key = cache_key(accepted, engine)
+        key = task.key(_scope(accepted, engine))
         if memory is not None:
             ttl_us = policy.cache_ttl_s * _MICROSECONDS
-            remembered = memory.compositions.get(key, accepted.event_us, ttl_us)
+            remembered = memory.compositions.get(policy.digest, key, event_us, ttl_us)
             if remembered is not None:
                 return remembered, key, True
-
-    def count_contents(those: Sequence[Prepared]) -> list[int]:
-        if memory is None:
-            return counter.count_many([one.content for one in those])
-        return memory.counts.count(counter, those)
-
-    task = Task(
-        accepted.request,
-        policy,
-        accepted.limit_tokens,
-        counter,
-        prepared.candidates,
-        _WITHHELD.get(accepted.status),
-        count_contents,
-    )
-    made = accepted.strategy.compose(task)
+    made = account(accepted.strategy.compose(task), _WITHHELD.get(accepted.status))
     if key and memory is not None:
-        memory.compositions.put(key, accepted.event_us, made, policy.cache_entries_max)
+        memory.compositions.put(policy.digest, key, event_us, made, policy.cache_entries_max)
     return made, key, False
 
 
+def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> Task[Policy]:
+    request, policy, reads = accepted.asked.request, accepted.policy, accepted.strategy.reads
+    counts = None if memory is None or isinstance(counter, Estimator) else memory.counts
+
+    def count_contents(those: Sequence[Prepared]) -> list[int]:
+        contents = [one.content for one in those]
+        if counts is None:
+            return counter.count_many(contents)
+        return counts.count(counter, [one.facts.content or "" for one in those], contents)
+
+    constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
+    return Task(
+        policy=policy,
+        limit_tokens=accepted.limit_tokens,
+        total_tokens=policy.total_tokens(request.budget_tokens) if "budget_tokens" in reads else 0,
+        counter=counter,
+        candidates=accepted.prepared.candidates,
+        vitals=request.vitals,
+        lane_requirements=constraints.lane_requirements,
+        layers={} if request.layers is UNSET else request.layers,
+        conversation=request.conversation,
+        carried=accepted.asked.before.carried_for(policy.name, policy.digest),
+        count_contents=count_contents,
+    )
+
+
+def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
+    """Return what a remembered composition is for, beside its task.
+
+    A file save, a commit, changed rules or constraints, and a session that starts afresh are each seen to
+    miss, through their own fields; the tenant's secret enters by its digest.
+    """
+    asked = accepted.asked
+    request = asked.request
+    secret = engine.secrets.of(request.tenant)
+    return (
+        engine.version,
+        request.tenant,
+        None if secret is None else digest(secret),
+        _NO_TRIGGER if request.trigger is UNSET else request.trigger,
+        asked.constraints_digest,
+        asked.before.start_us,
+    )
+
+
 def _charge(accepted: Accepted, answered: SeenRequest, made: Composition) -> Charge:
-    limits = accepted.policy.session
-    injected = frozenset(item.id for item in made.items) if limits.backoff_prompts else frozenset()
-    expired = frozenset(one.id for one in accepted.prepared.aside if one.reason is Reason.EXPIRED)
-    used = made.used_tokens
-    return Charge(accepted.event_us, limits.idle_timeout_s, used, answered, injected, expired)
+    policy = accepted.policy
+    limits = policy.session
+    return Charge(
+        event_us=accepted.asked.event_us,
+        idle_timeout_s=limits.idle_timeout_s,
+        spent_tokens=made.used_tokens,
+        request=answered,
+        injected=frozenset(item.id for item in made.items) if limits.backoff_prompts else frozenset(),
+        expired=frozenset(one.id for one in accepted.prepared.aside if one.reason is Reason.EXPIRED),
+        carried=Carried(policy.name, policy.digest, made.carried) if made.carried else None,
+    )

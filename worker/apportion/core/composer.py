@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec import UNSET
 
 from apportion.core.catalogue import Catalogue
-from apportion.core.compose import Outcome, compose, no_phase
+from apportion.core.compose import Answered, compose, no_phase
 from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest, ContextRetraction, Event
 from apportion.core.identity import event_time_us
@@ -30,7 +30,7 @@ class Composer:
 
     def handle(
         self, event: Event, session: Session, phase: Callable[[str], None] = no_phase
-    ) -> tuple[Session, Outcome | None]:
+    ) -> tuple[Session, Answered | None]:
         """Return the session's next row, and the answer; only requests are answered.
 
         Raises:

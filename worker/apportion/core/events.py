@@ -24,7 +24,7 @@ Tenant = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")]
 Timestamp = Annotated[datetime, Meta(tz=True)]
 """RFC 3339 with an offset."""
 Tokens = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
-Share = Annotated[float, Meta(ge=0, le=1)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
 Weight = Annotated[float, Meta(ge=0)]
 Path = Annotated[str, Meta(min_length=1, max_length=4096)]
 """POSIX, relative to the workspace. Never leaves in a log."""
@@ -47,12 +47,12 @@ class Candidate(Closed, frozen=True):
     category: Opt[Name] = UNSET
     created_at: Opt[Timestamp] = UNSET
     recency_bucket: Opt[Annotated[int, Meta(ge=0, le=5)]] = UNSET
-    relevance: Opt[Share] = UNSET
-    specificity: Opt[Share] = UNSET
-    risk_alignment: Opt[Share] = UNSET
+    relevance: Opt[Fraction] = UNSET
+    specificity: Opt[Fraction] = UNSET
+    risk_alignment: Opt[Fraction] = UNSET
     weighted_agreement: Opt[Weight] = UNSET
     priority: Opt[Weight] = UNSET
-    activation: Opt[Share] = UNSET
+    activation: Opt[Fraction] = UNSET
     name: Opt[Name] = UNSET
     summary: Opt[str] = UNSET
     tags: Opt[tuple[Name, ...]] = UNSET
@@ -114,7 +114,7 @@ class Vitals(Closed, frozen=True):
 
     pressure: Opt[Pressure] = UNSET
     pulse_bpm: Opt[Weight] = UNSET
-    oxygen: Opt[Share] = UNSET
+    oxygen: Opt[Fraction] = UNSET
 
 
 class Trigger(Closed, frozen=True):
@@ -141,7 +141,7 @@ class SectionedLayer(Closed, frozen=True):
     preamble: str = ""
 
 
-Layer: TypeAlias = str | SectionedLayer
+LayerContent: TypeAlias = str | SectionedLayer
 """Free text, or text with structure."""
 
 
@@ -166,7 +166,7 @@ class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request
     candidates: Opt[tuple[Candidate, ...]] = UNSET
     constraints: Opt[Constraints] = UNSET
     vitals: Opt[Vitals] = UNSET
-    layers: Opt[dict[str, Layer]] = UNSET
+    layers: Opt[dict[str, LayerContent]] = UNSET
     conversation: Opt[Conversation] = UNSET
 
 

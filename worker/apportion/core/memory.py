@@ -1,43 +1,99 @@
-"""What may be remembered between calls without changing a byte: compositions, and counts of contents.
+"""What may be remembered between calls without changing a byte.
 
-Decides what is kept and what goes first. Both are functions of their keys, so a hit gives what a miss
-gives, sooner; neither holds a request's identifiers.
+Decides what is kept and what goes first. Everything here is a function of its key, so a hit gives what a
+miss gives, sooner; no value holds a request's identifiers. What one worker remembers is a `Memory`, handed
+to `compose`; what the whole process remembers is made by `process_wide`.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
-from apportion.core.candidates import Prepared
-from apportion.core.strategies.base import Composition
-from apportion.core.tokens import TokenCounter
+if TYPE_CHECKING:
+    from apportion.core.accountant import Composition
+    from apportion.core.candidates import Named
+    from apportion.core.tokens import TokenCounter
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+Arguments = ParamSpec("Arguments")
+
+
+def process_wide(
+    entries_max: int,
+) -> Callable[[Callable[Arguments, R]], Callable[Arguments, R]]:
+    """Remember what a pure function of hashable arguments returned, least recently used out first."""
+
+    def remembering(function: Callable[Arguments, R]) -> Callable[Arguments, R]:
+        return lru_cache(maxsize=entries_max)(function)  # type: ignore[return-value] # keeps the signature
+
+    return remembering
+
+
+class Bounded(Generic[K, V]):
+    """A bounded mapping, least recently used out first."""
+
+    def __init__(self, entries_max: int) -> None:
+        """Start empty."""
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._entries_max = entries_max
+
+    def get(self, key: K) -> V | None:
+        """Return what is kept under a key."""
+        value = self._entries.get(key)
+        if value is not None:
+            self._entries.move_to_end(key)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value, and let the least recently used go."""
+        self._entries[key] = value
+        if len(self._entries) > self._entries_max:
+            self._entries.popitem(last=False)
 
 
 class CompositionCache:
-    """A bounded cache, least recently used out first."""
+    """Compositions, by policy and by the key of their task."""
 
     def __init__(self, entries_max: int) -> None:
-        """Start empty; never hold more than that, whatever a policy says."""
+        """Start empty; never hold more than that in all, whatever the policies say."""
         self._entries_max = entries_max
-        self._entries: OrderedDict[str, tuple[int, Composition]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], tuple[int, Composition]] = OrderedDict()
+        self._of_policy: dict[str, OrderedDict[str, None]] = {}
         self.hits = 0
         self.misses = 0
 
-    def get(self, key: str, event_us: int, ttl_us: int) -> Composition | None:
+    def get(self, policy: str, key: str, event_us: int, ttl_us: int) -> "Composition | None":
         """Return what was made under the key less than the TTL before or after that event time."""
-        entry = self._entries.get(key)
+        entry = self._entries.get((policy, key))
         if entry is None or abs(event_us - entry[0]) >= ttl_us:
             self.misses += 1
             return None
-        self._entries.move_to_end(key)
+        self._entries.move_to_end((policy, key))
+        self._of_policy[policy].move_to_end(key)
         self.hits += 1
         return entry[1]
 
-    def put(self, key: str, event_us: int, made: Composition, entries_max: int) -> None:
-        """Keep a composition, and at most that many; `entries_max` is the policy's."""
-        self._entries[key] = (event_us, made)
-        self._entries.move_to_end(key)
-        while len(self._entries) > min(entries_max, self._entries_max):
-            self._entries.popitem(last=False)
+    def put(self, policy: str, key: str, event_us: int, made: "Composition", entries_max: int) -> None:
+        """Keep a composition, and at most that many of its policy; `policy` is the digest."""
+        own = self._of_policy.setdefault(policy, OrderedDict())
+        self._entries[policy, key] = (event_us, made)
+        self._entries.move_to_end((policy, key))
+        own[key] = None
+        own.move_to_end(key)
+        if len(own) > entries_max:
+            self._forget(policy, next(iter(own)))
+        if len(self._entries) > self._entries_max:
+            self._forget(*next(iter(self._entries)))
+
+    def _forget(self, policy: str, key: str) -> None:
+        del self._entries[policy, key]
+        own = self._of_policy[policy]
+        del own[key]
+        if not own:
+            del self._of_policy[policy]
 
 
 class CountMemo:
@@ -50,16 +106,18 @@ class CountMemo:
         self.hits = 0
         self.misses = 0
 
-    def count(self, counter: TokenCounter, candidates: Sequence[Prepared]) -> list[int]:
-        """Return the tokens of each candidate's content, counting what is not known."""
-        keys = [(counter.name, one.rounded["content"]) for one in candidates]
-        known = self._counts
-        unknown = {key: one.content for key, one in zip(keys, candidates, strict=True) if key not in known}
+    def count(self, counter: "TokenCounter", digests: Sequence[str], contents: Sequence[str]) -> list[int]:
+        """Return the tokens of each content, counting what is not known; the digests are theirs."""
+        name, known = counter.name, self._counts
+        keys = [(name, digest) for digest in digests]
+        unknown = {key: text for key, text in zip(keys, contents, strict=True) if key not in known}
         self.hits += len(keys) - len(unknown)
         self.misses += len(unknown)
-        known.update(zip(unknown, counter.count_many(list(unknown.values())), strict=True))
-        for key in keys:
-            known.move_to_end(key)
+        if unknown:
+            known.update(zip(unknown, counter.count_many(list(unknown.values())), strict=True))
+        if len(unknown) < len(keys):
+            for key in keys:
+                known.move_to_end(key)
         counts = [known[key] for key in keys]
         while len(known) > self._entries_max:
             known.popitem(last=False)
@@ -69,7 +127,10 @@ class CountMemo:
 class Memory:
     """Everything that one worker remembers between calls of `compose`."""
 
-    def __init__(self, compositions_max: int = 1 << 16, counts_max: int = 1 << 18) -> None:
+    def __init__(
+        self, compositions_max: int = 1 << 16, counts_max: int = 1 << 18, artifacts_max: int = 1 << 12
+    ) -> None:
         """Start empty, with these bounds."""
         self.compositions = CompositionCache(compositions_max)
         self.counts = CountMemo(counts_max)
+        self.artifacts: Bounded[str, Named] = Bounded(artifacts_max)

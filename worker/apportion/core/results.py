@@ -80,7 +80,7 @@ class PolicyRef(Result, frozen=True, kw_only=True):
     digest: str
 
 
-class ComposedItem(Result, frozen=True, kw_only=True):
+class ComposedItem(Struct, frozen=True, gc=False):
     """Something that stands in the context; `tokens` is the exact count of it alone."""
 
     id: str

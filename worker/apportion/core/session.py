@@ -14,6 +14,8 @@ from apportion.core.pool import Pooled
 RECENT_REQUESTS_MAX = 64
 INJECTIONS_MAX = 1_000
 EVICTED_MAX = 1_000
+CARRIED_MAX = 4
+CARRIED_MAX_BYTES = 1 << 15
 
 _MICROSECONDS = 1_000_000
 
@@ -34,14 +36,23 @@ class Injection(Struct, frozen=True, array_like=True):
     prompt: int
 
 
+class Carried(Struct, frozen=True, array_like=True):
+    """What a strategy left for the session's next request under a policy: its name, its digest, the value."""
+
+    policy: str
+    policy_digest: str
+    value: bytes
+
+
 class Session(Struct, frozen=True, omit_defaults=True):
     """A row of the session table, bounded in size. `start_us` is None until the first event.
 
     `prompts` counts accepted requests that are no duplicates, `sequence` the answers given, duplicates
     included. `recent` holds the newest last, `injections` the last injected last (ties by id), `pool`
     the newest published last. `idle_timeout_s` is that of the latest request's policy. `evicted` are the
-    ids that the pool's bounds pushed out since the last decision. `own_digest` is over all other fields,
-    a pooled artifact by its own digest.
+    ids that the pool's bounds pushed out since the last decision. `carried` is what strategies left, the
+    newest last, one a policy's name. `own_digest` is over all other fields, a pooled artifact by its own
+    digest.
     """
 
     start_us: int | None = None
@@ -54,6 +65,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     injections: tuple[Injection, ...] = ()
     pool: tuple[Pooled, ...] = ()
     evicted: tuple[str, ...] = ()
+    carried: tuple[Carried, ...] = ()
     own_digest: str = ""
 
     @property
@@ -75,6 +87,13 @@ class Session(Struct, frozen=True, omit_defaults=True):
                 return request
         return None
 
+    def carried_for(self, policy: str, policy_digest: str) -> bytes:
+        """Return what a strategy left under that very policy; empty where it left nothing."""
+        for one in self.carried:
+            if one.policy == policy and one.policy_digest == policy_digest:
+                return one.value
+        return b""
+
     def backed_off(self, backoff_prompts: int) -> frozenset[str]:
         """Return the ids that the next prompt may not inject again.
 
@@ -87,7 +106,10 @@ class Session(Struct, frozen=True, omit_defaults=True):
 
 
 class Charge(Struct, frozen=True):
-    """What an answered request adds to its session, and what it takes out of the pool."""
+    """What an answered request adds to its session, and what it takes out of the pool.
+
+    Where nothing is `carried`, what earlier answers left stays.
+    """
 
     event_us: int
     idle_timeout_s: int
@@ -95,6 +117,7 @@ class Charge(Struct, frozen=True):
     request: SeenRequest
     injected: frozenset[str]
     expired: frozenset[str]
+    carried: Carried | None = None
 
 
 EMPTY = Session()
@@ -126,6 +149,7 @@ def after_answer(session: Session, charge: Charge) -> Session:
             injections=_injected(session.injections, charge.injected, prompt),
             pool=pool,
             evicted=(),
+            carried=_carried(session.carried, charge.carried),
         )
     )
 
@@ -160,6 +184,13 @@ def after_artifact(
 def after_retraction(session: Session, pool: tuple[Pooled, ...]) -> Session:
     """Return the row after artifacts were taken back; time does not move."""
     return _sealed(replace(session, pool=pool))
+
+
+def _carried(carried: tuple[Carried, ...], new: Carried | None) -> tuple[Carried, ...]:
+    if new is None:
+        return carried
+    assert len(new.value) <= CARRIED_MAX_BYTES, "a strategy bounds what it carries"
+    return (*(one for one in carried if one.policy != new.policy), new)[-CARRIED_MAX:]
 
 
 def _injected(

@@ -19,7 +19,7 @@ from apportion.core.events import (
     ContextRequest,
     Conversation,
     Event,
-    Layer,
+    LayerContent,
 )
 
 
@@ -29,7 +29,7 @@ class _Layers(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(Event, strict=True)
 _layers_decoder = msgspec.json.Decoder(_Layers)
-_layer_decoder = msgspec.json.Decoder(Layer, strict=True)
+_layer_decoder = msgspec.json.Decoder(LayerContent, strict=True)
 _encoder = msgspec.json.Encoder()
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from apportion.core import wire
 from apportion.core.bounds import Bounds
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.dead_letter import dead_letter
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Event
@@ -26,7 +26,7 @@ _UNKNOWN_MS = -1
 
 def answer_lines(
     lines: Iterable[Line], sessions: Sessions, bounds: Bounds
-) -> Iterator[Outcome | ContextDeadLetter]:
+) -> Iterator[Answered | ContextDeadLetter]:
     """Yield the outcome of every request and the dead letter of every event that is refused."""
     for line in lines:
         try:

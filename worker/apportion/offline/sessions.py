@@ -7,7 +7,7 @@ beside them, so a stream of any length takes no more memory than its sessions do
 import msgspec
 
 from apportion.core.catalogue import Catalogue
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.events import Event, session_key
@@ -32,7 +32,7 @@ class Sessions:
         self._composer = Composer(engine, catalogue, default_policy, memory)
         self._rows: dict[str, bytes] = {}
 
-    def handle(self, event: Event) -> Outcome | None:
+    def handle(self, event: Event) -> Answered | None:
         """Return what answers an event, its session's row moved on; only requests are answered.
 
         Raises:

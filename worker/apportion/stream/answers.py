@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from apportion.core import wire
 from apportion.core.catalogue import Catalogue
 from apportion.core.cloudevents import event_headers, event_value
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.dead_letter import dead_letter
 from apportion.core.engine import Engine
@@ -72,7 +72,7 @@ class Answers:
         topic = self._settings.dead_letters_topic
         return Message(topic, record.partition, letter.key, wire.encode(letter), headers)
 
-    def _messages(self, record: Record, outcome: Outcome, clock: "_Clock") -> tuple[Message, ...]:
+    def _messages(self, record: Record, outcome: Answered, clock: "_Clock") -> tuple[Message, ...]:
         run = Run(
             source=Source(topic=record.topic, partition=record.partition, offset=record.offset),
             worker=self._worker,

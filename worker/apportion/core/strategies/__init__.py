@@ -1,24 +1,24 @@
-"""The registry of strategies: a line each. A new strategy is a file, a line here, and a policy file."""
+"""The registry of strategies: a line each. A new strategy is a folder, a line here, and a policy file."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from apportion.core.policy import Policy, PolicyError, Problem
 from apportion.core.strategies.base import Strategy
-from apportion.core.strategies.categories import Categories
-from apportion.core.strategies.conversation import Conversation
-from apportion.core.strategies.lanes import Lanes
-from apportion.core.strategies.layers import Layers
-from apportion.core.strategies.tiers import Tiers
+from apportion.core.strategies.categories import CategoriesStrategy
+from apportion.core.strategies.conversation import ConversationStrategy
+from apportion.core.strategies.lanes import LanesStrategy
+from apportion.core.strategies.layers import LayersStrategy
+from apportion.core.strategies.tiers import TiersStrategy
 
 STRATEGIES: Mapping[str, Strategy[Any]] = {
     strategy.name: strategy
     for strategy in (
-        Lanes(),
-        Categories(),
-        Tiers(),
-        Layers(),
-        Conversation(),
+        LanesStrategy(),
+        CategoriesStrategy(),
+        TiersStrategy(),
+        LayersStrategy(),
+        ConversationStrategy(),
     )
 }  # fmt: skip
 

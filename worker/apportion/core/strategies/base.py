@@ -1,68 +1,21 @@
-"""What a strategy is: the door between `compose` and the five ways to choose.
+"""What a strategy is: the door between `compose` and the ways to choose.
 
-Decides the shape of a task and of its result. A strategy is a value, has no state, and sees one
-request at a time; sessions, limits, digests and events are `compose`'s.
+Decides the shape of a strategy. It is a value, has no state, and sees one task at a time; it answers with
+verdicts, and tells nothing by itself.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
-from apportion.core.candidates import Prepared
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate, ContextRequest, Opt
+from apportion.core.events import Candidate
 from apportion.core.policy import Policy
-from apportion.core.results import (
-    ComposedItem,
-    Entry,
-    Group,
-    Reason,
-    Status,
-)
-from apportion.core.tokens import TokenCounter
+from apportion.core.task import Task
+from apportion.core.verdict import Verdicts
 
 P = TypeVar("P", bound=Policy)
-
-BEFORE_WITHHOLDING = frozenset({Reason.DUPLICATE, Reason.SUPERSEDED, Reason.UNSUITABLE, Reason.EXPIRED})
-"""Reasons that stay where a limit of 0 withholds everything."""
-BEYOND_INFEASIBLE = frozenset(
-    {Reason.BUDGET_EXCEEDED, Reason.NO_ROOM, Reason.HISTORY_TRUNCATED, Reason.DROPPED_AFTER_RENDER}
-)
-"""Reasons that `infeasible` stands instead of."""
-
-
-class Task(Struct, Generic[P], frozen=True):
-    """One composition to make.
-
-    `candidates` are prepared, in no order that means anything. Where `withheld` is set nothing may be
-    selected, and all that is not already omitted is omitted for that reason; `limit_tokens` is 0.
-    `count_contents` counts contents as `counter` does, each distinct one once.
-    """
-
-    request: ContextRequest
-    policy: P
-    limit_tokens: int
-    counter: TokenCounter
-    candidates: tuple[Prepared, ...]
-    withheld: Reason | None
-    count_contents: Callable[[Sequence[Prepared]], list[int]]
-
-
-class Composition(Struct, frozen=True, kw_only=True):
-    """What a strategy made of a task. `entries` account for every candidate, in the order of rank."""
-
-    status: Status
-    entries: list[Entry]
-    groups: tuple[Group, ...]
-    items: tuple[ComposedItem, ...] = ()
-    text: Opt[str] = UNSET
-    system_prompt: Opt[str] = UNSET
-    messages: Opt[tuple[dict[str, Any], ...]] = UNSET
-    estimated_tokens: int = 0
-    used_tokens: int = 0
-    reserved_tokens: int = 0
-    truncated_messages: Opt[int] = UNSET
 
 
 class Strategy(Protocol[P]):
@@ -88,11 +41,16 @@ class Strategy(Protocol[P]):
         """Those of them without which there is nothing to do."""
         ...
 
+    @property
+    def age_edges_us(self) -> Sequence[int]:
+        """The ages, rising, at which a candidate passes into the next class; all that is read of a time."""
+        ...
+
     def unsuitable(self, candidate: Candidate, policy: P) -> EventError | None:
         """Return why this candidate cannot be used, its pointer relative (`.lane`); None if it can."""
         ...
 
-    def compose(self, task: Task[P]) -> Composition:
+    def compose(self, task: Task[P]) -> Verdicts:
         """Choose and render; never passes the limit.
 
         Raises:
@@ -107,28 +65,3 @@ def missing(candidate: Candidate, fields: tuple[str, ...]) -> EventError | None:
         if getattr(candidate, field) is UNSET:
             return EventError(ErrorCode.MISSING_FIELD, "this policy's strategy needs this field", f".{field}")
     return None
-
-
-class Considered(Protocol):
-    """A candidate in canonical order, and why it is out, if it is."""
-
-    prepared: Prepared
-    reason: Reason | None
-
-
-def mark_repeats(ranked: Sequence[Considered]) -> None:
-    """Mark candidates, the best-ranked first, as duplicates where an id comes again."""
-    if len({one.prepared.id for one in ranked}) == len(ranked):
-        return
-    seen: set[str] = set()
-    for one in ranked:
-        if one.prepared.id in seen:
-            one.reason = Reason.DUPLICATE
-        seen.add(one.prepared.id)
-
-
-def withhold(ranked: Sequence[Considered], reason: Reason) -> None:
-    """Leave everything out for one reason, but what is out for one that comes before it."""
-    for one in ranked:
-        if one.reason not in BEFORE_WITHHOLDING:
-            one.reason = reason

@@ -20,22 +20,22 @@ from typing import ClassVar
 from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import MAX_INTEGER, Candidate, ContextRequest
-from apportion.core.results import ComposedItem, Entry, Fidelity, Group, Outcome, Status
-from apportion.core.strategies.base import Composition, Task, mark_repeats, missing, withhold
+from apportion.core.events import Candidate
+from apportion.core.strategies.base import missing
 from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, CategoriesPolicy
-from apportion.core.strategies.categories.rank import Ranked, rank
+from apportion.core.strategies.categories.rank import AGE_EDGES_US, rank
 from apportion.core.strategies.categories.select import select
+from apportion.core.task import Task
+from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
-_SELECTED, _OMITTED, _FULL = Outcome.SELECTED, Outcome.OMITTED, Fidelity.FULL
 
-
-class Categories:
+class CategoriesStrategy:
     """The strategy; see the module."""
 
     name = "categories"
+    age_edges_us = AGE_EDGES_US
     policy_type = CategoriesPolicy
-    reads: ClassVar = frozenset({"candidates", "constraints.must_exclude"})
+    reads: ClassVar = frozenset({"budget_tokens", "candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
 
     def unsuitable(self, candidate: Candidate, policy: CategoriesPolicy) -> EventError | None:
@@ -52,66 +52,28 @@ class Categories:
                     return EventError(ErrorCode.MISSING_FIELD, message, f".{field}")
         return None
 
-    def compose(self, task: Task[CategoriesPolicy]) -> Composition:
+    def compose(self, task: Task[CategoriesPolicy]) -> Verdicts:
         """Choose by category, as long as the text fits; nothing is protected."""
-        budgets, reserve_tokens = task.policy.parts(_total_tokens(task.request, task.policy))
+        if 0 < task.total_tokens < SMALLEST_TOTAL_TOKENS:
+            message = f"strategy categories shares out {SMALLEST_TOTAL_TOKENS} tokens or more; 0 disables"
+            raise EventError(ErrorCode.INVALID_VALUE, message, "$.budget_tokens")
+        budgets, reserve_tokens = task.policy.parts(task.total_tokens)
         ranked = rank(task, {name: place for place, name in enumerate(budgets)})
         mark_repeats(ranked)
-        if task.withheld is not None:
-            withhold(ranked, task.withheld)
-        queue = [one for one in ranked if one.reason is None]
+        bounds = [GroupBounds(name, 0, budget) for name, budget in budgets.items()]
+        if not task.limit_tokens:
+            return Verdicts(verdicts=ranked, groups=bounds, reserved_tokens=reserve_tokens)
+        queue = [one for one in ranked if one.bound is None]
         text, used_tokens = select(queue, budgets, reserve_tokens, task)
-        standing = [one for one in queue if one.selected]
+        standing = [one for one in queue if one.fidelity is not None]
         own_tokens = task.count_contents([one.prepared for one in standing])
         for one, tokens in zip(standing, own_tokens, strict=True):
             one.tokens = tokens
-        return Composition(
-            status=Status.COMPOSED if standing else Status.EMPTY,
+        return Verdicts(
+            verdicts=ranked,
+            groups=bounds,
+            standing=standing,
             text=text,
-            items=tuple(_item(one) for one in standing),
-            entries=[_entry(place, one) for place, one in enumerate(ranked, 1)],
-            groups=tuple(_group(name, budget, ranked) for name, budget in budgets.items()),
-            estimated_tokens=sum(one.cost for one in standing),
             used_tokens=used_tokens,
             reserved_tokens=reserve_tokens,
         )
-
-
-def _total_tokens(request: ContextRequest, policy: CategoriesPolicy) -> int:
-    """Return the configured total, which alone scales the budgets."""
-    if request.budget_tokens is not UNSET and 0 < request.budget_tokens < SMALLEST_TOTAL_TOKENS:
-        message = f"strategy categories shares out {SMALLEST_TOTAL_TOKENS} tokens or more; 0 disables"
-        raise EventError(ErrorCode.INVALID_VALUE, message, "$.budget_tokens")
-    return policy.total_tokens(request.budget_tokens)
-
-
-def _item(one: Ranked) -> ComposedItem:
-    prepared, group, fidelity = one.prepared, one.category, _FULL
-    return ComposedItem(id=prepared.id, kind=prepared.kind, group=group, fidelity=fidelity, tokens=one.tokens)
-
-
-def _entry(place: int, one: Ranked) -> Entry:
-    return Entry(
-        one.prepared.id,
-        one.prepared.kind,
-        one.category,
-        place,
-        _SELECTED if one.selected else _OMITTED,
-        min(one.score, MAX_INTEGER),
-        one.parts,
-        one.tokens if one.selected else one.cost or UNSET,
-        _FULL if one.selected else UNSET,
-        one.reason or UNSET,
-        one.margin or UNSET,
-        one.prepared.constraint or UNSET,
-    )
-
-
-def _group(name: str, budget: int, ranked: list[Ranked]) -> Group:
-    mine = [one for one in ranked if one.category == name]
-    cost = sum(one.cost for one in mine)
-    used = [one.tokens for one in mine if one.selected]
-    rejected = len(mine) - len(used)
-    return Group(
-        name=name, min=0, max=budget, used=sum(used), available=cost, selected=len(used), rejected=rejected
-    )

@@ -6,59 +6,49 @@ JSON, so that the order of the request never shows.
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
-from apportion.core.candidates import Prepared
-from apportion.core.events import Opt
-from apportion.core.identity import event_time_us
-from apportion.core.results import Margin, Reason
-from apportion.core.strategies.base import Task
+from apportion.core.canonical import Facts
+from apportion.core.events import MAX_INTEGER, Opt
 from apportion.core.strategies.categories.policy import CategoriesPolicy
+from apportion.core.task import Prepared, Task
+from apportion.core.verdict import Verdict
 
-_AGE_EDGES_US = tuple(hours * 3_600_000_000 for hours in (1, 24, 7 * 24, 30 * 24))
+AGE_EDGES_US = tuple(hours * 3_600_000_000 for hours in (1, 24, 7 * 24, 30 * 24))
 _RECENCY = (1_300, 1_200, 1_100, 1_000, 800)
 _AGREEMENT_EDGES = (1_000, 2_500, 5_000)
 _DIVERSITY = (800, 1_000, 1_200, 1_500)
 """Thousandths, like recency: the first below the first edge, the last at the last edge and above."""
 
 
-class Ranked(Struct, gc=False):
-    """A candidate in order, and what has become of it so far. `tokens` is exact, `cost` as it counts."""
+class Contender(Verdict, gc=False, kw_only=True):
+    """A candidate in order, and what becomes of it; its group is its category."""
 
     prepared: Prepared
-    category: str
-    score: int
-    parts: Opt[dict[str, int]]
-    reason: Reason | None
-    cost: int = 0
-    selected: bool = False
-    margin: Margin | None = None
-    tokens: int = 0
-
-    def refuse(self, reason: Reason, needed: int, left: int) -> None:
-        """Leave the candidate out."""
-        self.selected, self.reason, self.margin = False, reason, Margin(needed, left)
+    priority: int
 
 
-def rank(task: Task[CategoriesPolicy], places: Mapping[str, int]) -> list[Ranked]:
+def rank(task: Task[CategoriesPolicy], places: Mapping[str, int]) -> list[Contender]:
     """Return all candidates in canonical order; `places` are those of the categories."""
-    now_us = event_time_us(task.request.requested_at)
-    ranked = [
-        Ranked(one, one.candidate.category or "", *_priority(one.rounded, now_us), one.omitted)
-        for one in task.candidates
-    ]
-    ranked.sort(key=lambda one: (places[one.category], -one.score, one.prepared.id, one.prepared.canonical))
+    ranked = [_contender(one) for one in task.candidates]
+    ranked.sort(key=lambda one: (places[one.group], -one.priority, one.id, one.prepared.tie))
     return ranked
 
 
-def _priority(rounded: Mapping[str, Any], now_us: int) -> tuple[int, Opt[dict[str, int]]]:
+def _contender(one: Prepared) -> Contender:
+    priority, parts = _priority(one.facts, one.age)
+    category, score = one.facts.category or "", min(priority, MAX_INTEGER)
+    return Contender(
+        one.id, one.kind, category, score, parts, one.constraint, one.bound, prepared=one, priority=priority
+    )
+
+
+def _priority(facts: Facts, age: int) -> tuple[int, Opt[dict[str, int]]]:
     """Return a priority and what it was made of: nothing, where it was given."""
-    if "priority" in rounded:
-        return int(rounded["priority"]), UNSET
-    relevance = rounded["relevance"]
-    recency = _RECENCY[bisect_right(_AGE_EDGES_US, now_us - rounded["created_at"])]
-    diversity = _DIVERSITY[bisect_right(_AGREEMENT_EDGES, int(rounded["weighted_agreement"]))]
+    if facts.priority is not UNSET:
+        return int(facts.priority), UNSET
+    relevance, agreement = facts.relevance or 0, int(facts.weighted_agreement or 0)
+    recency, diversity = _RECENCY[age], _DIVERSITY[bisect_right(_AGREEMENT_EDGES, agreement)]
     score = (relevance * recency * diversity + 500_000) // 1_000_000
     return score, {"relevance": relevance, "recency": recency, "diversity": diversity}

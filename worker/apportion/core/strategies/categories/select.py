@@ -8,18 +8,17 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from apportion.core.render import SEPARATOR, join
-from apportion.core.results import Reason
+from apportion.core.results import Fidelity
 from apportion.core.seams import last_seam
-from apportion.core.strategies.base import Task
 from apportion.core.strategies.categories.policy import CategoriesPolicy, Overflow
-from apportion.core.strategies.categories.rank import Ranked
+from apportion.core.strategies.categories.rank import Contender
+from apportion.core.task import Task
 from apportion.core.tokens import Units, units_of
-
-_CATEGORY_BUDGET_REACHED, _BUDGET_EXCEEDED = Reason.CATEGORY_BUDGET_REACHED, Reason.BUDGET_EXCEEDED
+from apportion.core.verdict import Bound
 
 
 def select(
-    queue: list[Ranked], budgets: Mapping[str, int], reserve_tokens: int, task: Task[CategoriesPolicy]
+    queue: list[Contender], budgets: Mapping[str, int], reserve_tokens: int, task: Task[CategoriesPolicy]
 ) -> tuple[str, int]:
     """Select from the candidates in their order; return their text and its exact count."""
     _estimate(queue, task)
@@ -35,19 +34,19 @@ def select(
                 text.add(one.prepared.content, longer_units)
             else:
                 tokens = units.tokens(text.units)
-                one.refuse(_BUDGET_EXCEEDED, longer_tokens - tokens, task.limit_tokens - tokens)
-    return _counted([one for one in queue if one.selected], task)
+                one.refuse(Bound.LIMIT, longer_tokens - tokens, task.limit_tokens - tokens)
+    return _counted([one for one in queue if one.fidelity is not None], task)
 
 
-def _estimate(queue: list[Ranked], task: Task[CategoriesPolicy]) -> None:
+def _estimate(queue: list[Contender], task: Task[CategoriesPolicy]) -> None:
     """Set the cost of each candidate that can still be chosen."""
-    unknown = [one.prepared for one in queue if one.prepared.candidate.token_estimate is UNSET]
+    unknown = [one.prepared for one in queue if one.prepared.facts.token_estimate is UNSET]
     counts = iter(task.count_contents(unknown))
     for one in queue:
-        one.cost = one.prepared.candidate.token_estimate or next(counts)
+        one.cost = one.prepared.facts.token_estimate or next(counts)
 
 
-def _counted(standing: list[Ranked], task: Task[CategoriesPolicy]) -> tuple[str, int]:
+def _counted(standing: list[Contender], task: Task[CategoriesPolicy]) -> tuple[str, int]:
     """Return the text of what was selected, and its count; the last go while it passes the limit.
 
     None have to go with a counter whose units add up. The limit holds with any.
@@ -57,7 +56,7 @@ def _counted(standing: list[Ranked], task: Task[CategoriesPolicy]) -> tuple[str,
         tokens = task.counter.count(text)
         if tokens <= task.limit_tokens:
             return text, tokens
-        standing.pop().refuse(_BUDGET_EXCEEDED, tokens, task.limit_tokens)
+        standing.pop().refuse(Bound.LIMIT, tokens, task.limit_tokens)
 
 
 class _Purse:
@@ -72,28 +71,28 @@ class _Purse:
         self._reserve_tokens = reserve_tokens
         self._limit_tokens = limit_tokens
 
-    def affords(self, one: Ranked) -> bool:
+    def affords(self, one: Contender) -> bool:
         """Tell whether a candidate can be paid for; where not, leave in it why."""
-        in_reach = self._budgets[one.category]
-        may_overflow = self._categories[one.category].may_overflow
+        in_reach = self._budgets[one.group]
+        may_overflow = self._categories[one.group].may_overflow
         if may_overflow:
             in_reach += self._reserve_tokens
         if one.cost > in_reach and not (may_overflow and self._draws_on_all):
-            one.refuse(_CATEGORY_BUDGET_REACHED, one.cost, in_reach)
+            one.refuse(Bound.CATEGORY, one.cost, in_reach)
         elif one.cost > self._limit_tokens:
-            one.refuse(_BUDGET_EXCEEDED, one.cost, self._limit_tokens)
+            one.refuse(Bound.LIMIT, one.cost, self._limit_tokens)
         else:
             return True
         return False
 
-    def pay(self, one: Ranked) -> None:
+    def pay(self, one: Contender) -> None:
         """Select a candidate that can be paid for."""
-        above = max(0, one.cost - self._budgets[one.category])
-        self._budgets[one.category] -= one.cost - above
+        above = max(0, one.cost - self._budgets[one.group])
+        self._budgets[one.group] -= one.cost - above
         if not self._draws_on_all:
             self._reserve_tokens -= above
         self._limit_tokens -= one.cost
-        one.selected = True
+        one.stand(Fidelity.FULL)
 
 
 class _GrowingText:

@@ -30,21 +30,28 @@ from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
-from apportion.core.results import Reason, Status
-from apportion.core.strategies.base import Composition, Task
-from apportion.core.strategies.conversation.account import Given, account, ids_of
 from apportion.core.strategies.conversation.choose import Choice, Terms, choose
 from apportion.core.strategies.conversation.groups import plan
 from apportion.core.strategies.conversation.messages import Role, read
 from apportion.core.strategies.conversation.policy import ConversationPolicy
+from apportion.core.strategies.conversation.verdicts import (
+    Given,
+    group_bounds,
+    ids_of,
+    verdict_on_prompt,
+    verdicts_on_messages,
+)
+from apportion.core.task import Task
+from apportion.core.verdict import Verdicts
 
 
-class Conversation:
+class ConversationStrategy:
     """The strategy; see the module."""
 
     name = "conversation"
+    age_edges_us = ()
     policy_type = ConversationPolicy
-    reads: ClassVar = frozenset({"conversation"})
+    reads: ClassVar = frozenset({"budget_tokens", "conversation"})
     needs: ClassVar = frozenset({"conversation"})
 
     def unsuitable(
@@ -55,37 +62,34 @@ class Conversation:
         """Return that no candidate can be used."""
         return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
 
-    def compose(self, task: Task[ConversationPolicy]) -> Composition:
+    def compose(self, task: Task[ConversationPolicy]) -> Verdicts:
         """Keep the newest messages and as much of the system prompt as their parts allow."""
-        asked, policy = task.request.conversation, task.policy
+        asked, policy, counter = task.conversation, task.policy, task.counter
         assert asked is not UNSET, "compose requires it"
         new = asked.new_message
         new_message = {"role": str(Role.USER), "content": new} if isinstance(new, str) else new
         chat = read(asked.messages, new_message)
-        parts = policy.parts(policy.total_tokens(task.request.budget_tokens))
+        parts = policy.parts(task.total_tokens)
         cut_plan = plan(len(asked.messages), chat.calls, chat.results)
-        given = Given(asked.system_prompt, ids_of(len(asked.messages)), chat.roles)
-        if task.withheld is not Reason.DUPLICATE:  # which comes before unsuitable
-            given.unsuitable = cut_plan.unsuitable
-        if task.withheld is not None:
-            told = account(given, parts, Choice(sent=False), task.withheld)
-            return Composition(status=Status.EMPTY, entries=told.entries, groups=told.groups)
-        given.system_tokens = task.counter.count(asked.system_prompt)
-        given.costs = chat.costs(task.counter, policy.conversation.message_overhead_tokens)
-        terms = Terms(parts, task.limit_tokens, policy.conversation.gaps)
-        choice = choose(cut_plan, given.costs, terms, asked.system_prompt, task.counter.count)
+        given = Given(asked.system_prompt, ids_of(len(asked.messages)), chat.roles, cut_plan.unsuitable)
+        choice = Choice(sent=False)
+        if task.limit_tokens:
+            given.system_tokens = counter.count(asked.system_prompt)
+            given.costs = chat.costs(counter, policy.conversation.message_overhead_tokens)
+            terms = Terms(parts, task.limit_tokens, policy.conversation.gaps)
+            choice = choose(cut_plan, given.costs, terms, asked.system_prompt, counter.count)
+        prompt, messages = verdict_on_prompt(given, choice), verdicts_on_messages(given, choice)
+        bounds, ranked = group_bounds(parts), [*prompt, *reversed(messages)]
         if not choice.sent:
-            told = account(given, parts, choice, Reason.INFEASIBLE)
-            return Composition(status=Status.INFEASIBLE, entries=told.entries, groups=told.groups)
-        told = account(given, parts, choice, Reason.HISTORY_TRUNCATED)
-        used_tokens = sum(group.used for group in told.groups)
-        return Composition(
-            status=Status.COMPOSED,
+            return Verdicts(verdicts=ranked, groups=bounds, infeasible=task.limit_tokens > 0)
+        standing = [one for one in (*prompt, *messages) if one.fidelity is not None]
+        used_tokens = sum([one.tokens for one in standing])
+        return Verdicts(
+            verdicts=ranked,
+            groups=bounds,
+            standing=standing,
             system_prompt=choice.system_prompt,
             messages=(*(asked.messages[index] for index in reversed(choice.kept)), new_message),
-            items=told.items,
-            entries=told.entries,
-            groups=told.groups,
             estimated_tokens=used_tokens,
             used_tokens=used_tokens,
             reserved_tokens=parts.response_tokens,

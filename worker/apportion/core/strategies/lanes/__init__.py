@@ -18,33 +18,27 @@ from typing import ClassVar
 
 from msgspec import UNSET
 
-from apportion.core.candidates import Prepared
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
-from apportion.core.results import ComposedItem, Entry, Fidelity, Group, Outcome, Reason, Shortfall, Status
+from apportion.core.recency import AGE_EDGES_US
 from apportion.core.shrink import ShrinkStrategy
-from apportion.core.strategies.base import (
-    BEYOND_INFEASIBLE,
-    Composition,
-    Task,
-    mark_repeats,
-    missing,
-    withhold,
-)
+from apportion.core.strategies.base import missing
 from apportion.core.strategies.lanes.policy import LanesPolicy
-from apportion.core.strategies.lanes.rank import Lane, Ranked, open_lanes, rank
-from apportion.core.strategies.lanes.render import output_order, render
+from apportion.core.strategies.lanes.rank import Lane, open_lanes, rank
+from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import estimate, select
+from apportion.core.task import Task
+from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
 _SHRINKS = frozenset(ShrinkStrategy)
-_SELECTED, _OMITTED, _FULL, _SHRUNK = Outcome.SELECTED, Outcome.OMITTED, Fidelity.FULL, Fidelity.SHRUNK
 REQUIRED = ("content", "kind", "lane", "relevance", "specificity", "risk_alignment")
 
 
-class Lanes:
+class LanesStrategy:
     """The strategy; see the module."""
 
     name = "lanes"
+    age_edges_us = AGE_EDGES_US
     policy_type = LanesPolicy
     reads: ClassVar = frozenset(
         {
@@ -80,79 +74,30 @@ class Lanes:
             return EventError(ErrorCode.UNKNOWN_SHRINK, f"one of {', '.join(ShrinkStrategy)}", ".shrink")
         return None
 
-    def compose(self, task: Task[LanesPolicy]) -> Composition:
+    def compose(self, task: Task[LanesPolicy]) -> Verdicts:
         """Choose by floors, ceilings and score, then render, shrinking and dropping what does not fit."""
-        lanes = open_lanes(task.policy, task.request)
+        lanes = open_lanes(task.policy, task.lane_requirements)
         ranked = rank(task, lanes)
         mark_repeats(ranked)
-        if task.withheld is not None:
-            withhold(ranked, task.withheld)
-            return _composition(Status.EMPTY, ranked, lanes, "", 0)
+        if not task.limit_tokens:
+            return Verdicts(verdicts=ranked, groups=_bounds(lanes))
         estimate(ranked, task.count_contents)
         select(ranked, list(lanes.values()), task.limit_tokens)
-        selected = [one for one in ranked if one.selected]
-        fitted = render(selected, task.policy, task.limit_tokens, task.counter)
-        if fitted is None:
-            for one in ranked:
-                if one.reason in BEYOND_INFEASIBLE:
-                    one.reason = Reason.INFEASIBLE
-            return _composition(Status.INFEASIBLE, ranked, lanes, "", 0)
-        status = Status.COMPOSED if any(one.selected for one in selected) else Status.EMPTY
-        return _composition(status, ranked, lanes, fitted.text, fitted.tokens)
+        selected = [one for one in ranked if one.fidelity is not None]
+        rendered = render(selected, task.policy, task.limit_tokens, task.counter)
+        if rendered is None:
+            return Verdicts(verdicts=ranked, groups=_bounds(lanes), infeasible=True)
+        return Verdicts(
+            verdicts=ranked,
+            groups=_bounds(lanes),
+            standing=[one for one in rendered.standing if one.fidelity is not None],
+            text=rendered.text,
+            used_tokens=rendered.tokens,
+        )
 
 
-def _composition(
-    status: Status, ranked: list[Ranked], lanes: dict[str, Lane], text: str, tokens: int
-) -> Composition:
-    standing = output_order(one for one in ranked if one.selected)
-    for one in standing:
-        one.lane.selected += 1
-        one.lane.standing_tokens += one.tokens
-    return Composition(
-        status=status,
-        text=text,
-        items=tuple(
-            ComposedItem(
-                id=one.prepared.id,
-                kind=one.prepared.kind,
-                group=one.lane.name,
-                fidelity=_SHRUNK if one.shrunk else _FULL,
-                tokens=one.tokens,
-            )
-            for one in standing
-        ),
-        entries=[_entry(place, one, one.prepared) for place, one in enumerate(ranked, 1)],
-        groups=tuple(_group(lane) for lane in lanes.values()),
-        estimated_tokens=sum(one.cost for one in standing),
-        used_tokens=tokens,
-    )
-
-
-def _entry(place: int, one: Ranked, prepared: Prepared) -> Entry:
-    return Entry(
-        prepared.id,
-        prepared.kind,
-        one.lane.name,
-        place,
-        _SELECTED if one.selected else _OMITTED,
-        one.score,
-        one.parts,
-        one.tokens if one.selected else one.tokens or one.cost or UNSET,
-        (_SHRUNK if one.shrunk else _FULL) if one.selected else UNSET,
-        one.reason or UNSET,
-        one.margin or UNSET,
-        prepared.constraint or UNSET,
-    )
-
-
-def _group(lane: Lane) -> Group:
-    return Group(
-        name=lane.name,
-        min=lane.floor,
-        max=lane.ceiling,
-        used=lane.standing_tokens,
-        available=lane.available,
-        selected=lane.selected,
-        rejected=lane.candidates - lane.selected,
-        shortfall=Shortfall(lane.floor, lane.available) if lane.filled and lane.used < lane.floor else UNSET,
-    )
+def _bounds(lanes: dict[str, Lane]) -> list[GroupBounds]:
+    return [
+        GroupBounds(lane.name, lane.floor, lane.ceiling, short=lane.filled and lane.used < lane.floor)
+        for lane in lanes.values()
+    ]

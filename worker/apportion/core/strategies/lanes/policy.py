@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import UNSET
 from pydantic import Field, field_validator
 
-from apportion.core.candidates import Prepared
 from apportion.core.policy import Count, Policy, Problem, Table, integer
 from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
+from apportion.core.task import Prepared
 
 KIND_ORDER = (
     "constraint",
@@ -108,6 +108,11 @@ class LanesPolicy(Policy):
         return self.cache.ttl_s
 
     @cached_property
+    def in_order(self) -> tuple[tuple[str, LanePolicy], ...]:
+        """The lanes by priority, as they stand in the text."""
+        return tuple(sorted(self.lanes.items(), key=lambda item: item[1].priority))
+
+    @cached_property
     def kind_order(self) -> dict[str, int]:
         """The place of every kind among candidates of equal score and lane."""
         order = {kind: place for place, kind in enumerate(KIND_ORDER)}
@@ -120,8 +125,8 @@ class LanesPolicy(Policy):
 
     def shrink_of(self, prepared: Prepared) -> ShrinkStrategy:
         """Return how a candidate is shrunk: as it says itself, else as its kind, else from its start."""
-        if prepared.candidate.shrink is not UNSET:
-            return ShrinkStrategy(prepared.candidate.shrink)
+        if prepared.facts.shrink is not UNSET:
+            return ShrinkStrategy(prepared.facts.shrink)
         return self._shrink_by_kind.get(prepared.kind, ShrinkStrategy.TRUNCATE_OLDEST)
 
     @classmethod

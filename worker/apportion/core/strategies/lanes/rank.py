@@ -8,14 +8,12 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from apportion.core.candidates import NO_CONSTRAINTS, Prepared
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import ContextRequest, Opt, Pressure, Vitals
-from apportion.core.identity import event_time_us
+from apportion.core.events import LaneRequirement, Opt, Pressure, Vitals
 from apportion.core.recency import recency_bucket
-from apportion.core.results import Margin, Reason
-from apportion.core.strategies.base import Task
 from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.core.task import Prepared, Task
+from apportion.core.verdict import Verdict
 
 ONE = 1_000
 """1.0 in thousandths."""
@@ -27,8 +25,8 @@ LOW_OXYGEN = 0.5
 class Lane(Struct):
     """A lane while candidates are chosen.
 
-    `used` and `available` are tokens by selection cost, `standing_tokens` the exact ones of what stands.
-    `filled` tells that selection has tried to meet the floor.
+    `used` and `available` are tokens by selection cost. `filled` tells that selection has tried to meet the
+    floor.
     """
 
     name: str
@@ -38,9 +36,6 @@ class Lane(Struct):
     ceiling: int
     used: int = 0
     available: int = 0
-    candidates: int = 0
-    selected: int = 0
-    standing_tokens: int = 0
     filled: bool = False
 
     @property
@@ -49,31 +44,25 @@ class Lane(Struct):
         return max(0, min(self.floor, self.available) - self.used)
 
 
-class Ranked(Struct, gc=False):
-    """A candidate in canonical order, and what has become of it so far."""
+class Artifact(Verdict, gc=False, kw_only=True):
+    """A candidate in canonical order, its lane, and what becomes of it."""
 
     prepared: Prepared
     lane: Lane
-    score: int
-    parts: dict[str, int]
-    reason: Reason | None
-    cost: int = 0
-    selected: bool = False
-    margin: Margin | None = None
-    tokens: int = 0
-    shrunk: bool = False
 
 
-def open_lanes(policy: LanesPolicy, request: ContextRequest) -> dict[str, Lane]:
-    """Return the lanes by priority, their floors raised by the request's requirements."""
+def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -> dict[str, Lane]:
+    """Return the lanes by priority, their floors raised by the request's requirements.
+
+    Raises:
+        EventError: a requirement names no lane of the policy.
+    """
     required: dict[str, int] = {}
-    constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
-    for index, requirement in enumerate(constraints.lane_requirements):
+    for index, requirement in enumerate(requirements):
         if requirement.lane not in policy.lanes:
             pointer = f"$.constraints.lane_requirements[{index}].lane"
             raise EventError(ErrorCode.UNKNOWN_LANE, f"policy {policy.name} has no such lane", pointer)
         required[requirement.lane] = max(required.get(requirement.lane, 0), requirement.min_tokens)
-    ordered = sorted(policy.lanes.items(), key=lambda item: item[1].priority)
     return {
         name: Lane(
             name=name,
@@ -82,7 +71,7 @@ def open_lanes(policy: LanesPolicy, request: ContextRequest) -> dict[str, Lane]:
             floor=min(lane.max_tokens, max(lane.min_tokens, required.get(name, 0))),
             ceiling=lane.max_tokens,
         )
-        for name, lane in ordered
+        for name, lane in policy.in_order
     }
 
 
@@ -98,28 +87,25 @@ def _boosts(vitals: Opt[Vitals]) -> tuple[int, dict[str, int]]:
     return 100 if vitals.pressure is Pressure.HIGH else 0, by_lane
 
 
-def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Ranked]:
+def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Artifact]:
     """Return all candidates in canonical order."""
-    now_us = event_time_us(task.request.requested_at)
-    recent_boost, lane_boosts = _boosts(task.request.vitals)
+    recent_boost, lane_boosts = _boosts(task.vitals)
     kind_order = task.policy.kind_order
     keyed: list[tuple[Any, ...]] = []
     for prepared in task.candidates:
-        rounded = prepared.rounded
+        facts = prepared.facts
         lane = lanes[prepared.lane]
-        lane.candidates += 1
-        if "created_at" in rounded:
-            bucket = recency_bucket(now_us - rounded["created_at"])
-        else:
-            bucket = prepared.candidate.recency_bucket or 0
-        relevance = rounded["relevance"]
+        bucket = recency_bucket(prepared.age)
+        relevance: int = facts.relevance  # type: ignore[assignment] # these are required, so they are there
+        specificity: int = facts.specificity  # type: ignore[assignment] # likewise
+        risk: int = facts.risk_alignment  # type: ignore[assignment] # likewise
         if recent_boost and bucket >= RECENT_BUCKET:
             relevance += recent_boost
         if lane_boosts:
             relevance += lane_boosts.get(lane.name, 0)
         if relevance > ONE:  # noqa: PLR1730 - min() costs as much as all of the score
             relevance = ONE
-        recency, specificity, risk = 200 * bucket, rounded["specificity"], rounded["risk_alignment"]
+        recency = 200 * bucket
         score = (30 * recency + 35 * relevance + 20 * specificity + 15 * risk + 50) // 100
         parts = {
             "recency": recency,
@@ -134,9 +120,19 @@ def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Ranked]:
                 lane.priority,
                 kind_order[prepared.kind],
                 prepared.id,
-                prepared.canonical,
+                prepared.tie,
                 len(keyed),
-                Ranked(prepared, lane, score, parts, prepared.omitted),
+                Artifact(
+                    prepared.id,
+                    prepared.kind,
+                    lane.name,
+                    score,
+                    parts,
+                    prepared.constraint,
+                    prepared.bound,
+                    prepared=prepared,
+                    lane=lane,
+                ),
             )
         )
     keyed.sort()

@@ -10,26 +10,31 @@ from msgspec import UNSET, Struct
 
 from apportion.core.fit import Fit, Piece
 from apportion.core.render import join
-from apportion.core.results import Margin, Reason
+from apportion.core.results import Fidelity
 from apportion.core.shrink import Ladder, ShrinkStrategy, Shrunk, ladder
 from apportion.core.strategies.lanes.policy import LanesPolicy
-from apportion.core.strategies.lanes.rank import Ranked
+from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.tokens import TokenCounter
+from apportion.core.verdict import Bound
 
 
 class Rendered(Struct, frozen=True):
-    """The text, and its exact count."""
+    """The text, its exact count, and the artifacts in the order in which they stand in it.
+
+    Some of these may have been dropped.
+    """
 
     text: str
     tokens: int
+    standing: Sequence[Artifact]
 
 
 def render(
-    selected: Iterable[Ranked], policy: LanesPolicy, limit_tokens: int, counter: TokenCounter
+    selected: Iterable[Artifact], policy: LanesPolicy, limit_tokens: int, counter: TokenCounter
 ) -> Rendered | None:
     """Return the text of the selected artifacts, which must stand in canonical order, by lane priority.
 
-    Sets how each of them stands; what was dropped is no longer selected. None: the protected ones alone
+    Sets how each of them stands, or that it was dropped. None: the protected ones alone
     pass the limit, however small they are made.
     """
     standing = output_order(selected)
@@ -37,17 +42,17 @@ def render(
     for one, tokens in zip(standing, _exact_tokens(standing, template, counter), strict=True):
         one.tokens = tokens
     text = join(_with_headings(((one, one.prepared.content) for one in standing), template))
-    whole = Rendered(text, counter.count(text))
+    whole = Rendered(text, counter.count(text), standing)
     return whole if whole.tokens <= limit_tokens else _fitted(standing, whole, policy, limit_tokens, counter)
 
 
-def output_order(ranked: Iterable[Ranked]) -> list[Ranked]:
+def output_order(ranked: Iterable[Artifact]) -> list[Artifact]:
     """Return artifacts that stand in canonical order by lane priority, else as they stood."""
     return sorted(ranked, key=lambda one: one.lane.priority)
 
 
 def _fitted(
-    standing: Sequence[Ranked],
+    standing: Sequence[Artifact],
     whole: Rendered,
     policy: LanesPolicy,
     limit_tokens: int,
@@ -67,14 +72,14 @@ def _fitted(
     for one, piece in zip(standing, pieces, strict=True):
         stands = fits and not piece.dropped
         one.tokens = piece.form.tokens if stands else piece.full.tokens
-        one.shrunk = stands and piece.form.text != piece.full.text
         if not stands:
-            one.selected, one.reason = False, Reason.DROPPED_AFTER_RENDER
-            one.margin = Margin(one.tokens, limit_tokens - fit.tokens if fits else limit_tokens)
-    return Rendered(fit.text, fit.tokens) if fits else None
+            one.refuse(Bound.RENDER, one.tokens, limit_tokens - fit.tokens if fits else limit_tokens)
+        elif piece.form.text != piece.full.text:
+            one.stand(Fidelity.SHRUNK)
+    return Rendered(fit.text, fit.tokens, standing) if fits else None
 
 
-def _pieces(standing: Sequence[Ranked], policy: LanesPolicy, counter: TokenCounter) -> list[Piece]:
+def _pieces(standing: Sequence[Artifact], policy: LanesPolicy, counter: TokenCounter) -> list[Piece]:
     template = policy.render.template
     return [
         Piece(
@@ -86,20 +91,19 @@ def _pieces(standing: Sequence[Ranked], policy: LanesPolicy, counter: TokenCount
     ]
 
 
-def _exact_tokens(standing: Sequence[Ranked], template: str | None, counter: TokenCounter) -> list[int]:
+def _exact_tokens(standing: Sequence[Artifact], template: str | None, counter: TokenCounter) -> list[int]:
     """Return the exact count of each piece; a cost that was counted on the same text is already that."""
-    counted = [template is None and one.prepared.candidate.token_estimate is UNSET for one in standing]
+    counted = [template is None and one.prepared.facts.token_estimate is UNSET for one in standing]
     uncounted = [one for one, known in zip(standing, counted, strict=True) if not known]
     counts = iter(counter.count_many([_rendered(one, one.prepared.content, template) for one in uncounted]))
     return [one.cost if known else next(counts) for one, known in zip(standing, counted, strict=True)]
 
 
 def _ladder_of(
-    one: Ranked, strategy: ShrinkStrategy, template: str | None, counter: TokenCounter
+    one: Artifact, strategy: ShrinkStrategy, template: str | None, counter: TokenCounter
 ) -> Callable[[], Ladder | None]:
     prepared = one.prepared
-    language = prepared.candidate.language or None
-    path = prepared.rounded.get("path")
+    language, path = prepared.facts.language or None, prepared.facts.path or None
 
     def count(form: str) -> int:
         return counter.count(_rendered(one, form, template))
@@ -107,14 +111,14 @@ def _ladder_of(
     return lambda: ladder(strategy, prepared.content, count, language, path)
 
 
-def _rendered(one: Ranked, content: str, template: str | None) -> str:
+def _rendered(one: Artifact, content: str, template: str | None) -> str:
     if template is None:
         return content
     prepared = one.prepared
     return template.format(content=content, id=prepared.id, kind=prepared.kind, lane=prepared.lane)
 
 
-def _with_headings(standing: Iterable[tuple[Ranked, str]], template: str | None) -> Iterable[str]:
+def _with_headings(standing: Iterable[tuple[Artifact, str]], template: str | None) -> Iterable[str]:
     lane = None
     for one, form in standing:
         if one.lane is not lane and one.lane.heading is not None:

@@ -7,33 +7,37 @@ from collections.abc import Callable, Sequence
 
 from msgspec import UNSET
 
-from apportion.core.candidates import Prepared
-from apportion.core.results import Margin, Reason
-from apportion.core.strategies.lanes.rank import Lane, Ranked
+from apportion.core.results import Fidelity
+from apportion.core.strategies.lanes.rank import Artifact, Lane
+from apportion.core.task import Prepared
+from apportion.core.verdict import Bound
 
-_LANE_MAX_REACHED, _BUDGET_EXCEEDED = Reason.LANE_MAX_REACHED, Reason.BUDGET_EXCEEDED
+_FULL = Fidelity.FULL
 
 
-def estimate(ranked: list[Ranked], count_contents: Callable[[Sequence[Prepared]], list[int]]) -> None:
+def estimate(ranked: list[Artifact], count_contents: Callable[[Sequence[Prepared]], list[int]]) -> None:
     """Set the selection cost of all that can still be chosen, and what each lane has of it."""
-    open_ones = [one for one in ranked if one.reason is None]
-    uncounted = [one for one in open_ones if one.prepared.candidate.token_estimate is UNSET]
-    counts = count_contents([one.prepared for one in uncounted])
-    for one, tokens in zip(uncounted, counts, strict=True):
-        one.cost = tokens
-    for one in open_ones:
-        if one.prepared.candidate.token_estimate is not UNSET:
-            one.cost = one.prepared.candidate.token_estimate
-        one.lane.available += one.cost
-
-
-def select(ranked: list[Ranked], lanes: list[Lane], limit_tokens: int) -> None:
-    """Mark what is selected; an omitted one keeps the reason of the last time it was considered."""
-    selection = _Selection(limit_tokens)
-    rest: list[Ranked] = []
-    by_lane: dict[str, list[Ranked]] = {lane.name: [] for lane in lanes}
+    uncounted = []
     for one in ranked:
-        if one.reason is None:
+        if one.bound is None:
+            given = one.prepared.facts.token_estimate
+            if given is UNSET:
+                uncounted.append(one)
+            else:
+                one.cost = given
+                one.lane.available += given
+    for one, tokens in zip(uncounted, count_contents([one.prepared for one in uncounted]), strict=True):
+        one.cost = tokens
+        one.lane.available += tokens
+
+
+def select(ranked: list[Artifact], lanes: list[Lane], limit_tokens: int) -> None:
+    """Mark what is selected; an omitted one keeps the bound of the last time it was considered."""
+    selection = _Selection(limit_tokens)
+    rest: list[Artifact] = []
+    by_lane: dict[str, list[Artifact]] = {lane.name: [] for lane in lanes}
+    for one in ranked:
+        if one.bound is None:
             if one.prepared.protected:
                 selection.add(one)
             else:
@@ -47,16 +51,16 @@ def select(ranked: list[Ranked], lanes: list[Lane], limit_tokens: int) -> None:
     for lane in lanes:
         _fill_floor(selection, lane, by_lane[lane.name], 0)
     for one in rest:
-        if not one.selected:
+        if one.fidelity is None:
             selection.consider(one, 0)
 
 
-def _fill_floor(selection: "_Selection", lane: Lane, candidates: list[Ranked], reserve: int) -> None:
+def _fill_floor(selection: "_Selection", lane: Lane, candidates: list[Artifact], reserve: int) -> None:
     lane.filled = True
     for one in candidates:
         if lane.used >= lane.floor:
             return
-        if not one.selected:
+        if one.fidelity is None:
             selection.consider(one, reserve)
 
 
@@ -67,19 +71,21 @@ class _Selection:
         self.limit_tokens = limit_tokens
         self.used_tokens = 0
 
-    def add(self, one: Ranked) -> None:
+    def add(self, one: Artifact) -> None:
         """Select a candidate, whether it fits or not."""
-        one.selected, one.reason, one.margin = True, None, None
+        one.stand(_FULL)
         one.lane.used += one.cost
         self.used_tokens += one.cost
 
-    def consider(self, one: Ranked, reserve: int) -> None:
+    def consider(self, one: Artifact, reserve: int) -> None:
         """Select a candidate if its lane's ceiling and the limit less the reserve allow it."""
-        lane_left = one.lane.ceiling - one.lane.used
-        left = self.limit_tokens - self.used_tokens - reserve
-        if one.cost > lane_left:
-            one.reason, one.margin = _LANE_MAX_REACHED, Margin(one.cost, max(0, lane_left))
-        elif one.cost > left:
-            one.reason, one.margin = _BUDGET_EXCEEDED, Margin(one.cost, max(0, left))
+        cost, lane_left = one.cost, one.lane.ceiling - one.lane.used
+        limit_left = self.limit_tokens - self.used_tokens
+        if cost > lane_left:
+            one.refuse(Bound.LANE, cost, lane_left)
+        elif cost > limit_left:
+            one.refuse(Bound.LIMIT, cost, limit_left - reserve)
+        elif cost > limit_left - reserve:
+            one.refuse(Bound.FLOORS, cost, limit_left - reserve)
         else:
             self.add(one)

@@ -29,18 +29,20 @@ from typing import ClassVar
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
-from apportion.core.results import Margin, Reason, Status
-from apportion.core.strategies.base import Composition, Task
-from apportion.core.strategies.layers.account import Nothing, account
+from apportion.core.results import Margin
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.policy import LayersPolicy
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
+from apportion.core.strategies.layers.verdicts import group_bounds, verdicts_of, verdicts_on_nothing
+from apportion.core.task import Task
+from apportion.core.verdict import Verdicts
 
 
-class Layers:
+class LayersStrategy:
     """The strategy; see the module."""
 
     name = "layers"
+    age_edges_us = ()
     policy_type = LayersPolicy
     reads: ClassVar = frozenset({"layers"})
     needs: ClassVar = frozenset({"layers"})
@@ -53,48 +55,49 @@ class Layers:
         """Return that no candidate can be used."""
         return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
 
-    def compose(self, task: Task[LayersPolicy]) -> Composition:
+    def compose(self, task: Task[LayersPolicy]) -> Verdicts:
         """Share the limit out, and cut each layer to what it has."""
-        shares = _open(task)
-        if task.withheld is not None:
-            return _without(shares, task, Status.EMPTY, Nothing(task.withheld, task.withheld))
-        set_aside(shares, task.counter)
+        shares, counter = _open(task), task.counter
+        if not task.limit_tokens:
+            return _nothing(task, shares, None)
+        set_aside(shares, counter)
         share_out(shares, task.limit_tokens)
-        least_tokens = task.counter.count(text_of(shares))
+        least_tokens = counter.count(text_of(shares))
         if least_tokens > task.limit_tokens:
-            margin = Margin(least_tokens, task.limit_tokens)
-            nothing = Nothing(Reason.INFEASIBLE, Reason.NO_CONTENT, margin)
-            return _without(shares, task, Status.INFEASIBLE, nothing)
-        fill(shares, task.limit_tokens, task.counter)
-        told, text = account(shares, task.counter), text_of(shares)
-        used_tokens = task.counter.count(text)
-        return Composition(
-            status=Status.COMPOSED if text else Status.EMPTY,
+            return _nothing(task, shares, Margin(least_tokens, task.limit_tokens))
+        fill(shares, task.limit_tokens, counter)
+        verdicts, text = verdicts_of(shares, counter), text_of(shares)
+        used_tokens = counter.count(text)
+        return Verdicts(
+            verdicts=verdicts,
+            groups=group_bounds(shares, counter, standing=True),
+            standing=[one for one in verdicts if one.fidelity is not None],
             text=text,
-            items=told.items,
-            entries=told.entries,
-            groups=told.groups,
             estimated_tokens=used_tokens,
             used_tokens=used_tokens,
             reserved_tokens=least_tokens,
         )
 
 
-def _without(shares: list[Share], task: Task[LayersPolicy], status: Status, nothing: Nothing) -> Composition:
-    told = account(shares, task.counter, nothing)
-    return Composition(status=status, entries=told.entries, groups=told.groups)
+def _nothing(task: Task[LayersPolicy], shares: Sequence[Share], margin: Margin | None) -> Verdicts:
+    """Return the verdicts where nothing stands: what is set aside alone passes the limit, by the margin."""
+    return Verdicts(
+        verdicts=verdicts_on_nothing(shares, margin),
+        groups=group_bounds(shares, task.counter, standing=False),
+        infeasible=margin is not None,
+    )
 
 
 def _open(task: Task[LayersPolicy]) -> list[Share]:
     """Return a share for every layer of the policy, in order; those that are not given are empty."""
-    given = task.request.layers or {}
+    given = task.layers
     for name in given:
         if name not in task.policy.layers:
             message = f"policy {task.policy.name} has no such layer"
             raise EventError(ErrorCode.UNKNOWN_LAYER, message, f"$.layers.{name}")
 
     def count_many(entries: Sequence[str]) -> list[int]:
-        return [0] * len(entries) if task.withheld is not None else task.counter.count_many(entries)
+        return task.counter.count_many(entries) if task.limit_tokens else [0] * len(entries)
 
     return [
         Share(Layer(name, layer.heading, given.get(name, ""), count_many), layer.share_percent, name in given)

@@ -19,25 +19,25 @@ where it contradicts itself, the rules here hold:
 from collections.abc import Sequence
 from typing import ClassVar
 
-from msgspec import UNSET
-
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
-from apportion.core.results import ComposedItem, Entry, Fidelity, Group, Outcome, Reason, Status
-from apportion.core.strategies.base import Composition, Task, mark_repeats, missing, withhold
+from apportion.core.results import Fidelity
+from apportion.core.strategies.base import missing
 from apportion.core.strategies.tiers.demote import fit
 from apportion.core.strategies.tiers.policy import TiersPolicy
-from apportion.core.strategies.tiers.rank import FULL, NAME, OMITTED, Item, rank
-from apportion.core.strategies.tiers.render import TITLES, sections, texts_of
+from apportion.core.strategies.tiers.rank import FULL, NAME, OMITTED, TITLES, Item, rank
+from apportion.core.strategies.tiers.render import sections, texts_of
+from apportion.core.task import Task
+from apportion.core.verdict import Bound, GroupBounds, Verdicts, mark_repeats
 
-_SELECTED, _OMITTED, _BUDGET_EXCEEDED = Outcome.SELECTED, Outcome.OMITTED, Reason.BUDGET_EXCEEDED
 _FIDELITIES = (Fidelity.FULL, Fidelity.SUMMARY, Fidelity.NAME)
 
 
-class Tiers:
+class TiersStrategy:
     """The strategy; see the module."""
 
     name = "tiers"
+    age_edges_us = ()
     policy_type = TiersPolicy
     reads: ClassVar = frozenset({"candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
@@ -50,27 +50,42 @@ class Tiers:
             return EventError(ErrorCode.UNKNOWN_KIND, message, ".kind")
         return error
 
-    def compose(self, task: Task[TiersPolicy]) -> Composition:
+    def compose(self, task: Task[TiersPolicy]) -> Verdicts:
         """Give each its tier, then demote until the text fits; constraints are never left out."""
         items = rank(task)
         mark_repeats(items)
-        if task.withheld is not None:
-            withhold(items, task.withheld)
+        bounds = [GroupBounds(title.lower()) for title in TITLES.values()]
+        if not task.limit_tokens:
+            return Verdicts(verdicts=items, groups=bounds)
         table = task.policy.tiers
-        shown = [one for one in items if one.reason is None]
+        shown = [one for one in items if one.bound is None]
         for one in shown:
             one.texts = texts_of(one.prepared, table.summary_characters)
         sheet = fit(shown, task.limit_tokens, task.counter, table.demotion)
         _count_shown(task, shown)
-        if sheet.tokens > task.limit_tokens:
-            for one in shown:
-                one.reason = Reason.INFEASIBLE
-            return _composition(Status.INFEASIBLE, items, "", 0)
         out = [one for one in shown if one.tier == OMITTED]
-        _count(task, NAME, out)
-        for one in out:
-            one.reason, one.margin = _BUDGET_EXCEEDED, sheet.margin(one)
-        return _composition(Status.COMPOSED if sheet.text else Status.EMPTY, items, sheet.text, sheet.tokens)
+        infeasible = sheet.tokens > task.limit_tokens
+        if not infeasible:
+            _count(task, NAME, out)
+        for one in shown:
+            one.tokens, one.cost = one.tier_tokens[one.tier], one.tier_tokens[one.first]
+            if infeasible:
+                one.bound = Bound.LIMIT
+            elif one.tier == OMITTED:
+                one.bound, one.margin = Bound.LIMIT, sheet.margin(one)
+            else:
+                one.stand(_FIDELITIES[one.tier])
+        if infeasible:
+            return Verdicts(verdicts=items, groups=bounds, infeasible=True)
+        standing = [one for those in sections(shown).values() for one in those]
+        return Verdicts(
+            verdicts=items,
+            groups=bounds,
+            standing=standing,
+            text=sheet.text,
+            used_tokens=sheet.tokens,
+            estimated_tokens=sum(one.tokens for one in standing),
+        )
 
 
 def _count_shown(task: Task[TiersPolicy], items: Sequence[Item]) -> None:
@@ -91,49 +106,4 @@ def _count(task: Task[TiersPolicy], tier: int, items: Sequence[Item]) -> None:
     else:
         counts = task.counter.count_many([one.texts[tier] for one in items])
     for one, tokens in zip(items, counts, strict=True):
-        one.tokens[tier] = tokens
-
-
-def _composition(status: Status, items: list[Item], text: str, used_tokens: int) -> Composition:
-    standing = sections([one for one in items if one.reason is None])
-    return Composition(
-        status=status,
-        text=text,
-        items=tuple(_composed(one) for shown in standing.values() for one in shown),
-        entries=[_entry(place, one) for place, one in enumerate(items, 1)],
-        groups=tuple(_group(kind, shown, items) for kind, shown in standing.items()),
-        estimated_tokens=sum(one.tokens[one.tier] for shown in standing.values() for one in shown),
-        used_tokens=used_tokens,
-    )
-
-
-def _composed(one: Item) -> ComposedItem:
-    kind = one.prepared.kind
-    group, fidelity, tokens = TITLES[kind].lower(), _FIDELITIES[one.tier], one.tokens[one.tier]
-    return ComposedItem(id=one.prepared.id, kind=kind, group=group, fidelity=fidelity, tokens=tokens)
-
-
-def _entry(place: int, one: Item) -> Entry:
-    selected = one.reason is None
-    return Entry(
-        one.prepared.id,
-        one.prepared.kind,
-        TITLES[one.prepared.kind].lower(),
-        place,
-        _SELECTED if selected else _OMITTED,
-        one.activation,
-        UNSET,
-        one.tokens[one.tier] if selected else one.tokens[one.tier] or one.tokens[one.first] or UNSET,
-        _FIDELITIES[one.tier] if selected else UNSET,
-        one.reason or UNSET,
-        one.margin or UNSET,
-        one.prepared.constraint or UNSET,
-    )
-
-
-def _group(kind: str, shown: list[Item], items: list[Item]) -> Group:
-    mine = [one.tokens[one.first] for one in items if one.prepared.kind == kind]
-    used = sum(one.tokens[one.tier] for one in shown)
-    rejected = len(mine) - len(shown)
-    name = TITLES[kind].lower()
-    return Group(name=name, min=0, used=used, available=sum(mine), selected=len(shown), rejected=rejected)
+        one.tier_tokens[tier] = tokens

@@ -61,7 +61,7 @@ class Sheet:
     def margin(self, one: Item) -> Margin:
         """Return what an item that is left out needed as a name, and what was left for it then."""
         if one is not self._last:
-            return Margin(one.tokens[NAME], 0)
+            return Margin(one.tier_tokens[NAME], 0)
         one.tier = NAME
         tokens = self._counter.count(text_of(self._items))
         one.tier = OMITTED

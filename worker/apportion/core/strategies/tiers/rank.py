@@ -4,35 +4,37 @@ Decides where each behavior starts, and who comes before whom. Canonical order: 
 activation descending, id, then canonical JSON, so that the order of the request never shows.
 """
 
-from msgspec import Struct
-
-from apportion.core.candidates import Prepared
 from apportion.core.identity import thousandths
-from apportion.core.results import Margin, Reason
-from apportion.core.strategies.base import Task
 from apportion.core.strategies.tiers.policy import TiersPolicy
+from apportion.core.task import Prepared, Task
+from apportion.core.verdict import Bound, Verdict
 
 CONSTRAINT = "constraint"
 FULL, SUMMARY, NAME, OMITTED = range(4)
 """The tiers; a greater one shows less."""
 
 
-class Item(Struct, gc=False):
-    """A candidate in canonical order, and what has become of it so far.
+TITLES = {
+    CONSTRAINT: "Constraints",
+    "directive": "Directives",
+    "preference": "Preferences",
+    "procedure": "Procedures",
+}
 
-    `texts` and the `tokens` of each alone stand by tier; what is not known yet is empty, or 0. `place` is
+
+class Item(Verdict, gc=False, kw_only=True):
+    """A candidate in canonical order, its tier, and what becomes of it.
+
+    `texts` and the tokens of each alone stand by tier; what is not known yet is empty, or 0. `place` is
     that among what is shown, `line_units` are those of its line and its end (see `reckon`).
     """
 
     prepared: Prepared
     is_constraint: bool
-    activation: int
     first: int
     tier: int
-    tokens: list[int]
-    reason: Reason | None
+    tier_tokens: list[int]
     texts: tuple[str, ...] = ()
-    margin: Margin | None = None
     place: int = 0
     line_units: int = 0
 
@@ -49,16 +51,27 @@ def rank(task: Task[TiersPolicy]) -> list[Item]:
     """Return all candidates in canonical order, at the tiers of their activation."""
     table = task.policy.tiers
     levels = [thousandths(level) for level in (table.full, table.summary, table.name)]
-    below_threshold = Reason.BELOW_THRESHOLD
+    groups = {kind: title.lower() for kind, title in TITLES.items()}
     items = []
     for prepared in task.candidates:
-        activation, is_constraint = prepared.rounded["activation"], prepared.kind == CONSTRAINT
+        activation, is_constraint = prepared.facts.activation or 0, prepared.kind == CONSTRAINT
         tier = sum([activation < level for level in levels])
         if is_constraint:
             tier = min(tier, SUMMARY)
-        reason = prepared.omitted or (below_threshold if tier == OMITTED else None)
-        items.append(Item(prepared, is_constraint, activation, tier, tier, [0, 0, 0, 0], reason))
-    items.sort(
-        key=lambda one: (not one.is_constraint, -one.activation, one.prepared.id, one.prepared.canonical)
-    )
+        items.append(
+            Item(
+                prepared.id,
+                prepared.kind,
+                groups[prepared.kind],
+                activation,
+                constraint=prepared.constraint,
+                bound=prepared.bound or (Bound.THRESHOLD if tier == OMITTED else None),
+                prepared=prepared,
+                is_constraint=is_constraint,
+                first=tier,
+                tier=tier,
+                tier_tokens=[0, 0, 0, 0],
+            )
+        )
+    items.sort(key=lambda one: (not one.is_constraint, -(one.score or 0), one.id, one.prepared.tie))
     return items

@@ -11,8 +11,8 @@ from heapq import heapify, heappop, heappush
 from msgspec import Struct
 
 from apportion.core.render import SEPARATOR
-from apportion.core.strategies.tiers.rank import OMITTED, Item
-from apportion.core.strategies.tiers.render import TITLES, heading
+from apportion.core.strategies.tiers.rank import OMITTED, TITLES, Item
+from apportion.core.strategies.tiers.render import heading
 from apportion.core.tokens import TokenCounter, units_of
 
 _LINE_END = "\n"

@@ -6,24 +6,17 @@ every tier canonical order.
 
 from collections.abc import Sequence
 
-from apportion.core.candidates import Prepared
 from apportion.core.render import join
-from apportion.core.strategies.tiers.rank import CONSTRAINT, Item
-
-TITLES = {
-    CONSTRAINT: "Constraints",
-    "directive": "Directives",
-    "preference": "Preferences",
-    "procedure": "Procedures",
-}
+from apportion.core.strategies.tiers.rank import TITLES, Item
+from apportion.core.task import Prepared
 
 
 def texts_of(prepared: Prepared, summary_characters: int) -> tuple[str, ...]:
     """Return what each tier shows of a candidate."""
-    candidate = prepared.candidate
-    tags = "".join([f" #{tag}" for tag in candidate.tags]) if candidate.tags else ""
-    name = f"`{candidate.name or prepared.id}` [{prepared.kind}]{tags}"
-    summary = candidate.summary or ""
+    facts = prepared.facts
+    tags = "".join([f" #{tag}" for tag in facts.tags]) if facts.tags else ""
+    name = f"`{facts.name or prepared.id}` [{prepared.kind}]{tags}"
+    summary = facts.summary or ""
     if not summary.strip():
         line = prepared.content.strip().partition("\n")[0].rstrip()
         if len(line) > summary_characters:

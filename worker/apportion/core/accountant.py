@@ -1,0 +1,211 @@
+"""The accountant: what is told of a strategy's verdicts.
+
+Decides how every candidate is accounted for: items, entries, groups, margins, reasons and counts all come
+from here, whatever the strategy. Never chooses, and never measures a text.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from apportion.core.candidates import Aside
+from apportion.core.events import Opt
+from apportion.core.results import ComposedItem, Entry, Group, Outcome, Reason, Shortfall, Status
+from apportion.core.verdict import Bound, GroupBounds, Verdict, Verdicts
+
+_REASONS: Mapping[Bound, Reason] = {
+    Bound.ID: Reason.DUPLICATE,
+    Bound.GROUP: Reason.UNSUITABLE,
+    Bound.EXCLUSION: Reason.EXCLUDED_BY_POLICY,
+    Bound.CONTENT: Reason.NO_CONTENT,
+    Bound.THRESHOLD: Reason.BELOW_THRESHOLD,
+    Bound.LANE: Reason.LANE_MAX_REACHED,
+    Bound.CATEGORY: Reason.CATEGORY_BUDGET_REACHED,
+    Bound.FLOORS: Reason.BUDGET_EXCEEDED,
+    Bound.LIMIT: Reason.BUDGET_EXCEEDED,
+    Bound.ROOM: Reason.NO_ROOM,
+    Bound.HISTORY: Reason.HISTORY_TRUNCATED,
+    Bound.RENDER: Reason.DROPPED_AFTER_RENDER,
+}
+_PRECEDENCE = {reason: place for place, reason in enumerate(Reason)}
+_SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
+
+
+class Composition(Struct, frozen=True, kw_only=True):
+    """What was made of a task. `entries` account for every candidate that a strategy saw, by rank."""
+
+    status: Status
+    entries: tuple[Entry, ...]
+    groups: tuple[Group, ...]
+    items: tuple[ComposedItem, ...]
+    text: Opt[str]
+    system_prompt: Opt[str]
+    messages: Opt[tuple[dict[str, Any], ...]]
+    estimated_tokens: int
+    used_tokens: int
+    reserved_tokens: int
+    truncated_messages: Opt[int]
+    carried: bytes
+
+
+NOTHING = Composition(
+    status=Status.EMPTY,
+    entries=(),
+    groups=(),
+    items=(),
+    text=UNSET,
+    system_prompt=UNSET,
+    messages=UNSET,
+    estimated_tokens=0,
+    used_tokens=0,
+    reserved_tokens=0,
+    truncated_messages=UNSET,
+    carried=b"",
+)
+"""What is made where no strategy was asked."""
+
+
+def account(answer: Verdicts, withheld: Reason | None) -> Composition:
+    """Return the account of a strategy's verdicts.
+
+    Where everything is `withheld`, each is omitted for that reason, but for what comes before it.
+    """
+    reasons = _reasons(withheld, infeasible=answer.infeasible)
+    used: dict[str, int] = {}
+    items: list[ComposedItem] = []
+    for one in answer.standing:
+        tokens, group = one.tokens, one.group
+        assert one.fidelity is not None, "what stands does so at a fidelity"
+        items.append(ComposedItem(one.id, one.kind, group, one.fidelity, tokens))
+        used[group] = used.get(group, 0) + tokens
+    estimated = answer.estimated_tokens
+    status = Status.COMPOSED if items else Status.EMPTY
+    return Composition(
+        status=Status.INFEASIBLE if answer.infeasible else status,
+        entries=_entries(answer.verdicts, reasons),
+        groups=_groups(answer, used),
+        items=tuple(items),
+        text=answer.text,
+        system_prompt=answer.system_prompt,
+        messages=answer.messages,
+        estimated_tokens=sum([one.cost for one in answer.standing]) if estimated is None else estimated,
+        used_tokens=answer.used_tokens,
+        reserved_tokens=answer.reserved_tokens,
+        truncated_messages=answer.truncated_messages,
+        carried=answer.carried,
+    )
+
+
+def entries_of(made: Composition, aside: Sequence[Aside]) -> tuple[Entry, ...]:
+    """Return every candidate's entry: those of the composition, then those set aside, by id and reason."""
+    if not aside:
+        return made.entries
+    ordered = sorted(aside, key=lambda one: (one.id, one.reason))
+    first = len(made.entries) + 1
+    return made.entries + tuple(
+        Entry(one.id, one.kind, one.group, rank, _OMITTED, reason=one.reason)
+        for rank, one in enumerate(ordered, first)
+    )
+
+
+def reason_counts(entries: Iterable[Entry]) -> dict[str, int]:
+    """Return how many were omitted for each reason: most first, ties by name."""
+    counts: dict[str, int] = {}
+    for entry in entries:
+        if entry.reason is not UNSET:
+            counts[entry.reason] = counts.get(entry.reason, 0) + 1
+    return {
+        str(reason): count for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    }
+
+
+def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | None, Reason]:
+    """Return the reason for each bound, and under None that for what no bound refused."""
+    reasons: dict[Bound | None, Reason] = {**_REASONS}  # type: ignore[dict-item] # None comes beside them
+    first, instead = len(_PRECEDENCE), Reason.INFEASIBLE
+    if withheld is not None:
+        first = 0 if withheld is Reason.DUPLICATE else _PRECEDENCE[Reason.EXCLUDED_BY_POLICY]
+        instead = withheld
+        reasons[None] = withheld
+    elif infeasible:
+        first = _PRECEDENCE[Reason.BUDGET_EXCEEDED]
+    return {bound: one if _PRECEDENCE[one] < first else instead for bound, one in reasons.items()}
+
+
+def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]) -> tuple[Entry, ...]:
+    entries: list[Entry] = []
+    selected, omitted, absent = _SELECTED, _OMITTED, UNSET
+    for rank, one in enumerate(verdicts, 1):
+        fidelity = one.fidelity
+        if fidelity is not None:
+            entries.append(
+                Entry(
+                    one.id,
+                    one.kind,
+                    one.group,
+                    rank,
+                    selected,
+                    one.score,
+                    one.parts,
+                    one.tokens,
+                    fidelity,
+                    absent,
+                    absent,
+                    one.constraint or absent,
+                )
+            )
+        else:
+            entries.append(
+                Entry(
+                    one.id,
+                    one.kind,
+                    one.group,
+                    rank,
+                    omitted,
+                    one.score,
+                    one.parts,
+                    one.tokens or one.cost or absent,
+                    absent,
+                    reasons[one.bound],
+                    one.margin or absent,
+                    one.constraint or absent,
+                )
+            )
+    return tuple(entries)
+
+
+def _groups(answer: Verdicts, used: Mapping[str, int]) -> tuple[Group, ...]:
+    given: dict[str, int] = {}
+    available: dict[str, int] = {}
+    selected: dict[str, int] = {}
+    for one in answer.verdicts:
+        group = one.group
+        given[group] = given.get(group, 0) + 1
+        available[group] = available.get(group, 0) + one.cost
+    for one in answer.standing:
+        selected[one.group] = selected.get(one.group, 0) + 1
+    return tuple(
+        _group(
+            bounds,
+            used.get(bounds.name, 0),
+            available.get(bounds.name, 0),
+            selected.get(bounds.name, 0),
+            given.get(bounds.name, 0),
+        )
+        for bounds in answer.groups
+    )
+
+
+def _group(bounds: GroupBounds, used: int, available: int, selected: int, given: int) -> Group:
+    available = available if bounds.available is None else bounds.available
+    return Group(
+        name=bounds.name,
+        min=bounds.min,
+        max=bounds.max,
+        used=used if bounds.used is None else bounds.used,
+        available=available,
+        selected=selected,
+        rejected=given - selected,
+        shortfall=Shortfall(bounds.min, available) if bounds.short else UNSET,
+    )

@@ -1,0 +1,96 @@
+"""The verdicts on a conversation: on the system prompt and on every message, in canonical order.
+
+Decides what is said of what became of them, nothing else.
+"""
+
+from collections.abc import Sequence
+from itertools import repeat
+
+from msgspec import UNSET, Struct
+
+from apportion.core.memory import process_wide
+from apportion.core.results import Fidelity, Margin
+from apportion.core.strategies.conversation.choose import Choice
+from apportion.core.strategies.conversation.policy import Parts
+from apportion.core.verdict import Bound, GroupBounds, Verdict
+
+_SYSTEM, _MESSAGES = "system", "messages"
+_PROMPT_ID = "system_prompt"
+
+
+class Given(Struct):
+    """What a request gave: the system prompt, and the ids and roles of its messages, the new one last.
+
+    What they cost is there where it was counted.
+    """
+
+    system_prompt: str
+    ids: list[str]
+    roles: list[str]
+    unsuitable: frozenset[int]
+    system_tokens: int = 0
+    costs: Sequence[int] = ()
+
+
+@process_wide(32)
+def _first_ids(bits: int) -> tuple[str, ...]:
+    """Return the ids of the first 2**bits messages: the same in every conversation, so made once."""
+    return tuple(f"messages/{index}" for index in range(1 << bits))
+
+
+def ids_of(messages: int) -> list[str]:
+    """Return the ids of that many messages of history and, last, the new message's."""
+    return [*_first_ids(messages.bit_length())[:messages], "new_message"]
+
+
+def group_bounds(parts: Parts) -> list[GroupBounds]:
+    """Return the bounds of the system prompt and of the messages."""
+    return [GroupBounds(_SYSTEM, 0, parts.system_tokens), GroupBounds(_MESSAGES, 0, parts.messages_tokens)]
+
+
+def verdict_on_prompt(given: Given, choice: Choice) -> list[Verdict]:
+    """Return the verdict on the system prompt; none where there is no prompt."""
+    if not given.system_prompt:
+        return []
+    one = Verdict(_PROMPT_ID, _PROMPT_ID, _SYSTEM, cost=given.system_tokens)
+    if choice.system_prompt:
+        one.tokens = choice.system_tokens
+        one.stand(Fidelity.FULL if choice.system_prompt == given.system_prompt else Fidelity.TRUNCATED)
+    else:
+        one.bound = Bound.ROOM if choice.sent else Bound.LIMIT
+        one.margin = choice.system_margin
+    return [one]
+
+
+def verdicts_on_messages(given: Given, choice: Choice) -> list[Verdict]:
+    """Return the verdicts on the history and, last, the new message: by columns, for they may be many."""
+    number = len(given.ids)
+    costs = given.costs or (0,) * number
+    fidelities: list[Fidelity | None] = [None] * number
+    bounds: list[Bound | None] = [Bound.HISTORY] * number
+    margins: list[Margin | None] = [None] * number
+    for at in given.unsuitable:
+        bounds[at] = Bound.GROUP
+    for at, margin in choice.margins.items():
+        margins[at] = margin
+    if choice.sent:
+        full = Fidelity.FULL
+        for at in (number - 1, *choice.kept):
+            fidelities[at], bounds[at] = full, None
+    absent = repeat(UNSET)
+    return [
+        *map(
+            Verdict,
+            given.ids,
+            given.roles,
+            repeat(_MESSAGES),
+            absent,  # no score,
+            absent,  # so no parts of one
+            repeat(""),
+            bounds,
+            margins,
+            fidelities,
+            costs,
+            costs,
+        )
+    ]

@@ -1,0 +1,87 @@
+"""The verdicts on layers: one on every layer given and on each of its entries, in canonical order.
+
+Decides what is said of what became of them, nothing else.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from apportion.core.results import Fidelity, Margin
+from apportion.core.strategies.layers.form import Lines
+from apportion.core.strategies.layers.share import Share
+from apportion.core.tokens import TokenCounter
+from apportion.core.verdict import Bound, GroupBounds, Verdict
+
+_LAYER, _ENTRY = "layer", "entry"
+
+
+def verdicts_of(shares: Sequence[Share], counter: TokenCounter) -> list[Verdict]:
+    """Return the verdicts on layers as they stand."""
+    verdicts: list[Verdict] = []
+    frames = counter.count_many([share.layer.frame(share.level) for share in shares])
+    for share, frame_tokens in zip(shares, frames, strict=True):
+        if not share.given:
+            continue
+        layer, name = share.layer, share.layer.name
+        one = Verdict(name, _LAYER, name, cost=share.set_aside_tokens or share.available_tokens)
+        if share.text:
+            one.tokens = frame_tokens
+            one.stand(Fidelity.TRUNCATED if share.cut else Fidelity.FULL)
+        elif not layer.text(layer.top):
+            one.bound, one.margin = Bound.CONTENT, share.margin
+        else:
+            one.bound, one.margin = Bound.ROOM, share.margin
+        verdicts.append(one)
+        for index, lines in enumerate(layer.sections):
+            verdicts += _on_lines(name, index, lines, lines.kept(layer.gone(share.level)), share.margin)
+    return verdicts
+
+
+def verdicts_on_nothing(shares: Sequence[Share], margin: Margin | None) -> list[Verdict]:
+    """Return the verdicts where nothing stands; the margin, if any, is that of what is set aside."""
+    verdicts: list[Verdict] = []
+    for share in shares:
+        if not share.given:
+            continue
+        layer, name = share.layer, share.layer.name
+        one = Verdict(name, _LAYER, name, cost=share.set_aside_tokens or share.available_tokens)
+        one.bound = Bound.LIMIT if layer.text(layer.top) else Bound.CONTENT
+        one.margin = margin if share.text and one.bound is Bound.LIMIT else share.margin
+        verdicts.append(one)
+        for index, lines in enumerate(layer.sections):
+            verdicts += _on_lines(name, index, lines, 0, margin if lines.preserve else share.margin)
+    return verdicts
+
+
+def group_bounds(shares: Sequence[Share], counter: TokenCounter, *, standing: bool) -> list[GroupBounds]:
+    """Return each layer's bounds: what is set aside in it, and its part."""
+    used = counter.count_many([share.text if standing else "" for share in shares])
+    return [
+        GroupBounds(
+            share.layer.name,
+            share.set_aside_tokens,
+            share.part_tokens,
+            used=tokens,
+            available=share.available_tokens,
+        )
+        for share, tokens in zip(shares, used, strict=True)
+    ]
+
+
+def _on_lines(layer: str, index: int, lines: Lines, kept: int, margin: Margin | None) -> list[Verdict]:
+    """Return the verdicts on a section's entries, of which the first `kept` with content stand."""
+    prefix = f"{layer}/{index}/"
+    end = lines.places[kept - 1] + 1 if kept else 0
+    full, limit = Fidelity.FULL, Bound.LIMIT
+    verdicts = [
+        Verdict(f"{prefix}{place}", _ENTRY, layer, UNSET, UNSET, "", None, None, full, tokens)
+        for place, tokens in enumerate(lines.tokens[:end])
+    ] + [
+        Verdict(f"{prefix}{place}", _ENTRY, layer, UNSET, UNSET, "", limit, margin, None, tokens)
+        for place, tokens in enumerate(lines.tokens[end:], end)
+    ]
+    for place, entry in enumerate(lines.entries):
+        if not entry:
+            verdicts[place] = Verdict(f"{prefix}{place}", _ENTRY, layer, bound=Bound.CONTENT)
+    return verdicts

@@ -1,0 +1,104 @@
+"""A task: everything that a strategy may read, closed and immutable.
+
+Decides what composing depends on, and so the key under which a composition may be remembered: the key is
+made from the task's own fields, so that nothing which a strategy reads can be forgotten. Never knows an
+event, a session, or an identifier of either.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from apportion.core.canonical import Facts
+from apportion.core.events import Conversation, LaneRequirement, LayerContent, Opt, Vitals
+from apportion.core.identity import canonical_json_of_any, digest
+from apportion.core.policy import Policy
+from apportion.core.tokens import TokenCounter
+from apportion.core.verdict import Bound
+
+P = TypeVar("P", bound=Policy)
+
+NO_AGE = -1
+"""The age class of a candidate that gives neither a creation time nor a recency bucket."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Prepared(Struct, frozen=True, gc=False):
+    """A candidate with its id and its facts; an absent kind, lane or content is empty.
+
+    `facts` have no creation time and no recency bucket: `age` is the class of both, by the strategy's
+    edges. `bound` is set where the candidate is already out; `constraint` is the place of the constraint that
+    excluded, pinned or included it, and `protected` tells that it is pinned or must-included. `tie` orders
+    candidates of equal rank; it is empty where ids tell them apart.
+    """
+
+    id: str
+    kind: str
+    lane: str
+    content: str
+    facts: Facts
+    age: int
+    bound: Bound | None
+    constraint: str
+    protected: bool
+    tie: bytes
+
+
+class Task(Struct, Generic[P], frozen=True, kw_only=True):
+    """One composition to make.
+
+    Where `limit_tokens` is 0 nothing may stand, and nothing needs to be counted. `total_tokens` is the
+    configured total, for strategies that read `budget_tokens` beside the limit, else 0. `candidates` stand in
+    no order that means anything. `carried` is what the strategy left for this session's next task, empty
+    where it left nothing under this policy. `count_contents` counts contents as `counter` does, each
+    distinct one once.
+    """
+
+    policy: P
+    limit_tokens: int
+    total_tokens: int
+    counter: TokenCounter
+    candidates: tuple[Prepared, ...]
+    vitals: Opt[Vitals]
+    lane_requirements: tuple[LaneRequirement, ...]
+    layers: Mapping[str, LayerContent]
+    conversation: Opt[Conversation]
+    carried: bytes
+    count_contents: Callable[[Sequence[Prepared]], list[int]]
+
+    def key(self, scope: Sequence[Any]) -> str:
+        """Return the digest of all that composing depends on, within a scope.
+
+        The order of the candidates does not show.
+        """
+        parts = [_VIEWS.get(name, _as_is)(getattr(self, name)) for name in _READ]
+        return digest(b"[" + b",".join([_encode(scope), *parts]) + b"]")
+
+
+def _as_is(value: Any) -> bytes:
+    return canonical_json_of_any(msgspec.to_builtins(value)) if value else b"null"
+
+
+def _candidates(candidates: Sequence[Prepared]) -> bytes:
+    """Return all that is read of candidates; a content is covered by its digest, an id by the facts."""
+    return _encode(
+        [
+            (one.facts, one.age, one.bound, one.constraint, one.protected, one.tie)
+            for one in sorted(candidates, key=attrgetter("id", "tie"))
+        ]
+    )
+
+
+_VIEWS: Mapping[str, Callable[[Any], bytes]] = {
+    "policy": lambda policy: _encode(policy.digest),
+    "limit_tokens": _encode,
+    "total_tokens": _encode,
+    "counter": lambda counter: _encode((counter.name, counter.digest)),
+    "candidates": _candidates,
+}
+_READ = tuple(name for name in Task.__struct_fields__ if name != "count_contents")
+"""What counts as the counter does is no input of its own."""

@@ -1,0 +1,125 @@
+"""What a strategy answers: a verdict on each candidate, and what stands in the text.
+
+Decides the closed set of bounds that can refuse a candidate, and how a verdict is put. What is told of the
+verdicts (entries, groups, items, reasons, counts) the accountant makes.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from apportion.core.events import Opt
+from apportion.core.results import Fidelity, Margin, ScoreParts
+
+
+class Bound(StrEnum):
+    """What keeps a candidate out of the context."""
+
+    ID = "id"
+    """Another candidate of that id stands for it."""
+    GROUP = "group"
+    """It belongs to a group that is not complete."""
+    EXCLUSION = "exclusion"
+    """A constraint of the request excludes it."""
+    CONTENT = "content"
+    """It has none."""
+    THRESHOLD = "threshold"
+    """Its activation is below the policy's lowest."""
+    LANE = "lane"
+    """Its lane's ceiling."""
+    CATEGORY = "category"
+    """Its category's budget, and the reserve that it may draw on."""
+    FLOORS = "floors"
+    """The limit, less what other lanes' floors can still claim."""
+    LIMIT = "limit"
+    """The limit of the request."""
+    ROOM = "room"
+    """There is no room for the least of it that could stand."""
+    HISTORY = "history"
+    """The part of the total that is meant for messages."""
+    RENDER = "render"
+    """The text as a whole, after everything was shrunk."""
+
+
+class Verdict(Struct, gc=False):
+    """What becomes of one candidate; a strategy fills it in, and may add what it needs while it decides.
+
+    It stands where `fidelity` is set, else `bound` says what refused it the last time that it was
+    considered, and `margin` what it needed then and what was left. `tokens` is the exact count of it as it
+    stands, or stood last; `cost` is what it was selected by. A count of 0 is not known. `score` and `parts`
+    are thousandths, `constraint` is the place of the constraint that decided.
+    """
+
+    id: str
+    kind: str
+    group: str
+    score: Opt[int] = UNSET
+    parts: Opt[ScoreParts] = UNSET
+    constraint: str = ""
+    bound: Bound | None = None
+    margin: Margin | None = None
+    fidelity: Fidelity | None = None
+    tokens: int = 0
+    cost: int = 0
+
+    def refuse(self, bound: Bound, needed: int, left: int) -> None:
+        """Leave it out, for now or for good; nothing is left where more was used than there was."""
+        self.fidelity = None
+        self.bound = bound
+        self.margin = Margin(needed, max(0, left))
+
+    def stand(self, fidelity: Fidelity) -> None:
+        """Let it stand at a fidelity."""
+        self.fidelity = fidelity
+        self.bound = self.margin = None
+
+
+class GroupBounds(Struct, frozen=True):
+    """A lane, category, section or layer as the task bounds it; `max` is absent where nothing does.
+
+    `short` tells that its floor, `min`, was tried and not met. `used` and `available` are given where they
+    are no sums over its verdicts.
+    """
+
+    name: str
+    min: int = 0
+    max: Opt[int] = UNSET
+    short: bool = False
+    used: int | None = None
+    available: int | None = None
+
+
+class Verdicts(Struct, frozen=True, kw_only=True):
+    """A strategy's answer. `verdicts` stand in canonical order, `standing` as they do in the text.
+
+    `used_tokens` is the exact count of all that is emitted. `estimated_tokens` is the sum by which it was
+    selected, where that is not the sum of the costs of what stands. Where the protected ones alone pass the
+    limit the answer is `infeasible`, and nothing stands. `carried` is what the strategy wants to find in
+    the session's next task under the same policy; empty leaves there what is.
+    """
+
+    verdicts: Sequence[Verdict]
+    groups: Sequence[GroupBounds]
+    standing: Sequence[Verdict] = ()
+    infeasible: bool = False
+    text: Opt[str] = UNSET
+    system_prompt: Opt[str] = UNSET
+    messages: Opt[tuple[dict[str, Any], ...]] = UNSET
+    used_tokens: int = 0
+    estimated_tokens: int | None = None
+    reserved_tokens: int = 0
+    truncated_messages: Opt[int] = UNSET
+    carried: bytes = b""
+
+
+def mark_repeats(ranked: Sequence[Verdict]) -> None:
+    """Refuse candidates, the best-ranked first, where an id comes again."""
+    if len({one.id for one in ranked}) == len(ranked):
+        return
+    seen: set[str] = set()
+    for one in ranked:
+        if one.id in seen:
+            one.bound = Bound.ID
+        seen.add(one.id)
