@@ -76,7 +76,7 @@ class ExactCounter:
 
 @cache
 def exact_counter(name: str) -> TokenCounter:
-    """Return the exact counter of that name. The first call loads its vocabulary, in about 25 to 70 ms.
+    """Return the exact counter of that name. The first call loads its vocabulary, in 25 to 100 ms.
 
     Raises:
         KeyError: no encoding has that name.
