@@ -121,13 +121,16 @@ def _texts(family: str) -> list[str]:
     return [draw(rng) for _ in range(number)]
 
 
-def _published_ranks(url: str, expected_hash: str) -> dict[bytes, int]:
-    """Stand in for tiktoken's download: the wheel's rank file, with the hash that OpenAI states for it."""
+def _rank_file(name: str) -> bytes:
     package = importlib.util.find_spec("bpe_openai")
     assert package is not None
     assert package.origin is not None
-    packed = Path(package.origin).with_name("data") / (url.rsplit("/", 1)[1] + ".gz")
-    data = gzip.decompress(packed.read_bytes())
+    return gzip.decompress((Path(package.origin).with_name("data") / f"{name}.tiktoken.gz").read_bytes())
+
+
+def _published_ranks(url: str, expected_hash: str) -> dict[bytes, int]:
+    """Stand in for tiktoken's download: the wheel's rank file, with the hash that OpenAI states for it."""
+    data = _rank_file(url.rsplit("/", 1)[1].removesuffix(".tiktoken"))
     assert hashlib.sha256(data).hexdigest() == expected_hash
     lines = (line.split() for line in data.splitlines())
     return {binascii.a2b_base64(token): int(rank) for token, rank in lines}
@@ -168,7 +171,8 @@ def test_an_exact_count_is_that_of_the_plain_algorithm_in_python(
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 200_000, " " * 200_000 + "x", "etaoin" * 33_333, "\r\n" * 100_000, "中" * 200_000]
+    "text",
+    ["a" * 200_000, " " * 200_000 + "x", "etaoin" * 33_333, "\r\n" * 100_000, "中" * 200_000, "-" * 200_000],
 )
 def test_a_very_long_line_without_a_break_is_counted(reference: tiktoken.Encoding, text: str) -> None:
     assert exact_counter(reference.name).count(text) == len(reference.encode_ordinary(text))
@@ -192,8 +196,24 @@ def test_known_texts_have_their_published_counts(text: str, o200k_base: int, cl1
     assert [exact_counter(name).count(text) for name in EXACT] == [o200k_base, cl100k_base]
 
 
+@pytest.mark.parametrize(
+    "text", ["d'\u017f'msu", "\u00df'\u017f'renm", "s'\u017f'LLe", "\u088f's", "(\U00032696't"]
+)
+def test_texts_that_a_faster_library_miscounts_are_counted_as_tiktoken_does(
+    reference: tiktoken.Encoding, text: str
+) -> None:
+    """`(?i:'s)` matches U+017F, and the letters are those of Unicode 16: toktok-rs says otherwise (ADR 3)."""
+    assert exact_counter(reference.name).count(text) == len(reference.encode_ordinary(text))
+
+
 def test_the_digest_covers_the_pattern_that_tiktoken_publishes(reference: tiktoken.Encoding) -> None:
     assert bpe.PATTERNS[reference.name] == reference._pat_str
+
+
+def test_the_digest_is_that_of_the_rule_and_of_the_published_ranks(reference: tiktoken.Encoding) -> None:
+    rule = f"{bpe.PATTERNS[reference.name]}\n{bpe.UNICODE_VERSION}\n".encode()
+    digest = hashlib.sha256(rule + _rank_file(reference.name)).hexdigest()
+    assert exact_counter(reference.name).digest == f"sha256:{digest}"
 
 
 def test_a_digest_names_one_vocabulary_for_ever() -> None:
