@@ -22,7 +22,6 @@ _REASONS: Mapping[Bound, Reason] = {
     Bound.THRESHOLD: Reason.BELOW_THRESHOLD,
     Bound.LANE: Reason.LANE_MAX_REACHED,
     Bound.CATEGORY: Reason.CATEGORY_BUDGET_REACHED,
-    Bound.FLOORS: Reason.BUDGET_EXCEEDED,
     Bound.LIMIT: Reason.BUDGET_EXCEEDED,
     Bound.ROOM: Reason.NO_ROOM,
     Bound.HISTORY: Reason.HISTORY_TRUNCATED,

@@ -75,30 +75,32 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
 
         The order of the candidates does not show.
         """
-        parts = [_VIEWS.get(name, _as_is)(getattr(self, name)) for name in _READ]
-        return digest(b"[" + b",".join([_encode(scope), *parts]) + b"]")
-
-
-def _as_is(value: Any) -> bytes:
-    return canonical_json_of_any(msgspec.to_builtins(value)) if value else b"null"
-
-
-def _candidates(candidates: Sequence[Prepared]) -> bytes:
-    """Return all that is read of candidates; a content is covered by its digest, an id by the facts."""
-    return _encode(
-        [
-            (one.facts, one.age, one.bound, one.constraint, one.protected, one.tie)
-            for one in sorted(candidates, key=attrgetter("id", "tie"))
+        read = [
+            _VIEWS[name](getattr(self, name)) if name in _VIEWS else getattr(self, name) for name in _READ
         ]
-    )
+        return digest(_encode((scope, read)))
 
 
-_VIEWS: Mapping[str, Callable[[Any], bytes]] = {
-    "policy": lambda policy: _encode(policy.digest),
-    "limit_tokens": _encode,
-    "total_tokens": _encode,
-    "counter": lambda counter: _encode((counter.name, counter.digest)),
+def _canonical(value: Any) -> Any:
+    return msgspec.Raw(canonical_json_of_any(msgspec.to_builtins(value))) if value else None
+
+
+def _candidates(candidates: Sequence[Prepared]) -> Any:
+    """Return all that is read of candidates; a content is covered by its digest, an id by the facts."""
+    return [
+        (one.facts, one.age, one.bound, one.constraint, one.protected, one.tie)
+        for one in sorted(candidates, key=attrgetter("id", "tie"))
+    ]
+
+
+_VIEWS: Mapping[str, Callable[[Any], Any]] = {
+    "policy": attrgetter("digest"),
+    "counter": attrgetter("name", "digest"),
     "candidates": _candidates,
+    "vitals": _canonical,
+    "layers": _canonical,
+    "conversation": _canonical,
 }
+"""How a field enters the key, where not as it is."""
 _READ = tuple(name for name in Task.__struct_fields__ if name != "count_contents")
 """What counts as the counter does is no input of its own."""

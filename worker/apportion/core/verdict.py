@@ -31,8 +31,6 @@ class Bound(StrEnum):
     """Its lane's ceiling."""
     CATEGORY = "category"
     """Its category's budget, and the reserve that it may draw on."""
-    FLOORS = "floors"
-    """The limit, less what other lanes' floors can still claim."""
     LIMIT = "limit"
     """The limit of the request."""
     ROOM = "room"
@@ -65,7 +63,7 @@ class Verdict(Struct, gc=False):
     cost: int = 0
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
-        """Leave it out, for now or for good; nothing is left where more was used than there was."""
+        """Leave it out; nothing is left where more was used than there was."""
         self.fidelity = None
         self.bound = bound
         self.margin = Margin(needed, max(0, left))
@@ -76,7 +74,7 @@ class Verdict(Struct, gc=False):
         self.bound = self.margin = None
 
 
-class GroupBounds(Struct, frozen=True):
+class GroupBounds(Struct, frozen=True, gc=False):
     """A lane, category, section or layer as the task bounds it; `max` is absent where nothing does.
 
     `short` tells that its floor, `min`, was tried and not met. `used` and `available` are given where they

@@ -80,24 +80,25 @@ class LanesStrategy:
         ranked = rank(task, lanes)
         mark_repeats(ranked)
         if not task.limit_tokens:
-            return Verdicts(verdicts=ranked, groups=_bounds(lanes))
+            return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=False))
         estimate(ranked, task.count_contents)
         select(ranked, list(lanes.values()), task.limit_tokens)
         selected = [one for one in ranked if one.fidelity is not None]
         rendered = render(selected, task.policy, task.limit_tokens, task.counter)
         if rendered is None:
-            return Verdicts(verdicts=ranked, groups=_bounds(lanes), infeasible=True)
+            return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=True), infeasible=True)
         return Verdicts(
             verdicts=ranked,
-            groups=_bounds(lanes),
+            groups=_bounds(lanes, tried=True),
             standing=[one for one in rendered.standing if one.fidelity is not None],
             text=rendered.text,
             used_tokens=rendered.tokens,
         )
 
 
-def _bounds(lanes: dict[str, Lane]) -> list[GroupBounds]:
+def _bounds(lanes: dict[str, Lane], *, tried: bool) -> list[GroupBounds]:
+    """Return the lanes' bounds; a floor is short where it was tried, and not met."""
     return [
-        GroupBounds(lane.name, lane.floor, lane.ceiling, short=lane.filled and lane.used < lane.floor)
+        GroupBounds(lane.name, lane.floor, lane.ceiling, tried and lane.used < lane.floor)
         for lane in lanes.values()
     ]

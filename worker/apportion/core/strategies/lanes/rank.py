@@ -22,12 +22,8 @@ RAPID_PULSE_BPM = 30
 LOW_OXYGEN = 0.5
 
 
-class Lane(Struct):
-    """A lane while candidates are chosen.
-
-    `used` and `available` are tokens by selection cost. `filled` tells that selection has tried to meet the
-    floor.
-    """
+class Lane(Struct, gc=False):
+    """A lane while candidates are chosen; `used` and `available` are tokens by selection cost."""
 
     name: str
     priority: int
@@ -36,11 +32,9 @@ class Lane(Struct):
     ceiling: int
     used: int = 0
     available: int = 0
-    filled: bool = False
 
-    @property
     def claim(self) -> int:
-        """What the floor can still ask for."""
+        """Return what the floor can still ask for."""
         return max(0, min(self.floor, self.available) - self.used)
 
 
@@ -63,16 +57,13 @@ def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -
             pointer = f"$.constraints.lane_requirements[{index}].lane"
             raise EventError(ErrorCode.UNKNOWN_LANE, f"policy {policy.name} has no such lane", pointer)
         required[requirement.lane] = max(required.get(requirement.lane, 0), requirement.min_tokens)
-    return {
-        name: Lane(
-            name=name,
-            priority=lane.priority,
-            heading=lane.heading,
-            floor=min(lane.max_tokens, max(lane.min_tokens, required.get(name, 0))),
-            ceiling=lane.max_tokens,
-        )
-        for name, lane in policy.in_order
-    }
+    lanes = {}
+    for name, lane in policy.in_order:
+        floor, ceiling = lane.min_tokens, lane.max_tokens
+        if name in required:
+            floor = min(ceiling, max(floor, required[name]))
+        lanes[name] = Lane(name, lane.priority, lane.heading, floor, ceiling)
+    return lanes
 
 
 def _boosts(vitals: Opt[Vitals]) -> tuple[int, dict[str, int]]:

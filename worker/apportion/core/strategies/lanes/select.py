@@ -32,60 +32,58 @@ def estimate(ranked: list[Artifact], count_contents: Callable[[Sequence[Prepared
 
 
 def select(ranked: list[Artifact], lanes: list[Lane], limit_tokens: int) -> None:
-    """Mark what is selected; an omitted one keeps the bound of the last time it was considered."""
-    selection = _Selection(limit_tokens)
+    """Mark what is selected; the others keep the bound that refused them at last, among all the rest."""
+    left_tokens = limit_tokens
     rest: list[Artifact] = []
-    by_lane: dict[str, list[Artifact]] = {lane.name: [] for lane in lanes}
+    by_lane: dict[str, list[Artifact]] = {}
     for one in ranked:
         if one.bound is None:
             if one.prepared.protected:
-                selection.add(one)
+                left_tokens -= _take(one)
             else:
                 rest.append(one)
-                by_lane[one.lane.name].append(one)
-    claims = sum(lane.claim for lane in lanes)
-    for lane in lanes:
-        others = claims - lane.claim
-        _fill_floor(selection, lane, by_lane[lane.name], others)
-        claims = others + lane.claim
-    for lane in lanes:
-        _fill_floor(selection, lane, by_lane[lane.name], 0)
+                by_lane.setdefault(one.group, []).append(one)
+    open_lanes = [lane for lane in lanes if lane.name in by_lane]
+    claims = sum([lane.claim() for lane in lanes])
+    for lane in open_lanes:
+        others = claims - lane.claim()
+        left_tokens = _fill_floor(lane, by_lane[lane.name], left_tokens, others)
+        claims = others + lane.claim()
+    for lane in open_lanes:
+        left_tokens = _fill_floor(lane, by_lane[lane.name], left_tokens, 0)
+    _take_all(rest, left_tokens)
+
+
+def _take(one: Artifact) -> int:
+    """Select an artifact, whether it fits or not; return its cost."""
+    one.fidelity = _FULL
+    one.lane.used += one.cost
+    return one.cost
+
+
+def _fill_floor(lane: Lane, candidates: list[Artifact], left_tokens: int, reserve: int) -> int:
+    """Select what fits into the lane and the limit less the reserve, until the floor is met.
+
+    Return what is left of the limit.
+    """
+    floor, ceiling = lane.floor, lane.ceiling
+    for one in candidates:
+        if lane.used >= floor:
+            break
+        if one.fidelity is None and one.cost <= ceiling - lane.used and one.cost <= left_tokens - reserve:
+            left_tokens -= _take(one)
+    return left_tokens
+
+
+def _take_all(rest: list[Artifact], left_tokens: int) -> None:
+    """Select what fits into its lane and the limit, in canonical order."""
+    lane_bound, limit_bound = Bound.LANE, Bound.LIMIT
     for one in rest:
         if one.fidelity is None:
-            selection.consider(one, 0)
-
-
-def _fill_floor(selection: "_Selection", lane: Lane, candidates: list[Artifact], reserve: int) -> None:
-    lane.filled = True
-    for one in candidates:
-        if lane.used >= lane.floor:
-            return
-        if one.fidelity is None:
-            selection.consider(one, reserve)
-
-
-class _Selection:
-    """What is used of the limit so far."""
-
-    def __init__(self, limit_tokens: int) -> None:
-        self.limit_tokens = limit_tokens
-        self.used_tokens = 0
-
-    def add(self, one: Artifact) -> None:
-        """Select a candidate, whether it fits or not."""
-        one.stand(_FULL)
-        one.lane.used += one.cost
-        self.used_tokens += one.cost
-
-    def consider(self, one: Artifact, reserve: int) -> None:
-        """Select a candidate if its lane's ceiling and the limit less the reserve allow it."""
-        cost, lane_left = one.cost, one.lane.ceiling - one.lane.used
-        limit_left = self.limit_tokens - self.used_tokens
-        if cost > lane_left:
-            one.refuse(Bound.LANE, cost, lane_left)
-        elif cost > limit_left:
-            one.refuse(Bound.LIMIT, cost, limit_left - reserve)
-        elif cost > limit_left - reserve:
-            one.refuse(Bound.FLOORS, cost, limit_left - reserve)
-        else:
-            self.add(one)
+            cost, lane_left = one.cost, one.lane.ceiling - one.lane.used
+            if cost > lane_left:
+                one.refuse(lane_bound, cost, lane_left)
+            elif cost > left_tokens:
+                one.refuse(limit_bound, cost, left_tokens)
+            else:
+                left_tokens -= _take(one)
