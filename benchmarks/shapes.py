@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from benchmarks import hostile
 from benchmarks.corpus import pieces
-from benchmarks.trial import BOUNDS, EVENT_BYTES, PLENTY_TOKENS, Case, Total, event
+from benchmarks.trial import BOUNDS, EVENT_BYTES, PLENTY_TOKENS, Case, Total, Trial, event
 
 _KEPT = 4
 """Of each strategy, from which the search goes on."""
@@ -114,38 +114,36 @@ class Shape(Struct, frozen=True):
 
 
 class Search:
-    """Draws shapes, and changes the dearest."""
+    """Draws shapes, and changes the dearest that ended: of one that did not, nothing dearer can be learnt."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)  # noqa: S311 - the same shapes again is the point
-        self._cost_s: dict[Shape, float] = {}
-
-    @property
-    def tried(self) -> int:
-        """How many shapes have been learnt."""
-        return len(self._cost_s)
+        self.trials: dict[Shape, Trial] = {}
 
     def next(self) -> Shape:
         """Return a shape that is worth a try."""
         drawn = {name: self._random.choice(those) for name, those in _CHOICES.items()}
-        known = self.dearest(_KEPT)
-        if not known or self._random.random() > _CHANGED_SHARE:
+        ended = [
+            shape
+            for shape, trial in self._by_cost()
+            if shape.strategy == drawn["strategy"] and trial.seconds < float("inf")
+        ]
+        if not ended or self._random.random() > _CHANGED_SHARE:
             return Shape(**drawn)
         changed = self._random.sample(list(drawn), self._random.randint(1, 3))
-        return replace(self._random.choice(known), **{name: drawn[name] for name in changed})
+        return replace(self._random.choice(ended[:_KEPT]), **{name: drawn[name] for name in changed})
 
-    def learn(self, shape: Shape, cost_s: float) -> None:
-        """Keep what a shape costs."""
-        self._cost_s[shape] = cost_s
-
-    def dearest(self, count: int) -> list[Shape]:
+    def dearest(self, count: int) -> list[tuple[Shape, Trial]]:
         """Return the dearest shapes, that many of each strategy."""
-        ordered = sorted(self._cost_s, key=lambda shape: -self._cost_s[shape])
+        ordered = self._by_cost()
         return [
-            shape
+            one
             for strategy in _CHOICES["strategy"]
-            for shape in [one for one in ordered if one.strategy == strategy][:count]
+            for one in [(shape, trial) for shape, trial in ordered if shape.strategy == strategy][:count]
         ]
+
+    def _by_cost(self) -> list[tuple[Shape, Trial]]:
+        return sorted(self.trials.items(), key=lambda item: -item[1].seconds)
 
 
 def case(shape: Shape) -> Case:

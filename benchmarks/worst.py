@@ -10,7 +10,6 @@ search finds is printed as its parameters, from which the request can be made ag
 """
 
 import time
-from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -23,7 +22,7 @@ from benchmarks.trial import Bench, Case, Trial
 
 SHOWN = 3
 """Of each strategy, of what the search found."""
-_SEARCH_TIMEOUT_S = 5.0
+_SEARCH_TIMEOUT_S = 2.0
 
 
 def main(
@@ -46,15 +45,11 @@ def main(
             _search(bench, seconds, seed, min(timeout, _SEARCH_TIMEOUT_S))
 
 
-def _known(known: Iterable[Case], bench: Bench, timeout_s: float) -> None:
-    known = list(known)
-    tried: list[tuple[Case, Trial]] = []
-    with progress("known requests", len(known)) as show:
-        for case in known:
-            tried.append((case, bench.tried(case, timeout_s)))
-            show(len(tried))
-    for case, trial in tried:
-        _print(case, trial)
+def _known(known: list[Case], bench: Bench, timeout_s: float) -> None:
+    with progress("known requests", len(known), beside_output=True) as show:
+        for done, case in enumerate(known, start=1):
+            _print(case, bench.tried(case, timeout_s))
+            show(done)
 
 
 def _search(bench: Bench, seconds: float, seed: int, timeout_s: float) -> None:
@@ -64,11 +59,10 @@ def _search(bench: Bench, seconds: float, seed: int, timeout_s: float) -> None:
         while (since_s := time.monotonic() - begun_s) < seconds:
             show(int(since_s))
             shape = search.next()
-            search.learn(shape, bench.tried(shapes.case(shape), timeout_s).seconds)
-    print(f"  {search.tried} requests tried")
-    for shape in search.dearest(SHOWN):
-        case = shapes.case(shape)
-        _print(case, bench.tried(case, timeout_s))
+            search.trials[shape] = bench.tried(shapes.case(shape), timeout_s)
+    print(f"  {len(search.trials)} requests tried")
+    for shape, trial in search.dearest(SHOWN):
+        _print(shapes.case(shape), trial)
 
 
 def _print(case: Case, trial: Trial) -> None:
