@@ -1,26 +1,19 @@
-"""Requests of any shape within the default bounds, drawn at random or changed a little, and always the same.
+"""Requests of any shape within the default bounds: a handful of parameters, from which the request follows.
 
-A shape is a handful of parameters; the request follows from it alone. The search draws shapes and changes
-the dearest ones; it never judges what is too dear.
+Decides what a parameter means in each strategy; which ones are tried, the search does.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from random import Random
 from typing import Any
 
 from msgspec import Struct, json
-from msgspec.structs import replace
 
 from benchmarks import hostile
 from benchmarks.corpus import pieces
-from benchmarks.trial import BOUNDS, EVENT_BYTES, PLENTY_TOKENS, Case, Total, Trial, event
+from benchmarks.trial import BOUNDS, EVENT_BYTES, PLENTY_TOKENS, Case, Total, event
 
-_KEPT = 4
-"""Of each strategy, from which the search goes on."""
-_CHANGED_SHARE = 0.6
-
-_UNITS: Mapping[str, str] = {
+UNITS: Mapping[str, str] = {
     "words": "word ",
     "endless word": "a",
     "slashes": "/a",
@@ -59,39 +52,21 @@ _UNITS: Mapping[str, str] = {
     "c {": "int f(){",
 }
 """What a text is made of, over and over; code is named after the language that it is said to be in."""
-_OF_SOURCE = "source"
+OF_SOURCE = "source"
 
-_PATTERNS: Mapping[str, str] = {
+PATTERNS: Mapping[str, str] = {
     "ends": "**/*{}",
     "stars": "*a" * 42 + "{}",
     "everywhere": "**/a/" * 40 + "{}",
     "components": "a/" * 60 + "?{}",
     "classes": "[!b{}]*/" * 20 + "*",
 }
-_PATHS: Mapping[str, str] = {
+PATHS: Mapping[str, str] = {
     "short": "a",
     "deep": "a/" * 30 + "a",
     "deepest": "a/" * 2_000 + "a",
     "long": "a" * 4_000,
 }
-
-_CHOICES: Mapping[str, tuple[Any, ...]] = {
-    "strategy": ("lanes", "categories", "tiers", "layers", "conversation"),
-    "counter": ("chars4", "words1.3", "o200k_base"),
-    "number": (1, 2, 10, 50, 120, 300, 1_000, 3_000, BOUNDS.candidates_max),
-    "text": (*_UNITS, _OF_SOURCE),
-    "total": tuple(Total),
-    "distinct": (True, False),
-    "groups": (1, 2, 6),
-    "estimated": (True, False),
-    "protected": ("none", "some", "all"),
-    "shrink": ("", "truncate_oldest", "keep_signatures", "collapse_summary", "drop_entries", "never"),
-    "pattern": ("", *_PATTERNS),
-    "patterns": (10, 300, 1_000),
-    "path": tuple(_PATHS),
-    "variant": (0, 1, 2, 3),
-}
-"""What a parameter may be. `variant`: the demotion, overflow, built-in policy or form of a message."""
 
 
 class Shape(Struct, frozen=True):
@@ -111,39 +86,6 @@ class Shape(Struct, frozen=True):
     patterns: int
     path: str
     variant: int
-
-
-class Search:
-    """Draws shapes, and changes the dearest that ended: of one that did not, nothing dearer can be learnt."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = Random(seed)  # noqa: S311 - the same shapes again is the point
-        self.trials: dict[Shape, Trial] = {}
-
-    def next(self) -> Shape:
-        """Return a shape that is worth a try."""
-        drawn = {name: self._random.choice(those) for name, those in _CHOICES.items()}
-        ended = [
-            shape
-            for shape, trial in self._by_cost()
-            if shape.strategy == drawn["strategy"] and trial.seconds < float("inf")
-        ]
-        if not ended or self._random.random() > _CHANGED_SHARE:
-            return Shape(**drawn)
-        changed = self._random.sample(list(drawn), self._random.randint(1, 3))
-        return replace(self._random.choice(ended[:_KEPT]), **{name: drawn[name] for name in changed})
-
-    def dearest(self, count: int) -> list[tuple[Shape, Trial]]:
-        """Return the dearest shapes, that many of each strategy."""
-        ordered = self._by_cost()
-        return [
-            one
-            for strategy in _CHOICES["strategy"]
-            for one in [(shape, trial) for shape, trial in ordered if shape.strategy == strategy][:count]
-        ]
-
-    def _by_cost(self) -> list[tuple[Shape, Trial]]:
-        return sorted(self.trials.items(), key=lambda item: -item[1].seconds)
 
 
 def case(shape: Shape) -> Case:
@@ -169,15 +111,15 @@ def _scaled(shape: Shape, make: Callable[[int, int], hostile.Fields]) -> hostile
 
 
 def _bytes_of_character(shape: Shape) -> int:
-    unit = _UNITS.get(shape.text, "a")
+    unit = UNITS.get(shape.text, "a")
     return -(-len(json.encode(unit)) // len(unit))
 
 
 def _text(shape: Shape, place: int, characters: int) -> str:
-    if shape.text == _OF_SOURCE:
+    if shape.text == OF_SOURCE:
         [text] = pieces(1, characters, seed=place if shape.distinct else 0)
         return text
-    unit = _UNITS[shape.text]
+    unit = UNITS[shape.text]
     before = f"{place} " if shape.distinct else ""
     return (before + unit * (characters // len(unit) + 1))[: max(characters, len(before))]
 
@@ -185,14 +127,14 @@ def _text(shape: Shape, place: int, characters: int) -> str:
 def _excluded(shape: Shape) -> list[hostile.Fields]:
     if not shape.pattern:
         return []
-    pattern = _PATTERNS[shape.pattern]
+    pattern = PATTERNS[shape.pattern]
     values = (pattern.replace("{}", f"{place}") for place in range(shape.patterns))
     return [{"match": {"type": "pattern", "value": value}} for value in values]
 
 
 def _candidate(shape: Shape, place: int) -> hostile.Fields:
     """Return what candidates of all strategies have."""
-    path = {"path": f"{_PATHS[shape.path]}{place}"} if shape.pattern else {}
+    path = {"path": f"{PATHS[shape.path]}{place}"} if shape.pattern else {}
     return path | ({"token_estimate": 1} if shape.estimated else {})
 
 

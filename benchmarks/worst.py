@@ -18,6 +18,7 @@ import typer
 from apportion.cli._progress import progress
 from benchmarks import shapes
 from benchmarks.hostile import cases
+from benchmarks.search import Search
 from benchmarks.trial import Bench, Case, Trial
 
 SHOWN = 3
@@ -53,7 +54,7 @@ def _known(known: list[Case], bench: Bench, timeout_s: float) -> None:
 
 
 def _search(bench: Bench, seconds: float, seed: int, timeout_s: float) -> None:
-    search = shapes.Search(seed)
+    search = Search(seed)
     begun_s = time.monotonic()
     with progress("searching, in seconds", int(seconds)) as show:
         while (since_s := time.monotonic() - begun_s) < seconds:
