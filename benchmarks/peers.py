@@ -143,24 +143,34 @@ def main(
     only: Annotated[str, typer.Option(help="Measure the rows whose name holds this.")] = "",
 ) -> None:
     """Print the table."""
-    print("\nratios to the floor (decode, count once, encode): median (quartiles); texts new in every round")
     print(
-        f"{'':<38} {'floor':>9} {'Apportion':>18} {'goal':>5} {'promptbudget':>18} {'trim_messages':>18}"
-        f"   {'(at first: ours / promptbudget)':<30}"
+        "\nratios to the floor (decode, count once, encode): median (quartiles); texts new in every round\n"
     )
+    _line("", "floor", "Apportion", "goal", "promptbudget", "trim_messages", "at first: ours / promptbudget")
+    _line(*["---"] * 7)
     for row in rows():
         if only in row.name:
-            _print(row, rounds)
-    print(f"\n{'in all, median (quartiles)':<48} {'Apportion':>18} {'goal':>7}")
+            _line(row.name, *_figures(row, rounds))
+    print()
+    _line("in all, µs: median (quartiles)", "", "Apportion", "goal", "", "", "at first")
+    _line(*["---"] * 7)
     for small in small_rows():
         if only in small.name:
             [took_s] = seconds_in_turn([small.answer], [[small.event()] for _ in range(rounds * 30)])
             low, middle, high = spread([seconds * 1e6 for seconds in took_s])
-            figure = f"{middle:.0f} ({low:.0f}-{high:.0f}) µs"
-            print(f"{small.name:<48} {figure:>18} {small.goal_us:>4} µs   (at first: {small.at_first} µs)")
+            figure = f"{middle:.0f} ({low:.0f}-{high:.0f})"
+            _line(small.name, "", figure, f"{small.goal_us}", "", "", small.at_first)
 
 
-def _print(row: Row, rounds: int) -> None:
+def _line(*cells: str) -> None:
+    """Print a row of a table as Markdown has it, so that documents can take it over."""
+    widths = (40, 9, 16, 4, 16, 16, 10)
+    print(
+        f"| {' | '.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))} |", flush=True
+    )
+
+
+def _figures(row: Row, rounds: int) -> tuple[str, ...]:
     names, contenders = list(row.contenders), list(row.contenders.values())
     events = [[row.event() for _ in contenders] for _ in range(rounds)]
     took_s = dict(zip(names, seconds_in_turn(contenders, events), strict=True))
@@ -168,16 +178,13 @@ def _print(row: Row, rounds: int) -> None:
 
     def ratio(name: str) -> str:
         if name not in took_s:
-            return "-"
+            return ""
         low, middle, high = spread([ours / floor for ours, floor in zip(took_s[name], floor_s, strict=True)])
         return f"{middle:.1f} ({low:.1f}-{high:.1f})"
 
-    at_first = f"({row.at_first} / {row.promptbudget_at_first})"
-    print(
-        f"{row.name:<38} {micro(median(floor_s)):>9} {ratio('Apportion'):>18} {row.goal:>5}"
-        f" {ratio('promptbudget'):>18} {ratio('trim_messages'):>18}   {at_first}",
-        flush=True,
-    )
+    at_first = f"{row.at_first} / {row.promptbudget_at_first}"
+    floor = micro(median(floor_s))
+    return (floor, ratio("Apportion"), f"{row.goal}", ratio("promptbudget"), ratio("trim_messages"), at_first)
 
 
 def _lanes_contenders(counter: str) -> dict[str, Contender]:

@@ -28,7 +28,8 @@ BOUNDS = Bounds()
 EVENT_BYTES = BOUNDS.event_max_bytes - 64
 """What a case may have, so that another total still fits into its event."""
 PLENTY_TOKENS = 2**40
-_AGAIN_BELOW_S = 2.0
+_CLOSE = 2
+"""A cost of up to so many times the goal is measured again before it counts as over."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -135,7 +136,7 @@ def _trial(case: Case, timeout_s: float) -> Trial:
         dearest, whole_tokens = _answered(policy, event(fields | {"budget_tokens": PLENTY_TOKENS}), timeout_s)
         fields["budget_tokens"] = case.total.of(whole_tokens)
     trial, _ = _answered(policy, event(fields), timeout_s)
-    if case.goal_s < trial.seconds < _AGAIN_BELOW_S:
+    if case.goal_s < trial.seconds < _CLOSE * case.goal_s:
         trial = min(trial, _answered(policy, event(fields), timeout_s)[0], key=lambda one: one.seconds)
     return max(trial, dearest, key=lambda one: one.seconds)
 
