@@ -6,7 +6,7 @@ so that a field or a check that we add slows us and not the yardstick.
 
 Ours decodes with all bounds, composes, and encodes the composed event and the decision, as the worker does;
 the memory lives as long as a worker's. The peers get the floor's decoder and encode what they give:
-`promptbudget` packs lanes and chats, LangChain's `trim_messages` trims histories. Neither writes a decision.
+`promptbudget` packs lanes and chats, LangChain's `trim_messages` trims histories; neither encodes decisions.
 
 Every contender meets texts of its own in every round, made beforehand and never seen before: nothing that
 remembers answers, and no processor has learnt the text. The contenders take turns, and who is first changes.
