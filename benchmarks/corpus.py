@@ -53,7 +53,7 @@ def definitions(count: int) -> Iterator[str]:
     yield from islice((one for one in whole if abs(len(one) - CHARACTERS) < CHARACTERS // 4), count)
 
 
-def lanes_candidates(count: int, seed: int = 1) -> list[dict[str, Any]]:
+def lanes_candidates(count: int, seed: int = 1, characters: int = CHARACTERS) -> list[dict[str, Any]]:
     """Return candidates of the strategy lanes, spread over all lanes."""
     random = Random(seed)  # noqa: S311 - likewise
     return [
@@ -67,7 +67,7 @@ def lanes_candidates(count: int, seed: int = 1) -> list[dict[str, Any]]:
             "specificity": random.randint(0, 1000) / 1000,
             "risk_alignment": random.randint(0, 1000) / 1000,
         }
-        for number, content in enumerate(pieces(count, seed=seed))
+        for number, content in enumerate(pieces(count, characters, seed))
     ]
 
 

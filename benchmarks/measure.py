@@ -1,8 +1,12 @@
-"""Timing: two things in turn, the best of many rounds of each, so that a machine that drifts tells no lie."""
+"""Timing: several things in turn, in many rounds, so that a machine that drifts tells no lie."""
 
 import gc
-from collections.abc import Callable
-from time import perf_counter
+from collections.abc import Callable, Sequence
+from statistics import quantiles
+from time import perf_counter, process_time
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def best_s(*runs: Callable[[], object], rounds: int = 30) -> list[float]:
@@ -15,6 +19,33 @@ def best_s(*runs: Callable[[], object], rounds: int = 30) -> list[float]:
             run()
             least[place] = min(least[place], perf_counter() - begun_s)
     return least
+
+
+def seconds_in_turn(
+    runs: Sequence[Callable[[T], object]], rounds: Sequence[Sequence[T]]
+) -> list[list[float]]:
+    """Return the processor's seconds of each run in each round, of a round's inputs each run taking its own.
+
+    In every round another run is first. The first round only warms up and is not told.
+    """
+    took_s: list[list[float]] = [[] for _ in runs]
+    gc.collect()
+    gc.freeze()  # what was made beforehand is no garbage of the runs
+    for number, inputs in enumerate(rounds):
+        for turn in range(len(runs)):
+            place = (number + turn) % len(runs)
+            run, given = runs[place], inputs[place]
+            begun_s = process_time()
+            run(given)
+            took_s[place].append(process_time() - begun_s)
+    gc.unfreeze()
+    return [each[1:] for each in took_s]
+
+
+def spread(figures: Sequence[float]) -> tuple[float, float, float]:
+    """Return the lower quartile, the median and the upper quartile."""
+    low, middle, high = quantiles(figures, n=4)
+    return low, middle, high
 
 
 def table(title: str, *rows: tuple[str, str]) -> None:

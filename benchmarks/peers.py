@@ -1,27 +1,42 @@
-"""Against the peers that a user would pick, with the same counter and the same input.
+"""Against the floor, and against the peers that a user would pick: same events, same counter, one process.
 
-`promptbudget` for lanes, LangChain's `trim_messages` for histories. Needs the extra `benchmarks`.
+The floor is what no composer can do without: decode the event with msgspec, count every candidate once with
+the policy's counter, encode what was chosen. It decodes into structs of its own, not into our event types,
+so that a field or a check that we add slows us and not the yardstick.
+
+Ours decodes with all bounds, composes, and encodes the composed event and the decision, as the worker does;
+the memory lives as long as a worker's. The peers get the floor's decoder and encode what they give:
+`promptbudget` packs lanes and chats, LangChain's `trim_messages` trims histories; neither encodes decisions.
+
+Every contender meets texts of its own in every round, made beforehand and never seen before: nothing that
+remembers answers, and no processor has learnt the text. The contenders take turns, and who is first changes.
+Figures are ratios to the floor of the same round: the median, with the quartiles behind it.
 """
 
-import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from random import Random
+from statistics import median
+from typing import Annotated, Any
 
+import msgspec
+import typer
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, trim_messages
-from promptbudget import Item, Section, pack
+from msgspec import Struct
+from promptbudget import Item, Section, pack, pack_chat
 
+from apportion.core import wire
 from apportion.core.bounds import Bounds
-from apportion.core.compose import compose
+from apportion.core.catalogue import Catalogue
+from apportion.core.composer import Composer
+from apportion.core.memory import Memory
 from apportion.core.session import EMPTY
 from apportion.core.strategies import parse_policy
-from apportion.core.wire import decode
-from apportion.counters import exact_counter
-from benchmarks.corpus import ENGINE, lanes_candidates, pieces, request
-from benchmarks.measure import best_s, micro, table
+from benchmarks.corpus import ENGINE, lanes_candidates, pieces
+from benchmarks.measure import micro, seconds_in_turn, spread
 
-COUNT: Callable[[str], int] = exact_counter("o200k_base").count
-TOTAL = 8_000
-LANES = {
+LANES_TOKENS = 8_000
+LANES_MAX_TOKENS = {
     "policy": 500,
     "rules": 2_000,
     "local": 3_000,
@@ -29,79 +44,258 @@ LANES = {
     "retrieved": 2_000,
     "history": 1_000,
 }
+HISTORY_TOKENS = 50_000
+OVERHEAD_TOKENS = 4
+CANDIDATE_CHARACTERS = 2_720
+"""About 690 tokens of o200k_base."""
+MESSAGE_CHARACTERS = 600
+SMALL_CHARACTERS = 40
+_ROLES = ("user", "assistant")
+_numbers = count()
 
 
-def main() -> None:
-    """Compare speed, and who stays within the budget."""
-    _lanes()
-    _histories()
+class _Candidate(Struct):
+    id: str
+    content: str
+    lane: str
+    kind: str
+    recency_bucket: int
+    relevance: float
+    specificity: float
+    risk_alignment: float
 
 
-def _lanes() -> None:
-    candidates = lanes_candidates(300)
-    sections = [
-        Section(
-            name,
-            [Item(one["content"], score=one["relevance"]) for one in candidates if one["lane"] == name],
-            priority=10 - place,
-            max_tokens=most,
-            strategy="lowest_score_first",
+class _Conversation(Struct):
+    system_prompt: str
+    messages: list[dict[str, Any]]
+    new_message: str
+
+
+class _Request(Struct):
+    request_id: str
+    session_id: str
+    requested_at: str
+    candidates: list[_Candidate] = []
+    conversation: _Conversation | None = None
+
+
+_decode = msgspec.json.Decoder(_Request).decode
+_encode = msgspec.json.Encoder().encode
+
+Contender = Callable[[bytes], object]
+"""Takes an event's bytes, gives the bytes of what it chose."""
+
+
+class Row(Struct, frozen=True):
+    """A row of the table: how to make an event, and who competes.
+
+    Beside what is measured stand the ratios of the day on which the goal was set: ours, the goal, the peer's.
+    """
+
+    name: str
+    event: Callable[[], bytes]
+    contenders: Mapping[str, Contender]
+    at_first: float
+    goal: float
+    promptbudget_at_first: float
+
+
+class SmallRow(Struct, frozen=True):
+    """A row in microseconds: one candidate, and the goal for all that an answer takes."""
+
+    name: str
+    event: Callable[[], bytes]
+    answer: Contender
+    at_first: str
+    goal_us: int
+
+
+def rows() -> Iterable[Row]:
+    """Yield the rows of the table, in its order."""
+    for number, counter, at_first, goal, theirs in (
+        (20, "chars4", 5.7, 3, 2.9),
+        (20, "o200k_base", 10.8, 1.6, 2.1),
+        (300, "chars4", 6.0, 2.5, 2.8),
+        (300, "o200k_base", 8.0, 1.5, 2.1),
+    ):
+        name = f"lanes, {number} candidates, {counter}"
+        yield Row(name, lambda n=number: _lanes(n), _lanes_contenders(counter), at_first, goal, theirs)  # type: ignore[misc] # mypy infers no lambda with a default
+    for number, counter, at_first, goal, theirs in (
+        (50, "chars4", 6.6, 3, 5.8),
+        (500, "chars4", 5.7, 2.5, 5.9),
+        (500, "o200k_base", 6.6, 1.6, 3.4),
+    ):
+        name = f"conversation, {number} messages, {counter}"
+        yield Row(name, lambda n=number: _chat(n), _chat_contenders(counter), at_first, goal, theirs)  # type: ignore[misc] # likewise
+
+
+def small_rows() -> Iterable[SmallRow]:
+    """Yield the rows in microseconds."""
+    yield SmallRow("one small candidate, chars4", _small, _ours("lanes", "chars4"), "60-107", 35)
+    known = lanes_candidates(1, characters=SMALL_CHARACTERS)[0]["content"]
+    answer = _ours("lanes", "o200k_base")
+    answer(_small(known))
+    yield SmallRow("one small candidate, its count known", lambda: _small(known), answer, "60-107", 35)
+
+
+def main(
+    rounds: Annotated[int, typer.Option(min=3, help="Of each row.")] = 31,
+    only: Annotated[str, typer.Option(help="Measure the rows whose name holds this.")] = "",
+) -> None:
+    """Print the table."""
+    print(
+        "\nratios to the floor (decode, count once, encode): median (quartiles); texts new in every round\n"
+    )
+    _line("", "floor", "Apportion", "goal", "promptbudget", "trim_messages", "at first: ours / promptbudget")
+    _line(*["---"] * 7)
+    for row in rows():
+        if only in row.name:
+            _line(row.name, *_figures(row, rounds))
+    print()
+    _line("in all, µs: median (quartiles)", "", "Apportion", "goal", "", "", "at first")
+    _line(*["---"] * 7)
+    for small in small_rows():
+        if only in small.name:
+            [took_s] = seconds_in_turn([small.answer], [[small.event()] for _ in range(rounds * 30)])
+            low, middle, high = spread([seconds * 1e6 for seconds in took_s])
+            figure = f"{middle:.0f} ({low:.0f}-{high:.0f})"
+            _line(small.name, "", figure, f"{small.goal_us}", "", "", small.at_first)
+
+
+def _line(*cells: str) -> None:
+    """Print a row of a table as Markdown has it, so that documents can take it over."""
+    widths = (40, 9, 16, 4, 16, 16, 10)
+    print(
+        f"| {' | '.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))} |", flush=True
+    )
+
+
+def _figures(row: Row, rounds: int) -> tuple[str, ...]:
+    names, contenders = list(row.contenders), list(row.contenders.values())
+    events = [[row.event() for _ in contenders] for _ in range(rounds)]
+    took_s = dict(zip(names, seconds_in_turn(contenders, events), strict=True))
+    floor_s = took_s["floor"]
+
+    def ratio(name: str) -> str:
+        if name not in took_s:
+            return ""
+        low, middle, high = spread([ours / floor for ours, floor in zip(took_s[name], floor_s, strict=True)])
+        return f"{middle:.1f} ({low:.1f}-{high:.1f})"
+
+    at_first = f"{row.at_first} / {row.promptbudget_at_first}"
+    floor = micro(median(floor_s))
+    return (floor, ratio("Apportion"), f"{row.goal}", ratio("promptbudget"), ratio("trim_messages"), at_first)
+
+
+def _lanes_contenders(counter: str) -> dict[str, Contender]:
+    tokens = ENGINE.counters[counter].count
+
+    def floor(value: bytes) -> bytes:
+        left, chosen = LANES_TOKENS, []
+        for one in _decode(value).candidates:
+            cost = tokens(one.content)
+            if cost <= left:
+                left -= cost
+                chosen.append(one.content)
+        return _encode({"text": "\n\n".join(chosen)})
+
+    def promptbudget(value: bytes) -> bytes:
+        lanes: dict[str, list[Item]] = {name: [] for name in LANES_MAX_TOKENS}
+        for one in _decode(value).candidates:
+            lanes[one.lane].append(Item(one.content, score=one.relevance))
+        sections = [
+            Section(name, items, priority=-place, max_tokens=most, strategy="lowest_score_first")
+            for place, (name, most) in enumerate(LANES_MAX_TOKENS.items())
+            if (items := lanes[name])
+        ]
+        return _encode({"text": pack(sections, budget=LANES_TOKENS, tokenizer=tokens).text})
+
+    return {"floor": floor, "Apportion": _ours("lanes", counter), "promptbudget": promptbudget}
+
+
+def _chat_contenders(counter: str) -> dict[str, Contender]:
+    tokens = ENGINE.counters[counter].count
+
+    def floor(value: bytes) -> bytes:
+        conversation = _decode(value).conversation
+        assert conversation is not None
+        left, chosen, ended = HISTORY_TOKENS, [{"role": "user", "content": conversation.new_message}], False
+        for message in reversed(conversation.messages):
+            left -= tokens(message["content"]) + OVERHEAD_TOKENS
+            ended = ended or left < 0
+            if not ended:
+                chosen.append(message)
+        return _encode({"system_prompt": conversation.system_prompt, "messages": chosen[::-1]})
+
+    def promptbudget(value: bytes) -> bytes:
+        conversation = _decode(value).conversation
+        assert conversation is not None
+        history = [*conversation.messages, {"role": "user", "content": conversation.new_message}]
+        packed = pack_chat(
+            history,
+            budget=HISTORY_TOKENS,
+            system=conversation.system_prompt,
+            tokenizer=tokens,
+            tokens_per_message=OVERHEAD_TOKENS,
         )
-        for place, (name, most) in enumerate(LANES.items())
-    ]
-    policy: Any = parse_policy({"name": "x", "version": "1", "strategy": "lanes", "budget_tokens": TOTAL})
-    line = json.dumps(_raw(candidates=candidates)).encode()
+        return _encode(packed.to_openai())
 
-    def ours() -> str:
-        event: Any = decode(line, Bounds())
-        return compose(event, EMPTY, policy, ENGINE).composed.text or ""
+    def cost(messages: list[BaseMessage]) -> int:
+        return sum(tokens(str(one.content)) + OVERHEAD_TOKENS for one in messages)
 
-    def theirs() -> str:
-        return str(pack(sections, budget=TOTAL, tokenizer=COUNT).text)
+    def trim(value: bytes) -> bytes:
+        conversation = _decode(value).conversation
+        assert conversation is not None
+        history: list[BaseMessage] = [
+            (HumanMessage if one["role"] == "user" else AIMessage)(content=one["content"])
+            for one in conversation.messages
+        ]
+        history.append(HumanMessage(content=conversation.new_message))
+        kept = trim_messages(history, max_tokens=HISTORY_TOKENS, token_counter=cost, strategy="last")
+        return _encode([{"role": one.type, "content": one.content} for one in kept])
 
-    ours_s, theirs_s = best_s(ours, theirs, rounds=5)
-    table(
-        "300 candidates in six lanes, 8,000 tokens, o200k_base; ours with decoding and the decision",
-        ("Apportion", f"{micro(ours_s)}, {COUNT(ours()):,} tokens"),
-        ("promptbudget", f"{micro(theirs_s)}, {COUNT(theirs()):,} tokens"),
-        ("promptbudget / Apportion", f"{theirs_s / ours_s:.1f}"),
+    ours = _ours("conversation", counter)
+    return {"floor": floor, "Apportion": ours, "promptbudget": promptbudget, "trim_messages": trim}
+
+
+def _ours(strategy: str, counter: str) -> Contender:
+    raw: dict[str, Any] = {"name": "measured", "version": "1", "strategy": strategy, "counter": counter}
+    if strategy == "lanes":
+        raw["budget_tokens"] = LANES_TOKENS
+    composer = Composer(ENGINE, Catalogue([parse_policy(raw)]), "measured", Memory())
+    bounds = Bounds()
+
+    def answer(value: bytes) -> tuple[bytes, bytes]:
+        _, outcome = composer.handle(wire.decode(value, bounds), EMPTY)
+        assert outcome is not None
+        return wire.encode(outcome.composed), wire.encode(outcome.decision)
+
+    return answer
+
+
+def _lanes(number: int) -> bytes:
+    return _event(candidates=lanes_candidates(number, seed=next(_numbers), characters=CANDIDATE_CHARACTERS))
+
+
+def _small(content: str | None = None) -> bytes:
+    number = next(_numbers)
+    [candidate] = lanes_candidates(1, seed=number, characters=SMALL_CHARACTERS)
+    lane = Random(number).choice(list(LANES_MAX_TOKENS))  # noqa: S311 - the same events every run is the point
+    return _event(candidates=[candidate | {"lane": lane} | ({} if content is None else {"content": content})])
+
+
+def _chat(number: int) -> bytes:
+    texts = pieces(number, MESSAGE_CHARACTERS, seed=next(_numbers))
+    messages = [{"role": _ROLES[place % 2], "content": text} for place, text in enumerate(texts)]
+    return _event(
+        conversation={"system_prompt": "Be brief.", "messages": messages, "new_message": "What now?"}
     )
 
 
-def _histories() -> None:
-    texts = list(pieces(1_000, 600))
-    roles = ("user", "assistant")
-    history = [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
-    policy: Any = parse_policy(
-        {"name": "x", "version": "1", "strategy": "conversation", "counter": "o200k_base"}
-    )
-    conversation = {"system_prompt": "Be brief.", "messages": history, "new_message": "What now?"}
-    asked = request(conversation=conversation, budget_tokens=20_000)
-    limit = 10_000  # half of the total is the messages' part
-    messages: list[BaseMessage] = [
-        (HumanMessage, AIMessage)[n % 2](content=text) for n, text in enumerate(texts)
-    ]
-
-    def cost(those: list[BaseMessage]) -> int:
-        return sum(COUNT(str(one.content)) + 4 for one in those)
-
-    def theirs() -> Any:
-        return trim_messages(messages, max_tokens=limit, token_counter=cost, strategy="last")
-
-    ours_s, theirs_s = best_s(lambda: compose(asked, EMPTY, policy, ENGINE), theirs, rounds=5)
-    used = compose(asked, EMPTY, policy, ENGINE).composed.tokens.used
-    table(
-        "a history of 1,000 messages, 10,000 tokens, o200k_base; ours with the decision",
-        ("Apportion", f"{micro(ours_s)}, {used:,} tokens"),
-        ("trim_messages", f"{micro(theirs_s)}, {cost(theirs()):,} tokens"),
-        ("trim_messages / Apportion", f"{theirs_s / ours_s:.1f}"),
-    )
-
-
-def _raw(**fields: Any) -> dict[str, Any]:
-    common = {"request_id": "r", "session_id": "s", "requested_at": "2026-03-01T12:00:00Z"}
-    return {"type": "context-request", **common, **fields}
+def _event(**fields: Any) -> bytes:
+    common = {"request_id": f"r{next(_numbers)}", "session_id": "s", "requested_at": "2026-03-01T12:00:00Z"}
+    return _encode({"type": "context-request"} | common | fields)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
