@@ -48,7 +48,11 @@ def shared() -> dict[str, Any]:
 
 LANES_ONE = {
     **shared(),
-    **{"kind": "recent_edit", "lane": "local", "relevance": 0.5, "specificity": 0.5, "risk_alignment": 0.5},
+    "kind": "recent_edit",
+    "lane": "local",
+    "relevance": 0.5,
+    "specificity": 0.5,
+    "risk_alignment": 0.5,
     "recency_bucket": 2,
 }
 CATEGORIES_ONE = {**shared(), "category": "recent_session", "priority": 1.5}
