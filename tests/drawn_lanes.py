@@ -61,7 +61,7 @@ _requirements = st.lists(
 constraints = st.fixed_dictionaries(
     {
         "must_exclude": st.just([]) | _lists,
-        "pinned": st.just([]) | _lists,
+        "pinned": st.just([]) | _lists | st.just([{"match": {"type": "lane", "value": LANES[0]}}]),
         "must_include": st.just([]) | _lists,
         "lane_requirements": _requirements,
     }

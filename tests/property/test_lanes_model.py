@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from drawn_lanes import NOW, candidates, constraints, tables, vitals
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import answer, lanes_policy, request
 
@@ -26,6 +26,8 @@ COUNTS: Mapping[str, Callable[[str], int]] = {
     "bytes4": lambda text: -(-len(text.encode()) // 4),
 }
 TOTAL = 10_000
+PINNED = [{"match": {"type": "id", "value": "id-1"}}]
+EVEN = {"relevance": 0.5, "specificity": 0.5, "risk_alignment": 0.5, "recency_bucket": 1}
 
 
 def thousandths(number: float) -> int:
@@ -270,10 +272,27 @@ def canonical(raw: Mapping[str, Any]) -> str:
 @given(
     candidates(),
     st.fixed_dictionaries(
-        {"constraints": constraints, "vitals": vitals, "budget_tokens": st.integers(1, 160) | st.just(TOTAL)}
+        {
+            "constraints": constraints,
+            "vitals": vitals,
+            "budget_tokens": st.integers(1, 160) | st.integers(1, 30) | st.just(TOTAL),
+        }
     ),
     tables(),
     st.sampled_from(sorted(COUNTS)),
+)
+@example(
+    [
+        {"id": "id-1", "lane": "local", "kind": "recent_edit", "content": "one line of many\n" * 20, **EVEN},
+        {"id": "id-2", "lane": "local", "kind": "rule_doc", "content": "never shrunk", **EVEN},
+    ],
+    {
+        "constraints": {"must_exclude": [], "must_include": [], "lane_requirements": [], "pinned": PINNED},
+        "vitals": {},
+        "budget_tokens": 20,
+    },
+    {"lanes": {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 500}}, "shrink": {"floor_tokens": 40}},
+    "chars4",
 )
 def test_it_does_what_the_rules_say(
     ones: list[dict[str, Any]], asked: dict[str, Any], table: dict[str, Any], counter: str
