@@ -1,0 +1,111 @@
+"""What must never change by accident: sessions of every strategy, answered and refused, byte for byte.
+
+README.md says what each session shows, and how the files are written anew.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import process
+
+from apportion.core.errors import ErrorCode
+from apportion.core.results import Fidelity, Reason, Status
+from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
+from apportion.core.strategies import STRATEGIES
+from apportion.core.tokens import CounterName
+
+HERE = Path(__file__).parent
+SESSIONS = sorted(folder.name for folder in (HERE / "sessions").iterdir())
+MADE = ("composed.jsonl", "decisions.jsonl", "dead-letters.jsonl")
+REFUSED = 3
+SETTINGS = {
+    "APPORTION_POLICIES": str(HERE / "policies"),
+    "APPORTION_FINGERPRINT_SECRET_FILE": str(HERE / "secrets.toml"),
+    "APPORTION_DEFAULT_POLICY": "lanes",
+}
+OF_SESSION = {"refusals": {"APPORTION_EVENT_MAX_BYTES": "4000", "APPORTION_CANDIDATES_MAX": "20"}}
+"""Small bounds, so that what passes them is small too."""
+
+
+def make(name: str, folder: Path, hash_seed: str) -> None:
+    """Write what a session's events are answered with into a folder."""
+    composed, decisions, dead_letters = (folder / each for each in MADE)
+    done = process(
+        *("compose", HERE / "sessions" / name / "events.jsonl"),
+        *("--decisions", decisions, "--dead-letters", dead_letters),
+        stdin=b"",
+        **SETTINGS,
+        **OF_SESSION.get(name, {}),
+        PYTHONHASHSEED=hash_seed,
+    )
+    composed.write_bytes(done.out)
+    assert done.exit_code == (REFUSED if dead_letters.read_bytes() else 0), done.err
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1234"])
+@pytest.mark.parametrize("name", SESSIONS)
+def test_the_same_events_give_the_same_bytes(name: str, hash_seed: str, tmp_path: Path) -> None:
+    make(name, tmp_path, hash_seed)
+    for each in MADE:
+        made, golden = ((folder / each).read_bytes() for folder in (tmp_path, HERE / "sessions" / name))
+        assert made.split(b"\n") == golden.split(b"\n"), each
+
+
+def lines(name: str, session: str = "*") -> Iterator[dict[str, Any]]:
+    """Yield the lines of a file of every session, or of one."""
+    for file in sorted(HERE.glob(f"sessions/{session}/{name}.jsonl")):
+        for line in file.read_bytes().splitlines():
+            yield json.loads(line)
+
+
+def test_every_strategy_counter_status_fidelity_and_reason_stands_in_the_files() -> None:
+    composed, decisions = list(lines("composed")), list(lines("decisions"))
+    entries = [entry for decision in decisions for entry in decision.get("candidates", ())]
+    assert {one["policy"]["strategy"] for one in composed} == set(STRATEGIES)
+    assert {one["tokens"]["counter"] for one in composed if one["tokens"]["used"]} == set(CounterName)
+    assert {one["status"] for one in composed} == set(Status)
+    assert {item["fidelity"] for one in composed for item in one["items"]} == set(Fidelity)
+    assert {entry["reason"] for entry in entries if "reason" in entry} == set(Reason)
+    assert any(decision.get("evicted") for decision in decisions)
+    assert any("shortfall" in group for decision in decisions for group in decision.get("groups", ()))
+
+
+def test_every_way_to_shrink_stands_in_the_files_under_every_sort_of_counter() -> None:
+    asked = {
+        (event["request_id"], one["id"]): one.get("shrink") or SHRINK_BY_KIND[one["kind"]]
+        for event in lines("events", "shrinking")
+        for one in event["candidates"]
+    }
+    assert set(asked.values()) == set(ShrinkStrategy)
+    for estimated in (False, True):
+        shrunk = {
+            asked[one["request_id"], item["id"]]
+            for one in lines("composed", "shrinking")
+            for item in one["items"]
+            if item["fidelity"] == "shrunk" and one["tokens"]["counter"].endswith("_base") is not estimated
+        }
+        assert shrunk == set(ShrinkStrategy) - {"never"}
+
+
+def test_every_error_that_the_command_can_tell_stands_in_the_files() -> None:
+    of_partitions, raised_nowhere = {"wrong_key", "wrong_partition"}, {"unsupported_event"}
+    told = {one["error"]["code"] for one in lines("dead-letters")}
+    assert told == set(ErrorCode) - of_partitions - raised_nowhere
+
+
+def test_the_readme_says_what_each_session_shows() -> None:
+    readme = (HERE / "README.md").read_text(encoding="utf-8")
+    assert [name for name in SESSIONS if f"| `{name}` |" not in readme] == []
+
+
+if __name__ == "__main__":
+    for session in SESSIONS:
+        with tempfile.TemporaryDirectory() as temporary:
+            make(session, Path(temporary), "0")
+            for file in MADE:
+                shutil.copy(Path(temporary) / file, HERE / "sessions" / session / file)
