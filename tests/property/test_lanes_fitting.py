@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import ENGINE, answer, lanes_policy, request
 
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.engine import Engine
 from apportion.core.memory import Memory
 from apportion.core.results import Entry, Fidelity, Reason, Status
@@ -31,7 +31,7 @@ def is_protected(entry: Entry) -> bool:
     return (entry.constraint or "").startswith(("pinned", "must_include"))
 
 
-def in_shrinking_order(outcome: Outcome, table: dict[str, Any]) -> list[Entry]:
+def in_shrinking_order(outcome: Answered, table: dict[str, Any]) -> list[Entry]:
     """Return what was selected before the text had to fit, the first to go first."""
     rendered = [
         entry

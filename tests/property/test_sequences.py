@@ -19,7 +19,7 @@ from support import ENGINE
 from apportion.core import pool
 from apportion.core.bounds import Bounds
 from apportion.core.catalogue import Catalogue
-from apportion.core.compose import Outcome
+from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.errors import EventError
 from apportion.core.memory import Memory
@@ -153,7 +153,7 @@ class Sequences(RuleBasedStateMachine):
         if outcome.composed.status is not Status.DUPLICATE:
             self.asked.append(event)
 
-    def take(self, value: bytes) -> Outcome | None:
+    def take(self, value: bytes) -> Answered | None:
         """Hand an event to both; keep what it is answered with."""
         self.sent.append(value)
         warm, told = handled(self.warm, value, self.row)
@@ -166,7 +166,7 @@ class Sequences(RuleBasedStateMachine):
         self.check_row()
         return outcome
 
-    def check(self, before: Session, outcome: Outcome, asked: dict[str, Any]) -> None:
+    def check(self, before: Session, outcome: Answered, asked: dict[str, Any]) -> None:
         composed, decision = outcome.composed, outcome.decision
         assert composed.tokens.used <= composed.tokens.limit
         counted = ENGINE.counters[composed.tokens.counter].count(composed.text or "")
@@ -213,7 +213,7 @@ class Sequences(RuleBasedStateMachine):
         assert row == self.row
 
 
-def handled(composer: Composer, value: bytes, row: Session) -> tuple[tuple[Session, Outcome | None], bytes]:
+def handled(composer: Composer, value: bytes, row: Session) -> tuple[tuple[Session, Answered | None], bytes]:
     """Return the next row and the outcome, and the bytes of what an event is answered with."""
     try:
         after, outcome = composer.handle(decode(value, Bounds()), row)
