@@ -11,8 +11,9 @@ from msgspec import UNSET, Struct
 
 from apportion.core.candidates import Aside
 from apportion.core.events import Opt
+from apportion.core.memory import process_wide
 from apportion.core.results import ComposedItem, Entry, Group, Outcome, Reason, Shortfall, Status
-from apportion.core.verdict import Bound, GroupBounds, Verdict, Verdicts
+from apportion.core.verdict import Bound, Verdict, Verdicts
 
 _REASONS: Mapping[Bound, Reason] = {
     Bound.ID: Reason.DUPLICATE,
@@ -119,6 +120,7 @@ def reason_counts(entries: Iterable[Entry]) -> dict[str, int]:
     }
 
 
+@process_wide(len(Reason))
 def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | None, Reason]:
     """Return the reason for each bound, and under None that for what no bound refused."""
     reasons: dict[Bound | None, Reason] = {**_REASONS}  # type: ignore[dict-item] # None comes beside them
@@ -182,29 +184,23 @@ def _groups(answer: Verdicts, used: Mapping[str, int]) -> tuple[Group, ...]:
         group = one.group
         given[group] = given.get(group, 0) + 1
         available[group] = available.get(group, 0) + one.cost
-    for one in answer.standing:
-        selected[one.group] = selected.get(one.group, 0) + 1
-    return tuple(
-        _group(
-            bounds,
-            used.get(bounds.name, 0),
-            available.get(bounds.name, 0),
-            selected.get(bounds.name, 0),
-            given.get(bounds.name, 0),
+        if one.fidelity is not None:
+            selected[group] = selected.get(group, 0) + 1
+    groups: list[Group] = []
+    for bounds in answer.groups:
+        name, low = bounds.name, bounds.min
+        there = available.get(name, 0) if bounds.available is None else bounds.available
+        stands = selected.get(name, 0)
+        groups.append(
+            Group(
+                name=name,
+                min=low,
+                max=bounds.max,
+                used=used.get(name, 0) if bounds.used is None else bounds.used,
+                available=there,
+                selected=stands,
+                rejected=given.get(name, 0) - stands,
+                shortfall=Shortfall(low, there) if bounds.short else UNSET,
+            )
         )
-        for bounds in answer.groups
-    )
-
-
-def _group(bounds: GroupBounds, used: int, available: int, selected: int, given: int) -> Group:
-    available = available if bounds.available is None else bounds.available
-    return Group(
-        name=bounds.name,
-        min=bounds.min,
-        max=bounds.max,
-        used=used if bounds.used is None else bounds.used,
-        available=available,
-        selected=selected,
-        rejected=given - selected,
-        shortfall=Shortfall(bounds.min, available) if bounds.short else UNSET,
-    )
+    return tuple(groups)

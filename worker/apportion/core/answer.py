@@ -31,7 +31,6 @@ from apportion.core.results import (
     Entry,
     Ledger,
     Outcome,
-    PolicyRef,
     SessionLedger,
     Status,
 )
@@ -52,14 +51,6 @@ class Answer(Struct, frozen=True):
     cache_key: str
 
     @property
-    def policy_ref(self) -> PolicyRef:
-        """Which policy was used."""
-        policy = self.accepted.policy
-        return PolicyRef(
-            name=policy.name, version=policy.version, strategy=policy.strategy, digest=policy.digest
-        )
-
-    @property
     def duplicate_of(self) -> Opt[str]:
         """The decision that answered the request first."""
         seen = self.accepted.asked.seen
@@ -76,7 +67,7 @@ def composed_event(answer: Answer) -> ContextComposed:
         session_id=request.session_id,
         tenant=request.tenant,
         decision_id=answer.decision_id,
-        policy=answer.policy_ref,
+        policy=accepted.policy.ref,
         status=answer.status,
         text=made.text if rendered else UNSET,
         system_prompt=made.system_prompt if rendered else UNSET,
@@ -116,7 +107,7 @@ def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) ->
         tenant=request.tenant,
         requested_at=request.requested_at,
         engine_version=engine.version,
-        policy=answer.policy_ref,
+        policy=accepted.policy.ref,
         counter=CounterRef(name=counter.name, digest=counter.digest),
         digests=Digests(
             input=asked.input_digest,

@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from apportion.core.events import MAX_INTEGER, Opt, Timestamp
 from apportion.core.identity import canonical_json_of_any, digest, event_time_us
+from apportion.core.results import PolicyRef
 from apportion.core.tokens import CounterName
 
 _ALWAYS_US = -(2**63)
@@ -87,6 +88,11 @@ class Policy(Table):
     def digest(self) -> str:
         """The digest of the canonical JSON of every key, defaults included."""
         return digest(canonical_json_of_any(self.model_dump(mode="json")))
+
+    @cached_property
+    def ref(self) -> PolicyRef:
+        """How an answer names the policy."""
+        return PolicyRef(name=self.name, version=self.version, strategy=self.strategy, digest=self.digest)
 
     @cached_property
     def effective_from_us(self) -> int:

@@ -163,7 +163,7 @@ class Shortfall(Struct, frozen=True):
     available: int
 
 
-class Group(Result, frozen=True, kw_only=True):
+class Group(Result, frozen=True, kw_only=True, gc=False):
     """A lane, category, section or layer. `used` is exact, `available` what its candidates would cost."""
 
     name: str

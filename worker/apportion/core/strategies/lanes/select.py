@@ -44,7 +44,7 @@ def select(ranked: list[Artifact], lanes: list[Lane], limit_tokens: int) -> None
                 rest.append(one)
                 by_lane.setdefault(one.group, []).append(one)
     open_lanes = [lane for lane in lanes if lane.name in by_lane]
-    claims = sum([lane.claim() for lane in lanes])
+    claims = sum([lane.claim() for lane in open_lanes])  # of what stands already, nothing is left to claim
     for lane in open_lanes:
         others = claims - lane.claim()
         left_tokens = _fill_floor(lane, by_lane[lane.name], left_tokens, others)
