@@ -4,7 +4,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 import rfc8785
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apportion.core.canonical import named
@@ -47,7 +47,9 @@ def test_canonical_json_of_any_value_is_rfc_8785(value: object) -> None:
     assert canonical_json_of_any(value) == rfc8785.dumps(value)  # type: ignore[arg-type] # any JSON value
 
 
-@given(st.floats(0, 1) | st.floats(0, 1e12) | st.integers(0, 10**6).map(lambda n: (n + 0.5) / 1000))
+@given(st.floats(0, 1) | st.floats(0, 1e12) | st.integers(0, 10**14).map(lambda n: (n + 0.5) / 1000))
+@example(16779006.4185)
+@example(1073741.8235)
 def test_rounding_is_half_up_from_the_shortest_decimal(number: float) -> None:
     exact = (Decimal(repr(number)) * 1000).to_integral_value(ROUND_HALF_UP)
     assert thousandths(number) == int(exact)

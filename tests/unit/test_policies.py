@@ -124,8 +124,22 @@ def test_a_folder_with_one_name_and_version_twice_is_refused_whole(tmp_path: Pat
     assert str(caught.value).startswith(f"{second}: version: {first} has the same name and version")
 
 
-def test_a_folders_policies_stand_over_the_built_in_ones_of_their_names(tmp_path: Path) -> None:
-    written(tmp_path, a=LANES.format(name="lanes", version="1"), b=LANES.format(name="lanes", version="2"))
-    known = [(policy.name, policy.version) for policy in load_catalogue(tmp_path)]
-    assert [version for name, version in known if name == "lanes"] == ["1", "2"]
-    assert {"categories", "tiers", "layers", "conversation"} < {name for name, _ in known}
+def test_a_folders_versions_stand_beside_the_built_in_one_of_their_name(tmp_path: Path) -> None:
+    later = LANES.format(name="lanes", version="2") + 'effective_from = "2027-01-01T00:00:00Z"\n'
+    written(tmp_path, a=later)
+    catalogue = load_catalogue(tmp_path)
+    in_2026_us, in_2027_us = 1_767_225_600_000_000, 1_798_761_600_000_000
+    assert [catalogue.resolve("lanes", at).version for at in (in_2026_us, in_2027_us)] == ["1", "2"]
+    assert len(list(catalogue)) == len(list(load_catalogue(None))) + 1
+
+
+def test_of_equal_times_a_folders_version_holds_over_the_built_in_one(tmp_path: Path) -> None:
+    written(tmp_path, a=LANES.format(name="lanes", version="0") + "budget_tokens = 9000\n")
+    assert load_catalogue(tmp_path).resolve("lanes", 0).budget_tokens == 9_000
+
+
+def test_a_folders_policy_takes_the_place_of_a_built_in_one_of_its_name_and_version(tmp_path: Path) -> None:
+    written(tmp_path, a=LANES.format(name="lanes", version="1") + "budget_tokens = 9000\n")
+    catalogue = load_catalogue(tmp_path)
+    assert [one.budget_tokens for one in catalogue if one.name == "lanes"] == [9_000]
+    assert catalogue.resolve("lanes", 0).budget_tokens == 9_000
