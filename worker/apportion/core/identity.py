@@ -23,8 +23,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_EXACT = 2**53 - 1
 _ROUNDED_MAX = 1 << 16
+_SCALED_MAX = float(1 << 30)
 _DECIDED = 0.499_999
-"""A product this far from a half rounds the same way whatever the last bits of the double are."""
+"""Up to there a product differs from the exact one by less than 2**-22, a quarter of a millionth: so far
+from a half, both round to the same integer."""
 
 canonical_json: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 """Returns RFC 8785 JSON of a value whose keys are ASCII and whose numbers are integers below 2**53.
@@ -108,7 +110,7 @@ class _Thousandths(dict[float, int]):
 
 def _round_to_thousandths(number: float) -> int:
     scaled = number * 1000
-    if scaled < _MAX_EXACT:
+    if scaled <= _SCALED_MAX:
         nearest = round(scaled)
         if abs(scaled - nearest) < _DECIDED:
             return nearest
