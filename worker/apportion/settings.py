@@ -133,7 +133,8 @@ class Settings(BaseSettings):
     nesting_max: Count = _BOUNDS.nesting_max
     """Deepest nesting of an event's JSON."""
     decision_omitted_max: Annotated[int, Field(ge=0)] = 1000
-    """Omitted candidates that a decision lists one by one; beyond it they are counted by reason."""
+    """Omitted candidates that a decision lists one by one; beyond it they are counted by reason, but
+    for what has expired and leaves the pool."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 

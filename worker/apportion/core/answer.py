@@ -32,6 +32,7 @@ from apportion.core.results import (
     Ledger,
     Outcome,
     PolicyRef,
+    Reason,
     SessionLedger,
     Status,
 )
@@ -39,7 +40,7 @@ from apportion.core.session import Session
 from apportion.core.strategies.base import Composition
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
-_SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
+_OMITTED = Outcome.OMITTED
 
 
 class Answer(Struct, frozen=True):
@@ -169,13 +170,16 @@ def _output_digest(composed: ContextComposed) -> str:
 
 
 def listed(entries: list[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], dict[str, int]]:
-    """Return all selected and the first omitted entries, by rank, and the rest counted by reason."""
+    """Return all selected and the first omitted entries, by rank, and the rest counted by reason.
+
+    What leaves the pool with this decision is always listed: no later one could name it.
+    """
     omitted = [entry for entry in entries if entry.outcome is _OMITTED]
-    if len(omitted) <= omitted_max:
+    rest = [entry for entry in omitted[omitted_max:] if entry.reason is not Reason.EXPIRED]
+    if not rest:
         return tuple(entries), {}
-    last = omitted[omitted_max - 1].rank if omitted_max else 0
-    kept = (one for one in entries if one.outcome is _SELECTED or one.rank <= last)
-    return tuple(kept), reason_counts(omitted[omitted_max:])
+    unlisted = {entry.rank for entry in rest}
+    return tuple(entry for entry in entries if entry.rank not in unlisted), reason_counts(rest)
 
 
 def reason_counts(entries: Iterable[Entry]) -> dict[str, int]:
