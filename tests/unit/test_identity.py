@@ -93,13 +93,28 @@ def test_a_decision_id_follows_from_tenant_session_start_sequence_and_request() 
 
 
 @pytest.mark.parametrize(
-    ("path", "normal"), [("./a", "a"), ("a//b", "a/b"), ("a/./b/", "a/b"), ("a/../b", "b"), ("..a", "..a")]
+    ("path", "normal"),
+    [
+        ("./a", "a"),
+        ("a//b", "a/b"),
+        ("a/./b/", "a/b"),
+        ("a/../b", "b"),
+        ("..a", "..a"),
+        ("ab:c", "ab:c"),
+        ("a/C:", "a/C:"),
+    ],
 )
 def test_paths_have_one_form(path: str, normal: str) -> None:
     assert normalised_path(path, ".path") == normal
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../up", "a/../../b", ".", "./", "a\0b"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/etc/passwd", "../up", "a/../../b", ".", "./", "a\0b"),
+        *("secrets\\prod.txt", "a/b\\", "..\\up", "C:\\src\\a.py", "c:/src/a.py", "./C:/a", "C:a", "a/../Z:"),
+    ],
+)
 def test_paths_outside_the_workspace_are_refused(path: str) -> None:
     with pytest.raises(EventError, match="invalid_path"):
         normalised_path(path, ".path")

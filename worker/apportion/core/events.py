@@ -27,7 +27,7 @@ Tokens = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Weight = Annotated[float, Meta(ge=0)]
 Path = Annotated[str, Meta(min_length=1, max_length=4096)]
-"""POSIX, relative to the workspace. Never leaves in a log."""
+"""POSIX, relative to the workspace; no backslash, no drive letter. Never leaves in a log."""
 ChunkIndex = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 
 
