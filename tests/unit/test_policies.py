@@ -86,6 +86,22 @@ def test_a_table_that_is_none_is_told_in_the_words_of_toml() -> None:
     assert not any(each.reason.startswith("Value error") for each in caught.value.problems)
 
 
+@pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "\x7f", "\x85"])
+def test_what_a_policy_calls_its_own_obeys_what_names_that_travel_obey(name: str) -> None:
+    lane = {"priority": 0, "min_tokens": 0, "max_tokens": 5}
+    for strategy, table, content in (
+        ("lanes", "lanes", lane),
+        ("lanes", "kinds", {"order": 0}),
+        ("categories", "categories", {"priority": 0, "budget_tokens": 5}),
+        ("layers", "layers", {"priority": 0, "share_percent": 5}),
+    ):
+        raw = {"name": "x", "version": "1", "strategy": strategy}
+        parse_policy(raw | {table: {"é" * 64: content}})
+        with pytest.raises(PolicyError) as caught:
+            parse_policy(raw | {table: {name: content}})
+        assert {key.partition(".")[0] for key in keys(caught)} == {table}
+
+
 def test_a_number_beyond_all_bounds_is_told_once() -> None:
     lane = {"priority": 0, "min_tokens": 2**53, "max_tokens": 5}
     with pytest.raises(PolicyError) as caught:

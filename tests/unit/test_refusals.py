@@ -84,9 +84,9 @@ def test_a_type_that_is_no_text_is_a_wrong_type(kind: Any) -> None:
         ({"sections": [{"title": "x", "entries": ["x", 1]}]}, ".sections[0].entries[1]"),
     ],
 )
-def test_a_layer_that_is_none_is_named(layer: Any, rest: str) -> None:
+def test_a_layer_that_is_none_is_told_by_its_place_and_not_by_its_name(layer: Any, rest: str) -> None:
     layers = {"project": "text", "notes [...]": layer, "fabric": 6}
-    assert place(REQUEST | {"layers": layers}) == ("wrong_type", f"$.layers.notes [...]{rest}")
+    assert place(REQUEST | {"layers": layers}) == ("wrong_type", f"$.layers[1]{rest}")
 
 
 def test_a_bad_layer_is_placed_as_well_as_can_be_where_no_json_follows() -> None:
@@ -109,7 +109,48 @@ def test_a_number_beyond_all_numbers_is_placed_by_its_message(
     assert place(value.encode()) == ("invalid_value", pointer)
 
 
-@pytest.mark.parametrize("field", ["kind", "lane", "category", "language", "shrink", "name"])
+LONG, CONTROLS = "x" * 65, ("a\0", "a\nb", "\x1f", "a\x7f", "\x85")
+TRAVELLING = [
+    *((REQUEST, ("candidates", 1, name)) for name in ("kind", "lane", "category")),
+    *((ARTIFACT, ("artifact", name)) for name in ("kind", "lane", "category")),
+    *((ARTIFACT | {"artifact": {}}, ("source",)), (RETRACTION, ("source",))),
+    *((RETRACTION, (name,)) for name in ("kind", "lane")),
+    (REQUEST, ("constraints", "lane_requirements", 1, "lane")),
+]
+"""Every name that a client gives and that stands in what goes out, or is compared with one that does."""
+
+
+def having(event: dict[str, Any], path: tuple[str | int, ...], name: str) -> dict[str, Any]:
+    """Return an event with a name at a place, beside ones that are as they should be."""
+    value: Any = name
+    for step in reversed(path):
+        value = [{"lane": "local", "min_tokens": 1}, value] if step == 1 else {step: value}
+        if step == "lane" and path[0] == "constraints":
+            value["min_tokens"] = 1
+        if step == 1 and path[0] == "candidates":
+            value[0] = {"kind": "k", "lane": "l", "category": "c"}
+    changed: dict[str, Any] = event | value
+    return changed
+
+
+@pytest.mark.parametrize(("event", "path"), TRAVELLING)
+def test_a_name_that_travels_is_short_and_has_no_control_characters(
+    event: dict[str, Any], path: tuple[str | int, ...]
+) -> None:
+    decode(json.dumps(having(event, path, "é" * 64)).encode(), Bounds())
+    pointer = "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    for name in ("", LONG, *CONTROLS):
+        assert place(having(event, path, name)) == ("invalid_value", pointer)
+
+
+def test_the_name_of_a_layer_is_one_that_travels_and_is_told_by_its_place() -> None:
+    decode(json.dumps(REQUEST | {"layers": {"é" * 64: "text"}}).encode(), Bounds())
+    for name in ("", LONG, *CONTROLS):
+        error = refused(REQUEST | {"layers": {"project": "text", name: "text"}})
+        assert (error.code, error.pointer) == ("invalid_value", "$.layers[1]")
+
+
+@pytest.mark.parametrize("field", ["language", "shrink", "name"])
 def test_the_names_of_what_a_row_keeps_are_bounded(field: str) -> None:
     decode(json.dumps(ARTIFACT | {"artifact": {field: "x" * 256}}).encode(), Bounds())
     long = ARTIFACT | {"artifact": {field: "x" * 257}}

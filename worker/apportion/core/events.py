@@ -20,6 +20,9 @@ MAX_INTEGER = 2**53 - 1
 Text128 = Annotated[str, Meta(min_length=1, max_length=128)]
 Text256 = Annotated[str, Meta(min_length=1, max_length=256)]
 Name = Annotated[str, Meta(min_length=1)]
+_LABEL_SCHEMA = {"pattern": r"^[^\x00-\x1f\x7f-\x9f]*$"}
+Label = Annotated[str, Meta(min_length=1, max_length=64, extra_json_schema=_LABEL_SCHEMA)]
+"""A name that travels into answers and decisions. Its pattern `wire` checks: once for each distinct name."""
 Tenant = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")]
 Timestamp = Annotated[datetime, Meta(tz=True)]
 """RFC 3339 with an offset."""
@@ -42,9 +45,9 @@ class Candidate(Closed, frozen=True):
     path: Opt[Path] = UNSET
     chunk_index: Opt[ChunkIndex] = UNSET
     content: Opt[str] = UNSET
-    kind: Opt[Name] = UNSET
-    lane: Opt[Name] = UNSET
-    category: Opt[Name] = UNSET
+    kind: Opt[Label] = UNSET
+    lane: Opt[Label] = UNSET
+    category: Opt[Label] = UNSET
     created_at: Opt[Timestamp] = UNSET
     recency_bucket: Opt[Annotated[int, Meta(ge=0, le=5)]] = UNSET
     relevance: Opt[Share] = UNSET
@@ -87,7 +90,7 @@ class Constraint(Closed, frozen=True):
 class LaneRequirement(Closed, frozen=True):
     """Raises a lane's floor for one request."""
 
-    lane: Name
+    lane: Label
     min_tokens: Tokens
     reason: Opt[str] = UNSET
 
@@ -166,7 +169,7 @@ class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request
     candidates: Opt[tuple[Candidate, ...]] = UNSET
     constraints: Opt[Constraints] = UNSET
     vitals: Opt[Vitals] = UNSET
-    layers: Opt[dict[str, Layer]] = UNSET
+    layers: Opt[dict[Label, Layer]] = UNSET
     conversation: Opt[Conversation] = UNSET
 
 
@@ -175,7 +178,7 @@ class ContextArtifact(Closed, frozen=True, tag_field="type", tag="context-artifa
 
     session_id: Text256
     published_at: Timestamp
-    source: Name
+    source: Label
     artifact: Candidate
     tenant: Tenant = "default"
     expires_at: Opt[Timestamp] = UNSET
@@ -186,12 +189,12 @@ class ContextRetraction(Closed, frozen=True, tag_field="type", tag="context-retr
 
     session_id: Text256
     published_at: Timestamp
-    source: Name
+    source: Label
     tenant: Tenant = "default"
     id: Opt[Name] = UNSET
     path: Opt[Path] = UNSET
-    kind: Opt[Name] = UNSET
-    lane: Opt[Name] = UNSET
+    kind: Opt[Label] = UNSET
+    lane: Opt[Label] = UNSET
     chunk_index: Opt[ChunkIndex] = UNSET
 
 

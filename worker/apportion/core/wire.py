@@ -5,6 +5,8 @@ a strategy needs.
 """
 
 import re
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,6 +21,7 @@ from apportion.core.events import (
     ContextRequest,
     Conversation,
     Event,
+    Label,
     Layer,
 )
 
@@ -34,13 +37,15 @@ _encoder = msgspec.json.Encoder()
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-_AT = r"(?: - at `(?P<pointer>\$(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?"
+_AT = r"(?: - at (?:`key` in )?`(?P<pointer>\$(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?"
 _PLACE = re.compile(rf"(?P<what>.*?){_AT}", re.DOTALL)
 _FIELD = re.compile(
     rf"Object (?P<fault>missing required|contains unknown) field `(?P<field>.*?)`{_AT}", re.DOTALL
 )
 """What a client wrote may hold anything, the end of a sentence too: only a whole sentence tells the place."""
-_POOLED_NAMES = ("kind", "lane", "category", "language", "shrink")
+_POOLED_NAMES = ("language", "shrink")
+_LABELS = {field: attrgetter(field) for field in ("kind", "lane", "category")}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def encode(event: msgspec.Struct) -> bytes:
@@ -98,17 +103,19 @@ def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of sentences, a
 
 
 def _named(value: bytes, pointer: str) -> str:
-    """Return the pointer with the layer's name, which msgspec leaves out: `$.layers[...]`.
+    """Return the pointer with the layer's number, where msgspec says only `$.layers[...]`, or `$.layers`.
 
-    In a message it leaves out the names of all that it does not know: the message itself is the place.
+    A layer is told by its place among those given: its name says what the client works on. In a message
+    msgspec leaves out the names of all that it does not know: the message itself is the place.
     """
-    place, unnamed, rest = pointer.partition("[...]")
-    if unnamed and place == "$.layers":
-        for name, layer in _layers(value).items():
+    place, _, rest = pointer.partition("[...]")
+    if place == "$.layers":
+        for index, (name, layer) in enumerate(_layers(value).items()):
             try:
+                msgspec.convert(name, Label)
                 _layer_decoder.decode(layer)
             except _BROKEN:
-                return f"{place}.{name}{rest}"
+                return f"{place}[{index}]{rest}"
     return place
 
 
@@ -123,18 +130,41 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
     if isinstance(event, ContextRequest):
         if event.candidates is not UNSET:
             _at_most(len(event.candidates), bounds.candidates_max, "candidates", "$.candidates")
+            _check_labels(event.candidates, "$.candidates[%d]")
             for index, candidate in enumerate(event.candidates):
                 _check_candidate(candidate, bounds, "$.candidates[%d]", index)
         if event.constraints is not UNSET:
             _check_constraints(event.constraints, bounds)
+        if event.layers is not UNSET:
+            for index, name in enumerate(event.layers):
+                _check_label(name, f"$.layers[{index}]")
         if event.conversation is not UNSET:
             _check_conversation(event.conversation, bounds)
-    elif isinstance(event, ContextArtifact):
+        return
+    _check_label(event.source, "$.source")
+    if isinstance(event, ContextArtifact):
+        _check_labels((event.artifact,), "$.artifact")
         _check_candidate(event.artifact, bounds, "$.artifact", None)
         for name in _POOLED_NAMES:
             _short(getattr(event.artifact, name) or "", bounds.name_max_characters, f"$.artifact.{name}")
     else:
         _short(event.id or "", bounds.id_max_characters, "$.id")
+        _check_label(event.kind or "", "$.kind")
+        _check_label(event.lane or "", "$.lane")
+
+
+def _check_labels(candidates: Sequence[Candidate], place: str) -> None:
+    """Refuse a control character in a candidate's label; of many candidates, few labels differ."""
+    for field, labels_of in _LABELS.items():
+        wrong = {label for label in set(map(labels_of, candidates)) if label and _CONTROL.search(label)}
+        if wrong:
+            index = next(at for at, one in enumerate(candidates) if labels_of(one) in wrong)
+            _check_label(labels_of(candidates[index]), f"{place.replace('%d', str(index))}.{field}")
+
+
+def _check_label(label: str, pointer: str) -> None:
+    if _CONTROL.search(label):
+        raise EventError(ErrorCode.INVALID_VALUE, "a name has no control characters", pointer)
 
 
 def _check_candidate(candidate: Candidate, bounds: Bounds, place: str, index: int | None) -> None:
@@ -159,6 +189,8 @@ def _check_constraints(constraints: Constraints, bounds: Bounds) -> None:
         for index, constraint in enumerate(getattr(constraints, name)):
             place = f"$.constraints.{name}[{index}].match.value"
             _short(constraint.match.value, bounds.id_max_characters, place)
+    for index, requirement in enumerate(constraints.lane_requirements):
+        _check_label(requirement.lane, f"$.constraints.lane_requirements[{index}].lane")
 
 
 def _check_conversation(conversation: Conversation, bounds: Bounds) -> None:

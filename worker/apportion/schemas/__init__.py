@@ -112,6 +112,9 @@ def _tidied(node: Any) -> Any:
                 tidied[key] = inspect.cleandoc(value)
             case "pattern", str():
                 tidied[key] = value.replace(r"\Z", "$")  # in JSON Schema `$` is the very end
+            case "patternProperties", dict():
+                tidied[key] = _tidied(value)
+                tidied["additionalProperties"] = False  # a table's own names have no other form
             case _:
                 tidied[key] = _tidied(value)
     return tidied

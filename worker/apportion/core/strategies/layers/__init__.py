@@ -27,7 +27,7 @@ specification, whose numbers these are; where it is silent, the rules here hold:
 from collections.abc import Sequence
 from typing import ClassVar
 
-from apportion.core.errors import ErrorCode, EventError
+from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
 from apportion.core.results import Margin, Reason, Status
 from apportion.core.strategies.base import Composition, Task
@@ -88,10 +88,10 @@ def _without(shares: list[Share], task: Task[LayersPolicy], status: Status, noth
 def _open(task: Task[LayersPolicy]) -> list[Share]:
     """Return a share for every layer of the policy, in order; those that are not given are empty."""
     given = task.request.layers or {}
-    for name in given:
+    for index, name in enumerate(given):
         if name not in task.policy.layers:
-            message = f"policy {task.policy.name} has no such layer"
-            raise EventError(ErrorCode.UNKNOWN_LAYER, message, f"$.layers.{name}")
+            message = unknown("layer", task.policy.name, [name for name, _ in task.policy.in_order])
+            raise EventError(ErrorCode.UNKNOWN_LAYER, message, f"$.layers[{index}]")
 
     def count_many(entries: Sequence[str]) -> list[int]:
         return [0] * len(entries) if task.withheld is not None else task.counter.count_many(entries)
