@@ -24,6 +24,7 @@ from apportion.core.events import (
     Label,
     Layer,
 )
+from apportion.core.not_json import one_line, why_not_json
 
 
 class _Layers(msgspec.Struct):
@@ -71,11 +72,12 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
     except msgspec.ValidationError as error:
         refused = refusal(str(error))
         pointer = _named(value, refused.pointer)
-        raise EventError(refused.code, refused.message, pointer) from None
+        hint = one_line(value) if refused.code is ErrorCode.WRONG_TYPE and pointer == "$" else ""
+        raise EventError(refused.code, refused.message + hint, pointer) from None
     except RecursionError:
         raise EventError(ErrorCode.TOO_DEEP, f"nested deeper than {bounds.nesting_max}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise EventError(ErrorCode.NOT_JSON, "the value is not JSON in UTF-8") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise EventError(ErrorCode.NOT_JSON, why_not_json(value, str(error))) from None
     _check_bounds(event, bounds)
     return event
 

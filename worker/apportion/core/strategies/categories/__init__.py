@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from msgspec import UNSET
 
-from apportion.core.errors import ErrorCode, EventError
+from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import MAX_INTEGER, Candidate, ContextRequest
 from apportion.core.results import ComposedItem, Entry, Fidelity, Group, Outcome, Status
 from apportion.core.strategies.base import Composition, Task, mark_repeats, missing, withhold
@@ -43,7 +43,7 @@ class Categories:
         if candidate.content is UNSET or candidate.category is UNSET:
             return missing(candidate, ("content", "category"))
         if candidate.category not in policy.categories:
-            message = f"policy {policy.name} has no such category"
+            message = unknown("category", policy.name, policy.categories)
             return EventError(ErrorCode.UNKNOWN_CATEGORY, message, ".category")
         if candidate.priority is UNSET:
             for field in ("relevance", "created_at", "weighted_agreement"):

@@ -19,7 +19,7 @@ from typing import ClassVar
 from msgspec import UNSET
 
 from apportion.core.candidates import Prepared
-from apportion.core.errors import ErrorCode, EventError
+from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
 from apportion.core.results import ComposedItem, Entry, Fidelity, Group, Outcome, Reason, Shortfall, Status
 from apportion.core.shrink import ShrinkStrategy
@@ -73,9 +73,10 @@ class Lanes:
         if candidate.created_at is UNSET and candidate.recency_bucket is UNSET:
             return EventError(ErrorCode.MISSING_FIELD, "give created_at or recency_bucket", ".created_at")
         if candidate.lane not in policy.lanes:
-            return EventError(ErrorCode.UNKNOWN_LANE, f"policy {policy.name} has no such lane", ".lane")
+            return EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), ".lane")
         if candidate.kind not in policy.kind_order:
-            return EventError(ErrorCode.UNKNOWN_KIND, f"policy {policy.name} has no such kind", ".kind")
+            own_first = policy.kinds | policy.kind_order
+            return EventError(ErrorCode.UNKNOWN_KIND, unknown("kind", policy.name, own_first), ".kind")
         if candidate.shrink is not UNSET and candidate.shrink not in _SHRINKS:
             return EventError(ErrorCode.UNKNOWN_SHRINK, f"one of {', '.join(ShrinkStrategy)}", ".shrink")
         return None

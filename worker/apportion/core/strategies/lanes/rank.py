@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from apportion.core.candidates import NO_CONSTRAINTS, Prepared
-from apportion.core.errors import ErrorCode, EventError
+from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import ContextRequest, Opt, Pressure, Vitals
 from apportion.core.identity import event_time_us
 from apportion.core.recency import recency_bucket
@@ -71,7 +71,7 @@ def open_lanes(policy: LanesPolicy, request: ContextRequest) -> dict[str, Lane]:
     for index, requirement in enumerate(constraints.lane_requirements):
         if requirement.lane not in policy.lanes:
             pointer = f"$.constraints.lane_requirements[{index}].lane"
-            raise EventError(ErrorCode.UNKNOWN_LANE, f"policy {policy.name} has no such lane", pointer)
+            raise EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), pointer)
         required[requirement.lane] = max(required.get(requirement.lane, 0), requirement.min_tokens)
     ordered = sorted(policy.lanes.items(), key=lambda item: item[1].priority)
     return {
