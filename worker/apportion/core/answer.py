@@ -153,6 +153,7 @@ def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) ->
         constraints=prepared.constraints,
         duplicate_of=answer.duplicate_of,
         evicted=before.evicted if accepted.seen is None else (),
+        evicted_unlisted=before.evicted_unlisted if accepted.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
     )
 
