@@ -65,6 +65,16 @@ class Composition(Struct, frozen=True, kw_only=True):
     truncated_messages: Opt[int] = UNSET
 
 
+class CandidateNeeds(Struct, frozen=True):
+    """The fields that a strategy's candidates have: all of `every`, and all of one of `alternatives`, if any.
+
+    The schemas say them, and a test holds `unsuitable` to what the schemas say.
+    """
+
+    every: tuple[str, ...] = ()
+    alternatives: tuple[tuple[str, ...], ...] = ()
+
+
 class Strategy(Protocol[P]):
     """A way to choose. `reads` names the request's fields that it reads, `constraints.…` included."""
 
@@ -86,6 +96,11 @@ class Strategy(Protocol[P]):
     @property
     def needs(self) -> frozenset[str]:
         """Those of them without which there is nothing to do."""
+        ...
+
+    @property
+    def candidate_needs(self) -> CandidateNeeds:
+        """The fields that its candidates have."""
         ...
 
     def unsuitable(self, candidate: Candidate, policy: P) -> EventError | None:

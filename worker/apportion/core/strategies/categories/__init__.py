@@ -22,11 +22,13 @@ from msgspec import UNSET
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import MAX_INTEGER, Candidate, ContextRequest
 from apportion.core.results import ComposedItem, Entry, Fidelity, Group, Outcome, Status
-from apportion.core.strategies.base import Composition, Task, mark_repeats, missing, withhold
+from apportion.core.strategies.base import CandidateNeeds, Composition, Task, mark_repeats, missing, withhold
 from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, CategoriesPolicy
 from apportion.core.strategies.categories.rank import Ranked, rank
 from apportion.core.strategies.categories.select import select
 
+RANKED_BY = ("relevance", "created_at", "weighted_agreement")
+"""What a priority is made from where none is given."""
 _SELECTED, _OMITTED, _FULL = Outcome.SELECTED, Outcome.OMITTED, Fidelity.FULL
 
 
@@ -37,16 +39,17 @@ class Categories:
     policy_type = CategoriesPolicy
     reads: ClassVar = frozenset({"candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
+    candidate_needs: ClassVar = CandidateNeeds(("content", "category"), (("priority",), RANKED_BY))
 
     def unsuitable(self, candidate: Candidate, policy: CategoriesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, or its category is unknown."""
         if candidate.content is UNSET or candidate.category is UNSET:
-            return missing(candidate, ("content", "category"))
+            return missing(candidate, self.candidate_needs.every)
         if candidate.category not in policy.categories:
             message = unknown("category", policy.name, policy.categories)
             return EventError(ErrorCode.UNKNOWN_CATEGORY, message, ".category")
         if candidate.priority is UNSET:
-            for field in ("relevance", "created_at", "weighted_agreement"):
+            for field in RANKED_BY:
                 if getattr(candidate, field) is UNSET:
                     message = "give priority, or relevance, created_at and weighted_agreement"
                     return EventError(ErrorCode.MISSING_FIELD, message, f".{field}")

@@ -31,7 +31,7 @@ from msgspec import UNSET
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
 from apportion.core.results import Reason, Status
-from apportion.core.strategies.base import Composition, Task
+from apportion.core.strategies.base import CandidateNeeds, Composition, Task
 from apportion.core.strategies.conversation.account import Given, account, ids_of
 from apportion.core.strategies.conversation.choose import Choice, Terms, choose
 from apportion.core.strategies.conversation.groups import plan
@@ -46,6 +46,7 @@ class Conversation:
     policy_type = ConversationPolicy
     reads: ClassVar = frozenset({"conversation"})
     needs: ClassVar = frozenset({"conversation"})
+    candidate_needs: ClassVar = CandidateNeeds()
 
     def unsuitable(
         self,

@@ -25,6 +25,7 @@ from apportion.core.results import ComposedItem, Entry, Fidelity, Group, Outcome
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import (
     BEYOND_INFEASIBLE,
+    CandidateNeeds,
     Composition,
     Task,
     mark_repeats,
@@ -58,6 +59,7 @@ class Lanes:
     )
 
     needs: ClassVar = frozenset({"candidates"})
+    candidate_needs: ClassVar = CandidateNeeds(REQUIRED, (("created_at",), ("recency_bucket",)))
 
     def unsuitable(self, candidate: Candidate, policy: LanesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, its lane or kind is unknown."""

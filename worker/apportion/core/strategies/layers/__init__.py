@@ -30,7 +30,7 @@ from typing import ClassVar
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
 from apportion.core.results import Margin, Reason, Status
-from apportion.core.strategies.base import Composition, Task
+from apportion.core.strategies.base import CandidateNeeds, Composition, Task
 from apportion.core.strategies.layers.account import Nothing, account
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.policy import LayersPolicy
@@ -44,6 +44,7 @@ class Layers:
     policy_type = LayersPolicy
     reads: ClassVar = frozenset({"layers"})
     needs: ClassVar = frozenset({"layers"})
+    candidate_needs: ClassVar = CandidateNeeds()
 
     def unsuitable(
         self,
