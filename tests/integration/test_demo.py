@@ -129,7 +129,7 @@ def test_dead_letters_are_told_in_full_and_are_exit_code_3(
         start(folder, "--requests", "2", "--policies", str(policies), "--default-policy", "tight")
     )
     assert exit_code == 3, shown
-    assert shown.count("refused: unknown_lane: policy tight has no such lane (at $.candidates[") == 2
+    assert shown.count("refused: unknown_lane: policy tight has no such lane; it has ") == 2
     assert "decisions" not in shown
 
 

@@ -82,7 +82,10 @@ def written(document: Any) -> str:
 
 
 def is_place(pointer: str, document: Any) -> bool:
-    """Tell whether a pointer, without its `$`, names something there, or a field that an object lacks."""
+    """Tell whether a pointer, without its `$`, names something there, or a field that an object lacks.
+
+    An index into an object counts its members: so a member is told whose name says too much.
+    """
     if not pointer:
         return True
     if isinstance(document, dict) and pointer[0] == ".":
@@ -92,7 +95,8 @@ def is_place(pointer: str, document: Any) -> bool:
         )
         return inside or not {".", "["} & set(pointer[1:])
     index, _, rest = pointer[1:].partition("]")
-    return isinstance(document, list) and int(index) < len(document) and is_place(rest, document[int(index)])
+    parts = list(document.values()) if isinstance(document, dict) else document
+    return isinstance(parts, list) and int(index) < len(parts) and is_place(rest, parts[int(index)])
 
 
 def refusal(value: bytes, composer: Composer) -> EventError | None:

@@ -7,10 +7,14 @@ import pytest
 from running import request
 from support import NOW, candidate
 
+from apportion.core.bounds import Bounds
 from apportion.core.cloudevents import event_headers
 from apportion.core.errors import EventError
 from apportion.core.record import Record
+from apportion.core.session import ROW_MAX_BYTES
+from apportion.core.wire import decode
 from apportion.engine import create_catalogue, create_engine
+from apportion.offline.sessions import Sessions
 from apportion.settings import Settings
 from apportion.stream.answers import VALUE_MAX_BYTES, Answer, Answers
 from apportion.stream.delivery import Message
@@ -110,24 +114,32 @@ def test_an_artifact_gives_a_row_and_no_event() -> None:
     assert [one.id for one in row.session.pool] == ["a"]
 
 
-def test_a_row_that_would_not_fit_into_its_topic_is_refused() -> None:
-    """A worker that tried to write it would fail at the same event again and again."""
-    made, row = answers(settings=Settings(partitions=1, event_max_bytes=4 << 20)), None
+def test_no_row_passes_what_its_topic_takes_and_the_command_holds_the_same() -> None:
+    made, row = answers(), None
+    sessions = Sessions(create_engine(SETTINGS), create_catalogue(SETTINGS), SETTINGS.default_policy)
 
     def artifact(name: str) -> dict[str, Any]:
-        content = "\0" * (VALUE_MAX_BYTES // 2 // len(r"\u0000"))
+        tags = ["\0" * 64] * 32
         return {
             "type": "context-artifact",
             "session_id": "s",
             "source": "test",
             "published_at": NOW,
-            "artifact": candidate(name, content=content),
+            "artifact": candidate(name, path="é" * 4_096, tags=tags),
         }
 
-    row = decode_row(made.answer(record(artifact("a")), None).row)
-    with pytest.raises(EventError) as caught:
-        made.answer(record(artifact("b"), offset=1), row)
-    assert caught.value.code == "too_large"
+    for offset in range(120):
+        event = artifact(f"{offset}")
+        answered = made.answer(record(event, offset=offset), row)
+        assert len(answered.row) < ROW_MAX_BYTES + 100
+        row = decode_row(answered.row)
+        sessions.handle(decode(json.dumps(event).encode(), Bounds()))
+    answered = made.answer(record(request("r"), offset=120), row)
+    outcome = sessions.handle(decode(json.dumps(request("r")).encode(), Bounds()))
+    assert outcome is not None
+    assert event_of(answered.messages[1])["evicted"] == list(outcome.decision.evicted)
+    assert outcome.decision.evicted
+    assert decode_row(answered.row).session == outcome.session
 
 
 def test_the_largest_value_leaves_room_for_the_longest_key_and_headers() -> None:

@@ -52,6 +52,11 @@ def test_of_versions_of_one_time_the_last_published_holds() -> None:
     assert version_at(JANUARY_US, version("2", time), version("1", time)) == "1"
 
 
+def test_a_version_that_is_published_again_stands_where_it_was_published_last() -> None:
+    time = "2026-01-01T00:00:00Z"
+    assert version_at(JANUARY_US, version("1", time), version("2", time), version("1", time)) == "1"
+
+
 def test_other_policies_do_not_count() -> None:
     other = version("2", "2025-01-01T00:00:00Z", name="other")
     assert version_at(JANUARY_US, other, version("1"), other) == "1"

@@ -112,7 +112,7 @@ def test_without_a_file_for_them_stderr_names_dead_letters(tmp_path: Path) -> No
     assert ended.exit_code == 3
     assert ids(read(ended.out)) == ["r"]
     assert ended.err.splitlines() == [
-        "apportion: line 1: not_json: the value is not JSON in UTF-8 (at $)",
+        "apportion: line 1: not_json: the value is not JSON: invalid character (near column 5) (at $)",
         "apportion: dead_letters: events refused: 1; --dead-letters FILE keeps them",
     ]
     ended, _ = refused_of(events, tmp_path)

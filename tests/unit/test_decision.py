@@ -84,6 +84,20 @@ def test_all_selected_and_the_first_omitted_are_listed_and_the_rest_is_counted(
     assert sum(decision.reasons.values()) == 4
 
 
+@pytest.mark.parametrize("omitted_max", [0, 1, 2])
+def test_what_leaves_the_pool_with_a_decision_is_named_in_it_beyond_the_bound(omitted_max: int) -> None:
+    session = EMPTY
+    for name in ("y", "z"):
+        passed = artifact(candidate(name), expires_at="2026-03-01T11:00:00Z")
+        session = publish(passed, session, ENGINE, 60)
+    engine = Engine(ENGINE.version, ENGINE.counters, omitted_max=omitted_max)
+    ones = [candidate(name, content="") for name in "abc"]
+    outcome = answer(request(ones), lanes_policy(), session, engine)
+    assert outcome.session.pool == ()
+    assert [one.id for one in outcome.decision.candidates] == [*"abc"[:omitted_max], "y", "z"]
+    assert outcome.decision.unlisted == {"no_content": 3 - omitted_max}
+
+
 def test_how_many_are_listed_is_a_setting() -> None:
     assert create_engine(Settings()).omitted_max == 1_000
     assert create_engine(Settings(decision_omitted_max=5)).omitted_max == 5

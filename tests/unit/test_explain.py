@@ -184,6 +184,8 @@ def test_the_session_tells_what_was_spent() -> None:
     assert "artifacts in the pool: 2, with 99 bytes of content" in text
     assert "pushed out of the pool: old, older" in text
     assert "starts afresh at 1970-01-01T00:00:00+00:00" in text
+    many = shown(decision(evicted=("old", "older"), evicted_unlisted=12))
+    assert "pushed out of the pool: old, older, and 12 before them" in many
 
 
 def test_a_duplicate_names_the_decision_that_answered_first() -> None:

@@ -4,7 +4,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 import rfc8785
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apportion.core.canonical import named
@@ -47,7 +47,9 @@ def test_canonical_json_of_any_value_is_rfc_8785(value: object) -> None:
     assert canonical_json_of_any(value) == rfc8785.dumps(value)  # type: ignore[arg-type] # any JSON value
 
 
-@given(st.floats(0, 1) | st.floats(0, 1e12) | st.integers(0, 10**6).map(lambda n: (n + 0.5) / 1000))
+@given(st.floats(0, 1) | st.floats(0, 1e12) | st.integers(0, 10**14).map(lambda n: (n + 0.5) / 1000))
+@example(16779006.4185)
+@example(1073741.8235)
 def test_rounding_is_half_up_from_the_shortest_decimal(number: float) -> None:
     exact = (Decimal(repr(number)) * 1000).to_integral_value(ROUND_HALF_UP)
     assert thousandths(number) == int(exact)
@@ -91,13 +93,28 @@ def test_a_decision_id_follows_from_tenant_session_start_sequence_and_request() 
 
 
 @pytest.mark.parametrize(
-    ("path", "normal"), [("./a", "a"), ("a//b", "a/b"), ("a/./b/", "a/b"), ("a/../b", "b"), ("..a", "..a")]
+    ("path", "normal"),
+    [
+        ("./a", "a"),
+        ("a//b", "a/b"),
+        ("a/./b/", "a/b"),
+        ("a/../b", "b"),
+        ("..a", "..a"),
+        ("ab:c", "ab:c"),
+        ("a/C:", "a/C:"),
+    ],
 )
 def test_paths_have_one_form(path: str, normal: str) -> None:
     assert normalised_path(path, ".path") == normal
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../up", "a/../../b", ".", "./", "a\0b"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/etc/passwd", "../up", "a/../../b", ".", "./", "a\0b"),
+        *("secrets\\prod.txt", "a/b\\", "..\\up", "C:\\src\\a.py", "c:/src/a.py", "./C:/a", "C:a", "a/../Z:"),
+    ],
+)
 def test_paths_outside_the_workspace_are_refused(path: str) -> None:
     with pytest.raises(EventError, match="invalid_path"):
         normalised_path(path, ".path")

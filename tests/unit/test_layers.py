@@ -362,10 +362,12 @@ def test_the_margin_of_what_was_cut_is_that_of_the_next_entry() -> None:
     assert entry_of(outcome, "fabric/0/3").margin == Margin(10, 3)
 
 
-def test_an_unknown_layer_is_refused_with_its_place() -> None:
+def test_an_unknown_layer_is_told_by_its_place_and_not_by_its_name() -> None:
     with pytest.raises(EventError) as caught:
         composed(layers_policy(), layers={"project": "p", "secrets": "s"})
-    assert (caught.value.code, caught.value.pointer) == ("unknown_layer", "$.layers.secrets")
+    assert (caught.value.code, caught.value.pointer) == ("unknown_layer", "$.layers[1]")
+    assert "secrets" not in str(caught.value)
+    assert caught.value.message == "policy test has no such layer; it has project, fabric, prior_work"
 
 
 @pytest.mark.parametrize("field", ["candidates", "conversation"])

@@ -86,6 +86,22 @@ def test_a_table_that_is_none_is_told_in_the_words_of_toml() -> None:
     assert not any(each.reason.startswith("Value error") for each in caught.value.problems)
 
 
+@pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "\x7f", "\x85"])
+def test_what_a_policy_calls_its_own_obeys_what_names_that_travel_obey(name: str) -> None:
+    lane = {"priority": 0, "min_tokens": 0, "max_tokens": 5}
+    for strategy, table, content in (
+        ("lanes", "lanes", lane),
+        ("lanes", "kinds", {"order": 0}),
+        ("categories", "categories", {"priority": 0, "budget_tokens": 5}),
+        ("layers", "layers", {"priority": 0, "share_percent": 5}),
+    ):
+        raw = {"name": "x", "version": "1", "strategy": strategy}
+        parse_policy(raw | {table: {"é" * 64: content}})
+        with pytest.raises(PolicyError) as caught:
+            parse_policy(raw | {table: {name: content}})
+        assert {key.partition(".")[0] for key in keys(caught)} == {table}
+
+
 def test_a_number_beyond_all_bounds_is_told_once() -> None:
     lane = {"priority": 0, "min_tokens": 2**53, "max_tokens": 5}
     with pytest.raises(PolicyError) as caught:
@@ -124,8 +140,22 @@ def test_a_folder_with_one_name_and_version_twice_is_refused_whole(tmp_path: Pat
     assert str(caught.value).startswith(f"{second}: version: {first} has the same name and version")
 
 
-def test_a_folders_policies_stand_over_the_built_in_ones_of_their_names(tmp_path: Path) -> None:
-    written(tmp_path, a=LANES.format(name="lanes", version="1"), b=LANES.format(name="lanes", version="2"))
-    known = [(policy.name, policy.version) for policy in load_catalogue(tmp_path)]
-    assert [version for name, version in known if name == "lanes"] == ["1", "2"]
-    assert {"categories", "tiers", "layers", "conversation"} < {name for name, _ in known}
+def test_a_folders_versions_stand_beside_the_built_in_one_of_their_name(tmp_path: Path) -> None:
+    later = LANES.format(name="lanes", version="2") + 'effective_from = "2027-01-01T00:00:00Z"\n'
+    written(tmp_path, a=later)
+    catalogue = load_catalogue(tmp_path)
+    in_2026_us, in_2027_us = 1_767_225_600_000_000, 1_798_761_600_000_000
+    assert [catalogue.resolve("lanes", at).version for at in (in_2026_us, in_2027_us)] == ["1", "2"]
+    assert len(list(catalogue)) == len(list(load_catalogue(None))) + 1
+
+
+def test_of_equal_times_a_folders_version_holds_over_the_built_in_one(tmp_path: Path) -> None:
+    written(tmp_path, a=LANES.format(name="lanes", version="0") + "budget_tokens = 9000\n")
+    assert load_catalogue(tmp_path).resolve("lanes", 0).budget_tokens == 9_000
+
+
+def test_a_folders_policy_takes_the_place_of_a_built_in_one_of_its_name_and_version(tmp_path: Path) -> None:
+    written(tmp_path, a=LANES.format(name="lanes", version="1") + "budget_tokens = 9000\n")
+    catalogue = load_catalogue(tmp_path)
+    assert [one.budget_tokens for one in catalogue if one.name == "lanes"] == [9_000]
+    assert catalogue.resolve("lanes", 0).budget_tokens == 9_000

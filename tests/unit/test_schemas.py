@@ -9,13 +9,15 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 import pytest
+from support import answer
 
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
+from apportion.core.events import ContextRequest
 from apportion.core.policy import PolicyError
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.wire import decode, encode
-from apportion.schemas import EVENTS, POLICY, file_name, schemas
+from apportion.schemas import EVENTS, POLICY, file_name, request_schemas, schemas
 from apportion.schemas.files import files
 
 FOLDER = Path(__file__).parents[2] / "schemas"
@@ -26,6 +28,12 @@ VALIDATORS = {
     name: jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
     for name, schema in SCHEMAS.items()
 }
+REQUEST_SCHEMAS = request_schemas()
+REQUEST_VALIDATORS = {
+    strategy: jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
+    for strategy, schema in REQUEST_SCHEMAS.items()
+}
+ASKED_FOR = frozenset({"missing_field", "unsupported_field"})
 BOUNDLESS = Bounds(**dict.fromkeys(Bounds.__struct_fields__, 10**9))
 """The bounds are settings, so no schema says them."""
 WRONG: tuple[Any, ...] = (None, True, -1, 0.5, 2**53, "", "\n", "x" * 5_000, [], [None], {}, {"unknown": 1})
@@ -110,6 +118,52 @@ def test_every_schema_is_one(name: str) -> None:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_every_event_has_an_example(name: str) -> None:
     assert name in {example.parent.name for example in EXAMPLES}
+
+
+@pytest.mark.parametrize("name", sorted(INCOMING))
+def test_every_field_of_what_comes_in_is_described(name: str) -> None:
+    schema = SCHEMAS[name]
+    for part in (schema, *schema["$defs"].values()) if "$defs" in schema else (schema,):
+        for field, described in part.get("properties", {}).items():
+            assert field == "type" or described["description"], field
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_each_strategy_has_a_schema_of_its_requests(strategy: str) -> None:
+    schema = REQUEST_SCHEMAS[strategy]
+    jsonschema_rs.meta.validate(schema)
+    assert schema["$id"] == f"context-request.{strategy}.v1.schema.json"
+    example = json.loads((FOLDER / f"examples/context-request/{strategy}.json").read_bytes())
+    for other, validator in REQUEST_VALIDATORS.items():
+        assert validator.is_valid(example) == (other == strategy)
+        assert jsonschema_rs.Draft7Validator(REQUEST_SCHEMAS[other]).is_valid(example) == (other == strategy)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_schema_of_a_strategys_requests_asks_for_what_the_strategy_does(strategy: str) -> None:
+    """Names and numbers that a policy decides on no schema knows; what a message holds neither."""
+    event = json.loads((FOLDER / f"examples/context-request/{strategy}.json").read_bytes())
+    policy = parse_policy(
+        without_type(json.loads((FOLDER / f"examples/{POLICY}/{strategy}.json").read_bytes()))
+    )
+    codes = set()
+    for mutation in mutations(event):
+        valid = REQUEST_VALIDATORS[strategy].is_valid(mutation)
+        try:
+            asked = decode(json.dumps(mutation).encode(), BOUNDLESS)
+        except EventError:
+            assert not valid, mutation
+            continue
+        assert isinstance(asked, ContextRequest)
+        try:
+            answer(asked, policy)
+        except EventError as error:
+            codes.add(str(error.code))
+            asks = error.code in ASKED_FOR and not error.pointer.startswith("$.conversation.")
+            assert not (asks and valid), mutation
+        else:
+            assert valid, mutation
+    assert "missing_field" in codes
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import rfc8785
+from msgspec.structs import replace
 from support import (
     ENGINE,
     answer,
@@ -22,14 +23,19 @@ from apportion.core.errors import EventError
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.session import (
+    CARRIED_MAX,
+    CARRIED_MAX_BYTES,
     EMPTY,
     RECENT_REQUESTS_MAX,
+    ROW_MAX_BYTES,
+    Carried,
     Charge,
     SeenRequest,
     Session,
     after_answer,
     after_artifact,
 )
+from apportion.core.wire import encode
 
 DAY_S = 86_400
 
@@ -163,6 +169,7 @@ def test_a_row_remembers_the_thousand_ids_that_were_pushed_out_last() -> None:
     session = after_artifact(EMPTY, 0, DAY_S, (), ("a", "b"))
     session = after_artifact(session, 0, DAY_S, (), tuple(f"c{number}" for number in range(999)))
     assert session.evicted == ("b", *(f"c{number}" for number in range(999)))
+    assert session.evicted_unlisted == 1
 
 
 def test_at_its_expiry_a_session_starts_afresh() -> None:
@@ -280,8 +287,93 @@ def test_the_pools_bounds_push_out_the_oldest_and_the_next_decision_names_them()
     first = answer(request([]), lanes_policy(), session)
     assert first.decision.evicted == ("a000", "a001")
     assert answer(request([]), lanes_policy(), first.session).decision.evicted == ()
-    large = published(EMPTY, *(artifact(candidate(f"b{n}", content="é" * 262_144)) for n in range(3)))
+    large = published(EMPTY, *(artifact(candidate(f"b{n}", content="é" * 200_000)) for n in range(3)))
     assert [one.id for one in large.pool] == ["b1", "b2"]
+    assert large.evicted == ("b0",)
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "names": {"name": "\0" * 256},
+    "tags": {"tags": ["\0" * 64] * 32},
+    "paths": {"path": "/".join(["é" * 200] * 20)},
+    "escapes": {"content": "\0" * 4_000, "summary": '"' * 4_000},
+    "ids": {},
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_row_never_takes_more_than_a_mebibyte_and_what_goes_for_it_is_named_once(hostile: str) -> None:
+    session, left = EMPTY, set[str]()
+    named: list[str] = []
+    for number in range(500):
+        one = candidate(f"{number:03}" + "\0" * 253) | HOSTILE[hostile]
+        session = published(session, artifact(one))
+        left.add(one["id"])
+        if number % 20 == 0:
+            assert len(encode(session)) <= ROW_MAX_BYTES
+        if number % 50 == 0:
+            outcome = answer(request([]), lanes_policy(), session)
+            named += outcome.decision.evicted
+            session = outcome.session
+    named += session.evicted
+    assert len(named) == len(set(named)) > 0
+    assert left == {one.id for one in session.pool} | set(named)
+    assert len(encode(session)) > ROW_MAX_BYTES * 0.9
+
+
+def filled(more: int = 0) -> Session:
+    """Return a session whose row has so many bytes more than fit."""
+    sizes = {"a": 300_000, "b": 400_000, "c": 300_000}
+    session = published(EMPTY, *(artifact(candidate(name, content="x" * sizes[name])) for name in sizes))
+    spare = ROW_MAX_BYTES - len(encode(session)) + more
+    return published(session, artifact(candidate("c", content="x" * (sizes["c"] + spare))))
+
+
+def test_a_row_is_full_to_the_byte() -> None:
+    full, fuller = filled(), filled(1)
+    assert (len(encode(full)), [one.id for one in full.pool]) == (ROW_MAX_BYTES, ["a", "b", "c"])
+    assert ([one.id for one in fuller.pool], fuller.evicted) == (["b", "c"], ("a",))
+
+
+def test_a_prompt_that_lengthens_the_row_pushes_out_the_oldest_for_the_next_decision_to_name() -> None:
+    first = answer(request([]), lanes_policy(), filled())
+    assert first.decision.evicted == ()
+    assert [one.id for one in first.session.pool] == ["b", "c"]
+    assert answer(request([]), lanes_policy(), first.session).decision.evicted == ("a",)
+
+
+def test_an_artifact_that_takes_too_much_of_the_row_is_refused_and_pushes_out_nothing() -> None:
+    session = published(EMPTY, artifact(candidate("a")))
+    with pytest.raises(EventError) as caught:
+        published(session, artifact(candidate("b", content="\0" * 90_000)))
+    assert (caught.value.code, caught.value.pointer) == ("too_large", "$.artifact")
+
+
+def test_the_longest_ids_leave_room_for_the_largest_artifact() -> None:
+    longest = [f"{number:04}" + "\0" * 252 for number in range(1_200)]
+    seen = [SeenRequest("\0" * 128, "sha256:" + "0" * 64, "0" * 32)] * RECENT_REQUESTS_MAX
+    charge = Charge(0, 0, 2**53, seen[0], frozenset(longest), frozenset())
+    session = after_answer(replace(EMPTY, start_us=0, recent=tuple(seen)), charge)
+    session = after_artifact(session, 0, 0, (), tuple(longest))
+    for number in range(CARRIED_MAX):
+        left = Carried(f"{number}" * 64, "sha256:" + "0" * 64, b"\0" * (CARRIED_MAX_BYTES // CARRIED_MAX))
+        session = after_answer(session, replace(charge, injected=frozenset(), carried=left))
+    session = after_artifact(session, 0, 0, (), tuple(longest))
+    session = published(session, artifact(candidate("a", content="x" * 458_000)))
+    assert [one.id for one in session.pool] == ["a"]
+    assert session.evicted[-1] == longest[-1]
+    assert session.injections[-1].id == longest[-1]
+    assert len(session.evicted) + session.evicted_unlisted == 1_200
+    assert len(session.carried) == CARRIED_MAX
+    outcome = answer(request([]), lanes_policy(), session)
+    assert outcome.decision.evicted_unlisted == session.evicted_unlisted > 0
+    assert outcome.session.evicted_unlisted == 0
+
+
+def test_a_thousand_ascii_ids_are_remembered_however_long() -> None:
+    longest = frozenset(f"{number:04}" + "x" * 252 for number in range(1_000))
+    charge = Charge(0, DAY_S, 0, SeenRequest("r", "", ""), longest, frozenset())
+    assert len(after_answer(EMPTY, charge).injections) == 1_000
 
 
 def test_an_artifact_at_expiry_finds_a_fresh_session() -> None:

@@ -69,6 +69,46 @@ def test_an_unknown_key_of_the_file_is_an_error_that_names_the_nearest(tmp_path:
     )
 
 
+def service_links(service: str) -> dict[str, str]:
+    """Return what Kubernetes sets in every pod beside a service."""
+    port = f"{service}_PORT_9092_TCP"
+    return {
+        f"{service}_SERVICE_HOST": "10.0.0.11",
+        f"{service}_SERVICE_PORT": "9092",
+        f"{service}_SERVICE_PORT_METRICS_HTTP": "9100",
+        f"{service}_PORT": "tcp://10.0.0.11:9092",
+        port: "tcp://10.0.0.11:9092",
+        f"{port}_PROTO": "tcp",
+        f"{port}_PORT": "9092",
+        f"{port}_ADDR": "10.0.0.11",
+        f"{service}_PORT_53_UDP": "udp://10.0.0.11:53",
+    }
+
+
+@pytest.mark.parametrize("service", ["APPORTION", "APPORTION_WORKER", "APPORTION_0"])
+def test_what_kubernetes_sets_for_a_service_is_no_setting_and_no_error(service: str) -> None:
+    variables = service_links(service) | {"APPORTION_APP_ID": "ours"}
+    assert load_settings(environment=variables).model_dump() == Settings(app_id="ours").model_dump()
+    assert load_settings(environment={"APPORTION_PORT": "9092"}).model_dump() == Settings().model_dump()
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("APPORTION_PORTS", "APPORTION_SERVICE", "APPORTION_SERVICE_NAME", "APPORTION_SERVICEHOST"),
+        *(
+            "APPORTION_PORT_9092",
+            "APPORTION_PORT_X_TCP",
+            "APPORTION_PORT_9092_TCP_X",
+            "APPORTION_METRICS_PORT",
+        ),
+    ],
+)
+def test_what_only_looks_like_kubernetes_stays_an_error(variable: str) -> None:
+    [problem] = problems_of({variable: "9092"})
+    assert problem.startswith(f"{variable.removeprefix('APPORTION_').lower()} ({variable}): no such setting")
+
+
 def test_an_unknown_variable_is_an_error_that_names_the_nearest_and_no_value() -> None:
     [problem] = problems_of({"APPORTION_FINGERPRINT_SECRETS": "hush"})
     assert problem.startswith(

@@ -367,7 +367,6 @@ def test_a_change_of_mode_alone_is_no_edit(git: Git) -> None:
         "ünïcødé.txt",
         "new\nline.txt",
         "quo\"te's.txt",
-        "back\\slash.txt",
         "-dash",
         "日本/語.py",
     ],
@@ -553,6 +552,13 @@ def test_a_path_that_the_worker_would_refuse_is_left_out(git: Git) -> None:
 
     assert len(long) == 4096
     assert asked(git.events()) == [("file_saved", [long]), ("git_commit", [long])]
+
+
+@pytest.mark.parametrize("name", ["back\\slash.txt", "C:a.txt"])
+def test_a_name_that_is_a_path_of_windows_is_left_out(git: Git, name: str) -> None:
+    git.commit({"a.txt": "words\n", name: "words\n"})
+
+    assert asked(git.events()) == [("file_saved", ["a.txt"]), ("git_commit", ["a.txt"])]
 
 
 def test_a_commit_of_very_many_files_asks_about_each_and_offers_few(git: Git) -> None:

@@ -186,7 +186,8 @@ def _session(decision: ContextDecision) -> Iterator[RenderableType]:
             f"artifacts in the pool: {after.pool_artifacts:,}, with {after.pool_bytes:,} bytes of content"
         )
     if decision.evicted:
-        yield _line(f"pushed out of the pool: {', '.join(decision.evicted)}")
+        more = f", and {decision.evicted_unlisted} before them" if decision.evicted_unlisted else ""
+        yield _line(f"pushed out of the pool: {', '.join(decision.evicted)}{more}")
     if after.expires_us is not None:
         yield _line(f"starts afresh at {_time(after.expires_us)}")
 

@@ -6,6 +6,7 @@ file, default. Never connects, never logs, never shows a secret. Importing it re
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -40,6 +41,12 @@ CONFIG_VARIABLE = PREFIX + "CONFIG"
 """Names the file of settings; no setting itself, for a file cannot say where it is."""
 DEFAULT = "default"
 """The origin of a value that nobody set."""
+
+_SERVICE_LINK = re.compile(
+    r"APPORTION_(?:PORT=|(?:\w+_)?(?:SERVICE_HOST=|SERVICE_PORT(?:_\w+)?=|PORT=(?:tcp|udp|sctp)://"
+    r"|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?=))"
+)
+"""What Kubernetes sets in every pod beside a service `apportion` or `apportion-…`: no settings, no errors."""
 
 _BOUNDS = Bounds()
 
@@ -133,7 +140,8 @@ class Settings(BaseSettings):
     nesting_max: Count = _BOUNDS.nesting_max
     """Deepest nesting of an event's JSON."""
     decision_omitted_max: Annotated[int, Field(ge=0)] = 1000
-    """Omitted candidates that a decision lists one by one; beyond it they are counted by reason."""
+    """Omitted candidates that a decision lists one by one; beyond it they are counted by reason, but
+    for what has expired and leaves the pool."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
@@ -193,7 +201,8 @@ def load_settings(
     """Gather the settings: flags over environment over file over defaults.
 
     Flags and variables are parsed, the file's values keep their types. An empty variable counts as
-    unset. A path in the file is relative to the file's folder.
+    unset, and so does what Kubernetes sets for a service of our name. A path in the file is relative to
+    the file's folder.
 
     Args:
         flags: what was given on the command line, by the setting's name.
@@ -216,6 +225,7 @@ def load_settings(
         variable.removeprefix(PREFIX).lower(): variable
         for variable, text in environment.items()
         if variable.startswith(PREFIX) and variable != CONFIG_VARIABLE and text
+        if not _SERVICE_LINK.match(f"{variable}={text}")
     }
     texts = {name: environment[variable] for name, variable in variables.items()} | dict(flags)
     origins = dict.fromkeys(of_file, str(path)) | variables | {name: flag_of(name) for name in flags}

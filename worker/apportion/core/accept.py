@@ -28,7 +28,8 @@ from apportion.core.session import SeenRequest, Session, at
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
 
-_STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "layers", "conversation")
+STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "layers", "conversation")
+"""What a request has for some strategies; another one refuses it."""
 _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
 
@@ -110,7 +111,7 @@ def accept_again(asked: Asked, policy: Policy) -> Accepted:
 def _check_fields(request: ContextRequest, strategy: Strategy[Any]) -> None:
     """Refuse a field that the strategy does not read: nothing asked for is silently ignored."""
     message = f"strategy {strategy.name} does not read this field; leave it out"
-    for name in _STRATEGY_FIELDS:
+    for name in STRATEGY_FIELDS:
         value = getattr(request, name)
         if value is UNSET:
             if name in strategy.needs:

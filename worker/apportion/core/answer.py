@@ -31,6 +31,7 @@ from apportion.core.results import (
     Entry,
     Ledger,
     Outcome,
+    Reason,
     SessionLedger,
     Status,
 )
@@ -130,6 +131,7 @@ def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) ->
         constraints=prepared.constraints,
         duplicate_of=answer.duplicate_of,
         evicted=before.evicted if asked.seen is None else (),
+        evicted_unlisted=before.evicted_unlisted if asked.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
     )
 
@@ -147,13 +149,16 @@ def _output_digest(composed: ContextComposed) -> str:
 
 
 def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], dict[str, int]]:
-    """Return all selected and the first omitted entries, by rank, and the rest counted by reason."""
+    """Return all selected and the first omitted entries, by rank, and the rest counted by reason.
+
+    What leaves the pool with this decision is always listed: no later one could name it.
+    """
     omitted = [entry for entry in entries if entry.outcome is _OMITTED]
-    if len(omitted) <= omitted_max:
+    rest = [entry for entry in omitted[omitted_max:] if entry.reason is not Reason.EXPIRED]
+    if not rest:
         return tuple(entries), {}
-    last = omitted[omitted_max - 1].rank if omitted_max else 0
-    kept = (one for one in entries if one.outcome is not _OMITTED or one.rank <= last)
-    return tuple(kept), reason_counts(omitted[omitted_max:])
+    unlisted = {entry.rank for entry in rest}
+    return tuple(entry for entry in entries if entry.rank not in unlisted), reason_counts(rest)
 
 
 def summary(

@@ -10,8 +10,11 @@ class Catalogue:
     """The policies that are known, an immutable set."""
 
     def __init__(self, policies: Iterable[Policy]) -> None:
-        """Hold the policies; of equal name and version the last given stays."""
-        self._policies = {(policy.name, policy.version): policy for policy in policies}
+        """Hold the policies; of equal name and version the last given stays, at its own place."""
+        self._policies: dict[tuple[str, str], Policy] = {}
+        for policy in policies:
+            self._policies.pop((policy.name, policy.version), None)
+            self._policies[policy.name, policy.version] = policy
 
     def __iter__(self) -> Iterator[Policy]:
         return iter(self._policies.values())

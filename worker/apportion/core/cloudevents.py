@@ -9,6 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
+from apportion.core.not_json import why_not_json
 from apportion.core.record import Headers, Record, header
 
 _STRUCTURED = b"application/cloudevents+json"
@@ -39,8 +40,10 @@ def event_value(record: Record, bounds: Bounds) -> bytes | None:
         raise EventError(ErrorCode.TOO_LARGE, message)
     try:
         envelope = msgspec.json.decode(value, type=_Envelope)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.ValidationError, RecursionError):
         raise EventError(ErrorCode.NOT_JSON, "the value is no CloudEvent in JSON") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise EventError(ErrorCode.NOT_JSON, why_not_json(value, str(error))) from None
     if envelope.data is not UNSET:
         return bytes(envelope.data)
     if envelope.data_base64 is not UNSET:

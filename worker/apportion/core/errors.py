@@ -3,7 +3,9 @@
 Messages name types, bounds and places; they never repeat a value that a client sent.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
+from itertools import islice
 
 
 class ErrorCode(StrEnum):
@@ -40,6 +42,16 @@ class ErrorCode(StrEnum):
 
 POINTER_MAX_CHARACTERS = 512
 """A name that a client gave to a field may be as long as an event; a place is cut, and ends in `…`."""
+
+
+NAMED_MAX = 12
+"""How many names a message lists of those that a policy has."""
+
+
+def unknown(what: str, policy: str, names: Collection[str]) -> str:
+    """Return the message for a name that a policy does not have: what it has, in order, up to a bound."""
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return f"policy {policy} has no such {what}; it has {', '.join(islice(names, NAMED_MAX))}{more}"
 
 
 class EventError(Exception):

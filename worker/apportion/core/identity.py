@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import posixpath
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
@@ -23,8 +24,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_EXACT = 2**53 - 1
 _ROUNDED_MAX = 1 << 16
+_SCALED_MAX = float(1 << 30)
 _DECIDED = 0.499_999
-"""A product this far from a half rounds the same way whatever the last bits of the double are."""
+"""Up to there a product differs from the exact one by less than 2**-22, a quarter of a millionth: so far
+from a half, both round to the same integer."""
 
 canonical_json: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 """Returns RFC 8785 JSON of a value whose keys are ASCII and whose numbers are integers below 2**53.
@@ -108,7 +111,7 @@ class _Thousandths(dict[float, int]):
 
 def _round_to_thousandths(number: float) -> int:
     scaled = number * 1000
-    if scaled < _MAX_EXACT:
+    if scaled <= _SCALED_MAX:
         nearest = round(scaled)
         if abs(scaled - nearest) < _DECIDED:
             return nearest
@@ -155,22 +158,33 @@ def path_id(secret: bytes, path: str, kind: str, lane: str, chunk_index: int) ->
     return base64.urlsafe_b64encode(hashlib.sha256(named.encode()).digest())[:24].decode()
 
 
+_DRIVE = re.compile("[A-Za-z]:")
+_NO_START = re.compile(r"/|[A-Za-z]:|\.\.?(?:/|\Z)")
+"""Absolute, on a drive, the workspace itself, or above it."""
+_NO_CHARACTER = re.compile(r"[\\\0]")
+
+
 @lru_cache(maxsize=1 << 12)
 def _normal(path: str) -> str | None:
     normal = posixpath.normpath(path)
-    bad = normal.startswith("/") or normal == "." or normal.split("/", 1)[0] == ".." or "\0" in normal
+    bad = _NO_START.match(normal) or _DRIVE.match(path) or _NO_CHARACTER.search(path)
     return None if bad else normal
 
 
 def normalised_path(path: str, pointer: str) -> str:
     """Return a relative POSIX path in its one form (`./a` is `a`).
 
+    A path with a backslash or a drive letter is none: no pattern of a constraint would meet it.
+
     Raises:
-        EventError: it is absolute, leaves the workspace or names no file.
+        EventError: it is absolute, leaves the workspace, names no file or is one of Windows.
     """
     normal = _normal(path)
     if normal is None:
-        raise EventError(ErrorCode.INVALID_PATH, "expected a POSIX path inside the workspace", pointer)
+        message = (
+            "expected a relative POSIX path inside the workspace: parts joined by /, no backslash, no drive"
+        )
+        raise EventError(ErrorCode.INVALID_PATH, message, pointer)
     return normal
 
 

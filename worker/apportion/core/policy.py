@@ -21,6 +21,8 @@ _ALWAYS_US = -(2**63)
 """Before any event: an offset takes one to before the year 1 in UTC."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+OwnName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,64}$")]
+"""What a policy calls its lanes, kinds, categories: a name that travels, as those of events."""
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 

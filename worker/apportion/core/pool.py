@@ -5,6 +5,7 @@ whether an artifact is of use is seen when a request is composed.
 """
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from apportion.core.canonical import canonical_of, named
 from apportion.core.errors import ErrorCode, EventError
@@ -12,19 +13,22 @@ from apportion.core.events import Candidate, ContextArtifact, ContextRetraction
 from apportion.core.identity import canonical_json, digest, event_time_us, normalised_path
 
 ARTIFACTS_MAX = 500
-CONTENT_MAX_BYTES = 1 << 20
+ARTIFACT_MAX_BYTES = 448 << 10
+"""In the row. Whatever else stands there leaves room for it, so that none is pushed out as it comes."""
 
 
 class Pooled(Struct, frozen=True):
     """A published artifact. `digest` is over its id, canonical JSON and expiry.
 
     `content_bytes` are those of its content and its summary, in UTF-8: either may stand in a context.
+    `row_bytes` are those of all of it in its session's row, in JSON, with the comma behind it.
     """
 
     id: str
     artifact: Candidate
     digest: str
     content_bytes: int
+    row_bytes: int
     expires_us: int | None = None
 
 
@@ -33,19 +37,16 @@ def published(
 ) -> tuple[tuple[Pooled, ...], tuple[str, ...]]:
     """Return the pool with the artifact as its newest, in place of an older one of its id.
 
-    Where the bounds are passed the oldest go; their ids are returned beside it, oldest first.
+    Where there are too many the oldest go; their ids are returned beside it, oldest first. How many bytes
+    they may take is the row's bound, for they are not alone in it.
 
     Raises:
-        EventError: the artifact cannot be named.
+        EventError: the artifact cannot be named, or takes more bytes than one may.
     """
     one = _pooled(event, secret)
     kept = [other for other in pool if other.id != one.id]
     kept.append(one)
-    size = sum(other.content_bytes for other in kept)
-    first = 0
-    while len(kept) - first > ARTIFACTS_MAX or size > CONTENT_MAX_BYTES:
-        size -= kept[first].content_bytes
-        first += 1
+    first = max(0, len(kept) - ARTIFACTS_MAX)
     return tuple(kept[first:]), tuple(other.id for other in kept[:first])
 
 
@@ -79,10 +80,17 @@ def _pooled(event: ContextArtifact, secret: bytes | None) -> Pooled:
         raise EventError(error.code, error.message, f"$.artifact{error.pointer}") from None
     expires_us = None if event.expires_at is UNSET else event_time_us(event.expires_at)
     canonical = canonical_of(artifact, name, path)[1].decode()
-    return Pooled(
+    one = Pooled(
         id=name,
         artifact=artifact,
         digest=digest(canonical_json([canonical, expires_us])),
         content_bytes=len((artifact.content or "").encode()) + len((artifact.summary or "").encode()),
+        row_bytes=0,
         expires_us=expires_us,
     )
+    row_bytes = len(canonical_json(one))  # the comma has its place: that of the one digit of 0
+    row_bytes += len(str(row_bytes))
+    if row_bytes > ARTIFACT_MAX_BYTES:
+        message = f"in its session's row the artifact takes {row_bytes} bytes, more than {ARTIFACT_MAX_BYTES}"
+        raise EventError(ErrorCode.TOO_LARGE, message, "$.artifact")
+    return replace(one, row_bytes=row_bytes)

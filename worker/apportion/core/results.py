@@ -253,9 +253,10 @@ class Run(Result, frozen=True, kw_only=True):
 class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="context-decision"):
     """Everything needed to audit, count and replay one decision; no content and no path.
 
-    `candidates` stand by rank: all selected, and omitted ones up to a bound; `unlisted` counts the rest
-    by reason. `reasons` counts all that were omitted. `evicted` names the artifacts that the pool's bounds
-    pushed out since the session's last decision.
+    `candidates` stand by rank: all selected, and omitted ones up to a bound, beyond it only what has
+    expired, for it leaves the pool; `unlisted` counts the rest by reason. `reasons` counts all that were
+    omitted. `evicted` names the artifacts that the pool's bounds pushed out since the session's last
+    decision; of very many the last ones, and `evicted_unlisted` counts those before.
     """
 
     decision_id: str
@@ -280,6 +281,7 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     constraints: Mapping[str, ConstraintCount] = {}
     duplicate_of: Opt[str] = UNSET
     evicted: tuple[str, ...] = ()
+    evicted_unlisted: int = 0
     cache_key: Opt[str] = UNSET
     run: Opt[Run] = UNSET
 

@@ -5,6 +5,9 @@ pool, and when it starts afresh. Time is event time only, in microseconds since 
 partition or an offset: the shell keeps those.
 """
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -13,11 +16,22 @@ from apportion.core.pool import Pooled
 
 RECENT_REQUESTS_MAX = 64
 INJECTIONS_MAX = 1_000
+INJECTIONS_MAX_BYTES = 280 << 10
+"""In the row: a thousand ids of 256 ASCII characters; of other characters, fewer are remembered."""
 EVICTED_MAX = 1_000
+EVICTED_MAX_BYTES = 128 << 10
 CARRIED_MAX = 4
-CARRIED_MAX_BYTES = 1 << 15
+CARRIED_MAX_BYTES = 64 << 10
+"""Of all that strategies left, before it is base64 in the row."""
+ROW_MAX_BYTES = 1 << 20
+"""Of a row in JSON. All that is no artifact is bounded by itself, so that the largest artifact has room."""
+
+_DIGEST_BYTES = len('"sha256:"') + 64
+_OWN_DIGEST_BYTES = len('"own_digest":,') + _DIGEST_BYTES
 
 _MICROSECONDS = 1_000_000
+
+T = TypeVar("T")
 
 
 class SeenRequest(Struct, frozen=True, array_like=True):
@@ -37,7 +51,10 @@ class Injection(Struct, frozen=True, array_like=True):
 
 
 class Carried(Struct, frozen=True, array_like=True):
-    """What a strategy left for the session's next request under a policy: its name, its digest, the value."""
+    """What a strategy left for the session's next request under a policy: its name, its digest, the value.
+
+    A value that is too large for the row is forgotten, as is the oldest where all are.
+    """
 
     policy: str
     policy_digest: str
@@ -50,9 +67,9 @@ class Session(Struct, frozen=True, omit_defaults=True):
     `prompts` counts accepted requests that are no duplicates, `sequence` the answers given, duplicates
     included. `recent` holds the newest last, `injections` the last injected last (ties by id), `pool`
     the newest published last. `idle_timeout_s` is that of the latest request's policy. `evicted` are the
-    ids that the pool's bounds pushed out since the last decision. `carried` is what strategies left, the
-    newest last, one a policy's name. `own_digest` is over all other fields, a pooled artifact by its own
-    digest.
+    ids that were pushed out of the pool since the last decision, the last of them, `evicted_unlisted` how
+    many went before these. `carried` is what strategies left, the newest last, one a policy's name.
+    `own_digest` is over all other fields, a pooled artifact by its own digest.
     """
 
     start_us: int | None = None
@@ -65,6 +82,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     injections: tuple[Injection, ...] = ()
     pool: tuple[Pooled, ...] = ()
     evicted: tuple[str, ...] = ()
+    evicted_unlisted: int = 0
     carried: tuple[Carried, ...] = ()
     own_digest: str = ""
 
@@ -78,7 +96,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     @property
     def digest(self) -> str:
         """The digest of the row; a row that was never written has that of its fields."""
-        return self.own_digest or _digest(self)
+        return self.own_digest or digest(_canonical(self))
 
     def seen(self, request_id: str) -> SeenRequest | None:
         """Return the remembered request of that id."""
@@ -149,6 +167,7 @@ def after_answer(session: Session, charge: Charge) -> Session:
             injections=_injected(session.injections, charge.injected, prompt),
             pool=pool,
             evicted=(),
+            evicted_unlisted=0,
             carried=_carried(session.carried, charge.carried),
         )
     )
@@ -166,19 +185,17 @@ def after_artifact(
     pool: tuple[Pooled, ...],
     evicted: tuple[str, ...],
 ) -> Session:
-    """Return the row after an artifact was published: the pool as it is then, and what its bounds pushed out.
+    """Return the row after an artifact was published: the pool as it is then, and what it pushed out.
 
     `idle_timeout_s` is the default policy's, which counts until the first request.
     """
-    return _sealed(
-        replace(
-            session,
-            last_event_us=max(session.last_event_us, event_us),
-            idle_timeout_s=session.idle_timeout_s if session.prompts else idle_timeout_s,
-            pool=pool,
-            evicted=(*session.evicted, *evicted)[-EVICTED_MAX:],
-        )
+    published = replace(
+        session,
+        last_event_us=max(session.last_event_us, event_us),
+        idle_timeout_s=session.idle_timeout_s if session.prompts else idle_timeout_s,
+        pool=pool,
     )
+    return _sealed(_naming(published, evicted))
 
 
 def after_retraction(session: Session, pool: tuple[Pooled, ...]) -> Session:
@@ -189,8 +206,10 @@ def after_retraction(session: Session, pool: tuple[Pooled, ...]) -> Session:
 def _carried(carried: tuple[Carried, ...], new: Carried | None) -> tuple[Carried, ...]:
     if new is None:
         return carried
-    assert len(new.value) <= CARRIED_MAX_BYTES, "a strategy bounds what it carries"
-    return (*(one for one in carried if one.policy != new.policy), new)[-CARRIED_MAX:]
+    kept = [*(one for one in carried if one.policy != new.policy), new][-CARRIED_MAX:]
+    while sum(len(one.value) for one in kept) > CARRIED_MAX_BYTES:
+        del kept[0]
+    return tuple(kept)
 
 
 def _injected(
@@ -201,12 +220,44 @@ def _injected(
     counts = {one.id: one.count for one in injections}
     kept = (one for one in injections if one.id not in injected)
     new = (Injection(each, counts.get(each, 0) + 1, prompt) for each in sorted(injected))
-    return (*kept, *new)[-INJECTIONS_MAX:]
+    return _last((*kept, *new), INJECTIONS_MAX, INJECTIONS_MAX_BYTES)
 
 
-def _digest(session: Session) -> str:
-    return digest(canonical_json(replace(session, own_digest="", pool=[one.digest for one in session.pool])))
+def _naming(session: Session, evicted: Sequence[str]) -> Session:
+    """Return the row with these ids among those that were pushed out."""
+    if not evicted:
+        return session
+    named = (*session.evicted, *evicted)
+    listed = _last(named, EVICTED_MAX, EVICTED_MAX_BYTES)
+    unlisted = session.evicted_unlisted + len(named) - len(listed)
+    return replace(session, evicted=listed, evicted_unlisted=unlisted)
+
+
+def _last(parts: tuple[T, ...], most: int, most_bytes: int) -> tuple[T, ...]:
+    """Return the last parts, no more than so many, and no more than so many bytes of JSON."""
+    kept = parts[-most:]
+    over, first = len(canonical_json(kept)) - most_bytes, 0
+    while over > 0:
+        over -= len(canonical_json(kept[first])) + 1
+        first += 1
+    return kept[first:]
+
+
+def _canonical(session: Session) -> bytes:
+    return canonical_json(replace(session, own_digest="", pool=[one.digest for one in session.pool]))
 
 
 def _sealed(session: Session) -> Session:
-    return replace(session, own_digest=_digest(session))
+    """Return the row as it is kept: within its bytes, the oldest artifacts gone, and with its digest."""
+    while True:
+        canonical = _canonical(session)
+        pool_bytes = sum(one.row_bytes for one in session.pool) - len(session.pool) * (_DIGEST_BYTES + 1)
+        over = len(canonical) + pool_bytes + _OWN_DIGEST_BYTES - ROW_MAX_BYTES
+        if over <= 0:
+            return replace(session, own_digest=digest(canonical))
+        first = 0
+        while over > 0:
+            over -= session.pool[first].row_bytes
+            first += 1
+        gone = [one.id for one in session.pool[:first]]
+        session = _naming(replace(session, pool=session.pool[first:]), gone)

@@ -5,6 +5,7 @@ a strategy needs.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,8 +20,10 @@ from apportion.core.events import (
     ContextRequest,
     Conversation,
     Event,
+    Label,
     LayerContent,
 )
+from apportion.core.not_json import one_line, why_not_json
 
 
 class _Layers(msgspec.Struct):
@@ -34,13 +37,14 @@ _encoder = msgspec.json.Encoder()
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-_AT = r"(?: - at `(?P<pointer>\$(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?"
+_AT = r"(?: - at (?:`key` in )?`(?P<pointer>\$(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?"
 _PLACE = re.compile(rf"(?P<what>.*?){_AT}", re.DOTALL)
 _FIELD = re.compile(
     rf"Object (?P<fault>missing required|contains unknown) field `(?P<field>.*?)`{_AT}", re.DOTALL
 )
 """What a client wrote may hold anything, the end of a sentence too: only a whole sentence tells the place."""
-_POOLED_NAMES = ("kind", "lane", "category", "language", "shrink")
+_POOLED_NAMES = ("language", "shrink")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def encode(event: msgspec.Struct) -> bytes:
@@ -66,11 +70,12 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
     except msgspec.ValidationError as error:
         refused = refusal(str(error))
         pointer = _named(value, refused.pointer)
-        raise EventError(refused.code, refused.message, pointer) from None
+        hint = one_line(value) if refused.code is ErrorCode.WRONG_TYPE and pointer == "$" else ""
+        raise EventError(refused.code, refused.message + hint, pointer) from None
     except RecursionError:
         raise EventError(ErrorCode.TOO_DEEP, f"nested deeper than {bounds.nesting_max}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise EventError(ErrorCode.NOT_JSON, "the value is not JSON in UTF-8") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise EventError(ErrorCode.NOT_JSON, why_not_json(value, str(error))) from None
     _check_bounds(event, bounds)
     return event
 
@@ -98,17 +103,19 @@ def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of sentences, a
 
 
 def _named(value: bytes, pointer: str) -> str:
-    """Return the pointer with the layer's name, which msgspec leaves out: `$.layers[...]`.
+    """Return the pointer with the layer's number, where msgspec says only `$.layers[...]`, or `$.layers`.
 
-    In a message it leaves out the names of all that it does not know: the message itself is the place.
+    A layer is told by its place among those given: its name says what the client works on. In a message
+    msgspec leaves out the names of all that it does not know: the message itself is the place.
     """
-    place, unnamed, rest = pointer.partition("[...]")
-    if unnamed and place == "$.layers":
-        for name, layer in _layers(value).items():
+    place, _, rest = pointer.partition("[...]")
+    if place == "$.layers":
+        for index, (name, layer) in enumerate(_layers(value).items()):
             try:
+                msgspec.convert(name, Label)
                 _layer_decoder.decode(layer)
             except _BROKEN:
-                return f"{place}.{name}{rest}"
+                return f"{place}[{index}]{rest}"
     return place
 
 
@@ -123,33 +130,61 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
     if isinstance(event, ContextRequest):
         if event.candidates is not UNSET:
             _at_most(len(event.candidates), bounds.candidates_max, "candidates", "$.candidates")
+            _check_labels(event.candidates, "$.candidates[%d]")
             for index, candidate in enumerate(event.candidates):
                 _check_candidate(candidate, bounds, "$.candidates[%d]", index)
         if event.constraints is not UNSET:
             _check_constraints(event.constraints, bounds)
+        if event.layers is not UNSET:
+            for index, name in enumerate(event.layers):
+                _check_label(name, f"$.layers[{index}]")
         if event.conversation is not UNSET:
             _check_conversation(event.conversation, bounds)
-    elif isinstance(event, ContextArtifact):
-        _check_candidate(event.artifact, bounds, "$.artifact", None)
+        return
+    _check_label(event.source, "$.source")
+    if isinstance(event, ContextArtifact):
+        _check_labels((event.artifact,), "$.artifact")
+        _check_candidate(event.artifact, bounds, "$.artifact")
         for name in _POOLED_NAMES:
             _short(getattr(event.artifact, name) or "", bounds.name_max_characters, f"$.artifact.{name}")
     else:
         _short(event.id or "", bounds.id_max_characters, "$.id")
+        _check_label(event.kind or "", "$.kind")
+        _check_label(event.lane or "", "$.lane")
 
 
-def _check_candidate(candidate: Candidate, bounds: Bounds, place: str, index: int | None) -> None:
-    def at(field: str) -> str:
-        return (place if index is None else place % index) + field
+def _check_labels(candidates: Sequence[Candidate], place: str) -> None:
+    """Refuse a control character in a candidate's label; of many candidates, few labels differ."""
+    labels = {one.kind for one in candidates} | {one.lane for one in candidates}
+    labels |= {one.category for one in candidates}
+    wrong = {label for label in labels if label and _CONTROL.search(label)}
+    if wrong:
+        for index, one in enumerate(candidates):
+            for field in ("kind", "lane", "category"):
+                _check_label(getattr(one, field) or "", f"{_at(place, index)}.{field}")
 
+
+def _check_label(label: str, pointer: str) -> None:
+    if _CONTROL.search(label):
+        raise EventError(ErrorCode.INVALID_VALUE, "a name has no control characters", pointer)
+
+
+def _check_candidate(candidate: Candidate, bounds: Bounds, place: str, index: int = 0) -> None:
     if candidate.id is not UNSET and len(candidate.id) > bounds.id_max_characters:
-        _short(candidate.id, bounds.id_max_characters, at(".id"))
+        _short(candidate.id, bounds.id_max_characters, f"{_at(place, index)}.id")
     if candidate.name is not UNSET and len(candidate.name) > bounds.name_max_characters:
-        _short(candidate.name, bounds.name_max_characters, at(".name"))
+        _short(candidate.name, bounds.name_max_characters, f"{_at(place, index)}.name")
     if candidate.tags is not UNSET:
-        _at_most(len(candidate.tags), bounds.tags_max, "tags", at(".tags"))
+        if len(candidate.tags) > bounds.tags_max:
+            _at_most(len(candidate.tags), bounds.tags_max, "tags", f"{_at(place, index)}.tags")
         for position, tag in enumerate(candidate.tags):
             if len(tag) > bounds.tag_max_characters:
-                _short(tag, bounds.tag_max_characters, at(f".tags[{position}]"))
+                _short(tag, bounds.tag_max_characters, f"{_at(place, index)}.tags[{position}]")
+
+
+def _at(place: str, index: int) -> str:
+    """Return a candidate's place; only where one is wrong, for it is a third of a check that passes."""
+    return place.replace("%d", str(index))
 
 
 def _check_constraints(constraints: Constraints, bounds: Bounds) -> None:
@@ -159,6 +194,8 @@ def _check_constraints(constraints: Constraints, bounds: Bounds) -> None:
         for index, constraint in enumerate(getattr(constraints, name)):
             place = f"$.constraints.{name}[{index}].match.value"
             _short(constraint.match.value, bounds.id_max_characters, place)
+    for index, requirement in enumerate(constraints.lane_requirements):
+        _check_label(requirement.lane, f"$.constraints.lane_requirements[{index}].lane")
 
 
 def _check_conversation(conversation: Conversation, bounds: Bounds) -> None:

@@ -62,15 +62,17 @@ def builtin_policies() -> tuple[Policy, ...]:
 
 
 def load_catalogue(folder: Path | None) -> Catalogue:
-    """Return the built-in policies and those of a folder, which stand over the built-in ones.
+    """Return the built-in policies and those of a folder beside them: all versions of a name together.
+
+    Which one holds, `effective_from` says; of equal times the folder's, as it is given last. A built-in
+    version gives way only to one of its own name and version.
 
     Raises:
         PolicyError: with every problem of every file of the folder.
         OSError: the folder cannot be read.
     """
     own = _load_all(folder.iterdir()) if folder is not None else ()
-    names = {policy.name for policy in own}
-    return Catalogue((*(policy for policy in builtin_policies() if policy.name not in names), *own))
+    return Catalogue((*builtin_policies(), *own))
 
 
 def _load_all(files: Iterable[Traversable | Path]) -> tuple[Policy, ...]:

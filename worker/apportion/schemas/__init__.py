@@ -1,12 +1,11 @@
 """The schemas of all events, made from the types that decode and encode them.
 
-Decides how a type is put as JSON Schema. Never describes a field by hand: what a schema says, the type
-says, so neither can be wrong alone. `python -m apportion.schemas` writes the files of `schemas/`.
+Decides which schemas there are. Never describes a field by hand: what a schema says, the type says, so
+neither can be wrong alone. `python -m apportion.schemas` writes the files of `schemas/`.
 
 JSON Schema 2020-12, of which only what draft-07 reads alike is used: AsyncAPI's tools go by that.
 """
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,11 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction
 from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
 from apportion.core.strategies import STRATEGIES
+from apportion.schemas.document import document, file_name
+from apportion.schemas.requests import request_schema
+from apportion.schemas.structs import REF, components
+
+__all__ = ["EVENTS", "POLICY", "file_name", "request_schemas", "schemas"]
 
 EVENTS: Mapping[str, type[msgspec.Struct]] = {
     str(event.__struct_config__.tag): event
@@ -31,7 +35,6 @@ EVENTS: Mapping[str, type[msgspec.Struct]] = {
 """The events that are typed structs, by `type`; a policy is none, for its type depends on its strategy."""
 
 POLICY = "context-policy"
-_REF = "#/$defs/{name}"
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -40,15 +43,14 @@ def schemas() -> dict[str, dict[str, Any]]:
     return made | {POLICY: _policy_schema()}
 
 
-def file_name(event: str) -> str:
-    """Return the name of a schema's file, which is its `$id` too: right wherever the folder lies."""
-    return f"{event}.v1.schema.json"
+def request_schemas() -> dict[str, dict[str, Any]]:
+    """Return the schema of a request under each strategy's policies: the common one, narrowed."""
+    return {name: request_schema(strategy) for name, strategy in STRATEGIES.items()}
 
 
 def _event_schema(name: str, event: type[msgspec.Struct]) -> dict[str, Any]:
-    _, parts = msgspec.json.schema_components([event], ref_template=_REF)
-    body = parts.pop(event.__name__)
-    return _document(name, body, parts)
+    body, parts = components(event)
+    return document(name, body, parts)
 
 
 def _policy_schema() -> dict[str, Any]:
@@ -56,13 +58,13 @@ def _policy_schema() -> dict[str, Any]:
     policy_types = {strategy.policy_type: name for name, strategy in STRATEGIES.items()}
     refs, generated = models_json_schema(
         [(policy_type, "validation") for policy_type in policy_types],
-        ref_template=_REF.replace("name", "model"),
+        ref_template=REF.replace("name", "model"),
         schema_generator=_AsDeclared,
     )
     parts = generated["$defs"]
     choices = []
     for (policy_type, _), ref in refs.items():
-        part = parts[ref["$ref"].removeprefix(_REF.format(name=""))]
+        part = parts[ref["$ref"].removeprefix(REF.format(name=""))]
         part["properties"] = {"type": {"const": POLICY}} | part["properties"]
         part["properties"]["strategy"] = {"const": policy_types[policy_type]}
         part["required"] = ["type", *part["required"]]
@@ -72,7 +74,7 @@ def _policy_schema() -> dict[str, Any]:
         "description": "A policy as its TOML file has it. What holds between keys, no schema says.",
         "oneOf": choices,
     }
-    return _document(POLICY, body, parts)
+    return document(POLICY, body, parts)
 
 
 class _AsDeclared(GenerateJsonSchema):
@@ -83,35 +85,3 @@ class _AsDeclared(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - likewise
         return False
-
-
-def _document(name: str, body: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": file_name(name)}
-    document: dict[str, Any] = _tidied(head | body)
-    return document | (
-        {"$defs": {each: _tidied(part) for each, part in sorted(parts.items())}} if parts else {}
-    )
-
-
-def _tidied(node: Any) -> Any:
-    """Return a generated schema without what is redundant, Python's own, or newer than draft-07."""
-    if isinstance(node, list):
-        return [_tidied(part) for part in node]
-    if not isinstance(node, dict):
-        return node
-    tidied: dict[str, Any] = {}
-    for key, value in node.items():
-        match key, value:
-            case "required", []:
-                pass
-            case "items", False:
-                pass  # maxItems says so too; draft-07 would forbid every item
-            case "enum", [only]:
-                tidied["const"] = only
-            case "description", str():
-                tidied[key] = inspect.cleandoc(value)
-            case "pattern", str():
-                tidied[key] = value.replace(r"\Z", "$")  # in JSON Schema `$` is the very end
-            case _:
-                tidied[key] = _tidied(value)
-    return tidied

@@ -63,7 +63,7 @@ class Answers:
         clock.phase("decode")
         session, outcome = self._composer.handle(event, EMPTY if row is None else row.session, clock.phase)
         messages = () if outcome is None else self._messages(record, outcome, clock)
-        return Answer(messages, _sized("row", encode_row(Row(record.offset, session))))
+        return Answer(messages, encode_row(Row(record.offset, session)))
 
     def refuse(self, record: Record, error: EventError) -> Message:
         """Return the dead letter of a record. Its id is the record's place, for that alone is sure."""

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 from msgspec import UNSET, Struct, UnsetType
 
 from apportion.core.events import session_key
+from apportion.core.not_json import one_line, why_not_json
 from apportion.core.results import ContextDeadLetter, ContextDecision
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError
@@ -133,8 +134,10 @@ class Client:
         settings = self._settings
         try:
             named = _named.decode(value)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise NotAnEventError("not a JSON object with a session_id") from None
+        except msgspec.ValidationError:
+            raise NotAnEventError(f"not a JSON object with a session_id{one_line(value)}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise NotAnEventError(why_not_json(value, str(error))) from None
         key = session_key(named.tenant, named.session_id).encode()
         partition = partition_of(key, settings.partitioner, settings.partitions)
         since_s = perf_counter()

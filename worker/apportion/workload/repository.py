@@ -25,6 +25,8 @@ from apportion.workload.errors import WorkloadError, WorkloadErrorCode
 FILE_MAX_BYTES = 4 << 20
 """A larger file is data, not a text that a person edits; it counts as not text."""
 PATH_MAX_CHARACTERS = 4096
+_OF_WINDOWS = re.compile(r"^[A-Za-z]:|\\")
+"""What makes a path one of Windows, which no event may hold: a drive's letter or a backslash."""
 _TIME_MAX_S = 253_402_300_799
 """The last second of the year 9999, the last that RFC 3339 can write."""
 
@@ -261,7 +263,7 @@ def _path(name: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     whole = len(path) <= PATH_MAX_CHARACTERS and {"", ".", ".."}.isdisjoint(path.split("/"))
-    return path if whole else None
+    return path if whole and not _OF_WINDOWS.search(path) else None
 
 
 def _commit(line: bytes) -> Commit:

@@ -7,7 +7,7 @@ verdicts, and tells nothing by itself.
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
@@ -16,6 +16,16 @@ from apportion.core.task import Task
 from apportion.core.verdict import Verdicts
 
 P = TypeVar("P", bound=Policy)
+
+
+class CandidateNeeds(Struct, frozen=True):
+    """The fields that a strategy's candidates have: all of `every`, and all of one of `alternatives`, if any.
+
+    The schemas say them, and a test holds `unsuitable` to what the schemas say.
+    """
+
+    every: tuple[str, ...] = ()
+    alternatives: tuple[tuple[str, ...], ...] = ()
 
 
 class Strategy(Protocol[P]):
@@ -44,6 +54,11 @@ class Strategy(Protocol[P]):
     @property
     def age_edges_us(self) -> Sequence[int]:
         """The ages, rising, at which a candidate passes into the next class; all that is read of a time."""
+        ...
+
+    @property
+    def candidate_needs(self) -> CandidateNeeds:
+        """The fields that its candidates have."""
         ...
 
     def unsuitable(self, candidate: Candidate, policy: P) -> EventError | None:

@@ -19,14 +19,17 @@ from typing import ClassVar
 
 from msgspec import UNSET
 
-from apportion.core.errors import ErrorCode, EventError
+from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
-from apportion.core.strategies.base import missing
+from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, CategoriesPolicy
 from apportion.core.strategies.categories.rank import AGE_EDGES_US, rank
 from apportion.core.strategies.categories.select import select
 from apportion.core.task import Task
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
+
+RANKED_BY = ("relevance", "created_at", "weighted_agreement")
+"""What a priority is made from where none is given."""
 
 
 class CategoriesStrategy:
@@ -37,16 +40,17 @@ class CategoriesStrategy:
     policy_type = CategoriesPolicy
     reads: ClassVar = frozenset({"budget_tokens", "candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
+    candidate_needs: ClassVar = CandidateNeeds(("content", "category"), (("priority",), RANKED_BY))
 
     def unsuitable(self, candidate: Candidate, policy: CategoriesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, or its category is unknown."""
         if candidate.content is UNSET or candidate.category is UNSET:
-            return missing(candidate, ("content", "category"))
+            return missing(candidate, self.candidate_needs.every)
         if candidate.category not in policy.categories:
-            message = f"policy {policy.name} has no such category"
+            message = unknown("category", policy.name, policy.categories)
             return EventError(ErrorCode.UNKNOWN_CATEGORY, message, ".category")
         if candidate.priority is UNSET:
-            for field in ("relevance", "created_at", "weighted_agreement"):
+            for field in RANKED_BY:
                 if getattr(candidate, field) is UNSET:
                     message = "give priority, or relevance, created_at and weighted_agreement"
                     return EventError(ErrorCode.MISSING_FIELD, message, f".{field}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from apportion.core.policy import Count, Policy, Problem, Table, integer
+from apportion.core.policy import Count, OwnName, Policy, Problem, Table, integer
 
 DEFAULT_TOTAL_TOKENS = 1_200
 SMALLEST_TOTAL_TOKENS = 100
@@ -49,7 +49,7 @@ class CategoriesPolicy(Policy):
     """A policy of strategy `categories`. Own `categories` replace the default ones."""
 
     budget_tokens: Count = DEFAULT_TOTAL_TOKENS
-    categories: dict[str, CategoryPolicy] = Field(DEFAULT_CATEGORIES, min_length=1, validate_default=True)
+    categories: dict[OwnName, CategoryPolicy] = Field(DEFAULT_CATEGORIES, min_length=1, validate_default=True)
     reserve: ReservePolicy = ReservePolicy()
 
     def parts(self, total_tokens: int) -> tuple[dict[str, int], int]:

@@ -30,6 +30,7 @@ from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
+from apportion.core.strategies.base import CandidateNeeds
 from apportion.core.strategies.conversation.choose import Choice, Terms, choose
 from apportion.core.strategies.conversation.groups import plan
 from apportion.core.strategies.conversation.messages import Role, read
@@ -53,6 +54,7 @@ class ConversationStrategy:
     policy_type = ConversationPolicy
     reads: ClassVar = frozenset({"budget_tokens", "conversation"})
     needs: ClassVar = frozenset({"conversation"})
+    candidate_needs: ClassVar = CandidateNeeds()
 
     def unsuitable(
         self,

@@ -18,11 +18,11 @@ from typing import ClassVar
 
 from msgspec import UNSET
 
-from apportion.core.errors import ErrorCode, EventError
+from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
 from apportion.core.recency import AGE_EDGES_US
 from apportion.core.shrink import ShrinkStrategy
-from apportion.core.strategies.base import missing
+from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Lane, open_lanes, rank
 from apportion.core.strategies.lanes.render import render
@@ -52,6 +52,7 @@ class LanesStrategy:
     )
 
     needs: ClassVar = frozenset({"candidates"})
+    candidate_needs: ClassVar = CandidateNeeds(REQUIRED, (("created_at",), ("recency_bucket",)))
 
     def unsuitable(self, candidate: Candidate, policy: LanesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, its lane or kind is unknown."""
@@ -67,9 +68,10 @@ class LanesStrategy:
         if candidate.created_at is UNSET and candidate.recency_bucket is UNSET:
             return EventError(ErrorCode.MISSING_FIELD, "give created_at or recency_bucket", ".created_at")
         if candidate.lane not in policy.lanes:
-            return EventError(ErrorCode.UNKNOWN_LANE, f"policy {policy.name} has no such lane", ".lane")
+            return EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), ".lane")
         if candidate.kind not in policy.kind_order:
-            return EventError(ErrorCode.UNKNOWN_KIND, f"policy {policy.name} has no such kind", ".kind")
+            own_first = policy.kinds | policy.kind_order
+            return EventError(ErrorCode.UNKNOWN_KIND, unknown("kind", policy.name, own_first), ".kind")
         if candidate.shrink is not UNSET and candidate.shrink not in _SHRINKS:
             return EventError(ErrorCode.UNKNOWN_SHRINK, f"one of {', '.join(ShrinkStrategy)}", ".shrink")
         return None

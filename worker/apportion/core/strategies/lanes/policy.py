@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 from pydantic import Field, field_validator
 
-from apportion.core.policy import Count, Policy, Problem, Table, integer
+from apportion.core.policy import Count, OwnName, Policy, Problem, Table, integer
 from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
 from apportion.core.task import Prepared
 
@@ -91,8 +91,8 @@ class LanesPolicy(Policy):
     """A policy of strategy `lanes`. Own `lanes` replace the default ones; `kinds` add or change."""
 
     budget_tokens: Count = DEFAULT_TOTAL_TOKENS
-    lanes: dict[str, LanePolicy] = Field(default=DEFAULT_LANES, min_length=1)
-    kinds: dict[str, KindPolicy] = Field(default_factory=dict)
+    lanes: dict[OwnName, LanePolicy] = Field(default=DEFAULT_LANES, min_length=1)
+    kinds: dict[OwnName, KindPolicy] = Field(default_factory=dict)
     shrink: ShrinkPolicy = ShrinkPolicy()
     render: RenderPolicy = RenderPolicy()
     cache: CachePolicy = CachePolicy()

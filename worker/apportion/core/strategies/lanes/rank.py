@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from apportion.core.errors import ErrorCode, EventError
+from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import LaneRequirement, Opt, Pressure, Vitals
 from apportion.core.recency import recency_bucket
 from apportion.core.strategies.lanes.policy import LanesPolicy
@@ -55,7 +55,7 @@ def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -
     for index, requirement in enumerate(requirements):
         if requirement.lane not in policy.lanes:
             pointer = f"$.constraints.lane_requirements[{index}].lane"
-            raise EventError(ErrorCode.UNKNOWN_LANE, f"policy {policy.name} has no such lane", pointer)
+            raise EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), pointer)
         required[requirement.lane] = max(required.get(requirement.lane, 0), requirement.min_tokens)
     lanes = {}
     for name, lane in policy.in_order:

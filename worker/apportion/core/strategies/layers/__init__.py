@@ -27,9 +27,10 @@ specification, whose numbers these are; where it is silent, the rules here hold:
 from collections.abc import Sequence
 from typing import ClassVar
 
-from apportion.core.errors import ErrorCode, EventError
+from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
 from apportion.core.results import Margin
+from apportion.core.strategies.base import CandidateNeeds
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.policy import LayersPolicy
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
@@ -46,6 +47,7 @@ class LayersStrategy:
     policy_type = LayersPolicy
     reads: ClassVar = frozenset({"layers"})
     needs: ClassVar = frozenset({"layers"})
+    candidate_needs: ClassVar = CandidateNeeds()
 
     def unsuitable(
         self,
@@ -91,10 +93,10 @@ def _nothing(task: Task[LayersPolicy], shares: Sequence[Share], margin: Margin |
 def _open(task: Task[LayersPolicy]) -> list[Share]:
     """Return a share for every layer of the policy, in order; those that are not given are empty."""
     given = task.layers
-    for name in given:
+    for index, name in enumerate(given):
         if name not in task.policy.layers:
-            message = f"policy {task.policy.name} has no such layer"
-            raise EventError(ErrorCode.UNKNOWN_LAYER, message, f"$.layers.{name}")
+            message = unknown("layer", task.policy.name, [name for name, _ in task.policy.in_order])
+            raise EventError(ErrorCode.UNKNOWN_LAYER, message, f"$.layers[{index}]")
 
     def count_many(entries: Sequence[str]) -> list[int]:
         return task.counter.count_many(entries) if task.limit_tokens else [0] * len(entries)

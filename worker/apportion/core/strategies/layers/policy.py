@@ -12,8 +12,8 @@ DEFAULT_TOTAL_TOKENS = 10_000
 WHOLE_PERCENT = 100
 
 Percent = Annotated[int, Field(ge=0, le=WHOLE_PERCENT)]
-LayerName = Annotated[str, Field(pattern=r"^[^/]{1,256}$")]
-"""Without a slash: ids are made from it."""
+LayerName = Annotated[str, Field(pattern=r"^[^/\x00-\x1f\x7f-\x9f]{1,64}$")]
+"""A name that travels, without a slash: ids are made from it."""
 
 
 class LayerPolicy(Table):

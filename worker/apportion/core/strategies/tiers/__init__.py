@@ -22,7 +22,7 @@ from typing import ClassVar
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
 from apportion.core.results import Fidelity
-from apportion.core.strategies.base import missing
+from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.tiers.demote import fit
 from apportion.core.strategies.tiers.policy import TiersPolicy
 from apportion.core.strategies.tiers.rank import FULL, NAME, OMITTED, TITLES, Item, rank
@@ -41,10 +41,11 @@ class TiersStrategy:
     policy_type = TiersPolicy
     reads: ClassVar = frozenset({"candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
+    candidate_needs: ClassVar = CandidateNeeds(("content", "kind", "activation"))
 
     def unsuitable(self, candidate: Candidate, policy: TiersPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, or its kind is unknown."""
-        error = missing(candidate, ("content", "kind", "activation"))
+        error = missing(candidate, self.candidate_needs.every)
         if error is None and candidate.kind not in TITLES:
             message = f"strategy {policy.strategy} knows the kinds {', '.join(TITLES)}"
             return EventError(ErrorCode.UNKNOWN_KIND, message, ".kind")

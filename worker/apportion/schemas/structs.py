@@ -1,0 +1,45 @@
+"""The schema of a struct and of those in it, their fields described by the docstrings under them.
+
+Decides where a description comes from: msgspec knows a class's docstring only, so those of fields are read
+from the source, which is there when the files are made.
+"""
+
+import ast
+import inspect
+from textwrap import dedent
+from typing import Any
+
+import msgspec
+
+from apportion.core import events, results
+
+REF = "#/$defs/{name}"
+_STRUCTS = {
+    name: found
+    for module in (events, results)
+    for name, found in vars(module).items()
+    if isinstance(found, type) and issubclass(found, msgspec.Struct)
+}
+
+
+def components(event: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the schema of an event, and those of the structs that it refers to, by name."""
+    _, parts = msgspec.json.schema_components([event], ref_template=REF)
+    for name, part in parts.items():
+        for field, description in _descriptions(_STRUCTS.get(name)).items():
+            part["properties"][field]["description"] = description
+    return parts.pop(event.__name__), parts
+
+
+def _descriptions(struct: type[msgspec.Struct] | None) -> dict[str, str]:
+    """Return the docstrings under the fields of a struct, by field."""
+    if struct is None:
+        return {}
+    [defined] = ast.parse(dedent(inspect.getsource(struct))).body
+    assert isinstance(defined, ast.ClassDef)
+    described = {}
+    for field, below in zip(defined.body, defined.body[1:], strict=False):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                described[name] = inspect.cleandoc(text)
+    return described
