@@ -5,13 +5,13 @@ never counts tokens.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.canonical import canonical_of, named
-from apportion.core.constraints import ConstraintList
+from apportion.core.constraints import ConstraintList, match_paths
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, Constraints
 from apportion.core.identity import digest, normalised_path
@@ -20,6 +20,9 @@ from apportion.core.results import ConstraintCount, Reason
 
 Check = Callable[[Candidate, Any], EventError | None]
 """Tells why a candidate cannot be used under a policy, if it cannot."""
+
+_Named: TypeAlias = tuple[Candidate, str, str | None]
+"""A candidate, its id, and its path in its one form."""
 
 NO_CONSTRAINTS = Constraints()
 _CONSTRAINT_LISTS = ("must_exclude", "pinned", "must_include")
@@ -97,10 +100,9 @@ class Preparer:
 
         Raises:
             EventError: an own candidate cannot be used, cannot be named, or shares its id with another
-                content, kind, lane or category. The pointer is absolute.
+                content, kind, lane or category, or patterns and paths are too long. The pointer is absolute.
         """
-        prepared, ids = self._own(own)
-        own_digest = digest_of(prepared)
+        taken, ids = self._own(own)
         aside: list[Aside] = []
         for pooled in pool:
             artifact = pooled.artifact
@@ -112,18 +114,21 @@ class Preparer:
                 reason = Reason.EXPIRED
             else:
                 path = None if artifact.path is UNSET else normalised_path(artifact.path, ".path")
-                prepared.append(self._one(artifact, pooled.id, path))
+                taken.append((artifact, pooled.id, path))
                 continue
             group = artifact.lane or artifact.category or ""
             aside.append(Aside(pooled.id, artifact.kind or "", group, reason))
+        match_paths(self._lists, [path for _, _, path in taken])
+        prepared = [self._one(*each) for each in taken]
+        own_digest = digest_of(prepared[: len(own)])
         whole_digest = own_digest if len(prepared) == len(own) else digest_of(prepared)
         counts = {each.name: each.count() for each in self._lists}
         repeated = len(ids) < len(own)
         return Preparation(tuple(prepared), tuple(aside), own_digest, whole_digest, counts, repeated=repeated)
 
-    def _own(self, own: Sequence[Candidate]) -> tuple[list[Prepared], Mapping[str, int]]:
+    def _own(self, own: Sequence[Candidate]) -> tuple[list[_Named], Mapping[str, int]]:
         firsts: dict[str, int] = {}
-        prepared: list[Prepared] = []
+        taken: list[_Named] = []
         check, policy = self._check, self._policy
         for index, candidate in enumerate(own):
             error = check(candidate, policy)
@@ -136,8 +141,8 @@ class Preparer:
             first = firsts.setdefault(name, index)
             if first != index:
                 _require_equal(own[first], candidate, index)
-            prepared.append(self._one(candidate, name, path))
-        return prepared, firsts
+            taken.append((candidate, name, path))
+        return taken, firsts
 
     def _one(self, candidate: Candidate, name: str, path: str | None) -> Prepared:
         kind, lane, content = candidate.kind or "", candidate.lane or "", candidate.content or ""
