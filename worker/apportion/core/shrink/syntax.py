@@ -4,10 +4,16 @@ Decides what a body, a type and a doc is in each language, by tree-sitter's gram
 left out. The versions of parser and grammars are pinned: another version can give other forms, so they are
 part of the engine's version.
 
+Parsing is bounded by its operations, the same on every machine: tree-sitter reports its progress every 100 of
+them, and is stopped where it reports more often than code makes it. A text with more functions, types, docs
+and comments than code has is no code, too.
+
 A method that stands alone is no JavaScript or TypeScript; a text in those languages that has errors is parsed
 again inside a class, and read so if it then has none.
 """
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
@@ -16,6 +22,17 @@ from typing import NamedTuple
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from apportion.core.shrink.cuts import BLANK
+
+MATCHES_MAX = 500
+"""Most functions, types, docs and comments in a text that is taken for code. Files have 160 at most."""
+
+_BYTES_A_REPORT = 22
+"""How far parsing must come between two reports. The densest code that was found comes 67 bytes far."""
+
+_REPORTS_AHEAD = 4
+"""How many reports may come before their time."""
+
+_INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
 
 
 class Span(NamedTuple):
@@ -112,11 +129,18 @@ _GRAMMARS = {
 def outline(language: str, text: str) -> Outline | None:
     """Return the outline of a text; None where it does not parse: no function and no type is without errors.
 
+    None as well where parsing it costs too much.
+
     Raises:
         KeyError: there is no such language here.
     """
-    source, before, root = _parse(language, text)
+    parsed = _parse(language, text)
+    if parsed is None:
+        return None
+    source, before, root = parsed
     matches = QueryCursor(_loaded(language)[1]).matches(root)
+    if len(matches) > MATCHES_MAX:
+        return None
     found = [{name: node for name, (node, *_) in match.items()} for _, match in matches]
     nodes = [match.get("function") or match.get("type") for match in found]
     around = [node for node in nodes if node is not None and node.start_byte >= before]
@@ -142,32 +166,53 @@ def _loaded(language: str) -> tuple[Language, Query]:
     return loaded, Query(loaded, grammar.query)
 
 
-def _parse(language: str, text: str) -> tuple[bytes, int, Node]:
+def _parse(language: str, text: str) -> tuple[bytes, int, Node] | None:
     """Return what was parsed, how many of its bytes stand before the text, and the root of its tree."""
-    parser = Parser(_loaded(language)[0])
     around = _GRAMMARS[language].around
     source = text.encode()
-    root = parser.parse(source).root_node
-    if around is not None and root.has_error:
+    root = _root(language, source)
+    if around is not None and root is not None and root.has_error:
         inside = (around[0] + text + around[1]).encode()
-        retried = parser.parse(inside).root_node
-        if not retried.has_error:
+        retried = _root(language, inside)
+        if retried is not None and not retried.has_error:
             return inside, len(around[0]), retried
-    return source, 0, root
+    return None if root is None else (source, 0, root)
+
+
+def _root(language: str, source: bytes) -> Node | None:
+    """Return the root of what is parsed, None where that costs too much.
+
+    The parser is a new one each time: one that was stopped would go on where it stood.
+    """
+    readable = memoryview(source)
+    reports, furthest = 0, 0
+
+    def stop(offset: int, _: bool) -> bool:  # noqa: FBT001 - tree-sitter's signature
+        nonlocal reports, furthest
+        reports += 1
+        furthest = max(furthest, offset)
+        return reports > _REPORTS_AHEAD + furthest // _BYTES_A_REPORT
+
+    try:
+        tree = Parser(_loaded(language)[0]).parse(lambda offset, _: readable[offset:], progress_callback=stop)
+    except ValueError:  # py-tree-sitter's word for stopped
+        return None
+    return tree.root_node
 
 
 class _Places:
     """Where nodes are in a text that starts after the first `before` bytes of its source."""
 
     def __init__(self, source: bytes, before: int) -> None:
-        self._source, self._before, self._ascii = source, before, source.isascii()
+        self._before = before
+        self._inside = [found.start() for found in _INSIDE_CHARACTER.finditer(source)]
 
     def span(self, node: Node) -> Span:
         """Return what a node spans."""
         return Span(self._place(node.start_byte), self._place(node.end_byte))
 
     def _place(self, offset: int) -> int:
-        return offset - self._before if self._ascii else len(self._source[self._before : offset].decode())
+        return offset - self._before - bisect_left(self._inside, offset)
 
 
 def _body(match: dict[str, Node], place: _Places, behind: dict[int, int], text: str) -> Span:
