@@ -4,9 +4,9 @@ Decides what a body, a type and a doc is in each language, by tree-sitter's gram
 left out. The versions of parser and grammars are pinned: another version can give other forms, so they are
 part of the engine's version.
 
-Parsing is bounded by its operations, the same on every machine: tree-sitter reports its progress every 100 of
-them, and is stopped where it reports more often than code makes it. A text with more functions, types, docs
-and comments than code has is no code, too.
+Parsing is bounded by what it does, the same on every machine: tree-sitter reports its progress every 100
+operations, and is stopped where it reports more often, or reads the same characters more often, than code
+makes it. A text with more functions, types, docs and comments than code has is no code, too.
 
 A method that stands alone is no JavaScript or TypeScript; a text in those languages that has errors is parsed
 again inside a class, and read so if it then has none.
@@ -19,18 +19,23 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
-from tree_sitter import Language, Node, Parser, Query, QueryCursor
+from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor
 
 from apportion.core.shrink.cuts import BLANK
 
 MATCHES_MAX = 500
 """Most functions, types, docs and comments in a text that is taken for code. Files have 160 at most."""
 
-_BYTES_A_REPORT = 22
-"""How far parsing must come between two reports. The densest code that was found comes 67 bytes far."""
+_BYTES_A_REPORT = 32
+"""How far parsing must come between two reports: the densest file found comes 67 bytes far, most 140."""
 
-_REPORTS_AHEAD = 4
+_REPORTS_AHEAD = 12
 """How many reports may come before their time."""
+
+_CHUNK_BYTES = 128
+_CHUNKS_AHEAD = 8
+_TIMES_READ_MAX = 45
+"""How often a text may be read: twice is usual, 15 times was found where a file is cut within a string."""
 
 _INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
 
@@ -184,20 +189,37 @@ def _root(language: str, source: bytes) -> Node | None:
 
     The parser is a new one each time: one that was stopped would go on where it stood.
     """
-    readable = memoryview(source)
-    reports, furthest = 0, 0
-
-    def stop(offset: int, _: bool) -> bool:  # noqa: FBT001 - tree-sitter's signature
-        nonlocal reports, furthest
-        reports += 1
-        furthest = max(furthest, offset)
-        return reports > _REPORTS_AHEAD + furthest // _BYTES_A_REPORT
-
+    budget = _Budget(source)
     try:
-        tree = Parser(_loaded(language)[0]).parse(lambda offset, _: readable[offset:], progress_callback=stop)
+        tree = Parser(_loaded(language)[0]).parse(budget.read, progress_callback=budget.is_spent)
     except ValueError:  # py-tree-sitter's word for stopped
         return None
-    return tree.root_node
+    return None if budget.all_read else tree.root_node
+
+
+class _Budget:
+    """Hands a source to the parser in chunks, and tells when parsing it has cost too much."""
+
+    def __init__(self, source: bytes) -> None:
+        self._source = memoryview(source)
+        self._reads_max = _TIMES_READ_MAX * (_CHUNKS_AHEAD + len(source) // _CHUNK_BYTES)
+        self._furthest = 0
+        self.reads = 0
+        self.reports = 0
+
+    @property
+    def all_read(self) -> bool:
+        """Whether the parser was told that the source ended before its end, since it had read so much."""
+        return self.reads > self._reads_max
+
+    def read(self, offset: int, _: Point) -> memoryview:
+        self.reads += 1
+        return self._source[offset : offset + (0 if self.all_read else _CHUNK_BYTES)]
+
+    def is_spent(self, offset: int, _: bool) -> bool:  # noqa: FBT001 - tree-sitter's signature
+        self.reports += 1
+        self._furthest = max(self._furthest, offset)
+        return self.all_read or self.reports > _REPORTS_AHEAD + self._furthest // _BYTES_A_REPORT
 
 
 class _Places:
