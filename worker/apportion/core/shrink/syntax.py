@@ -23,11 +23,11 @@ from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor
 
 from apportion.core.shrink.cuts import BLANK
 
-MATCHES_MAX = 500
-"""Most functions, types, docs and comments in a text that is taken for code. Files have 160 at most."""
+MATCHES_MAX = 800
+"""Most functions, types, docs and comments in a text that is taken for code. Files have 260 at most."""
 
 _BYTES_A_REPORT = 32
-"""How far parsing must come between two reports: the densest file found comes 67 bytes far, most 140."""
+"""How far parsing must come between two reports: the densest file found comes 57 bytes far, most 140."""
 
 _REPORTS_AHEAD = 12
 """How many reports may come before their time."""
