@@ -13,7 +13,8 @@ once. So the work is the product of two lengths; who matches bounds it by `GLOB_
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
 from operator import xor
 from typing import NamedTuple, TypeAlias
@@ -40,13 +41,10 @@ class Paths:
     `characters` counts each directory once, with the `/` behind it.
     """
 
-    __slots__ = ("alphabet", "characters", "steps")
-
     def __init__(self, paths: Iterable[str]) -> None:
         """Sort normalised paths by their components."""
         self.steps: list[tuple[str, int, list[str]]] = []
         """Each path, how many components it begins with like the one before it, and the others."""
-        self.alphabet: set[str] = set()
         self.characters = 0
         before: list[str] = []
         for components, path in sorted((path.split("/"), path) for path in set(paths)):
@@ -58,8 +56,12 @@ class Paths:
             before = components
             others = components[shared:]
             self.characters += sum(map(len, others)) + len(others)
-            self.alphabet.update(path)
             self.steps.append((path, shared, others))
+
+    @cached_property
+    def alphabet(self) -> set[str]:
+        """The different characters of the paths."""
+        return set().union(*(path for path, *_ in self.steps))
 
 
 class Matches(NamedTuple):
@@ -70,19 +72,17 @@ class Matches(NamedTuple):
 
 
 class Globs:
-    """Compiled patterns. `characters` counts those of the patterns with wildcards."""
-
-    __slots__ = ("_batches", "_named", "characters")
+    """Valid patterns. `characters` counts those of the patterns with wildcards."""
 
     def __init__(self, patterns: Iterable[tuple[int, str, str]]) -> None:
-        """Compile patterns, each with its index, ascending, and the place to blame where it is invalid.
+        """Take patterns, each with its index, ascending, and the place to blame where it is invalid.
 
         Raises:
             EventError: one is absolute, has an empty, `.` or `..` component, an open `[`, or a `**` beside
                 other characters.
         """
         self._named: dict[str, list[int]] = defaultdict(list)
-        self._batches: list[_Batch] = []
+        self._patterns: list[tuple[int, list[str]]] = []
         self.characters = 0
         for index, pattern, pointer in patterns:
             plain = pattern.removeprefix("./")
@@ -93,15 +93,13 @@ class Globs:
                 self._named[plain].append(index)
                 continue
             self.characters += len(plain)
-            if not self._batches or self._batches[-1].bits > BATCH_BITS:
-                self._batches.append(_Batch())
-            self._batches[-1].add(index, components)
+            self._patterns.append((index, components))
 
     def match(self, paths: Paths) -> Matches:
         """Match all patterns against all paths."""
         first: dict[str, int] = {}
         matched: set[int] = set()
-        for batch in self._batches:
+        for batch in self._batches():
             found = batch.match(paths)
             first = found.first | first
             matched |= found.matched
@@ -112,6 +110,17 @@ class Globs:
                     first[path] = min(same[0], first.get(path, same[0]))
                     matched.update(same)
         return Matches(first, matched)
+
+    def _batches(self) -> Iterator["_Batch"]:
+        """Yield the patterns with wildcards, compiled, in their order."""
+        batch = _Batch()
+        for index, components in self._patterns:
+            if batch.bits > BATCH_BITS:
+                yield batch
+                batch = _Batch()
+            batch.add(index, components)
+        if batch.bits:
+            yield batch
 
 
 class _Batch:
