@@ -1,12 +1,14 @@
 """The invariants of shrinking, for any text: within the target, never empty, never larger, the same again."""
 
 import re
+from typing import ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
 
-from apportion.core.shrink import Ladder, ShrinkStrategy, ladder
+from apportion.core.shrink import Ladder, ShrinkStrategy, ladder, syntax
+from apportion.core.shrink.keep_signatures import PARSED_MAX_CHARACTERS
 from apportion.core.tokens import ESTIMATORS, CounterName
 from apportion.counters import COUNTERS
 
@@ -137,3 +139,101 @@ def test_hostile_text_shrinks_to_a_small_target(text: str, counter: CounterName)
         assert form is not None
         assert COUNTERS[counter].count(form.text) == form.tokens <= 100
         assert form.text
+
+
+class Watched(syntax._Budget):
+    """Remembers what the last parses asked for."""
+
+    made: ClassVar[list["Watched"]] = []
+
+    def __init__(self, source: bytes) -> None:
+        super().__init__(source)
+        self.bytes = len(source)
+        self.made.append(self)
+
+
+HOSTILE = (
+    "(a*)", "a<", "->", "!}", "|-", "a=\n>", "\n/*", "(/*", "int a (/*", "a)=>", "[", "{(", ";", "x\n", '"',
+    "`", "${", "&!->", "a,", "/*", "*)", "}", "?", "def f(", "class A ", "if a ", "lambda a:", "é", "#if a\n",
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([name for name in LANGUAGES if name != "cobol"]),
+    st.lists(st.sampled_from(HOSTILE), min_size=1, max_size=4).map("".join),
+    st.sampled_from([500, 2_000, PARSED_MAX_CHARACTERS]),
+)
+@example("python", "(a*)", PARSED_MAX_CHARACTERS)
+@example("typescript", "a=\n>", PARSED_MAX_CHARACTERS)
+@example("java", "a<", PARSED_MAX_CHARACTERS)
+@example("go", "int a (/*", PARSED_MAX_CHARACTERS)
+@example("rust", "->", PARSED_MAX_CHARACTERS)
+def test_hostile_code_is_not_parsed_on(language: str, unit: str, characters: int) -> None:
+    text = (unit * characters)[:characters]
+    Watched.made.clear()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(syntax, "_Budget", Watched)
+        syntax.outline(language, text)
+    assert 1 <= len(Watched.made) <= 2
+    target(max(spent.reports / spent.bytes for spent in Watched.made), label="reports a byte")
+    target(max(spent.reads / spent.bytes for spent in Watched.made), label="reads a byte")
+    for spent in Watched.made:
+        assert spent.reports <= 13 + spent.bytes // 32
+        assert spent.reads <= 2 * 45 * (8 + spent.bytes // 128)
+
+
+@pytest.mark.parametrize("language", [name for name in LANGUAGES if name != "cobol"])
+def test_a_parse_that_was_stopped_leaves_no_trace(language: str) -> None:
+    code = "".join(piece for piece in PIECES if "call" in piece and "\n" in piece)
+    before = syntax.outline(language, code)
+    assert syntax.outline(language, ("->!}(a*)" * PARSED_MAX_CHARACTERS)[:PARSED_MAX_CHARACTERS]) is None
+    assert syntax.outline(language, code) == before
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("c", "static int f(int a) {\n    int b = g(a);\n    return b + 1;\n}\n"),
+        ("go", "func F(a int) (int, error) {\n\tb := g(a)\n\treturn b + 1, nil\n}\n"),
+        ("java", "class A {\n  int f(int a) {\n    int b = g(a);\n    return b + 1;\n  }\n}\n"),
+        ("javascript", "const f = (a) => {\n  const b = g(a);\n  return b + 1;\n};\n"),
+        ("python", "def f(a):\n    b = g(a)\n    return b + 1\n"),
+        ("rust", "fn f(a: i32) -> i32 {\n    let b = g(a);\n    b + 1\n}\n"),
+        ("tsx", "const F = (a: number) => {\n  return <p>{g(a)}</p>;\n};\n"),
+        ("typescript", "export function f(a: number): number {\n  const b = g(a);\n  return b + 1;\n}\n"),
+    ],
+)
+def test_dense_code_of_the_greatest_length_is_parsed(language: str, code: str) -> None:
+    text = code * (PARSED_MAX_CHARACTERS // len(code))
+    found = syntax.outline(language, text)
+    assert found is not None
+    assert len(found.bodies) == text.count(code)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "unit"),
+    [
+        (ShrinkStrategy.TRUNCATE_OLDEST, "@@ -1 +1 @@\n+a\n"),
+        (ShrinkStrategy.TRUNCATE_OLDEST, "--- a\n+++ b\n@@ -1 +1 @@\n+a\n"),
+        (ShrinkStrategy.TRUNCATE_OLDEST, "a\n"),
+        (ShrinkStrategy.DROP_ENTRIES, "a\n\n"),
+        (ShrinkStrategy.COLLAPSE_SUMMARY, "{0} -> {0}b\n"),
+        (ShrinkStrategy.COLLAPSE_SUMMARY, "a uses {0}, {0}b"),
+    ],
+)
+def test_the_largest_form_is_found_in_few_counts(strategy: ShrinkStrategy, unit: str) -> None:
+    text = "".join(unit.format(number) for number in range(20_000))
+    counted: list[int] = []
+
+    def count(form: str) -> int:
+        counted.append(len(form))
+        return len(form)
+
+    found = ladder(strategy, text, count)
+    assert found is not None
+    for target_tokens in (len(text) // 2, len(text) // 50, 200):
+        counted.clear()
+        found.within(target_tokens)
+        assert len(counted) <= len(found.rungs) * (1 + len(text).bit_length())
+        assert max(counted) <= len(text) + 100

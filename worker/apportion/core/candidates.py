@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.canonical import Facts, canonical_of, named
-from apportion.core.constraints import ConstraintList
+from apportion.core.constraints import ConstraintList, match_paths
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, Constraints, Opt
 from apportion.core.identity import digest, normalised_path
@@ -121,10 +121,12 @@ class Preparer:
         use it (`unsuitable`), or where it has expired by the request's time.
 
         Raises:
-            EventError: an own candidate cannot be used. The pointer is absolute.
+            EventError: an own candidate cannot be used, or patterns and paths are too long. The pointer is
+                absolute.
         """
         self._require_suitable(own.candidates)
         in_pool, aside = self._of_pool(own.ids, pool, event_us, memory)
+        match_paths(self._lists, [one.path for one in (*own.candidates, *in_pool)])
         whole_digest = own.digest
         if in_pool:
             whole_digest = _digest_of([one.canonical for one in (*own.candidates, *in_pool)])

@@ -23,7 +23,8 @@ A text that says no edge is cut at its end: the first k lines, then the first k 
 
 import re
 from collections import Counter
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import accumulate, chain, pairwise, repeat
 from typing import TypeAlias
 
 from apportion.core.shrink.cuts import BLANK, first_characters, first_lines
@@ -32,7 +33,7 @@ from apportion.core.shrink.ladder import Rung
 _Edge: TypeAlias = tuple[str, ...]
 """Two nodes, or the only one that is named."""
 
-_BULLET = re.compile(r"[-*+] ")
+_BULLETS = ("- ", "* ", "+ ")
 _JOINT = re.compile(r"<?--?>|=>|→|[ \t](?:imports|requires|uses|calls|depends on)[ \t]")
 _IMPORT = re.compile(
     r"from[ \t]+([^ \t]+)[ \t]+import[ \t]|(?:import|export)[ \t].*[ \t]from[ \t](.+)|import[ \t](.+)"
@@ -42,38 +43,40 @@ _AROUND_NODE = BLANK + "\"'`;,"
 
 def rungs(content: str) -> tuple[Rung, ...]:
     """Return the rungs below a content."""
-    lines = [line for line in content.split("\n") if line.strip(BLANK)]
-    edges = frozenset(edge for line in lines for edge in _edges(line))
+    lines = [said for line in content.split("\n") if (said := line.strip(BLANK))]
+    edges: set[_Edge] = set()
+    for said in set(lines):
+        edges.update(_edges(said))
     if not edges:
         return (first_lines(content), first_characters(content))
-    degrees = Counter(node for edge in edges for node in set(edge))
-    nodes = sorted(degrees, key=lambda node: (-degrees[node], node))
+    degrees = Counter(chain.from_iterable(edges))
+    degrees.subtract(edge[0] for edge in edges if len(edge) > 1 and edge[0] == edge[1])
+    nodes = sorted(sorted(degrees), key=degrees.__getitem__, reverse=True)
     counts = f"[... {len(lines)} lines collapsed to {len(edges)} edges between {len(nodes)} nodes"
+    shown = [f"\n{node} ({degrees[node]})" for node in nodes]
+    head = f"{counts}; most edges first:]"
+    whole = head + "".join(shown)
+    ends = list(accumulate(map(len, shown), initial=len(head)))
+    return (Rung(len(nodes), lambda kept: whole[: ends[kept]]), Rung(1, lambda _: f"{counts}]"))
 
-    def most_connected(kept: int) -> str:
-        shown = (f"\n{node} ({degrees[node]})" for node in nodes[:kept])
-        return f"{counts}; most edges first:]{''.join(shown)}"
 
-    return (Rung(len(nodes), most_connected), Rung(1, lambda _: f"{counts}]"))
-
-
-def _edges(line: str) -> tuple[_Edge, ...]:
-    said = line.strip(BLANK)
-    bullet = _BULLET.match(said)
-    if bullet is not None:
-        said = said[bullet.end() :]
+def _edges(said: str) -> Iterable[_Edge]:
+    """Return what a line says that has no blanks around it."""
+    if said.startswith(_BULLETS):
+        said = said[2:]
     *before, last = _JOINT.split(said)
+    if len(before) == 1 and "," not in last:  # as below, for most lines
+        edge = before[0].strip(_AROUND_NODE), last.strip(_AROUND_NODE)
+        return (edge,) if all(edge) else ()
     if not before:
         imported = _IMPORT.match(said)
         if imported is None:
             return ()
         last = imported[imported.lastindex or 0]
-    chain = [_node(place) for place in before]
-    ends = [_node(place) for place in last.strip(_AROUND_NODE).split(",")]
-    if not (all(chain) and all(ends)):
+    ends = [place.strip(_AROUND_NODE) for place in last.strip(_AROUND_NODE).split(",")]
+    nodes = [place.strip(_AROUND_NODE) for place in before]
+    if not (all(nodes) and all(ends)):
         return ()
-    return (*pairwise(chain), *((*chain[-1:], end) for end in ends))
-
-
-def _node(place: str) -> str:
-    return place.strip(_AROUND_NODE)
+    if not nodes:
+        return [(end,) for end in ends]
+    return chain(pairwise(nodes), zip(repeat(nodes[-1]), ends))

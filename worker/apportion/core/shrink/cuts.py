@@ -11,6 +11,7 @@ some of the text itself always stands; a text that is all blank is cut as it is.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from apportion.core.shrink.ladder import Rung
 
@@ -25,23 +26,28 @@ def without_end(text: str) -> str:
 
 def line_starts(text: str, start: int = 0) -> list[int]:
     """Return where each line starts, from the one that starts at `start`."""
-    starts = [start]
-    while 0 < (following := text.find("\n", starts[-1]) + 1) < len(text):
-        starts.append(following)
+    lengths = (len(line) + 1 for line in text[start:].split("\n"))
+    starts = list(accumulate(lengths, initial=start))
+    del starts[-1]
+    if len(starts) > 1 and starts[-1] == len(text):
+        del starts[-1]
     return starts
+
+
+def below_marker(body: str, start: int, omitted: int, frame: str = "") -> str:
+    """Return what stands from `start` on below the marker of so many lines, which is below the frame."""
+    return f"{frame}[... {omitted} earlier lines omitted]\n{body[start:]}"
 
 
 def last_lines(body: str, starts: Sequence[int], frame: str = "") -> Rung:
     """Return the forms that end a body, from one of `starts` (each above 0) on; the frame stays above them.
 
-    The frame is whole lines of the body before all starts.
+    The starts are those of all lines from the first one on; the frame is whole lines of the body before it.
     """
-    framed = frame.count("\n")
+    above = body.count("\n", 0, starts[0]) - frame.count("\n") if starts else 0
 
     def render(kept: int) -> str:
-        start = starts[-kept]
-        omitted = body.count("\n", 0, start) - framed
-        return f"{frame}[... {omitted} earlier lines omitted]\n{body[start:]}"
+        return below_marker(body, starts[-kept], above + len(starts) - kept, frame)
 
     return Rung(len(starts), render)
 

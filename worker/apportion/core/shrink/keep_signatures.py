@@ -5,8 +5,8 @@ Decides what of a piece of code is left out, and in which order. How a language 
 
 The language is the candidate's `language`, by its name or a usual ending, whatever the case; without that,
 what the path's ending means. A text is cut by `truncate_oldest` instead if its language is not known here, if
-it has more than 8,192 code points (parsing hostile text takes time that grows with the square of its
-length), or if it does not parse: no function and no type in it is free of errors.
+it has more than 8,192 code points, if parsing it costs more than code does (`syntax` counts), or if it does
+not parse: no function and no type in it is free of errors.
 
 Rungs:
 1. Bodies of functions that are free of errors, the innermost first, the outermost last, of equal depth the
@@ -26,11 +26,13 @@ What is no longer than that, in code points, stays. What lies in a body that is 
 
 import posixpath
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 from apportion.core.shrink import truncate_oldest
-from apportion.core.shrink.cuts import BLANK, first_characters, first_lines
+from apportion.core.shrink.cuts import BLANK, first_characters, first_lines, line_starts
 from apportion.core.shrink.ladder import Rung
 
 PARSED_MAX_CHARACTERS = 1 << 13
@@ -58,9 +60,6 @@ class _Omission(NamedTuple):
     end: int
     marker: str
 
-    def starts_in(self, other: "_Omission") -> bool:
-        return other.start <= self.start < other.end
-
 
 def rungs(content: str, language: str | None, path: str | None) -> tuple[Rung, ...]:
     """Return the rungs below a content."""
@@ -73,9 +72,10 @@ def rungs(content: str, language: str | None, path: str | None) -> tuple[Rung, .
     if outline is None:
         return truncate_oldest.rungs(content)
     inner_first = sorted(outline.bodies, key=lambda body: (body.depth, body.span), reverse=True)
-    bodies = tuple(_omissions(content, (body.span for body in inner_first)))
+    lines = _Lines(content)
+    bodies = tuple(_omissions(content, lines, (body.span for body in inner_first)))
     tails = (_tail(content, *doc) for doc in reversed(outline.docs))
-    docs = tuple(doc for doc in _omissions(content, tails) if not any(map(doc.starts_in, bodies)))
+    docs = tuple(_outside(bodies, _omissions(content, lines, tails)))
     return (
         Rung(len(bodies), lambda kept: _without(content, bodies[: len(bodies) - kept + 1])),
         Rung(len(docs), lambda kept: _without(content, (*bodies, *docs[: len(docs) - kept + 1]))),
@@ -100,15 +100,43 @@ def _tail(content: str, start: int, end: int) -> tuple[int, int]:
     return (line_end if line_end >= 0 else end), end - len(closing)
 
 
-def _omissions(content: str, spans: Iterable[tuple[int, int]]) -> Iterator[_Omission]:
+class _Lines:
+    """Counts the lines of a content's parts that are not blank, each part in a step or two."""
+
+    def __init__(self, content: str) -> None:
+        self._content = content
+        self._starts = line_starts(content)
+        said = (bool(line.strip(BLANK)) for line in content.split("\n"))
+        self._said = list(accumulate(said, initial=0))
+
+    def count(self, first: int, last: int) -> int:
+        """Return how many there are from `first` to before `last`, which stands behind no blank."""
+        line, last_line = (bisect_right(self._starts, place) - 1 for place in (first, last - 1))
+        if line == last_line:
+            return 1
+        rest_of_line = self._content[first : self._starts[line + 1]].strip(BLANK)
+        return bool(rest_of_line) + self._said[last_line] - self._said[line + 1] + 1
+
+
+def _omissions(content: str, lines: _Lines, spans: Iterable[tuple[int, int]]) -> Iterator[_Omission]:
     """Yield what is worth leaving out, in the order of the spans."""
     for first, last in spans:
-        omitted = content[first:last].rstrip(BLANK)
-        start = len(content[:first].rstrip(BLANK))
-        lines = sum(1 for line in omitted.split("\n") if line.strip(BLANK))
-        marker = f" [... {lines} lines omitted]"
-        if first + len(omitted) - start > len(marker) and lines:
-            yield _Omission(start, first + len(omitted), marker)
+        end = first + len(content[first:last].rstrip(BLANK))
+        if end > first:
+            start = len(content[:first].rstrip(BLANK))
+            marker = f" [... {lines.count(first, end)} lines omitted]"
+            if end - start > len(marker):
+                yield _Omission(start, end, marker)
+
+
+def _outside(bodies: Iterable[_Omission], docs: Iterable[_Omission]) -> Iterator[_Omission]:
+    """Yield the docs that start in none of the bodies."""
+    in_order = sorted(bodies)
+    starts = [body.start for body in in_order]
+    ends = list(accumulate((body.end for body in in_order), max, initial=0))
+    for doc in docs:
+        if ends[bisect_right(starts, doc.start)] <= doc.start:
+            yield doc
 
 
 def _without(content: str, omissions: Iterable[_Omission]) -> str:

@@ -4,18 +4,40 @@ Decides what a body, a type and a doc is in each language, by tree-sitter's gram
 left out. The versions of parser and grammars are pinned: another version can give other forms, so they are
 part of the engine's version.
 
+Parsing is bounded by what it does, the same on every machine: tree-sitter reports its progress every 100
+operations, and is stopped where it reports more often, or reads the same characters more often, than code
+makes it. A text with more functions, types, docs and comments than code has is no code, too.
+
 A method that stands alone is no JavaScript or TypeScript; a text in those languages that has errors is parsed
 again inside a class, and read so if it then has none.
 """
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
-from tree_sitter import Language, Node, Parser, Query, QueryCursor
+from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor
 
 from apportion.core.shrink.cuts import BLANK
+
+MATCHES_MAX = 800
+"""Most functions, types, docs and comments in a text that is taken for code. Files have 260 at most."""
+
+_BYTES_A_REPORT = 32
+"""How far parsing must come between two reports: the densest file found comes 57 bytes far, most 140."""
+
+_REPORTS_AHEAD = 12
+"""How many reports may come before their time."""
+
+_CHUNK_BYTES = 128
+_CHUNKS_AHEAD = 8
+_TIMES_READ_MAX = 45
+"""How often a text may be read: twice is usual, 15 times was found where a file is cut within a string."""
+
+_INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
 
 
 class Span(NamedTuple):
@@ -112,11 +134,18 @@ _GRAMMARS = {
 def outline(language: str, text: str) -> Outline | None:
     """Return the outline of a text; None where it does not parse: no function and no type is without errors.
 
+    None as well where parsing it costs too much.
+
     Raises:
         KeyError: there is no such language here.
     """
-    source, before, root = _parse(language, text)
+    parsed = _parse(language, text)
+    if parsed is None:
+        return None
+    source, before, root = parsed
     matches = QueryCursor(_loaded(language)[1]).matches(root)
+    if len(matches) > MATCHES_MAX:
+        return None
     found = [{name: node for name, (node, *_) in match.items()} for _, match in matches]
     nodes = [match.get("function") or match.get("type") for match in found]
     around = [node for node in nodes if node is not None and node.start_byte >= before]
@@ -142,32 +171,70 @@ def _loaded(language: str) -> tuple[Language, Query]:
     return loaded, Query(loaded, grammar.query)
 
 
-def _parse(language: str, text: str) -> tuple[bytes, int, Node]:
+def _parse(language: str, text: str) -> tuple[bytes, int, Node] | None:
     """Return what was parsed, how many of its bytes stand before the text, and the root of its tree."""
-    parser = Parser(_loaded(language)[0])
     around = _GRAMMARS[language].around
     source = text.encode()
-    root = parser.parse(source).root_node
-    if around is not None and root.has_error:
+    root = _root(language, source)
+    if around is not None and root is not None and root.has_error:
         inside = (around[0] + text + around[1]).encode()
-        retried = parser.parse(inside).root_node
-        if not retried.has_error:
+        retried = _root(language, inside)
+        if retried is not None and not retried.has_error:
             return inside, len(around[0]), retried
-    return source, 0, root
+    return None if root is None else (source, 0, root)
+
+
+def _root(language: str, source: bytes) -> Node | None:
+    """Return the root of what is parsed, None where that costs too much.
+
+    The parser is a new one each time: one that was stopped would go on where it stood.
+    """
+    budget = _Budget(source)
+    try:
+        tree = Parser(_loaded(language)[0]).parse(budget.read, progress_callback=budget.is_spent)
+    except ValueError:  # py-tree-sitter's word for stopped
+        return None
+    return None if budget.all_read else tree.root_node
+
+
+class _Budget:
+    """Hands a source to the parser in chunks, and tells when parsing it has cost too much."""
+
+    def __init__(self, source: bytes) -> None:
+        self._source = memoryview(source)
+        self._reads_max = _TIMES_READ_MAX * (_CHUNKS_AHEAD + len(source) // _CHUNK_BYTES)
+        self._furthest = 0
+        self.reads = 0
+        self.reports = 0
+
+    @property
+    def all_read(self) -> bool:
+        """Whether the parser was told that the source ended before its end, since it had read so much."""
+        return self.reads > self._reads_max
+
+    def read(self, offset: int, _: Point) -> memoryview:
+        self.reads += 1
+        return self._source[offset : offset + (0 if self.all_read else _CHUNK_BYTES)]
+
+    def is_spent(self, offset: int, _: bool) -> bool:  # noqa: FBT001 - tree-sitter's signature
+        self.reports += 1
+        self._furthest = max(self._furthest, offset)
+        return self.all_read or self.reports > _REPORTS_AHEAD + self._furthest // _BYTES_A_REPORT
 
 
 class _Places:
     """Where nodes are in a text that starts after the first `before` bytes of its source."""
 
     def __init__(self, source: bytes, before: int) -> None:
-        self._source, self._before, self._ascii = source, before, source.isascii()
+        self._before = before
+        self._inside = [found.start() for found in _INSIDE_CHARACTER.finditer(source)]
 
     def span(self, node: Node) -> Span:
         """Return what a node spans."""
         return Span(self._place(node.start_byte), self._place(node.end_byte))
 
     def _place(self, offset: int) -> int:
-        return offset - self._before if self._ascii else len(self._source[self._before : offset].decode())
+        return offset - self._before - bisect_left(self._inside, offset)
 
 
 def _body(match: dict[str, Node], place: _Places, behind: dict[int, int], text: str) -> Span:

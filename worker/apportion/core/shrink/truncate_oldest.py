@@ -19,8 +19,10 @@ line that lost its start, or that stands alone without its diff's headers.
 """
 
 import re
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
-from apportion.core.shrink.cuts import last_characters, last_lines, line_starts, without_end
+from apportion.core.shrink.cuts import below_marker, last_characters, last_lines, line_starts, without_end
 from apportion.core.shrink.ladder import Rung
 
 _HUNK = re.compile(r"^(--- [^\n]*\n\+\+\+ [^\n]*\n)?(@@+ -[0-9][^\n]*\n)", re.MULTILINE)
@@ -32,26 +34,24 @@ def rungs(content: str) -> tuple[Rung, ...]:
     hunks = list(_HUNK.finditer(body))
     if not hunks:
         return (last_lines(body, line_starts(body)[1:]), last_characters(body))
-    return (_last_hunks(body, hunks), _lines_of_last_hunk(body, hunks), last_characters(body))
+    header = ""
+    headers = [header := hunk[1] or header for hunk in hunks]
+    last = hunks[-1]
+    lines_of_last = line_starts(body, last.end())[1:]
+    return (
+        _last_hunks(body, hunks, headers),
+        last_lines(body, lines_of_last, headers[-1] + last[2]),
+        last_characters(body),
+    )
 
 
-def _last_hunks(body: str, hunks: list[re.Match[str]]) -> Rung:
-    cuttable = hunks if hunks[0].start() else hunks[1:]
+def _last_hunks(body: str, hunks: Sequence[re.Match[str]], headers: Sequence[str]) -> Rung:
+    """Return the forms of whole hunks; `headers` holds the nearest file header at or before each."""
+    starts = [hunk.start() for hunk in hunks]
+    above = list(accumulate(body.count("\n", start, end) for start, end in pairwise([0, *starts])))
 
     def render(kept: int) -> str:
-        hunk = cuttable[-kept]
-        frame = "" if hunk[1] else _file_header(hunks, hunk)
-        return last_lines(body, [hunk.start()], frame).render(1)
+        frame = "" if hunks[-kept][1] else headers[-kept]
+        return below_marker(body, starts[-kept], above[-kept] - frame.count("\n"), frame)
 
-    return Rung(len(cuttable), render)
-
-
-def _lines_of_last_hunk(body: str, hunks: list[re.Match[str]]) -> Rung:
-    last = hunks[-1]
-    return last_lines(body, line_starts(body, last.end())[1:], _file_header(hunks, last) + last[2])
-
-
-def _file_header(hunks: list[re.Match[str]], hunk: re.Match[str]) -> str:
-    """Return the nearest file header at or before a hunk."""
-    before = (other[1] for other in reversed(hunks) if other.start() <= hunk.start() and other[1])
-    return next(before, "")
+    return Rung(len(hunks) if starts[0] else len(hunks) - 1, render)
