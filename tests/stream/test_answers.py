@@ -7,10 +7,10 @@ import pytest
 from running import request
 from support import NOW, candidate
 
+from apportion.assembly import create_catalogue, create_engine
 from apportion.core.cloudevents import event_headers
 from apportion.core.errors import EventError
 from apportion.core.record import Record
-from apportion.engine import create_catalogue, create_engine
 from apportion.settings import Settings
 from apportion.stream.answers import VALUE_MAX_BYTES, Answer, Answers
 from apportion.stream.delivery import Message
