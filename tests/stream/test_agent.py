@@ -12,8 +12,8 @@ from faust.types import TP, ConsumerMessage
 from running import request
 from support import NOW, candidate
 
+from apportion.assembly import create_catalogue, create_engine
 from apportion.core.session import EMPTY
-from apportion.engine import create_catalogue, create_engine
 from apportion.settings import Settings
 from apportion.stream.agent import RequestAgent
 from apportion.stream.answers import Answers

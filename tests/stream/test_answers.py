@@ -7,13 +7,13 @@ import pytest
 from running import request
 from support import NOW, candidate
 
+from apportion.assembly import create_catalogue, create_engine
 from apportion.core.bounds import Bounds
 from apportion.core.cloudevents import event_headers
 from apportion.core.errors import EventError
 from apportion.core.record import Record
 from apportion.core.session import ROW_MAX_BYTES
 from apportion.core.wire import decode
-from apportion.engine import create_catalogue, create_engine
 from apportion.offline.sessions import Sessions
 from apportion.settings import Settings
 from apportion.stream.answers import VALUE_MAX_BYTES, Answer, Answers

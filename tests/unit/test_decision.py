@@ -7,13 +7,13 @@ import pytest
 from asking import asked
 from support import ENGINE, answer, artifact, candidate, lanes_policy, request
 
+from apportion.assembly import create_engine
 from apportion.core.compose import Answered
 from apportion.core.engine import Engine
 from apportion.core.publish import publish
 from apportion.core.results import DecisionTokens
 from apportion.core.session import EMPTY
 from apportion.core.wire import encode
-from apportion.engine import create_engine
 from apportion.policies import builtin_policies
 from apportion.settings import Settings
 

@@ -77,7 +77,7 @@ def compose(
 def _answers(
     source: BinaryIO, settings: "Settings", watched: ExitStack | None
 ) -> Iterator["Answered | ContextDeadLetter"]:
-    from apportion.engine import create_catalogue, create_engine
+    from apportion.assembly import create_catalogue, create_engine
     from apportion.offline.answers import answer_lines
     from apportion.offline.lines import read_lines
     from apportion.offline.sessions import Sessions

@@ -54,7 +54,7 @@ def list_(ctx: typer.Context) -> None:
       apportion policies list
       apportion policies list --policies policies/
     """
-    from apportion.engine import create_catalogue
+    from apportion.assembly import create_catalogue
 
     print_table(
         ("Name", "Version", "Strategy", "Counter", "Tokens", "Digest"),

@@ -8,10 +8,10 @@ import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+from apportion.assembly import create_catalogue
 from apportion.broker import embedded_broker
 from apportion.demo.process import Worker, worker_process
 from apportion.demo.screen import Screen
-from apportion.engine import create_catalogue
 from apportion.settings import Settings, SettingsError, flag_of
 from apportion.stream.client import Client, open_client
 from apportion.stream.topics import create_topics

@@ -11,7 +11,7 @@ import faust
 from mode import CrashingSupervisor
 from yarl import URL
 
-from apportion.engine import create_catalogue, create_engine
+from apportion.assembly import create_catalogue, create_engine
 from apportion.settings import Settings
 from apportion.stream.agent import RequestAgent
 from apportion.stream.answers import Answers

@@ -3,11 +3,12 @@
 Decides nothing beyond the settings. Reads the secrets and the policy files that they name.
 """
 
-from apportion import ENGINE_VERSION
+from msgspec.structs import replace
+
 from apportion.core.catalogue import Catalogue
 from apportion.core.engine import Engine
-from apportion.counters import COUNTERS
 from apportion.fingerprint_secrets import read_secrets
+from apportion.library import ENGINE
 from apportion.policies import load_catalogue
 from apportion.settings import Settings, SettingsError
 
@@ -18,7 +19,7 @@ def create_engine(settings: Settings) -> Engine:
     Raises:
         SettingsError: the secrets cannot be read.
     """
-    return Engine(ENGINE_VERSION, COUNTERS, read_secrets(settings), settings.decision_omitted_max)
+    return replace(ENGINE, secrets=read_secrets(settings), omitted_max=settings.decision_omitted_max)
 
 
 def create_catalogue(settings: Settings) -> Catalogue:

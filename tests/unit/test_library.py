@@ -1,0 +1,104 @@
+"""The library: what `import apportion` gives, what it leaves alone, and every example of its page."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, assert_type
+
+import pytest
+from support import artifact, candidate, lanes_policy, request
+
+import apportion
+from apportion import library
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "library.md").read_text("utf-8")
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FOREIGN = {"aiokafka", "faust", "mode", "pydantic_settings", "rich", "typer"}
+
+
+def imported_by(code: str) -> set[str]:
+    """Return the modules that an interpreter of its own has after the code, without our environment."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "worker")}
+    command = [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"]
+    out = subprocess.check_output(command, env=environment, text=True)  # noqa: S603 - our own interpreter
+    return set(out.split())
+
+
+def test_the_examples_of_the_page_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pasted: dict[str, Any] = {}
+    printed = [""]
+    for language, block in FENCED.findall(PAGE):
+        match language:
+            case "python":
+                with redirect_stdout(io.StringIO()) as out:
+                    exec(compile(block, "docs/library.md", "exec"), pasted)  # noqa: S102 - our own page
+                assert printed[-1] == "", "what an example prints stands under it"
+                printed.append(out.getvalue())
+            case "text":
+                assert printed.pop() == block != ""
+            case "toml":
+                Path(block.partition("\n")[0].removeprefix("# ")).write_text(block, "utf-8")
+    assert printed[-1] == ""
+
+
+def test_a_type_checker_accepts_the_examples_of_the_page(tmp_path: Path) -> None:
+    pasted = tmp_path / "pasted.py"
+    pasted.write_text("\n".join(block for language, block in FENCED.findall(PAGE) if language == "python"))
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), str(pasted)]
+    checked = subprocess.run(  # noqa: S603 - our own interpreter
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert checked.stdout == "Success: no issues found in 1 source file\n"
+
+
+def test_every_function_and_every_value_of_it_stands_on_the_page() -> None:
+    told = set(re.findall(r"\w+", PAGE))
+    values = {name for name in library.__all__ if name in (name.lower(), name.upper())}
+    assert {"COUNTERS", "compose"} < values <= told
+
+
+def test_importing_it_loads_nothing_beside_it() -> None:
+    before = imported_by("")
+    after = imported_by("import apportion")
+    assert {name for name in after - before if name.startswith("apportion")} == {"apportion"}
+    assert not after & (FOREIGN | {"msgspec", "pydantic"})
+
+
+def test_using_all_of_it_loads_neither_kafka_nor_settings_nor_a_command() -> None:
+    modules = imported_by("from apportion import *; COUNTERS['o200k_base']")
+    assert "apportion.core.compose" in modules
+    assert not modules & (FOREIGN | {"apportion.settings", "apportion.cli", "apportion.stream"})
+
+
+def test_every_name_is_the_rooms_own_and_can_be_found() -> None:
+    assert all(getattr(apportion, name) is getattr(library, name) for name in library.__all__)
+    assert set(library.__all__) < set(dir(apportion))
+
+
+def test_a_name_that_it_does_not_promise_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'apportion' has no attribute 'import_modules'$"):
+        getattr(apportion, "import_modules")  # noqa: B009 - a type checker refuses it, as it should
+
+
+def test_its_engine_is_of_this_version_and_knows_no_secret() -> None:
+    assert apportion.Engine(apportion.ENGINE_VERSION, apportion.COUNTERS) == apportion.ENGINE
+
+
+def test_a_type_checker_sees_what_it_gives() -> None:
+    asked = request([candidate("a")])
+    answered = apportion.compose(asked, apportion.EMPTY, lanes_policy(budget_tokens=2_000), apportion.ENGINE)
+    assert_type(answered, apportion.Answered)
+    assert_type(answered.composed, apportion.ContextComposed)
+    assert_type(answered.decision, apportion.ContextDecision)
+    assert_type(apportion.decode(apportion.encode(asked), apportion.Bounds()), apportion.Event)
+    row = apportion.publish(artifact(candidate("b")), answered.session, apportion.ENGINE)
+    assert_type(row, apportion.Session)
+    assert (row.prompts, [one.id for one in row.pool]) == (1, ["b"])

@@ -1,0 +1,115 @@
+"""What those need who compose without Kafka: every name of `import apportion`, and an engine to begin with.
+
+Decides which names are promised to users of the library; all others may move. Reads no settings and no
+environment, and keeps nothing: the session's row is the caller's.
+"""
+
+from apportion import ENGINE_VERSION
+from apportion.core.bounds import Bounds
+from apportion.core.catalogue import Catalogue
+from apportion.core.compose import Answered, compose
+from apportion.core.composer import Composer
+from apportion.core.engine import Engine
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import (
+    Candidate,
+    Constraint,
+    Constraints,
+    ContextArtifact,
+    ContextRequest,
+    ContextRetraction,
+    Conversation,
+    Event,
+    LaneRequirement,
+    LayerContent,
+    Match,
+    MatchType,
+    Pressure,
+    Section,
+    SectionedLayer,
+    Trigger,
+    Vitals,
+    session_key,
+)
+from apportion.core.identity import Secrets
+from apportion.core.memory import Memory
+from apportion.core.policy import Policy, PolicyError, Problem
+from apportion.core.publish import publish
+from apportion.core.results import (
+    ComposedItem,
+    ContextComposed,
+    ContextDecision,
+    Entry,
+    Fidelity,
+    Group,
+    Margin,
+    Outcome,
+    Reason,
+    Status,
+)
+from apportion.core.session import EMPTY, Session
+from apportion.core.strategies import parse_policy
+from apportion.core.tokens import CounterName, TokenCounter
+from apportion.core.wire import decode, encode
+from apportion.counters import COUNTERS
+from apportion.policies import builtin_policies, load_policy
+
+__all__ = [
+    "COUNTERS",
+    "EMPTY",
+    "ENGINE",
+    "ENGINE_VERSION",
+    "Answered",
+    "Bounds",
+    "Candidate",
+    "Catalogue",
+    "ComposedItem",
+    "Composer",
+    "Constraint",
+    "Constraints",
+    "ContextArtifact",
+    "ContextComposed",
+    "ContextDecision",
+    "ContextRequest",
+    "ContextRetraction",
+    "Conversation",
+    "CounterName",
+    "Engine",
+    "Entry",
+    "ErrorCode",
+    "Event",
+    "EventError",
+    "Fidelity",
+    "Group",
+    "LaneRequirement",
+    "LayerContent",
+    "Margin",
+    "Match",
+    "MatchType",
+    "Memory",
+    "Outcome",
+    "Policy",
+    "PolicyError",
+    "Pressure",
+    "Problem",
+    "Reason",
+    "Secrets",
+    "Section",
+    "SectionedLayer",
+    "Session",
+    "Status",
+    "TokenCounter",
+    "Trigger",
+    "Vitals",
+    "builtin_policies",
+    "compose",
+    "decode",
+    "encode",
+    "load_policy",
+    "parse_policy",
+    "publish",
+    "session_key",
+]
+
+ENGINE = Engine(ENGINE_VERSION, COUNTERS)
+"""The engine of this version: all counters, each loaded on first use, and no fingerprint secret."""
