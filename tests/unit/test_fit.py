@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import pytest
+from wholes import CountedWhole
 
 from apportion.core.fit import Fit, Piece
 from apportion.core.shrink import Ladder, Shrunk
@@ -19,13 +20,11 @@ def piece(letter: str, full: int, *forms: int, protected: bool = False) -> Piece
 def fitted(pieces: list[Piece], limit: int, floor: int, count: Callable[[str], int] = len) -> str | None:
     """Return the text that fits, which shrinks from its first piece; None: there is none."""
 
-    def render() -> str:
-        return "".join(one.form.text for one in pieces if not one.dropped)
-
-    fit = Fit(pieces, render, count, limit, floor)
-    if not fit.fit(count(render())):
+    whole = CountedWhole(pieces, count)
+    fit = Fit(pieces, whole, count, limit, floor)
+    if not fit.fit(whole.tokens()):
         return None
-    assert (fit.text, fit.tokens) == (render(), count(render()))
+    assert (fit.text, fit.tokens) == (whole.text(), whole.tokens())
     assert fit.tokens <= limit
     return fit.text
 

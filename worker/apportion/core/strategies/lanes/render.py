@@ -4,17 +4,22 @@ Decides nothing about who was selected, only how each stands, or that it cannot.
 the output order: from the last lane to the first, within a lane the lowest score first.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import UNSET, Struct
 
 from apportion.core.fit import Fit, Piece
+from apportion.core.joined import Joined
 from apportion.core.render import join
 from apportion.core.results import Margin, Reason
 from apportion.core.shrink import Ladder, ShrinkStrategy, Shrunk, ladder
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Ranked
-from apportion.core.tokens import TokenCounter
+from apportion.core.tokens import TokenCounter, units_of
+
+_LEAST_FORM_TOKENS = 6
+"""No form but a whole costs less, with any counter, for it has a marker: a piece that small has no other."""
 
 
 class Rendered(Struct, frozen=True):
@@ -54,14 +59,7 @@ def _fitted(
     counter: TokenCounter,
 ) -> Rendered | None:
     pieces = _pieces(standing, policy, counter)
-    template = policy.render.template
-
-    def text() -> str:
-        kept = (
-            (one, piece.form.text) for one, piece in zip(standing, pieces, strict=True) if not piece.dropped
-        )
-        return join(_with_headings(kept, template))
-
+    text = _Whole(standing, pieces, policy.render.template, counter)
     fit = Fit(pieces[::-1], text, counter.count, limit_tokens, policy.shrink.floor_tokens)
     fits = fit.fit(whole.tokens)
     for one, piece in zip(standing, pieces, strict=True):
@@ -104,7 +102,68 @@ def _ladder_of(
     def count(form: str) -> int:
         return counter.count(_rendered(one, form, template))
 
+    if one.tokens <= _LEAST_FORM_TOKENS and strategy is not ShrinkStrategy.NEVER:
+        return lambda: Ladder(Shrunk(prepared.content, one.tokens), (), count)
     return lambda: ladder(strategy, prepared.content, count, language, path)
+
+
+class _Whole:
+    """The text of artifacts as they stand, and what it costs; a lane's heading stands with any of it."""
+
+    def __init__(
+        self, standing: Sequence[Ranked], pieces: Sequence[Piece], template: str | None, counter: TokenCounter
+    ) -> None:
+        """Begin with all pieces in full, in output order."""
+        self._standing = standing
+        self._pieces = pieces
+        self._template = template
+        self._numbers = {piece: number for number, piece in enumerate(pieces)}
+        self._places: list[int] = []
+        self._headings: dict[str, int] = {}
+        self._stand = Counter(one.lane.name for one in standing)
+        parts: list[tuple[str, int]] = []
+        for one, piece in zip(standing, pieces, strict=True):
+            heading = one.lane.heading
+            if heading is not None and one.lane.name not in self._headings:
+                self._headings[one.lane.name] = len(parts)
+                parts.append((heading, counter.count(heading)))
+            self._places.append(len(parts))
+            parts.append((_rendered(one, piece.form.text, template), piece.form.tokens))
+        self._joined = Joined(parts, units_of(counter))
+
+    def text(self) -> str:
+        """Return the text."""
+        both = zip(self._standing, self._pieces, strict=True)
+        kept = ((one, piece.form.text) for one, piece in both if not piece.dropped)
+        return join(_with_headings(kept, self._template))
+
+    def tokens(self) -> int:
+        """Return its count, as it follows from what has changed."""
+        return self._joined.tokens()
+
+    def changed(self, piece: Piece) -> None:
+        """Take notice of a piece that stands in another form."""
+        number = self._numbers[piece]
+        text = _rendered(self._standing[number], piece.form.text, self._template)
+        self._joined.change(self._places[number], text, piece.form.tokens)
+
+    def dropped(self, piece: Piece) -> None:
+        """Take notice of a piece that was dropped."""
+        number = self._numbers[piece]
+        lane = self._standing[number].lane.name
+        self._joined.take_out(self._places[number])
+        self._stand[lane] -= 1
+        if not self._stand[lane] and lane in self._headings:
+            self._joined.take_out(self._headings[lane])
+
+    def restored(self, piece: Piece) -> None:
+        """Take notice that the piece that was dropped last stands again."""
+        number = self._numbers[piece]
+        lane = self._standing[number].lane.name
+        if not self._stand[lane] and lane in self._headings:
+            self._joined.put_back(self._headings[lane])
+        self._stand[lane] += 1
+        self._joined.put_back(self._places[number])
 
 
 def _rendered(one: Ranked, content: str, template: str | None) -> str:

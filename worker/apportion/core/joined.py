@@ -1,0 +1,91 @@
+"""What a text costs whose pieces, a blank line between any two, change and go.
+
+Decides nothing: it is what counting the whole would give. Each piece adds its own units, and each joint what
+two pieces add to each other, for which their ends up to the next seam are enough (see `core.seams`). So a
+piece that changes takes no longer than that piece. A piece that has no seam, nor a letter or digit, between
+two joints without a seam is reckoned as if these did not know of each other; whoever needs certainty counts
+the whole.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from apportion.core.render import SEPARATOR
+from apportion.core.seams import beginning_of, end_of, stands_apart
+from apportion.core.tokens import Units
+
+
+class _Part(Struct):
+    """A piece as far as its neighbours matter; `closing` are the units of a blank line after it."""
+
+    text: str
+    units: int
+    end: str
+    end_units: int
+    closing: int
+
+
+class Joined:
+    """The pieces by place. Those that are taken out come back in the reverse order."""
+
+    def __init__(self, pieces: Iterable[tuple[str, int]], units: Units) -> None:
+        """Begin with all pieces; the count of each is known."""
+        self._units = units
+        self._parts = [self._part(text, tokens) for text, tokens in pieces]
+        none = len(self._parts)
+        self._before = [none, *range(none)]
+        self._after = [*range(1, none + 1), 0]
+        self._joints = [self._joint(place - 1 if place else none, place) for place in range(none)] + [0]
+        self._sum = sum(part.units for part in self._parts) + sum(self._joints)
+
+    def tokens(self) -> int:
+        """Return the count of the text."""
+        return self._units.tokens(self._sum)
+
+    def change(self, place: int, text: str, tokens: int) -> None:
+        """Let another text, of which the count is known, stand in a piece's place."""
+        self._sum -= self._parts[place].units
+        self._parts[place] = self._part(text, tokens)
+        self._sum += self._parts[place].units
+        self._rejoin(place)
+        self._rejoin(self._after[place])
+
+    def take_out(self, place: int) -> None:
+        """Let a piece stand no longer."""
+        before, after = self._before[place], self._after[place]
+        self._sum -= self._parts[place].units + self._joints[place]
+        self._after[before], self._before[after] = after, before
+        self._rejoin(after)
+
+    def put_back(self, place: int) -> None:
+        """Let the piece that was taken out last stand again."""
+        before, after = self._before[place], self._after[place]
+        assert self._after[before] == after, "pieces come back in the reverse order"
+        self._after[before] = self._before[after] = place
+        self._joints[place] = self._joint(before, place)
+        self._sum += self._parts[place].units + self._joints[place]
+        self._rejoin(after)
+
+    def _part(self, text: str, tokens: int) -> _Part:
+        end = end_of(text)
+        end_units = self._units.of(end)
+        closing = self._units.of(end + SEPARATOR) - end_units
+        return _Part(text, self._units.known(text, tokens), end, end_units, closing)
+
+    def _rejoin(self, place: int) -> None:
+        joint = self._joint(self._before[place], place)
+        self._sum += joint - self._joints[place]
+        self._joints[place] = joint
+
+    def _joint(self, before: int, after: int) -> int:
+        """Return the units of the blank line between two pieces, and what they change by each other."""
+        none = len(self._parts)
+        if none in (before, after):
+            return 0
+        first, second = self._parts[before], self._parts[after]
+        if stands_apart(first.text, second.text):
+            return first.closing
+        beginning = beginning_of(second.text)
+        both = self._units.of(f"{first.end}{SEPARATOR}{beginning}")
+        return both - first.end_units - self._units.of(beginning)
