@@ -12,8 +12,31 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from apportion.core.render import SEPARATOR
-from apportion.core.seams import beginning_of, end_of, stands_apart
+from apportion.core.seams import REACH, beginning_of, end_of, stands_apart
 from apportion.core.tokens import Units
+
+
+class Run(Struct, frozen=True):
+    """A text as far as its neighbours matter, and its units."""
+
+    start: str
+    end: str
+    units: int
+
+
+def run_of(text: str, units: int) -> Run:
+    """Return a text as a run."""
+    return Run(text[:REACH], text[-REACH:], units)
+
+
+def joined(first: Run | None, second: Run | None, units: Units) -> Run | None:
+    """Return two runs with a blank line between them as one; None is no text at all."""
+    if first is None or second is None:
+        return first or second
+    beginning = "" if stands_apart(first.end, second.start) else beginning_of(second.start)
+    end = end_of(first.end)
+    both = units.of(f"{end}{SEPARATOR}{beginning}") - units.of(end) - units.of(beginning)
+    return Run(first.start, second.end, first.units + both + second.units)
 
 
 class _Part(Struct):
