@@ -1,6 +1,8 @@
 """Selection in categories: what each candidate's category, the reserve and the limit can pay for.
 
-Decides by cost first, then by the exact count of the text as it would be with the candidate.
+Decides by cost first, then by the count of the text as it would be with the candidate. That is reckoned on
+the end of the text, from its last seam on, and no more than its last code points; what comes out is counted
+itself (see `docs/adr/0009-bounded-work.md`).
 """
 
 from collections.abc import Mapping

@@ -18,7 +18,7 @@ from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Ranked
 from apportion.core.tokens import TokenCounter, units_of
 
-_LEAST_FORM_TOKENS = 6
+LEAST_FORM_TOKENS = 6
 """No form but a whole costs less, with any counter, for it has a marker: a piece that small has no other."""
 
 
@@ -102,7 +102,7 @@ def _ladder_of(
     def count(form: str) -> int:
         return counter.count(_rendered(one, form, template))
 
-    if one.tokens <= _LEAST_FORM_TOKENS and strategy is not ShrinkStrategy.NEVER:
+    if one.tokens <= LEAST_FORM_TOKENS and strategy is not ShrinkStrategy.NEVER:
         return lambda: Ladder(Shrunk(prepared.content, one.tokens), (), count)
     return lambda: ladder(strategy, prepared.content, count, language, path)
 
