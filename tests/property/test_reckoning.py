@@ -26,8 +26,8 @@ counters = st.sampled_from(list(CounterName))
 
 @SETTINGS
 @given(
-    st.lists(worded, min_size=1, max_size=6),
-    st.lists(st.tuples(st.integers(0, 5), st.none() | worded), max_size=12),
+    st.lists(texts.filter(bool), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 5), st.none() | texts.filter(bool)), max_size=12),
     counters,
 )
 @example(["a.", "/", "b"], [], CounterName.CL100K_BASE)

@@ -2,11 +2,12 @@
 
 Decides nothing: it is what counting the whole would give. Each piece adds its own units, and each joint what
 two pieces add to each other, for which their ends up to the next seam are enough (see `core.seams`). So a
-piece that changes takes no longer than that piece. A piece that has no seam, nor a letter or digit, between
-two joints without a seam is reckoned as if these did not know of each other; whoever needs certainty counts
-the whole.
+piece that changes takes no longer than that piece. Between two joints without a seam, a piece that has none
+itself, nor a letter or digit, joins what is before it to what is after it; more than eight of these in a row
+are reckoned as if the first ones were not there. Whoever needs certainty counts the whole.
 """
 
+import re
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -39,14 +40,23 @@ def joined(first: Run | None, second: Run | None, units: Units) -> Run | None:
     return Run(first.start, second.end, first.units + both + second.units)
 
 
+_WORD = re.compile(r"[^\W_]")
+_GLUE_PIECES = 8
+"""How many pieces in a row may join what is before them to what is after them."""
+
+
 class _Part(Struct):
-    """A piece as far as its neighbours matter; `closing` are the units of a blank line after it."""
+    """A piece as far as its neighbours matter.
+
+    `closing` are the units of a blank line after it. `glue` joins what is before it to what is after it.
+    """
 
     text: str
     units: int
     end: str
     end_units: int
     closing: int
+    glue: bool
 
 
 class Joined:
@@ -72,14 +82,14 @@ class Joined:
         self._parts[place] = self._part(text, tokens)
         self._sum += self._parts[place].units
         self._rejoin(place)
-        self._rejoin(self._after[place])
+        self._rejoin_from(self._after[place])
 
     def take_out(self, place: int) -> None:
         """Let a piece stand no longer."""
         before, after = self._before[place], self._after[place]
         self._sum -= self._parts[place].units + self._joints[place]
         self._after[before], self._before[after] = after, before
-        self._rejoin(after)
+        self._rejoin_from(after)
 
     def put_back(self, place: int) -> None:
         """Let the piece that was taken out last stand again."""
@@ -88,13 +98,22 @@ class Joined:
         self._after[before] = self._before[after] = place
         self._joints[place] = self._joint(before, place)
         self._sum += self._parts[place].units + self._joints[place]
-        self._rejoin(after)
+        self._rejoin_from(after)
 
     def _part(self, text: str, tokens: int) -> _Part:
         end = end_of(text)
         end_units = self._units.of(end)
         closing = self._units.of(end + SEPARATOR) - end_units
-        return _Part(text, self._units.known(text, tokens), end, end_units, closing)
+        glue = end == text and _WORD.search(text) is None
+        return _Part(text, self._units.known(text, tokens), end, end_units, closing, glue)
+
+    def _rejoin_from(self, place: int) -> None:
+        """Reckon the joint before a piece again, and those after it that reach over it."""
+        for _ in range(_GLUE_PIECES + 1):
+            self._rejoin(place)
+            if place == len(self._parts) or not self._parts[place].glue:
+                return
+            place = self._after[place]
 
     def _rejoin(self, place: int) -> None:
         joint = self._joint(self._before[place], place)
@@ -107,8 +126,26 @@ class Joined:
         if none in (before, after):
             return 0
         first, second = self._parts[before], self._parts[after]
-        if stands_apart(first.text, second.text):
+        apart = stands_apart(first.text, second.text)
+        if apart and not first.glue:
             return first.closing
-        beginning = beginning_of(second.text)
-        both = self._units.of(f"{first.end}{SEPARATOR}{beginning}")
-        return both - first.end_units - self._units.of(beginning)
+        end, end_units = first.end, first.end_units
+        if first.glue:
+            end = self._glued_end(before)
+            end_units = self._units.of(end)
+        beginning = "" if apart else beginning_of(second.text)
+        both = self._units.of(f"{end}{SEPARATOR}{beginning}")
+        return both - end_units - self._units.of(beginning)
+
+    def _glued_end(self, place: int) -> str:
+        """Return the end of the text up to and with a piece, from before those that are glue."""
+        end = self._parts[place].end
+        for _ in range(_GLUE_PIECES):
+            before = self._before[place]
+            if before == len(self._parts) or stands_apart(self._parts[before].text, self._parts[place].text):
+                break
+            end = f"{self._parts[before].end}{SEPARATOR}{end}"
+            if not self._parts[before].glue:
+                break
+            place = before
+        return end[-REACH:]
