@@ -33,6 +33,7 @@ class Levels:
         self._heading = before + SEPARATOR if before and layer.preamble else before
         self._front = self._heading + layer.preamble
         self._runs: dict[int, Run | None] = {}
+        self._numbers: dict[int, int] = {}
 
     def run(self, level: int) -> Run | None:
         """Return the layer at a level; None where nothing of it stands."""
@@ -106,4 +107,11 @@ class Levels:
         )
         title = of(f" more {lines.title}{SEPARATOR}")
         number = len(lines.goes_at)
-        return [units + of(f"... and {number - at}") + title for at, units in enumerate(kept)][-2::-1]
+        cut = [units + self._number_units(number - at) + title for at, units in enumerate(kept)]
+        return cut[-2::-1]
+
+    def _number_units(self, omitted: int) -> int:
+        """Return the units of a marker up to its number, which many sections share."""
+        if omitted not in self._numbers:
+            self._numbers[omitted] = self._units.of(f"... and {omitted}")
+        return self._numbers[omitted]
