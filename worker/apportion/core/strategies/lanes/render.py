@@ -21,6 +21,9 @@ from apportion.core.tokens import TokenCounter, units_of
 LEAST_FORM_TOKENS = 6
 """No form but a whole costs less, with any counter, for it has a marker: a piece that small has no other."""
 
+_COUNTS_OF_WHOLE = 4
+"""How often a whole text is counted before it is taken apart."""
+
 
 class Rendered(Struct, frozen=True):
     """The text, and its exact count."""
@@ -60,7 +63,7 @@ def _fitted(
 ) -> Rendered | None:
     pieces = _pieces(standing, policy, counter)
     text = _Whole(standing, pieces, policy.render.template, counter)
-    fit = Fit(pieces[::-1], text, counter.count, limit_tokens, policy.shrink.floor_tokens)
+    fit = Fit(pieces[::-1], text, text.count, limit_tokens, policy.shrink.floor_tokens)
     fits = fit.fit(whole.tokens)
     for one, piece in zip(standing, pieces, strict=True):
         stands = fits and not piece.dropped
@@ -108,7 +111,10 @@ def _ladder_of(
 
 
 class _Whole:
-    """The text of artifacts as they stand, and what it costs; a lane's heading stands with any of it."""
+    """The text of artifacts as they stand, and what it costs; a lane's heading stands with any of it.
+
+    The first few times it is counted: that is less work than to take it apart.
+    """
 
     def __init__(
         self, standing: Sequence[Ranked], pieces: Sequence[Piece], template: str | None, counter: TokenCounter
@@ -117,8 +123,57 @@ class _Whole:
         self._standing = standing
         self._pieces = pieces
         self._template = template
-        self._numbers = {piece: number for number, piece in enumerate(pieces)}
-        self._places: list[int] = []
+        self._counter = counter
+        self._last_counted = ("", 0)
+        self._counts_left = _COUNTS_OF_WHOLE
+        self._parts: _Parts | None = None
+
+    def text(self) -> str:
+        """Return the text."""
+        both = zip(self._standing, self._pieces, strict=True)
+        kept = ((one, piece.form.text) for one, piece in both if not piece.dropped)
+        return join(_with_headings(kept, self._template))
+
+    def count(self, text: str) -> int:
+        """Return the count of a text; of the last one it is remembered."""
+        if text != self._last_counted[0]:
+            self._last_counted = (text, self._counter.count(text))
+        return self._last_counted[1]
+
+    def tokens(self) -> int:
+        """Return what the text costs."""
+        if self._counts_left:
+            self._counts_left -= 1
+            return self.count(self.text())
+        if self._parts is None:
+            self._parts = _Parts(self._standing, self._pieces, self._template, self._counter)
+        return self._parts.joined.tokens()
+
+    def changed(self, piece: Piece) -> None:
+        """Take notice of a piece that stands in another form."""
+        if self._parts is not None:
+            self._parts.change(piece)
+
+    def dropped(self, piece: Piece) -> None:
+        """Take notice of a piece that was dropped."""
+        if self._parts is not None:
+            self._parts.take_out(piece)
+
+    def restored(self, piece: Piece) -> None:
+        """Take notice that the piece that was dropped last stands again."""
+        if self._parts is not None:
+            self._parts.put_back(piece)
+
+
+class _Parts:
+    """The pieces and headings as they are joined."""
+
+    def __init__(
+        self, standing: Sequence[Ranked], pieces: Sequence[Piece], template: str | None, counter: TokenCounter
+    ) -> None:
+        """Begin with the pieces as they stand; those that are dropped went from the last on."""
+        self._template = template
+        self._places: dict[Piece, tuple[int, Ranked]] = {}
         self._headings: dict[str, int] = {}
         self._stand = Counter(one.lane.name for one in standing)
         parts: list[tuple[str, int]] = []
@@ -127,43 +182,35 @@ class _Whole:
             if heading is not None and one.lane.name not in self._headings:
                 self._headings[one.lane.name] = len(parts)
                 parts.append((heading, counter.count(heading)))
-            self._places.append(len(parts))
+            self._places[piece] = (len(parts), one)
             parts.append((_rendered(one, piece.form.text, template), piece.form.tokens))
-        self._joined = Joined(parts, units_of(counter))
+        self.joined = Joined(parts, units_of(counter))
+        for piece in reversed(pieces):
+            if piece.dropped:
+                self.take_out(piece)
 
-    def text(self) -> str:
-        """Return the text."""
-        both = zip(self._standing, self._pieces, strict=True)
-        kept = ((one, piece.form.text) for one, piece in both if not piece.dropped)
-        return join(_with_headings(kept, self._template))
+    def change(self, piece: Piece) -> None:
+        """Let a piece stand in its form."""
+        place, one = self._places[piece]
+        self.joined.change(place, _rendered(one, piece.form.text, self._template), piece.form.tokens)
 
-    def tokens(self) -> int:
-        """Return its count, as it follows from what has changed."""
-        return self._joined.tokens()
-
-    def changed(self, piece: Piece) -> None:
-        """Take notice of a piece that stands in another form."""
-        number = self._numbers[piece]
-        text = _rendered(self._standing[number], piece.form.text, self._template)
-        self._joined.change(self._places[number], text, piece.form.tokens)
-
-    def dropped(self, piece: Piece) -> None:
-        """Take notice of a piece that was dropped."""
-        number = self._numbers[piece]
-        lane = self._standing[number].lane.name
-        self._joined.take_out(self._places[number])
+    def take_out(self, piece: Piece) -> None:
+        """Let a piece stand no longer, nor its lane's heading, if it was the last of it."""
+        place, one = self._places[piece]
+        lane = one.lane.name
+        self.joined.take_out(place)
         self._stand[lane] -= 1
         if not self._stand[lane] and lane in self._headings:
-            self._joined.take_out(self._headings[lane])
+            self.joined.take_out(self._headings[lane])
 
-    def restored(self, piece: Piece) -> None:
-        """Take notice that the piece that was dropped last stands again."""
-        number = self._numbers[piece]
-        lane = self._standing[number].lane.name
+    def put_back(self, piece: Piece) -> None:
+        """Let the piece that was taken out last stand again."""
+        place, one = self._places[piece]
+        lane = one.lane.name
         if not self._stand[lane] and lane in self._headings:
-            self._joined.put_back(self._headings[lane])
+            self.joined.put_back(self._headings[lane])
         self._stand[lane] += 1
-        self._joined.put_back(self._places[number])
+        self.joined.put_back(place)
 
 
 def _rendered(one: Ranked, content: str, template: str | None) -> str:
