@@ -5,7 +5,7 @@ seams (see `core.seams`), so that each adds the same units wherever it stands; w
 section is cut, and counted, as one text.
 """
 
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate
 
 from apportion.core.cut import TRUNCATED
@@ -33,7 +33,7 @@ class Levels:
         self._heading = before + SEPARATOR if before and layer.preamble else before
         self._front = self._heading + layer.preamble
         self._runs: dict[int, Run | None] = {}
-        self._numbers: dict[int, int] = {}
+        self._of_repeated = cache(units.of)
 
     def run(self, level: int) -> Run | None:
         """Return the layer at a level; None where nothing of it stands."""
@@ -103,15 +103,10 @@ class Levels:
             return []
         of = self._units.of
         kept = accumulate(
-            (of(f"- {entry}\n") for entry in lines.entries if entry), initial=of(f"{lines.heading}\n")
+            (of(f"- {entry}\n") for entry in lines.entries if entry),
+            initial=self._of_repeated(f"{lines.heading}\n"),
         )
-        title = of(f" more {lines.title}{SEPARATOR}")
+        title = self._of_repeated(f" more {lines.title}{SEPARATOR}")
         number = len(lines.goes_at)
-        cut = [units + self._number_units(number - at) + title for at, units in enumerate(kept)]
+        cut = [units + self._of_repeated(f"... and {number - at}") + title for at, units in enumerate(kept)]
         return cut[-2::-1]
-
-    def _number_units(self, omitted: int) -> int:
-        """Return the units of a marker up to its number, which many sections share."""
-        if omitted not in self._numbers:
-            self._numbers[omitted] = self._units.of(f"... and {omitted}")
-        return self._numbers[omitted]
