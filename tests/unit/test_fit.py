@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import pytest
+from wholes import CountedWhole
 
 from apportion.core.fit import Fit, Piece
 from apportion.core.shrink import Ladder, Shrunk
@@ -19,13 +20,11 @@ def piece(letter: str, full: int, *forms: int, protected: bool = False) -> Piece
 def fitted(pieces: list[Piece], limit: int, floor: int, count: Callable[[str], int] = len) -> str | None:
     """Return the text that fits, which shrinks from its first piece; None: there is none."""
 
-    def render() -> str:
-        return "".join(one.form.text for one in pieces if not one.dropped)
-
-    fit = Fit(pieces, render, count, limit, floor)
-    if not fit.fit(count(render())):
+    whole = CountedWhole(pieces, count)
+    fit = Fit(pieces, whole, count, limit, floor)
+    if not fit.fit(whole.tokens()):
         return None
-    assert (fit.text, fit.tokens) == (render(), count(render()))
+    assert (fit.text, fit.tokens) == (whole.text(), whole.tokens())
     assert fit.tokens <= limit
     return fit.text
 
@@ -53,3 +52,51 @@ def test_where_the_rest_does_not_fit_afresh_it_stands_at_its_floors_with_which_i
 def test_a_piece_that_is_no_larger_than_the_floor_is_not_looked_into() -> None:
     small = Piece(Shrunk("s" * 5, 5), lambda: pytest.fail("its forms were asked for"), protected=False)
     assert fitted([small, piece("a", 20, 5, 10)], 15, 5) == "s" * 5 + "a" * 10
+
+
+class Hopeful(CountedWhole):
+    """Reckons a token less for each piece that stands than the text counts."""
+
+    def tokens(self) -> int:
+        return max(0, super().tokens() - sum(1 for one in self._pieces if not one.dropped))
+
+
+def test_where_the_reckoning_was_too_low_it_begins_again_with_what_was_missing() -> None:
+    pieces = [piece("b", 5), piece("a", 10)]
+    whole = Hopeful(pieces, len)
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return len(text)
+
+    fit = Fit(pieces, whole, count, 9, 0)
+    # as reckoned, ten of a are nine; a token more, nothing is left that fits but nothing
+    assert fit.fit(15)
+    assert (fit.text, fit.tokens) == ("", 0)
+    assert counted == ["a" * 10, ""]
+
+
+def test_stepping_back_over_thousands_of_pieces_moves_each_a_few_times() -> None:
+    class Following(CountedWhole):
+        moves = 0
+
+        def dropped(self, piece: Piece) -> None:
+            self.moves += 1
+            self._length -= piece.form.tokens
+
+        def restored(self, piece: Piece) -> None:
+            self.moves += 1
+            self._length += piece.form.tokens
+
+        def tokens(self) -> int:
+            return self._length // 2
+
+        _length = 3_000
+
+    pieces = [piece("a", 1) for _ in range(3_000)]
+    whole = Following(pieces, len)
+    fit = Fit(pieces, whole, lambda text: len(text) // 2, 1_000, 0)
+    assert fit.fit(1_500)
+    assert len(fit.text) == 2_001
+    assert whole.moves < 3 * 3_000

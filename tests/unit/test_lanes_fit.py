@@ -3,11 +3,16 @@
 from typing import Any
 
 import pytest
+from asking import Jumpy, engine_with
 from support import answer, candidate, entry_of, lanes_policy, omitted, request, selected
 
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
 from apportion.core.policy import Policy, PolicyError
+from apportion.core.shrink import ShrinkStrategy, ladder
+from apportion.core.strategies.lanes.render import LEAST_FORM_TOKENS
+from apportion.core.tokens import CounterName
+from apportion.counters import COUNTERS
 
 LINE = "x" * 39 + "\n"
 """Ten chars4 tokens."""
@@ -157,3 +162,24 @@ def test_the_template_is_counted_with_every_form() -> None:
     text = outcome.composed.text or ""
     assert (len(text) + 3) // 4 == outcome.composed.tokens.used <= 500
     assert text.count("</artifact>") == len(selected(outcome))
+
+
+@pytest.mark.parametrize("counter", list(CounterName))
+@pytest.mark.parametrize("strategy", [one for one in ShrinkStrategy if one is not ShrinkStrategy.NEVER])
+def test_no_form_that_leaves_something_out_is_as_small_as_what_is_not_looked_into(
+    strategy: ShrinkStrategy, counter: CounterName
+) -> None:
+    contents = ["ab", "a\nb", "a -> b\nb -> c", "a\n\nb\n\nc", "def f():\n    g()\n    h()\n" * 3]
+    count = COUNTERS[counter].count
+    for content in contents:
+        found = ladder(strategy, content, count, "python", None)
+        assert found is not None
+        forms = [rung.render(kept) for rung in found.rungs for kept in range(1, rung.size + 1)]
+        assert all(count(form) >= LEAST_FORM_TOKENS for form in forms)
+
+
+def test_a_counter_of_which_nothing_is_known_never_passes_the_limit() -> None:
+    for budget in range(1, 120):
+        ones = [lines("p", 4), lines("q", 2, lane="history"), candidate("r", content="/\n")]
+        outcome = answer(request(ones, budget_tokens=budget), wide(), engine=engine_with(Jumpy()))
+        assert Jumpy().count(outcome.composed.text or "") == outcome.composed.tokens.used <= budget

@@ -3,7 +3,7 @@
 Decides what is made smaller, what is dropped, and how far, in the order that the caller gives. What counts
 is always the count of the whole text; sums only tell when to measure it, for joining BPE pieces can cost
 more or less than they do apart. BPE counts are not monotone, so "only as far as needed" and "fewest" hold
-along the path that is described here:
+along the path that is described here. To measure is to reckon what the whole costs from what has changed:
 
 1. Shrink each piece in turn to what its tokens less the excess are, but to no target below the floor. The
    excess is kept as a sum, and the whole is measured as soon as the sum is within two tokens a shrunk piece
@@ -15,11 +15,15 @@ along the path that is described here:
    floors, drop them, and shrink the rest afresh; where that does not fit, the rest stands at its floors.
    Protected pieces are never dropped.
 3. If that is not enough, shrink the protected ones, alone, without a floor. Else there is no fit.
+
+What comes out is counted itself. Should that pass the limit, for the reckoning was too low, all begins again
+with every reckoning higher by what was missing, and by at least twice as much as the last time.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import attrgetter
+from typing import Protocol
 
 from apportion.core.shrink import Ladder, Shrunk
 
@@ -43,23 +47,50 @@ class Piece:
         return self._make_ladder()
 
 
+class Whole(Protocol):
+    """The text that the pieces make as they stand. An empty one costs nothing."""
+
+    def text(self) -> str:
+        """Return it."""
+        ...
+
+    def tokens(self) -> int:
+        """Return what it costs, as it follows from what has changed since it was counted."""
+        ...
+
+    def changed(self, piece: Piece) -> None:
+        """Take notice of a piece that stands in another form."""
+        ...
+
+    def dropped(self, piece: Piece) -> None:
+        """Take notice of a piece that was dropped."""
+        ...
+
+    def restored(self, piece: Piece) -> None:
+        """Take notice that the piece that was dropped last stands again."""
+        ...
+
+
 class Fit:
     """One text and its limit. Pieces stand in shrinking order: the first is the first to go."""
 
     def __init__(
         self,
         pieces: Sequence[Piece],
-        render: Callable[[], str],
+        whole: Whole,
         count: Callable[[str], int],
         limit_tokens: int,
         floor_tokens: int,
     ) -> None:
-        """`render` gives the text of the pieces as they stand at that moment."""
+        """Begin with all pieces in full."""
         self._pieces = pieces
-        self._render = render
+        self._droppable = [piece for piece in pieces if not piece.protected]
+        self._gone = 0
+        self._whole = whole
         self._count = count
         self._limit = limit_tokens
         self._floor = floor_tokens
+        self._missing = 0
         self.text = ""
         self.tokens = 0
 
@@ -69,23 +100,44 @@ class Fit:
         False: it cannot be made to.
         """
         self.tokens = whole_tokens
+        while self._fit_as_reckoned():
+            reckoned = self.tokens
+            self.text = self._whole.text()
+            self.tokens = self._count(self.text)
+            if self.tokens <= self._limit:
+                return True
+            self._missing += max(self._missing, self.tokens - reckoned)
+            self._drop(0)
+            self._put_all([piece.full for piece in self._pieces])
+            self._measure()
+        return False
+
+    def _fit_as_reckoned(self) -> bool:
+        """Make the text fit as far as it is reckoned."""
         if self._shrink(self._pieces, self._floor):
             return True
         if self._drop_fewest():
             floors = [piece.form for piece in self._pieces]
-            for piece in self._pieces:
-                piece.form = piece.full
+            self._put_all([piece.full for piece in self._pieces])
             if self._measure() > self._limit and not self._shrink(self._pieces, self._floor):
-                for piece, form in zip(self._pieces, floors, strict=True):
-                    piece.form = form
+                self._put_all(floors)
                 self._measure()
             return True
         return self._shrink([piece for piece in self._pieces if piece.protected], 0)
 
     def _measure(self) -> int:
-        self.text = self._render()
-        self.tokens = self._count(self.text)
+        tokens = self._whole.tokens()
+        self.tokens = tokens + self._missing if tokens else 0
         return self.tokens
+
+    def _put(self, piece: Piece, form: Shrunk) -> None:
+        if form is not piece.form and not piece.dropped:
+            piece.form = form
+            self._whole.changed(piece)
+
+    def _put_all(self, forms: Sequence[Shrunk]) -> None:
+        for piece, form in zip(self._pieces, forms, strict=True):
+            self._put(piece, form)
 
     def _shrink(self, pieces: Sequence[Piece], floor_tokens: int) -> bool:
         """Shrink pieces in turn until the whole, measured before, fits; tell whether it does."""
@@ -98,7 +150,7 @@ class Fit:
                 before = piece.form
                 target = max(floor_tokens, before.tokens - (whole - self._limit))
                 found = piece.ladder.within(target)
-                piece.form = found or min(before, piece.ladder.smallest(), key=attrgetter("tokens"))
+                self._put(piece, found or min(before, piece.ladder.smallest(), key=attrgetter("tokens")))
                 smaller = found is not None
                 whole += piece.form.tokens - before.tokens
                 uncertain += _JOIN_TOKENS
@@ -111,14 +163,15 @@ class Fit:
 
     def _grow(self, piece: Piece, ladder: Ladder) -> None:
         """Give a piece back what was taken too much: the largest form with which the whole fits."""
-        fitting = piece.form, self.text, self.tokens
+        fitting, tokens = piece.form, self.tokens
         target = piece.form.tokens + self._limit - self.tokens + _JOIN_TOKENS
-        while (larger := ladder.within(target)) is not None and larger.tokens > fitting[0].tokens:
-            piece.form = larger
+        while (larger := ladder.within(target)) is not None and larger.tokens > fitting.tokens:
+            self._put(piece, larger)
             if self._measure() <= self._limit:
                 return
             target = larger.tokens - 1
-        piece.form, self.text, self.tokens = fitting
+        self._put(piece, fitting)
+        self.tokens = tokens
 
     def _drop_fewest(self) -> bool:
         """Drop the fewest pieces with which the rest, as it stands, fits; tell whether any number does.
@@ -126,26 +179,29 @@ class Fit:
         From where the counts say that it could fit the search steps on until it does, then back as long as
         it still does. If none fits, all that may go have gone.
         """
-        droppable = [piece for piece in self._pieces if not piece.protected]
         gone, excess = 0, self.tokens - self._limit
-        while gone < len(droppable) and excess > 0:
-            excess -= droppable[gone].form.tokens
+        while gone < len(self._droppable) and excess > 0:
+            excess -= self._droppable[gone].form.tokens
             gone += 1
-        self._drop(droppable, gone)
+        self._drop(gone)
         while self._measure() > self._limit:
-            if gone == len(droppable):
+            if self._gone == len(self._droppable):
                 return False
-            gone += 1
-            self._drop(droppable, gone)
-        while gone > 1:
-            self._drop(droppable, gone - 1)
+            self._drop(self._gone + 1)
+        while self._gone > 1:
+            self._drop(self._gone - 1)
             if self._measure() > self._limit:
-                self._drop(droppable, gone)
+                self._drop(self._gone + 1)
                 self._measure()
                 break
-            gone -= 1
         return True
 
-    def _drop(self, droppable: Sequence[Piece], gone: int) -> None:
-        for place, piece in enumerate(droppable):
-            piece.dropped = place < gone
+    def _drop(self, gone: int) -> None:
+        """Let that many pieces be dropped, the first ones."""
+        for piece in self._droppable[self._gone : gone]:
+            piece.dropped = True
+            self._whole.dropped(piece)
+        for piece in reversed(self._droppable[gone : self._gone]):
+            piece.dropped = False
+            self._whole.restored(piece)
+        self._gone = gone

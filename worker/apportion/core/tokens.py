@@ -52,10 +52,11 @@ class TokenCounter(Protocol):
 
 
 class Units(Struct, frozen=True):
-    """What a counter adds up: `of` a text, and the `tokens` of their sum."""
+    """What a counter adds up: `of` a text, `known` of one whose count is, and the `tokens` of their sum."""
 
     of: Callable[[str], int]
     tokens: Callable[[int], int]
+    known: Callable[[str, int], int]
 
 
 class Estimator:
@@ -112,10 +113,10 @@ def units_of(counter: TokenCounter) -> Units:
     """Return what a counter adds up: an estimator, what it rounds once; an exact counter, tokens."""
     match counter.name:
         case CounterName.CHARS4:
-            return Units(len, _of_quarters)
+            return Units(len, _of_quarters, lambda text, _: len(text))
         case CounterName.BYTES4:
-            return Units(_bytes, _of_quarters)
+            return Units(_bytes, _of_quarters, lambda text, _: _bytes(text))
         case CounterName.WORDS13:
-            return Units(_words, _of_words)
+            return Units(_words, _of_words, lambda text, _: _words(text))
         case _:
-            return Units(counter.count, lambda tokens: tokens)
+            return Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens)

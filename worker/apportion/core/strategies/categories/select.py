@@ -1,15 +1,18 @@
 """Selection in categories: what each candidate's category, the reserve and the limit can pay for.
 
-Decides by cost first, then by the exact count of the text as it would be with the candidate.
+Decides by cost first, then by the count of the text as it would be with the candidate. That is reckoned on
+the end of the text, from its last seam on, and no more than its last code points; what comes out is counted
+itself (see `docs/adr/0009-bounded-work.md`).
 """
 
 from collections.abc import Mapping
 
 from msgspec import UNSET
 
+from apportion.core.cut import largest
 from apportion.core.render import SEPARATOR, join
 from apportion.core.results import Fidelity
-from apportion.core.seams import last_seam
+from apportion.core.seams import end_of, stands_apart
 from apportion.core.strategies.categories.policy import CategoriesPolicy, Overflow
 from apportion.core.strategies.categories.rank import Contender
 from apportion.core.task import Task
@@ -47,16 +50,23 @@ def _estimate(queue: list[Contender], task: Task[CategoriesPolicy]) -> None:
 
 
 def _counted(standing: list[Contender], task: Task[CategoriesPolicy]) -> tuple[str, int]:
-    """Return the text of what was selected, and its count; the last go while it passes the limit.
+    """Return the text of what was selected, and its count; where it passes the limit, the last of it go.
 
-    None have to go with a counter whose units add up. The limit holds with any.
+    Bisection finds how many. None have to go where units add up as far as `_GrowingText` looks; the limit
+    holds with any counter.
     """
-    while True:
-        text = join(one.prepared.content for one in standing)
-        tokens = task.counter.count(text)
-        if tokens <= task.limit_tokens:
-            return text, tokens
-        standing.pop().refuse(Bound.LIMIT, tokens, task.limit_tokens)
+    tokens = [0] * (len(standing) + 1)
+
+    def fits(kept: int) -> bool:
+        tokens[kept] = task.counter.count(join(one.prepared.content for one in standing[:kept]))
+        return tokens[kept] <= task.limit_tokens
+
+    kept = len(standing)
+    if not fits(kept):
+        kept = largest(kept - 1, fits)
+        for one in standing[kept:]:
+            one.refuse(Bound.LIMIT, tokens[kept + 1], task.limit_tokens)
+    return join(one.prepared.content for one in standing[:kept]), tokens[kept]
 
 
 class _Purse:
@@ -98,7 +108,8 @@ class _Purse:
 class _GrowingText:
     """The units of a text to which one piece after another is joined.
 
-    What stands after its last seam is all that a next piece can change.
+    What stands after its last seam is all that a next piece can change. No more than its last code points
+    are looked at for that (see `core.seams.REACH`).
     """
 
     def __init__(self, units: Units) -> None:
@@ -106,16 +117,19 @@ class _GrowingText:
         self.units = 0
         self._units_of = units.of
         self._end = ""
+        self._end_units = 0
         self._before_end_units = 0
 
     def units_with(self, piece: str) -> int:
         """Return what the units would be with one more piece."""
+        if stands_apart(self._end.rstrip("\n"), piece):
+            return self._before_end_units + self._end_units + self._units_of(piece)
         return self._before_end_units + self._units_of(self._end + piece)
 
     def add(self, piece: str, units: int) -> None:
         """Join a piece, with which the units are these."""
-        longer = self._end + piece
-        end = longer[last_seam(longer) :]
+        end = end_of(self._end + piece)
         self.units = units
         self._before_end_units = units - self._units_of(end)
         self._end = end + SEPARATOR
+        self._end_units = self._units_of(self._end)

@@ -14,8 +14,12 @@ from apportion.core.results import Fidelity
 from apportion.core.shrink import Ladder, ShrinkStrategy, Shrunk, ladder
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Artifact
+from apportion.core.strategies.lanes.whole import Whole, rendered, with_headings
 from apportion.core.tokens import TokenCounter
 from apportion.core.verdict import Bound
+
+LEAST_FORM_TOKENS = 6
+"""No form but a whole costs less, with any counter, for it has a marker: a piece that small has no other."""
 
 
 class Rendered(Struct, frozen=True):
@@ -41,7 +45,7 @@ def render(
     template = policy.render.template
     for one, tokens in zip(standing, _exact_tokens(standing, template, counter), strict=True):
         one.tokens = tokens
-    text = join(_with_headings(((one, one.prepared.content) for one in standing), template))
+    text = join(with_headings(((one, one.prepared.content) for one in standing), template))
     whole = Rendered(text, counter.count(text), standing)
     return whole if whole.tokens <= limit_tokens else _fitted(standing, whole, policy, limit_tokens, counter)
 
@@ -59,15 +63,8 @@ def _fitted(
     counter: TokenCounter,
 ) -> Rendered | None:
     pieces = _pieces(standing, policy, counter)
-    template = policy.render.template
-
-    def text() -> str:
-        kept = (
-            (one, piece.form.text) for one, piece in zip(standing, pieces, strict=True) if not piece.dropped
-        )
-        return join(_with_headings(kept, template))
-
-    fit = Fit(pieces[::-1], text, counter.count, limit_tokens, policy.shrink.floor_tokens)
+    text = Whole(standing, pieces, policy.render.template, counter)
+    fit = Fit(pieces[::-1], text, text.count, limit_tokens, policy.shrink.floor_tokens)
     fits = fit.fit(whole.tokens)
     for one, piece in zip(standing, pieces, strict=True):
         stands = fits and not piece.dropped
@@ -95,7 +92,7 @@ def _exact_tokens(standing: Sequence[Artifact], template: str | None, counter: T
     """Return the exact count of each piece; a cost that was counted on the same text is already that."""
     counted = [template is None and one.prepared.facts.token_estimate is UNSET for one in standing]
     uncounted = [one for one, known in zip(standing, counted, strict=True) if not known]
-    counts = iter(counter.count_many([_rendered(one, one.prepared.content, template) for one in uncounted]))
+    counts = iter(counter.count_many([rendered(one, one.prepared.content, template) for one in uncounted]))
     return [one.cost if known else next(counts) for one, known in zip(standing, counted, strict=True)]
 
 
@@ -106,22 +103,8 @@ def _ladder_of(
     language, path = prepared.facts.language or None, prepared.facts.path or None
 
     def count(form: str) -> int:
-        return counter.count(_rendered(one, form, template))
+        return counter.count(rendered(one, form, template))
 
+    if one.tokens <= LEAST_FORM_TOKENS and strategy is not ShrinkStrategy.NEVER:
+        return lambda: Ladder(Shrunk(prepared.content, one.tokens), (), count)
     return lambda: ladder(strategy, prepared.content, count, language, path)
-
-
-def _rendered(one: Artifact, content: str, template: str | None) -> str:
-    if template is None:
-        return content
-    prepared = one.prepared
-    return template.format(content=content, id=prepared.id, kind=prepared.kind, lane=prepared.lane)
-
-
-def _with_headings(standing: Iterable[tuple[Artifact, str]], template: str | None) -> Iterable[str]:
-    lane = None
-    for one, form in standing:
-        if one.lane is not lane and one.lane.heading is not None:
-            yield one.lane.heading
-        lane = one.lane
-        yield _rendered(one, form, template)

@@ -16,7 +16,8 @@ _ROLLOVERS = tuple(10**digits for digits in range(1, 8))
 """Where a number in a marker gets one code point longer."""
 
 
-def _omission(entries: int) -> str:
+def omission(entries: int) -> str:
+    """Return what a layer ends in that lost so many entries."""
     return f"[... truncated, {entries} items omitted]"
 
 
@@ -30,10 +31,10 @@ class Lines:
     __slots__ = (
         "_code_points",
         "_ends",
-        "_heading",
         "_text",
         "entries",
         "goes_at",
+        "heading",
         "places",
         "preserve",
         "title",
@@ -49,10 +50,10 @@ class Lines:
         self.places = list(compress(range(len(tokens)), section.entries))
         self.goes_at: list[int] = []
         lines = [entry for entry in section.entries if entry]
-        self._heading = f"## {section.title}"
-        self._text = _BULLET.join([self._heading, *lines])
+        self.heading = f"## {section.title}"
+        self._text = _BULLET.join([self.heading, *lines])
         self._code_points = [len(_BULLET) + len(line) for line in lines]
-        self._ends = list(accumulate(self._code_points, initial=len(self._heading)))
+        self._ends = list(accumulate(self._code_points, initial=len(self.heading)))
 
     def tokens_up_to(self) -> list[int]:
         """Return for each line, the last first, the tokens of the entries up to and with it."""
@@ -77,7 +78,7 @@ class Lines:
 
     def frame(self, gone: int) -> str:
         """Return that without the entries."""
-        return self._heading + self.marker(len(self.places) - self.kept(gone))
+        return self.heading + self.marker(len(self.places) - self.kept(gone))
 
 
 class Layer:
@@ -87,7 +88,16 @@ class Layer:
     the preamble (or free text) comes back, a code point a level, then the entries, one a level.
     """
 
-    __slots__ = ("_entries_gone_at_most", "_heading", "_preamble", "_shorter", "name", "sections", "top")
+    __slots__ = (
+        "_entries_gone_at_most",
+        "_shorter",
+        "_texts",
+        "heading",
+        "name",
+        "preamble",
+        "sections",
+        "top",
+    )
 
     def __init__(
         self,
@@ -100,12 +110,13 @@ class Layer:
         given = SectionedLayer((), content) if isinstance(content, str) else content
         entries = list(chain.from_iterable(section.entries for section in given.sections))
         counts = iter(count_many(entries))
+        self._texts: dict[int, str] = {}
         self.name = name
         self.sections = [
             Lines(section, list(islice(counts, len(section.entries)))) for section in given.sections
         ]
-        self._heading = heading
-        self._preamble = given.preamble
+        self.heading = heading
+        self.preamble = given.preamble
         cuttable = [lines for lines in self.sections if not lines.preserve]
         omissions = _useful_omissions(cuttable)
         every = sum(len(lines.places) for lines in cuttable)
@@ -117,7 +128,7 @@ class Layer:
             if every_tokens < fewer_tokens:
                 omissions.append(every)
         self._entries_gone_at_most = omissions[-1]
-        self.top = len(self._preamble) + omissions[-1]
+        self.top = len(self.preamble) + omissions[-1]
         self._shorter = [self.top - gone for gone in reversed(omissions)]
 
     def gone(self, level: int) -> int:
@@ -126,12 +137,17 @@ class Layer:
 
     def text(self, level: int) -> str:
         """Return the layer at a level; empty where nothing of it stands."""
-        return self._standing(cut(self._preamble, level), self.gone(level))
+        text = self._texts.get(level)
+        if text is None:
+            text = self._standing(cut(self.preamble, level), self.gone(level))
+            if level in {0, self.top}:  # which are asked for again
+                self._texts[level] = text
+        return text
 
     def frame(self, level: int) -> str:
         """Return that without its entries."""
         gone = self.gone(level)
-        return self._joined(cut(self._preamble, level), gone, [lines.frame(gone) for lines in self.sections])
+        return self._joined(cut(self.preamble, level), gone, [lines.frame(gone) for lines in self.sections])
 
     def highest(self, fits: Callable[[int], bool], lowest: int = 0) -> int:
         """Return the highest level that fits, and no lower one than that; `lowest` needs not fit.
@@ -147,8 +163,8 @@ class Layer:
             return lowest
         found = largest(len(levels) - 2, lambda number: fits(levels[number]))
         level, next_level = levels[found], levels[found + 1]
-        if level < len(self._preamble):
-            level = max(level, largest(len(self._preamble), fits))
+        if level < len(self.preamble):
+            level = max(level, largest(len(self.preamble), fits))
             while fits(level + 1):
                 level += 1
             return level
@@ -161,8 +177,8 @@ class Layer:
         pieces = [preamble, *sections] if preamble else sections
         if not pieces:
             return ""
-        head = [] if self._heading is None else [self._heading]
-        tail = [_omission(gone)] if gone else []
+        head = [] if self.heading is None else [self.heading]
+        tail = [omission(gone)] if gone else []
         return join([*head, *pieces, *tail])
 
 
@@ -178,7 +194,7 @@ def _useful_omissions(sections: Sequence[Lines]) -> list[int]:
         up_to += lines.tokens_up_to()
         savings += lines.savings()
     order = sorted(range(len(up_to)), key=up_to.__getitem__, reverse=True)
-    saved = accumulate(_beside(SEPARATOR + _omission(1), [savings[place] for place in order]))
+    saved = accumulate(_beside(SEPARATOR + omission(1), [savings[place] for place in order]))
     goes_at = [0] * len(order)
     useful, most = [0], 0
     for gone, (place, code_points) in enumerate(zip(order, saved, strict=True), 1):

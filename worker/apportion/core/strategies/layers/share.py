@@ -1,19 +1,22 @@
 """How the limit is shared: what is set aside, each layer's part of it, and how far each layer then stands.
 
-Decides with counts of the text as it will stand, never with sums: a layer uses what it adds to the text of
+Decides with what the text costs as it will stand: a layer uses what it adds to the text of
 the layers before it. At every step the text so far, with the least of all later layers, is within the limit.
 """
 
 from collections.abc import Sequence
-from functools import partial
+from functools import reduce
+from typing import Protocol
 
 from msgspec import Struct
 
+from apportion.core.joined import Run, joined
 from apportion.core.render import SEPARATOR, join
 from apportion.core.results import Margin
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.policy import WHOLE_PERCENT
-from apportion.core.tokens import TokenCounter
+from apportion.core.strategies.layers.reckon import Levels
+from apportion.core.tokens import TokenCounter, units_of
 
 
 class Share(Struct):
@@ -84,55 +87,107 @@ def fill(shares: Sequence[Share], limit_tokens: int, counter: TokenCounter) -> N
 
     Forward: a layer has its part and what those before it left. Back: what is left at the end goes to the
     layers that were cut, first the first, until none of them can have the next entry or code point.
+
+    Each step is reckoned. Where what comes out does not count as reckoned, every step is counted instead.
     """
-    text = _Text(shares, limit_tokens, counter)
+    least = [share.level for share in shares]
+    reckoned = _Reckoned(shares, counter)
+    _fill(shares, limit_tokens, reckoned)
+    if reckoned.at(0)(shares[0].level, alone=False) != counter.count(text_of(shares)):
+        for share, level in zip(shares, least, strict=True):
+            share.stand(level)
+            share.margin = None
+        _fill(shares, limit_tokens, _Counted(shares, counter))
+
+
+class _Tokens(Protocol):
+    """Returns the tokens of the text with one layer at a level; `alone`, of the text up to that layer."""
+
+    def __call__(self, level: int, *, alone: bool) -> int:
+        """Return the tokens."""
+        ...
+
+
+class _Measure(Protocol):
+    """Measures the text while layers grow."""
+
+    def at(self, place: int) -> _Tokens:
+        """Return what measures the text by the level of that layer; the others must not move meanwhile."""
+        ...
+
+
+def _fill(shares: Sequence[Share], limit_tokens: int, measure: _Measure) -> None:
     reach_tokens = 0
     for place, share in enumerate(shares):
         reach_tokens += share.part_tokens
-        text.grow(place, reach_tokens)
+        later = any(other.text for other in shares[place + 1 :])
+        _grow(share, measure.at(place), limit_tokens if later else None, reach_tokens)
     grew = True
     while grew:
         grew = False
         for place, share in enumerate(shares):
-            grew |= share.cut and text.grow(place)
-    used_tokens = text.tokens(0, shares[0].level)
+            grew |= share.cut and _grow(share, measure.at(place), limit_tokens, None)
+    used_tokens = measure.at(0)(shares[0].level, alone=False)
     for place, share in enumerate(shares):
         if share.cut:
-            needed = text.tokens(place, share.level + 1) - used_tokens
+            needed = measure.at(place)(share.level + 1, alone=False) - used_tokens
             share.margin = Margin(needed, limit_tokens - used_tokens)
 
 
-class _Text:
-    """The text while layers grow."""
+def _grow(share: Share, tokens: _Tokens, limit_tokens: int | None, reach_tokens: int | None) -> bool:
+    """Let a layer stand as high as fits: the text up to it into the reach, the whole into the limit."""
 
-    def __init__(self, shares: Sequence[Share], limit_tokens: int, counter: TokenCounter) -> None:
+    def fits(level: int) -> bool:
+        if reach_tokens is not None and tokens(level, alone=True) > reach_tokens:
+            return False
+        return limit_tokens is None or tokens(level, alone=False) <= limit_tokens
+
+    level = share.layer.highest(fits, share.level)
+    grown = level > share.level
+    if grown:
+        share.stand(level)
+    return grown
+
+
+class _Reckoned:
+    """Reckons what the text costs from what each layer costs at its level."""
+
+    def __init__(self, shares: Sequence[Share], counter: TokenCounter) -> None:
         self._shares = shares
-        self._limit_tokens = limit_tokens
+        self._units = units_of(counter)
+        self._levels = [Levels(share.layer, share.available_tokens, self._units) for share in shares]
+
+    def at(self, place: int) -> _Tokens:
+        before, after = self._standing(0, place), self._standing(place + 1, len(self._shares))
+
+        def tokens(level: int, *, alone: bool) -> int:
+            run = joined(before, self._levels[place].run(level), self._units)
+            if not alone:
+                run = joined(run, after, self._units)
+            return self._units.tokens(run.units) if run else 0
+
+        return tokens
+
+    def _standing(self, start: int, end: int) -> Run | None:
+        runs = [self._levels[place].run(self._shares[place].level) for place in range(start, end)]
+        return reduce(lambda before, run: joined(before, run, self._units), runs, None)
+
+
+class _Counted:
+    """Counts the text."""
+
+    def __init__(self, shares: Sequence[Share], counter: TokenCounter) -> None:
+        self._shares = shares
         self._count = counter.count
 
-    def grow(self, place: int, reach_tokens: int | None = None) -> bool:
-        """Let a layer stand as high as fits; with a reach, the text up to it must keep within that, too."""
-        share = self._shares[place]
-        level = share.layer.highest(partial(self._fits, place, reach_tokens), share.level)
-        grown = level > share.level
-        if grown:
-            share.stand(level)
-        return grown
+    def at(self, place: int) -> _Tokens:
+        before, after = self._texts(0, place), self._texts(place + 1, len(self._shares))
 
-    def tokens(self, place: int, level: int) -> int:
-        """Return the count of the whole text with a layer at that level."""
-        return self._tokens(place, self._shares[place].layer.text(level), None)
+        def tokens(level: int, *, alone: bool) -> int:
+            text = self._shares[place].layer.text(level)
+            return self._count(join(filter(None, [*before, text, *([] if alone else after)])))
 
-    def _fits(self, place: int, reach_tokens: int | None, level: int) -> bool:
-        text = self._shares[place].layer.text(level)
-        if reach_tokens is not None:
-            if self._tokens(place, text, place + 1) > reach_tokens:
-                return False
-            if not any(share.text for share in self._shares[place + 1 :]):
-                return True
-        return self._tokens(place, text, None) <= self._limit_tokens
+        return tokens
 
-    def _tokens(self, place: int, text: str, end: int | None) -> int:
-        texts = [share.text for share in self._shares[:end]]
-        texts[place] = text
-        return self._count(join(filter(None, texts)))
+    def _texts(self, start: int, end: int) -> list[str]:
+        return [share.text for share in self._shares[start:end]]

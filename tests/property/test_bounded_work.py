@@ -1,0 +1,266 @@
+"""No request costs more than its size: what is counted grows no faster than n log n in the event's bytes.
+
+Hypothesis searches for the dearest inputs; those that were once dear stand as cases of their own.
+"""
+
+import json
+from collections.abc import Sequence
+from math import log2
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, currently_in_test_context, given, settings, target
+from hypothesis import strategies as st
+from support import ENGINE, NOW, answer
+
+from apportion.core.bounds import Bounds
+from apportion.core.compose import Answered
+from apportion.core.engine import Engine
+from apportion.core.events import ContextRequest
+from apportion.core.policy import Policy
+from apportion.core.strategies import parse_policy
+from apportion.core.tokens import CounterName, TokenCounter
+from apportion.core.wire import decode
+from apportion.counters import COUNTERS
+from apportion.policies import builtin_policies
+
+SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+TIMES = 5
+"""How often n log n characters may be counted: each piece, its ends and its forms, and the whole."""
+
+counters = st.sampled_from([CounterName.CHARS4, CounterName.O200K_BASE, CounterName.CL100K_BASE])
+repeated = st.builds(
+    lambda before, body, times, end: before + body * times + end,
+    st.sampled_from(["", "/", " ", "\n", "- ", "."]),
+    st.sampled_from(["a", "é", "/", " ", "\n", ".", "word ", "/a", ". ", "line\n", "# a\n\n", "─"]),
+    st.integers(1, 120),
+    st.sampled_from(["", ".", "é", "\n", "/", " "]),
+)
+few_contents = st.lists(repeated, min_size=1, max_size=4)
+numbers = st.sampled_from([1, 3, 30, 100, 400])
+parts_of_whole = st.floats(0.01, 1.1)
+
+
+class Tally:
+    """A counter that keeps how many texts and characters it counted."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        """Count as that counter does."""
+        self.name, self.digest = counter.name, counter.digest
+        self._counter = counter
+        self.calls = 0
+        self.characters = 0
+
+    def count(self, text: str) -> int:
+        """Return the tokens of one text."""
+        self.calls += 1
+        self.characters += len(text)
+        return self._counter.count(text)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of each text, in their order."""
+        return [self.count(text) for text in texts]
+
+
+def policy_of(strategy: str, counter: str, **changes: Any) -> Policy:
+    return parse_policy({"name": "test", "version": "1", "strategy": strategy, "counter": counter, **changes})
+
+
+def composed(policy: Policy, **fields: Any) -> tuple[Answered, Tally, int]:
+    """Compose a request; return the outcome, what was counted, and the event's bytes."""
+    raw = {"type": "context-request", "request_id": "r", "session_id": "s", "requested_at": NOW, **fields}
+    event = json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode()
+    request = decode(event, Bounds())
+    assert isinstance(request, ContextRequest)
+    tally = Tally(COUNTERS[policy.counter])
+    outcome = answer(request, policy, engine=Engine(ENGINE.version, {policy.counter: tally}))
+    return outcome, tally, len(event)
+
+
+def check(policy: Policy, pieces: int, **fields: Any) -> Answered:
+    """Compose; hold what was counted to the event's bytes, and to how many pieces it has."""
+    outcome, tally, size = composed(policy, **fields)
+    if currently_in_test_context():
+        target(tally.characters / (size * log2(size)), label="characters")
+        target(tally.calls / (pieces * log2(size)), label="calls")
+    assert tally.characters <= TIMES * size * log2(size)
+    assert tally.calls <= TIMES * (pieces + 10) * log2(size)
+    return outcome
+
+
+def tokens_of(counter: str, contents: Sequence[str], share: float) -> int:
+    return max(1, int(share * COUNTERS[counter].count("\n\n".join(contents))))
+
+
+def lanes_policy(counter: str, floor: int = 0) -> Policy:
+    lanes = {
+        name: {"priority": priority, "min_tokens": 0, "max_tokens": 1_000_000, "heading": f"# {name}"}
+        for priority, name in enumerate(["local", "history"])
+    }
+    return policy_of("lanes", counter, lanes=lanes, shrink={"floor_tokens": floor})
+
+
+def artifact(number: int, content: str, **changes: Any) -> dict[str, Any]:
+    scores = {"recency_bucket": 3, "relevance": 1, "specificity": 1, "risk_alignment": 1}
+    return {
+        "id": f"c{number}",
+        "content": content,
+        "kind": "recent_edit",
+        "lane": "local",
+        **scores,
+        **changes,
+    }
+
+
+ALL_EDITS = {"pinned": [{"match": {"type": "kind", "value": "recent_edit"}, "reason": "r"}]}
+
+
+@SETTINGS
+@given(few_contents, numbers, counters, parts_of_whole, st.sampled_from([0, 100]), st.data())
+def test_lanes(
+    contents: list[str], number: int, counter: str, share: float, floor: int, data: st.DataObject
+) -> None:
+    pinned, shrinks = data.draw(st.booleans()), data.draw(st.booleans())
+    each = [contents[n % len(contents)] for n in range(number)]
+    kind = "recent_edit" if shrinks else "rule_doc"
+    ones = [
+        artifact(n, content, kind=kind, lane=("local", "history")[n % 2], token_estimate=1)
+        for n, content in enumerate(each)
+    ]
+    constraints = ALL_EDITS if pinned else {}
+    budget = tokens_of(counter, each, share)
+    check(
+        lanes_policy(counter, floor), number, candidates=ones, constraints=constraints, budget_tokens=budget
+    )
+
+
+@pytest.mark.parametrize("content", ["tabs", "use tabs and no more than that, or so it is said"])
+@pytest.mark.parametrize("floor", [0, 100])
+def test_lanes_of_1000_tiny_pinned_artifacts_a_token_over_the_limit(content: str, floor: int) -> None:
+    each = [content] * 1_000
+    policy = lanes_policy("o200k_base", floor)
+    budget = tokens_of("o200k_base", each, 1) - 1
+    ones = [artifact(n, one) for n, one in enumerate(each)]
+    check(policy, 1_000, candidates=ones, constraints=ALL_EDITS, budget_tokens=budget)
+
+
+@pytest.mark.parametrize("number", [3_000, 7_900])
+def test_the_built_in_lanes_of_thousands_of_artifacts_of_one_token(number: int) -> None:
+    policy = next(policy for policy in builtin_policies() if policy.name == "lanes")
+    names = ("policy", "rules", "local", "structure", "retrieved", "history")
+    ones = [artifact(n, "x", kind="rule_doc", lane=names[n % 6]) for n in range(number)]
+    check(policy, number, candidates=ones, budget_tokens=8_000)
+
+
+@pytest.mark.parametrize("content", ["x", "/", " ", "\n", "/."])
+@pytest.mark.parametrize("counter", list(CounterName))
+def test_lanes_that_step_back_through_2000_artifacts_of_one_token(content: str, counter: CounterName) -> None:
+    ones = [artifact(n, content, kind="rule_doc", token_estimate=1) for n in range(2_000)]
+    check(lanes_policy(counter), 2_000, candidates=ones, budget_tokens=2_000)
+
+
+def categories_policy(counter: str, budget: int) -> Policy:
+    categories = {"a": {"priority": 0, "budget_tokens": budget}}
+    return policy_of("categories", counter, categories=categories, budget_tokens=budget)
+
+
+@SETTINGS
+@given(few_contents, numbers, counters, parts_of_whole)
+def test_categories(contents: list[str], number: int, counter: str, share: float) -> None:
+    each = [contents[n % len(contents)] for n in range(number)]
+    ones = [
+        {"id": f"{n}", "content": content, "category": "a", "priority": 1, "token_estimate": 1}
+        for n, content in enumerate(each)
+    ]
+    budget = max(100, tokens_of(counter, each, share))
+    check(categories_policy(counter, budget), number, candidates=ones)
+
+
+@pytest.mark.parametrize("end", ["", ".", "é"])
+def test_categories_of_1000_contents_without_a_seam(end: str) -> None:
+    ones = [
+        {"id": f"{n}", "content": f"/{'a' * 300}{end}", "category": "a", "priority": 1} for n in range(1_000)
+    ]
+    assert (
+        len(check(categories_policy("o200k_base", 1_000_000), 1_000, candidates=ones).composed.items) == 1_000
+    )
+
+
+def test_categories_of_a_long_word_and_thousands_that_no_longer_fit() -> None:
+    ones = [{"id": "0", "content": "x" * 100_000, "category": "a", "priority": 2}]
+    ones += [
+        {"id": f"{n}", "content": "/it " * 9, "category": "a", "priority": 1, "token_estimate": 1}
+        for n in range(1, 1_000)
+    ]
+    check(categories_policy("o200k_base", 13_000), 1_000, candidates=ones)
+
+
+KINDS = ("constraint", "directive", "preference", "procedure")
+
+
+@SETTINGS
+@given(few_contents, numbers, counters, parts_of_whole, st.sampled_from(["lowest_first", "round_robin"]))
+def test_tiers(contents: list[str], number: int, counter: str, share: float, demotion: str) -> None:
+    each = [contents[n % len(contents)] for n in range(number)]
+    ones = [
+        {"id": f"{n}", "content": one, "summary": one[: n % 40], "kind": KINDS[n % 4], "activation": 0.9}
+        for n, one in enumerate(each)
+    ]
+    policy = policy_of("tiers", counter, tiers={"demotion": demotion})
+    check(policy, number, candidates=ones, budget_tokens=tokens_of(counter, each, share))
+
+
+@pytest.mark.parametrize("demotion", ["lowest_first", "round_robin"])
+@pytest.mark.parametrize("budget", [100, 10_000])
+def test_tiers_of_3000_items_of_the_same_cost(demotion: str, budget: int) -> None:
+    said = {"content": "use tabs here, and there", "summary": "use tabs here", "activation": 0.9}
+    ones = [{"id": f"{n}", "kind": KINDS[1 + n % 3], **said} for n in range(3_000)]
+    policy = policy_of("tiers", "o200k_base", tiers={"demotion": demotion})
+    check(policy, 3_000, candidates=ones, budget_tokens=budget)
+
+
+def layers_policy(counter: str) -> Policy:
+    shares = {"project": 60, "fabric": 30, "prior_work": 10}
+    layers = {
+        name: {"priority": place, "share_percent": share}
+        for place, (name, share) in enumerate(shares.items())
+    }
+    return policy_of("layers", counter, layers=layers, budget_tokens=1_000_000)
+
+
+@SETTINGS
+@given(few_contents, numbers, counters, parts_of_whole, repeated, st.sampled_from([1, 2, 20]))
+def test_layers(
+    contents: list[str], number: int, counter: str, share: float, title: str, entries: int
+) -> None:
+    each = [contents[n % len(contents)] for n in range(number)]
+    sections = [{"title": title, "entries": each[at : at + entries]} for at in range(0, number, entries)]
+    layers = {"project": {"preamble": each[0], "sections": sections}, "fabric": "\n".join(each)}
+    budget = tokens_of(counter, [*each, "\n".join(each), *[title] * len(sections)], share)
+    check(layers_policy(counter), 2 * number + len(sections), layers=layers, budget_tokens=budget)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+@pytest.mark.parametrize(("sections", "entries"), [(12_000, 1), (60, 200), (1, 12_000)])
+def test_layers_of_12000_entries(sections: int, entries: int, share: float) -> None:
+    said = ["It was said so, and so it is"] * entries
+    layer = {"preamble": "", "sections": [{"title": "Claims", "entries": said}] * sections}
+    frames = ["## Claims\n... and 1 more claims"] * sections
+    budget = tokens_of("o200k_base", [*frames, *["- It was said so, and so it is"] * 12_000], share)
+    check(layers_policy("o200k_base"), 24_000, layers={"project": layer}, budget_tokens=budget)
+
+
+@SETTINGS
+@given(repeated, st.integers(1, 100), counters, st.integers(1, 5_000), numbers)
+def test_conversation(content: str, times: int, counter: str, budget: int, number: int) -> None:
+    table = {"system_tokens": 0, "messages_tokens": 0, "response_tokens": 0, "gaps": number > 50}
+    table |= {"system_tokens": budget // 2, "messages_tokens": budget // 2}
+    policy = policy_of("conversation", counter, budget_tokens=budget, conversation=table)
+    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages: list[dict[str, Any]] = []
+    for n in range(number):
+        calls = [{"id": f"{(n + more) % 7}", **call} for more in range(3)]
+        messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+        messages.append({"role": "tool", "tool_call_id": f"{n % 5}", "content": content})
+    talk = {"system_prompt": content * times, "messages": messages, "new_message": content}
+    check(policy, len(messages), conversation=talk)

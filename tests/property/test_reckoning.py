@@ -1,0 +1,112 @@
+"""What is reckoned from parts is what counting the whole gives, with every counter."""
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from apportion.core.events import Section, SectionedLayer
+from apportion.core.joined import Joined, joined, run_of
+from apportion.core.prefixes import Prefixes
+from apportion.core.render import join
+from apportion.core.seams import beginning_of, end_of
+from apportion.core.strategies.layers.form import Layer
+from apportion.core.strategies.layers.reckon import Levels
+from apportion.core.tokens import CounterName, units_of
+from apportion.counters import COUNTERS
+
+PIECES = ("a", "B", " ", "   ", "\t", "\n", "\n\n", "\r\n", ".", ",", "'s", "/", "- ", "#", "12345", "é",
+          "e\u0301", "\u0301", "👩\u200d👧", "漢字", "\x1c", "\x85", "\u2028", "x" * 20, "=" * 33, "─" * 80,
+          "the word ", "/usr/bin", "y" * 600, "/" * 200)  # fmt: skip
+SETTINGS = settings(max_examples=150, deadline=None)
+
+texts = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+worded = st.tuples(texts, st.sampled_from(["a", "Word", "7"]), texts).map("".join)
+"""With a letter or a digit: of others, a few in a row are reckoned as if each stood by itself."""
+counters = st.sampled_from(list(CounterName))
+
+
+@SETTINGS
+@given(
+    st.lists(texts.filter(bool), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 5), st.none() | texts.filter(bool)), max_size=12),
+    counters,
+)
+@example(["a.", "/", "b"], [], CounterName.CL100K_BASE)
+def test_pieces_that_change_go_and_come_back_are_worth_their_text(
+    pieces: list[str], moves: list[tuple[int, str | None]], name: CounterName
+) -> None:
+    counter = COUNTERS[name]
+    whole = Joined([(piece, counter.count(piece)) for piece in pieces], units_of(counter))
+    texts, gone = list(pieces), list[int]()
+
+    def check() -> None:
+        standing = [text for place, text in enumerate(texts) if place not in gone]
+        assert whole.tokens() == counter.count(join(standing))
+
+    check()
+    for move, text in moves:
+        place = move % len(pieces)
+        if place in gone:
+            whole.put_back(gone.pop())
+        elif text is None:
+            whole.take_out(place)
+            gone.append(place)
+        else:
+            texts[place] = text
+            whole.change(place, text, counter.count(text))
+        check()
+
+
+@SETTINGS
+@given(st.lists(worded, min_size=1, max_size=4), st.integers(0, 4), counters)
+def test_runs_that_are_joined_are_worth_their_text(pieces: list[str], parted: int, name: CounterName) -> None:
+    units = units_of(COUNTERS[name])
+    runs = []
+    for some in (pieces[:parted], pieces[parted:]):
+        run = None
+        for piece in some:
+            run = joined(run, run_of(piece, units.of(piece)), units)
+        runs.append(run)
+    both = joined(runs[0], runs[1], units)
+    assert both is not None
+    assert both.units == units.of(join(pieces))
+
+
+@SETTINGS
+@given(
+    texts, st.lists(st.tuples(st.integers(0, 999), st.sampled_from(["", "\n[truncated]", "\n\n"]))), counters
+)
+def test_a_beginning_is_worth_its_text_whatever_was_asked_before(
+    text: str, asked: list[tuple[int, str]], name: CounterName
+) -> None:
+    units = units_of(COUNTERS[name])
+    prefixes = Prefixes(text, units.of)
+    for number, after in asked:
+        code_points = number % (len(text) + 1)
+        assert prefixes.units(code_points, after) == units.of(text[:code_points] + after)
+
+
+preserved = st.sampled_from([False, False, True])
+sections_of_layers = st.builds(Section, texts, st.lists(texts, max_size=6).map(tuple), preserved)
+
+
+@SETTINGS
+@given(
+    st.lists(sections_of_layers, max_size=3),
+    texts,
+    st.sampled_from([None, "# Heading", "/heading", " heading."]),
+    counters,
+)
+def test_a_layer_is_worth_its_text_at_every_level(
+    sections: list[Section], preamble: str, heading: str | None, name: CounterName
+) -> None:
+    counter = COUNTERS[name]
+    units = units_of(counter)
+    layer = Layer("l", heading, SectionedLayer(tuple(sections), preamble), counter.count_many)
+    levels = Levels(layer, counter.count(layer.text(layer.top)), units)
+    near = {0, 1, len(preamble) - 1, len(preamble), len(preamble) + 1, layer.top - 1, layer.top}
+    for level in sorted(near & set(range(layer.top + 1))):
+        text, run = layer.text(level), levels.run(level)
+        assert (run.units if run else 0) == units.of(text)
+        if run is not None:
+            assert text.endswith(end_of(run.end))
+            assert text.startswith(beginning_of(run.start))
