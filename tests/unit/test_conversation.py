@@ -501,3 +501,9 @@ def test_the_same_conversation_sent_again_is_a_duplicate_and_another_one_a_confl
         with pytest.raises(EventError) as caught:
             answer(asked(conversation=chat | other), DEFAULT, first.session)
         assert caught.value.code == "conflicting_request"
+
+
+def test_a_system_prompt_that_costs_nothing_is_an_item_like_any_other() -> None:
+    policy = DEFAULT.model_copy(update={"counter": "words1.3"})
+    first = sent(policy, prompt=" ").composed.items[0]
+    assert (first.id, first.tokens) == ("system_prompt", 0)

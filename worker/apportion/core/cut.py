@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 TRUNCATED = "[truncated]"
 """Stands on a new last line of a text that was cut."""
+MARK = f"\n{TRUNCATED}"
+"""What stands after a beginning."""
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
@@ -31,7 +33,7 @@ def cut(text: str, code_points: int) -> str:
     """Return that many code points of a text and the marker; all or nothing of it without a marker."""
     if code_points >= len(text):
         return text
-    return f"{text[:code_points]}\n{TRUNCATED}" if code_points else ""
+    return text[:code_points] + MARK if code_points else ""
 
 
 def cut_to_fit(text: str, fits: Callable[[str], bool]) -> str:

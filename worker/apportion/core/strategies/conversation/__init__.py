@@ -79,7 +79,7 @@ class ConversationStrategy:
             given.system_tokens = counter.count(asked.system_prompt)
             given.costs = chat.costs(counter, policy.conversation.message_overhead_tokens)
             terms = Terms(parts, task.limit_tokens, policy.conversation.gaps)
-            choice = choose(cut_plan, given.costs, terms, asked.system_prompt, counter.count)
+            choice = choose(cut_plan, given.costs, terms, asked.system_prompt, counter)
         prompt, messages = verdict_on_prompt(given, choice), verdicts_on_messages(given, choice)
         bounds, ranked = group_bounds(parts), [*prompt, *reversed(messages)]
         if not choice.sent:

@@ -4,15 +4,17 @@ Decides by cost: what a message costs does not depend on the others, so sums are
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 
 from msgspec import Struct
 
-from apportion.core.cut import cut_to_fit
+from apportion.core.cut import MARK, cut, cut_to_fit, largest
+from apportion.core.prefixes import Prefixes
 from apportion.core.results import Margin
 from apportion.core.strategies.conversation.groups import Plan
 from apportion.core.strategies.conversation.policy import Parts
+from apportion.core.tokens import TokenCounter, units_of
 
 
 class Choice(Struct, frozen=True):
@@ -37,13 +39,11 @@ class Terms(Struct, frozen=True):
     gaps: bool
 
 
-def choose(
-    plan: Plan, costs: list[int], terms: Terms, system_prompt: str, count: Callable[[str], int]
-) -> Choice:
+def choose(plan: Plan, costs: list[int], terms: Terms, system_prompt: str, counter: TokenCounter) -> Choice:
     """Return the choice; `costs` holds the history's, and last the new message's."""
     parts, limit_tokens = terms.parts, terms.limit_tokens
     mandatory_tokens = sum(costs[plan.mandatory :])
-    prompt, tokens, margin = _prompt(system_prompt, parts.system_tokens, count)
+    prompt, tokens, margin = _prompt(system_prompt, parts.system_tokens, counter)
     left_tokens = min(parts.total_tokens - tokens, limit_tokens)
     if mandatory_tokens > left_tokens:
         margin = Margin(mandatory_tokens, left_tokens)
@@ -52,7 +52,7 @@ def choose(
     room_tokens = min(parts.messages_tokens, limit_tokens - tokens) - mandatory_tokens
     kept, margins = _newest(plan, costs, room_tokens, gaps=terms.gaps)
     if tokens + mandatory_tokens > limit_tokens:
-        prompt, tokens, margin = _prompt(system_prompt, limit_tokens - mandatory_tokens, count)
+        prompt, tokens, margin = _prompt(system_prompt, limit_tokens - mandatory_tokens, counter)
     return Choice(
         sent=True,
         system_prompt=prompt,
@@ -63,10 +63,29 @@ def choose(
     )
 
 
-def _prompt(text: str, tokens: int, count: Callable[[str], int]) -> tuple[str, int, Margin | None]:
-    """Return the prompt cut to that many tokens, its count, and the margin where nothing of it stands."""
-    prompt = cut_to_fit(text, lambda part: count(part) <= tokens)
-    return prompt, count(prompt), None if prompt or not text else Margin(count(text), tokens)
+def _prompt(text: str, tokens: int, counter: TokenCounter) -> tuple[str, int, Margin | None]:
+    """Return the prompt cut to that many tokens, its count, and the margin where nothing of it stands.
+
+    Its beginnings are reckoned; where what is found does not count as reckoned, each is counted instead.
+    """
+    whole_tokens = counter.count(text)
+    if whole_tokens <= tokens:
+        return text, whole_tokens, None
+    units = units_of(counter)
+    prefixes = Prefixes(text, units.of)
+
+    def reckoned(code_points: int) -> int:
+        if code_points == len(text):
+            return whole_tokens
+        return units.tokens(prefixes.units(code_points, MARK)) if code_points else 0
+
+    code_points = largest(len(text), lambda code_points: reckoned(code_points) <= tokens)
+    prompt = cut(text, code_points)
+    prompt_tokens = counter.count(prompt)
+    if prompt_tokens != reckoned(code_points):
+        prompt = cut_to_fit(text, lambda part: counter.count(part) <= tokens)
+        prompt_tokens = counter.count(prompt)
+    return prompt, prompt_tokens, None if prompt else Margin(whole_tokens, tokens)
 
 
 def _newest(

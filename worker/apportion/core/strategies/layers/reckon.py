@@ -8,7 +8,7 @@ section is cut, and counted, as one text.
 from functools import cache, cached_property
 from itertools import accumulate
 
-from apportion.core.cut import TRUNCATED
+from apportion.core.cut import MARK
 from apportion.core.joined import Run, run_of
 from apportion.core.prefixes import Prefixes
 from apportion.core.render import SEPARATOR
@@ -16,7 +16,6 @@ from apportion.core.seams import REACH
 from apportion.core.strategies.layers.form import Layer, Lines, omission
 from apportion.core.tokens import Units
 
-_CUT = f"\n{TRUNCATED}"
 _SECTION = "##"
 
 
@@ -63,7 +62,7 @@ class Levels:
         length = len(self._layer.preamble)
         if not level or not length:
             return len(self._layer.heading or ""), ""
-        return len(self._heading) + min(level, length), _CUT if level < length else ""
+        return len(self._heading) + min(level, length), MARK if level < length else ""
 
     @property
     def _whole_run(self) -> Run:
