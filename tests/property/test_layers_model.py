@@ -23,6 +23,10 @@ def joined(texts: Sequence[str]) -> str:
     return "\n\n".join(text for text in texts if text)
 
 
+def small(title: str) -> str:
+    return title.encode().lower().decode()  # of bytes, only A to Z have small letters
+
+
 def states_of(sections: Sequence[dict[str, Any]], count: Count) -> list[list[list[str]]]:
     """Return which entries stand: first all, then one less at a time."""
     kept = [[entry for entry in section["entries"] if entry] for section in sections]
@@ -42,7 +46,7 @@ def rendered(
         lost = sum(1 for entry in section["entries"] if entry) - len(entries)
         lines = [f"## {section['title']}", *(f"- {entry}" for entry in entries)]
         pieces.append(
-            "\n".join([*lines, *([f"... and {lost} more {section['title'].lower()}"] if lost else [])])
+            "\n".join([*lines, *([f"... and {lost} more {small(section['title'])}"] if lost else [])])
         )
         gone += lost
     if gone:

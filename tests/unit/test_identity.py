@@ -7,6 +7,7 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from apportion.core import identity
 from apportion.core.canonical import named
 from apportion.core.errors import EventError
 from apportion.core.events import Candidate
@@ -76,6 +77,19 @@ def test_ids_from_paths_are_stable_and_tell_nothing() -> None:
     # printf '%s' src/auth.ts | openssl dgst -sha256 -hmac secret -binary | basenc --base64url | head -c 12
     assert fingerprint(b"secret", "src/auth.ts") == "vs1DwyCUG-c4"
     assert path_id(b"secret", "src/auth.ts", "local_diff", "local", 0) == "KZJHL-Za-yJJs0KiDlvAWs8Q"
+
+
+def test_an_id_from_a_path_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counted(secret: bytes, text: str) -> str:
+        made.append((secret, text))
+        return fingerprint(secret, text)
+
+    monkeypatch.setattr(identity, "fingerprint", counted)
+    secrets = b"made once", b"made again", b"made once"
+    assert len({path_id(secret, "src/a.py", "local_diff", "local", 0) for secret in secrets}) == 2
+    assert made == [(b"made once", "src/a.py"), (b"made again", "src/a.py")]
 
 
 def test_what_a_candidate_does_not_have_is_empty_in_its_id() -> None:

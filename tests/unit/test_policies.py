@@ -9,7 +9,7 @@ from apportion.core.bounds import Bounds
 from apportion.core.catalogue import Catalogue
 from apportion.core.events import ContextRequest
 from apportion.core.identity import event_time_us
-from apportion.core.policy import PolicyError
+from apportion.core.policy import PolicyError, Problem
 from apportion.core.strategies import parse_policy
 from apportion.core.wire import decode
 from apportion.policies import load_catalogue, load_policies, load_policy
@@ -100,6 +100,28 @@ def test_what_a_policy_calls_its_own_obeys_what_names_that_travel_obey(name: str
         with pytest.raises(PolicyError) as caught:
             parse_policy(raw | {table: {name: content}})
         assert {key.partition(".")[0] for key in keys(caught)} == {table}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "key", "what", "table"),
+    [
+        ("lanes", "lanes", "lane", {"min_tokens": 0, "max_tokens": 9}),
+        ("categories", "categories", "category", {"budget_tokens": 9}),
+        ("layers", "layers", "layer", {"share_percent": 9}),
+    ],
+)
+def test_priorities_that_clash_are_told_with_the_first_that_has_each(
+    strategy: str, key: str, what: str, table: dict[str, int]
+) -> None:
+    priorities = {"a": 1, "b": 2, "c": 1, "d": 2, "e": 1, "f": -1, "g": -1}
+    tables = {name: {"priority": priority, **table} for name, priority in priorities.items()}
+    with pytest.raises(PolicyError) as caught:
+        parse_policy({"name": "p", "version": "1", "strategy": strategy, key: tables})
+    clashes = [each for each in caught.value.problems if each.reason.endswith("must differ")]
+    assert clashes == [
+        Problem(f"{key}.{name}.priority", f"{what} {first} has the same; priorities must differ")
+        for name, first in (("c", "a"), ("d", "b"), ("e", "a"))
+    ]
 
 
 def test_a_number_beyond_all_bounds_is_told_once() -> None:

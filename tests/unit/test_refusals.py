@@ -60,7 +60,7 @@ def test_a_value_that_reads_like_an_error_is_not_taken_for_one(sentence: str) ->
         assert "secret" not in str(error)
 
 
-@pytest.mark.parametrize("name", ["a`b", "a - at `$.x`", "a, got b", "", "\n"])
+@pytest.mark.parametrize("name", ["a`b", "a - at `$.x`", "a` - at `$.é", "a, got b", "", "\n"])
 def test_an_unknown_field_is_named_in_full(name: str) -> None:
     assert place(REQUEST | {name: 1}) == ("unknown_field", f"$.{name}")
     assert place(REQUEST | {"vitals": {name: 1}}) == ("unknown_field", f"$.vitals.{name}")

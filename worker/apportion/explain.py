@@ -76,6 +76,8 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     if omitted:
         yield _heading("Left out, by rank")
         yield _omitted(omitted[:OMISSIONS_SHOWN])
+        if any(one.margin is not UNSET for one in omitted):
+            yield _line("left then: when the candidate was considered last, not in the end", _ASIDE)
     shown = Counter(str(one.reason) for one in omitted[:OMISSIONS_SHOWN])
     if rest := Counter(decision.reasons) - shown:
         yield _line(f"and {rest.total():,} more: {_counts(rest.items())}", _ASIDE)
@@ -147,8 +149,8 @@ def _selected(entries: Iterable[Entry]) -> Table:
 
 
 def _omitted(entries: Iterable[Entry]) -> Table:
-    """Where a candidate was weighed, what it needed and what was left; else what it would have cost."""
-    table = _table("Rank", "Group", "Score", "Needed", "Left", "Reason", "Id", right=(0, 2, 3, 4))
+    """Where a candidate was weighed, what it needed and what was left then; else what it would have cost."""
+    table = _table("Rank", "Group", "Score", "Needed", "Left then", "Reason", "Id", right=(0, 2, 3, 4))
     for one in entries:
         if one.margin is not UNSET:
             margin = f"{one.margin.needed:,}", f"{one.margin.left:,}"

@@ -11,11 +11,13 @@ from msgspec import UNSET
 from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered, compose, no_phase
 from apportion.core.engine import Engine
+from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, ContextRetraction, Event
 from apportion.core.identity import event_time_us
 from apportion.core.memory import Memory
+from apportion.core.policy import Policy
 from apportion.core.publish import publish
-from apportion.core.session import Session
+from apportion.core.session import Session, at
 
 
 class Composer:
@@ -37,8 +39,7 @@ class Composer:
             EventError: the event is refused; nothing has happened.
         """
         if isinstance(event, ContextRequest):
-            name = self._default_policy if event.policy is UNSET else event.policy
-            policy = self._catalogue.resolve(name, event_time_us(event.requested_at))
+            policy = self._policy_of(event, session)
             outcome = compose(event, session, policy, self.engine, self._memory, phase)
             return outcome.session, outcome
         if isinstance(event, ContextRetraction):
@@ -46,3 +47,14 @@ class Composer:
         published_us = event_time_us(event.published_at)
         default = self._catalogue.resolve(self._default_policy, published_us, "$.published_at")
         return publish(event, session, self.engine, default.session.idle_timeout_s), None
+
+    def _policy_of(self, request: ContextRequest, session: Session) -> Policy:
+        """Return the policy that holds for a request; of one that is sent again it may be gone meanwhile."""
+        event_us = event_time_us(request.requested_at)
+        name = self._default_policy if request.policy is UNSET else request.policy
+        try:
+            return self._catalogue.resolve(name, event_us)
+        except EventError:
+            if at(session, event_us).seen(request.request_id) is None:
+                raise
+            return self._catalogue.resolve(self._default_policy, event_us)

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -19,12 +18,14 @@ import msgspec
 import rfc8785
 
 from apportion.core.errors import ErrorCode, EventError
+from apportion.core.memory import process_wide
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_EXACT = 2**53 - 1
 _ROUNDED_MAX = 1 << 16
 _SCALED_MAX = float(1 << 30)
+_PATHS_MAX = 1 << 12
 _DECIDED = 0.499_999
 """Up to there a product differs from the exact one by less than 2**-22, a quarter of a millionth: so far
 from a half, both round to the same integer."""
@@ -100,7 +101,10 @@ def text_digest(text: str) -> str:
 
 
 class _Thousandths(dict[float, int]):
-    """Numbers that were rounded before: looking one up costs a third of a call."""
+    """Numbers that were rounded before; all go when there are too many.
+
+    Not `process_wide`: a candidate has up to five numbers, and to look one up there takes twice as long.
+    """
 
     def __missing__(self, number: float) -> int:
         if len(self) >= _ROUNDED_MAX:
@@ -152,6 +156,7 @@ def fingerprint(secret: bytes, text: str) -> str:
     return base64.urlsafe_b64encode(mac)[:12].decode()
 
 
+@process_wide(_PATHS_MAX)
 def path_id(secret: bytes, path: str, kind: str, lane: str, chunk_index: int) -> str:
     """Return a candidate's id from its normalised path: stable, path-free, 24 characters."""
     named = f"{kind}:{lane}:{fingerprint(secret, path)}:{chunk_index}"
@@ -164,7 +169,7 @@ _NO_START = re.compile(r"/|[A-Za-z]:|\.\.?(?:/|\Z)")
 _NO_CHARACTER = re.compile(r"[\\\0]")
 
 
-@lru_cache(maxsize=1 << 12)
+@process_wide(_PATHS_MAX)
 def _normal(path: str) -> str | None:
     normal = posixpath.normpath(path)
     bad = _NO_START.match(normal) or _DRIVE.match(path) or _NO_CHARACTER.search(path)

@@ -3,8 +3,8 @@
 Decides nothing: it is what counting the whole would give. Each piece adds its own units, and each joint what
 two pieces add to each other, for which their ends up to the next seam are enough (see `core.seams`). So a
 piece that changes takes no longer than that piece. Between two joints without a seam, a piece that has none
-itself, nor a letter or digit, joins what is before it to what is after it; more than eight of these in a row
-are reckoned as if the first ones were not there. Whoever needs certainty counts the whole.
+itself, nor an ASCII letter or digit, joins what is before it to what is after it; more than eight of these in
+a row are reckoned as if the first ones were not there. Whoever needs certainty counts the whole.
 """
 
 import re
@@ -40,7 +40,7 @@ def joined(first: Run | None, second: Run | None, units: Units) -> Run | None:
     return Run(first.start, second.end, first.units + both + second.units)
 
 
-_WORD = re.compile(r"[^\W_]")
+_WORD = re.compile("[0-9A-Za-z]")
 _GLUE_PIECES = 8
 """How many pieces in a row may join what is before them to what is after them."""
 

@@ -12,7 +12,7 @@ _ENCODINGS = (
 )
 """How a value in another encoding begins: with its mark, or with a `{` of more than one byte."""
 
-_REASON = re.compile(r"JSON is malformed: (?P<what>.+) \(byte (?P<byte>\d+)\)")
+_REASON = re.compile(r"JSON is malformed: (?P<what>.+) \(byte (?P<byte>[0-9]+)\)")
 _TOO_EARLY = "it ends too early, or within an escape"
 
 

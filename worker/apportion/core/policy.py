@@ -4,7 +4,7 @@ Decides what every policy has in common; a strategy adds its own tables by subcl
 reads a file: `apportion.policies` does.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
@@ -170,6 +170,16 @@ def _reason(kind: str, message: str) -> str:
             return message.removeprefix("Value error, ")
         case _:
             return message
+
+
+def clashing_priorities(key: str, what: str, tables: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield each raw table under a key whose priority an earlier one has; `what` is what one table is."""
+    owners: dict[int, str] = {}
+    for name, table in tables.items():
+        priority = integer(table, "priority")
+        if priority is not None and owners.setdefault(priority, name) != name:
+            reason = f"{what} {owners[priority]} has the same; priorities must differ"
+            yield Problem(f"{key}.{name}.priority", reason)
 
 
 def integer(table: Any, key: str) -> int | None:

@@ -4,6 +4,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from apportion.core.characters import lowered
+
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """In the order of the record; a name may stand twice."""
 
@@ -26,6 +28,6 @@ class Record(Struct, frozen=True):
 def header(headers: Headers, name: str) -> bytes | None:
     """Return the value of the first header of that name, in whatever case it is written."""
     for found, value in headers:
-        if found.lower() == name:
+        if lowered(found) == name:
             return value
     return None

@@ -11,6 +11,8 @@ Decides nothing else: what is reckoned by seams is what counting the whole would
 
 import re
 
+from apportion.core.characters import SPACE_OR_SEPARATOR
+
 REACH = 512
 """In how many code points beside a joint its seam is sought.
 
@@ -18,10 +20,13 @@ Where there is none, as in one endless word, what two texts add to each other is
 points of each. That is exact, too, unless a single piece of an encoding's pattern is longer.
 """
 
-_LAST_SEAM = re.compile(r"(?s:.*)(?:(?<=\S)(?= )|(?<=\n)(?=[^\s/])|[0-9A-Za-z][\r\n]*\n(?=/))")
-"""Python's white space is that of Unicode and a little more: the seams are safe, and a few are not seen."""
-_FIRST_SEAM = re.compile(r"(?<=\S)(?= )|(?<=\n)(?=[^\s/])")
-_APART = re.compile(r"[^\s/]")
+_SPACE = SPACE_OR_SEPARATOR
+"""A little more than Unicode's white space: the seams are safe, and a few are not seen."""
+_LAST_SEAM = re.compile(
+    rf"(?s:.*)(?:(?<=[^{_SPACE}])(?= )|(?<=\n)(?=[^{_SPACE}/])|[0-9A-Za-z][\r\n]*\n(?=/))"
+)
+_FIRST_SEAM = re.compile(rf"(?<=[^{_SPACE}])(?= )|(?<=\n)(?=[^{_SPACE}/])")
+_APART = re.compile(f"[^{_SPACE}/]")
 _WORD_END = re.compile(r"[0-9A-Za-z]\Z")
 
 

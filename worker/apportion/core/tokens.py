@@ -11,8 +11,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-_WHITE_SPACE = re.compile("[\\t-\\r \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+")
-"""Unicode White_Space. `str.split` would also split on U+001C to U+001F, which are not in it."""
+from apportion.core.characters import WHITE_SPACE
+
+_BETWEEN_WORDS = re.compile(f"[{WHITE_SPACE}]+")
+"""`str.split` would also split on U+001C to U+001F, which are no white space."""
 
 
 class CounterName(StrEnum):
@@ -79,7 +81,7 @@ def _bytes(text: str) -> int:
 
 
 def _words(text: str) -> int:
-    return sum(1 for word in _WHITE_SPACE.split(text) if word)
+    return sum(1 for word in _BETWEEN_WORDS.split(text) if word)
 
 
 def _of_quarters(units: int) -> int:

@@ -37,7 +37,7 @@ _encoder = msgspec.json.Encoder()
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-_AT = r"(?: - at (?:`key` in )?`(?P<pointer>\$(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`)?"
+_AT = r"(?: - at (?:`key` in )?`(?P<pointer>\$(?:\.[A-Za-z0-9_]+|\[[0-9]+\]|\[\.\.\.\])*)`)?"
 _PLACE = re.compile(rf"(?P<what>.*?){_AT}", re.DOTALL)
 _FIELD = re.compile(
     rf"Object (?P<fault>missing required|contains unknown) field `(?P<field>.*?)`{_AT}", re.DOTALL

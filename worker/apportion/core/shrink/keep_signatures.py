@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
+from apportion.core.characters import lowered
 from apportion.core.shrink import truncate_oldest
 from apportion.core.shrink.cuts import BLANK, first_characters, first_lines, line_starts
 from apportion.core.shrink.ladder import Rung
@@ -88,7 +89,7 @@ def language_of(language: str | None, path: str | None) -> str | None:
     """Return the parsed language that a candidate's language, else its path's ending, means."""
     if language is None:
         language = posixpath.splitext(path or "")[1][1:]
-    return _LANGUAGES.get(language.lower())
+    return _LANGUAGES.get(lowered(language))
 
 
 def _tail(content: str, start: int, end: int) -> tuple[int, int]:

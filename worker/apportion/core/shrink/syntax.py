@@ -15,12 +15,12 @@ again inside a class, and read so if it then has none.
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
 from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor
 
+from apportion.core.memory import process_wide
 from apportion.core.shrink.cuts import BLANK
 
 MATCHES_MAX = 800
@@ -164,7 +164,7 @@ def outline(language: str, text: str) -> Outline | None:
     return Outline(tuple(sorted(bodies)), tuple(sorted((*docs, *_paragraphs(comments, text)))))
 
 
-@cache
+@process_wide(len(_GRAMMARS))
 def _loaded(language: str) -> tuple[Language, Query]:
     grammar = _GRAMMARS[language]
     loaded = Language(getattr(import_module(grammar.module), grammar.function)())

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from apportion.core.policy import Count, OwnName, Policy, Problem, Table, integer
+from apportion.core.policy import Count, OwnName, Policy, Problem, Table, clashing_priorities, integer
 
 DEFAULT_TOTAL_TOKENS = 1_200
 SMALLEST_TOTAL_TOKENS = 100
@@ -74,12 +74,7 @@ class CategoriesPolicy(Policy):
             if 0 < (integer(whole, key) or 0) < SMALLEST_TOTAL_TOKENS:
                 yield Problem(key, f"at least {SMALLEST_TOTAL_TOKENS}, or 0")
         categories = whole["categories"] if isinstance(whole["categories"], Mapping) else {}
-        owners: dict[int, str] = {}
-        for name, category in categories.items():
-            priority = integer(category, "priority")
-            if priority is not None and owners.setdefault(priority, name) != name:
-                reason = f"category {owners[priority]} has the same; priorities must differ"
-                yield Problem(f"categories.{name}.priority", reason)
+        yield from clashing_priorities("categories", "category", categories)
         total = integer(whole, "budget_tokens") or 0
         parts = sum(integer(category, "budget_tokens") or 0 for category in categories.values())
         parts += integer(raw.get("reserve"), "tokens") or 0

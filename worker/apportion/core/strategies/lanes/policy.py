@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 from pydantic import Field, field_validator
 
-from apportion.core.policy import Count, OwnName, Policy, Problem, Table, integer
+from apportion.core.policy import Count, OwnName, Policy, Problem, Table, clashing_priorities, integer
 from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
 from apportion.core.task import Prepared
 
@@ -139,16 +139,12 @@ class LanesPolicy(Policy):
                 yield Problem(f"kinds.{name}.order", "required for a kind that is not built in")
         given = raw.get("lanes")
         lanes = given if isinstance(given, Mapping) else {}
-        owners: dict[int, str] = {}
         for name, lane in lanes.items():
             low = integer(lane, "min_tokens") or 0
             high = integer(lane, "max_tokens")
             if high is not None and low > high:
                 yield Problem(f"lanes.{name}.min_tokens", f"{low} is above max_tokens {high}")
-            priority = integer(lane, "priority")
-            if priority is not None and owners.setdefault(priority, name) != name:
-                other = owners[priority]
-                yield Problem(f"lanes.{name}.priority", f"lane {other} has the same; priorities must differ")
+        yield from clashing_priorities("lanes", "lane", lanes)
         total = integer(raw, "budget_tokens")
         total = DEFAULT_TOTAL_TOKENS if total is None else total
         defaults = sum(lane.min_tokens for lane in DEFAULT_LANES.values())

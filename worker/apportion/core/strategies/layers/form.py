@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, compress, islice
 
+from apportion.core.characters import lowered
 from apportion.core.cut import cut, largest
 from apportion.core.events import Section, SectionedLayer
 from apportion.core.render import SEPARATOR, join
@@ -46,7 +47,7 @@ class Lines:
         self.entries = section.entries
         self.tokens = tokens
         self.preserve = section.preserve
-        self.title = section.title.lower()
+        self.title = lowered(section.title)
         self.places = list(compress(range(len(tokens)), section.entries))
         self.goes_at: list[int] = []
         lines = [entry for entry in section.entries if entry]
@@ -150,11 +151,18 @@ class Layer:
         return self._joined(cut(self.preamble, level), gone, [lines.frame(gone) for lines in self.sections])
 
     def highest(self, fits: Callable[[int], bool], lowest: int = 0) -> int:
-        """Return the highest level that fits, and no lower one than that; `lowest` needs not fit.
+        """Return the highest level that fits; where none above it is found, `lowest`, which need not fit.
 
-        Entries go one at a time until it fits, but an omission that makes the layer no shorter, in code
-        points, is not tried by itself: the marker can be longer than the entry. Bisection finds how many go,
-        then how many of those that did not make it shorter can come back, as tokens may have room for them.
+        Telling whether a level fits takes a count, so not all are tried. First comes the top. Then bisection
+        goes over those levels at which the layer is shorter, in code points, than at all above them: between
+        two of these entries are gone whose markers are longer than they were. At last the layer grows from
+        the level found towards the next of these, for in tokens some of the levels between may fit after all;
+        bisection finds how many.
+
+        Where part of the preamble is gone, each of its code points is a level, and that last bisection goes
+        over them. Token counts may fall while a text grows, so from there it grows on as long as it fits.
+
+        Unless it is the top, the level above the one returned was tried, and does not fit.
         """
         if lowest == self.top or fits(self.top):
             return self.top

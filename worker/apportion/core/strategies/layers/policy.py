@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from apportion.core.policy import Count, Policy, Problem, Table, integer
+from apportion.core.policy import Count, Policy, Problem, Table, clashing_priorities, integer
 
 DEFAULT_TOTAL_TOKENS = 10_000
 WHOLE_PERCENT = 100
@@ -50,14 +50,7 @@ class LayersPolicy(Policy):
         yield from super().cross_check(raw)
         given = raw.get("layers")
         layers = given if isinstance(given, Mapping) else {}
-        owners: dict[int, str] = {}
-        for name, layer in layers.items():
-            priority = integer(layer, "priority")
-            if priority is not None and owners.setdefault(priority, name) != name:
-                other = owners[priority]
-                yield Problem(
-                    f"layers.{name}.priority", f"layer {other} has the same; priorities must differ"
-                )
+        yield from clashing_priorities("layers", "layer", layers)
         shares = sum(integer(layer, "share_percent") or 0 for layer in layers.values())
         if shares > WHOLE_PERCENT:
             yield Problem("layers", f"share_percent adds up to {shares}, above {WHOLE_PERCENT}")

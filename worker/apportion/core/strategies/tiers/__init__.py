@@ -19,6 +19,7 @@ where it contradicts itself, the rules here hold:
 from collections.abc import Sequence
 from typing import ClassVar
 
+from apportion.core.characters import lowered
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
 from apportion.core.results import Fidelity
@@ -55,7 +56,7 @@ class TiersStrategy:
         """Give each its tier, then demote until the text fits; constraints are never left out."""
         items = rank(task)
         mark_repeats(items)
-        bounds = [GroupBounds(title.lower()) for title in TITLES.values()]
+        bounds = [GroupBounds(lowered(title)) for title in TITLES.values()]
         if not task.limit_tokens:
             return Verdicts(verdicts=items, groups=bounds)
         table = task.policy.tiers

@@ -4,6 +4,7 @@ Decides where each behavior starts, and who comes before whom. Canonical order: 
 activation descending, id, then canonical JSON, so that the order of the request never shows.
 """
 
+from apportion.core.characters import lowered
 from apportion.core.identity import thousandths
 from apportion.core.strategies.tiers.policy import TiersPolicy
 from apportion.core.task import Prepared, Task
@@ -51,7 +52,7 @@ def rank(task: Task[TiersPolicy]) -> list[Item]:
     """Return all candidates in canonical order, at the tiers of their activation."""
     table = task.policy.tiers
     levels = [thousandths(level) for level in (table.full, table.summary, table.name)]
-    groups = {kind: title.lower() for kind, title in TITLES.items()}
+    groups = {kind: lowered(title) for kind, title in TITLES.items()}
     items = []
     for prepared in task.candidates:
         activation, is_constraint = prepared.facts.activation or 0, prepared.kind == CONSTRAINT

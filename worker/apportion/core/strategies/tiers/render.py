@@ -6,6 +6,7 @@ every tier canonical order.
 
 from collections.abc import Sequence
 
+from apportion.core.characters import SPACE_OR_SEPARATOR
 from apportion.core.render import join
 from apportion.core.strategies.tiers.rank import TITLES, Item
 from apportion.core.task import Prepared
@@ -17,8 +18,8 @@ def texts_of(prepared: Prepared, summary_characters: int) -> tuple[str, ...]:
     tags = "".join([f" #{tag}" for tag in facts.tags]) if facts.tags else ""
     name = f"`{facts.name or prepared.id}` [{prepared.kind}]{tags}"
     summary = facts.summary or ""
-    if not summary.strip():
-        line = prepared.content.strip().partition("\n")[0].rstrip()
+    if not summary.strip(SPACE_OR_SEPARATOR):
+        line = prepared.content.strip(SPACE_OR_SEPARATOR).partition("\n")[0].rstrip(SPACE_OR_SEPARATOR)
         if len(line) > summary_characters:
             line = line[: summary_characters - 1] + "…"
         summary = line or name
