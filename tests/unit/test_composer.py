@@ -1,13 +1,15 @@
 """Which door an event takes, and under which policy."""
 
 import pytest
-from support import ENGINE, artifact, candidate, lanes_policy, request, retraction
+from msgspec.structs import replace
+from support import ENGINE, artifact, candidate, lanes_policy, omitted, request, retraction
 
 from apportion.core.catalogue import Catalogue
 from apportion.core.composer import Composer
 from apportion.core.errors import EventError
 from apportion.core.memory import Memory
 from apportion.core.session import EMPTY
+from apportion.core.strategies import parse_policy
 
 FROM = "2026-03-01T12:00:00Z"
 BEFORE = "2026-03-01T11:59:59.999999Z"
@@ -41,3 +43,26 @@ def test_a_request_goes_by_the_policy_that_it_names_or_by_the_default_one() -> N
         with pytest.raises(EventError) as caught:
             composer().handle(request([], policy=named, requested_at=BEFORE), EMPTY)
         assert (caught.value.code, caught.value.pointer) == ("unknown_policy", "$.policy")
+
+
+def test_a_request_that_is_sent_again_is_a_duplicate_whatever_todays_policy_says_of_it() -> None:
+    old = lanes_policy(name="old")
+    without_its_lane = lanes_policy(
+        name="old", lanes={"rules": {"priority": 0, "min_tokens": 0, "max_tokens": 100}}
+    )
+    with_fewer_fields = parse_policy({"name": "old", "version": "2", "strategy": "layers"})
+    asked = request([candidate("a"), candidate("b")], policy="old", constraints={"pinned": []})
+    session, first = Composer(ENGINE, Catalogue([old]), "old", Memory()).handle(asked, EMPTY)
+    assert first is not None
+    for catalogue in ([without_its_lane], [with_fewer_fields], [lanes_policy(name="now")]):
+        again = Composer(ENGINE, Catalogue(catalogue), catalogue[0].name, Memory())
+        after, second = again.handle(asked, session)
+        assert second is not None
+        assert (second.composed.status, second.composed.duplicate_of) == (
+            "duplicate",
+            first.composed.decision_id,
+        )
+        assert omitted(second) == {"a": "duplicate", "b": "duplicate"}
+        assert after.spent_tokens == session.spent_tokens
+        with pytest.raises(EventError, match="conflicting_request"):
+            again.handle(replace(asked, candidates=asked.candidates[:1]), session)  # type: ignore[index] # given

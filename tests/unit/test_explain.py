@@ -251,5 +251,12 @@ def test_ids_cannot_move_the_cursor() -> None:
     assert text.count("\\x1b[2J\\r\\nall") >= 4
 
 
+def test_a_margin_is_said_to_be_of_when_the_candidate_was_considered_last() -> None:
+    left = omission(1, Reason.BUDGET_EXCEEDED, margin=Margin(5, 0))
+    said = "left then: when the candidate was considered last, not in the end"
+    assert said in shown(decision(candidates=(left,)))
+    assert said not in shown(decision(candidates=(omission(1, Reason.NO_CONTENT),)))
+
+
 def test_text_in_brackets_is_no_markup() -> None:
     assert "[bold]x[/bold]" in shown(decision(summary="[bold]x[/bold]"))
