@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support import ENGINE, SECRET, answer, candidate, lanes_policy, request
+from support import ENGINE, SECRET, answer, artifact, candidate, lanes_policy, request, selected
 
+from apportion.core import canonical
 from apportion.core.engine import Engine
-from apportion.core.identity import Secrets
+from apportion.core.identity import Secrets, text_digest
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy
+from apportion.core.publish import publish
 from apportion.core.session import EMPTY
 from apportion.core.wire import encode
 
@@ -177,3 +179,37 @@ def test_counters_share_no_counts() -> None:
     policies = POLICY, lanes_policy(counter="bytes4")
     answered = [answer(request([candidate("a", content="é" * 4)]), each, memory=memory) for each in policies]
     assert [each.composed.items[0].tokens for each in answered] == [1, 2]
+
+
+def test_one_policys_bound_empties_no_other_policys_memory() -> None:
+    memory = Memory()
+    many, one = lanes_policy(name="many"), lanes_policy(name="one", cache={"max_entries": 1})
+    asked = [request([candidate(name)]) for name in "abc"]
+    for each in asked:
+        answer(each, many, memory=memory)
+    for each in asked:
+        answer(each, one, memory=memory)
+    session = EMPTY
+    assert [answer(each, many, session, memory=memory).cache_hit for each in asked] == [True] * 3
+    assert [answer(each, one, session, memory=memory).cache_hit for each in reversed(asked)] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_an_artifact_of_the_pool_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+
+    def digest_of(text: str) -> str:
+        hashed.append(text)
+        return text_digest(text)
+
+    monkeypatch.setattr(canonical, "text_digest", digest_of)
+    memory = Memory()
+    session = publish(artifact(candidate("a", content="of the pool")), EMPTY, ENGINE)
+    for number in range(3):
+        outcome = answer(request([candidate(f"own{number}")]), lanes_policy(), session, memory=memory)
+        session = outcome.session
+        assert "a" in selected(outcome)
+    assert hashed.count("of the pool") == 2  # when it was published, and when it was first met
