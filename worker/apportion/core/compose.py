@@ -104,7 +104,10 @@ def _choose(accepted: Accepted, engine: Engine, memory: Memory | None) -> tuple[
             remembered = memory.compositions.get(policy.digest, key, event_us, ttl_us)
             if remembered is not None:
                 return remembered, key, True
-    made = account(accepted.strategy.compose(task), _WITHHELD.get(accepted.status))
+    answer = accepted.strategy.compose(task)
+    if "candidates" in accepted.strategy.reads:
+        assert len(answer.verdicts) == len(task.candidates), "a strategy accounts for every candidate"
+    made = account(answer, _WITHHELD.get(accepted.status))
     if key and memory is not None:
         memory.compositions.put(policy.digest, key, event_us, made, policy.cache_entries_max)
     return made, key, False

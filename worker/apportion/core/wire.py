@@ -24,6 +24,7 @@ from apportion.core.events import (
     LayerContent,
 )
 from apportion.core.not_json import one_line, why_not_json
+from apportion.core.refusal import refusal
 
 
 class _Layers(msgspec.Struct):
@@ -37,12 +38,6 @@ _encoder = msgspec.json.Encoder()
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-_AT = r"(?: - at (?:`key` in )?`(?P<pointer>\$(?:\.[A-Za-z0-9_]+|\[[0-9]+\]|\[\.\.\.\])*)`)?"
-_PLACE = re.compile(rf"(?P<what>.*?){_AT}", re.DOTALL)
-_FIELD = re.compile(
-    rf"Object (?P<fault>missing required|contains unknown) field `(?P<field>.*?)`{_AT}", re.DOTALL
-)
-"""What a client wrote may hold anything, the end of a sentence too: only a whole sentence tells the place."""
 _POOLED_NAMES = ("language", "shrink")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -78,28 +73,6 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
         raise EventError(ErrorCode.NOT_JSON, why_not_json(value, str(error))) from None
     _check_bounds(event, bounds)
     return event
-
-
-def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of sentences, a line each
-    """Return msgspec's sentence as code and place, without any value that it quotes."""
-    if found := _FIELD.fullmatch(text):
-        pointer = f"{found['pointer'] or '$'}.{found['field']}"
-        if found["fault"] == "missing required":
-            return EventError(ErrorCode.MISSING_FIELD, "this field is required", pointer)
-        return EventError(ErrorCode.UNKNOWN_FIELD, "no event of this type has this field", pointer)
-    found = _PLACE.fullmatch(text)
-    assert found is not None, "the pattern matches every string"
-    what, pointer = found["what"], found["pointer"] or "$"
-    if what.startswith("Invalid value"):
-        return EventError(ErrorCode.UNKNOWN_TYPE, "no such type of event", pointer)
-    if what.startswith("Invalid enum value"):
-        return EventError(ErrorCode.INVALID_VALUE, "not one of the values that this field knows", pointer)
-    if ", got " in what or what == "Expected `str`":
-        return EventError(ErrorCode.WRONG_TYPE, what.replace("`", ""), pointer)
-    if "datetime" in what or "timezone" in what:
-        message = "expected an RFC 3339 timestamp with an offset, as 2026-01-31T12:00:00Z"
-        return EventError(ErrorCode.INVALID_TIMESTAMP, message, pointer)
-    return EventError(ErrorCode.INVALID_VALUE, what.replace("`", ""), pointer)
 
 
 def _named(value: bytes, pointer: str) -> str:

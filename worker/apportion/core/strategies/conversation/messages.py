@@ -12,8 +12,8 @@ from msgspec import UNSET, Struct, ValidationError, convert
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Closed, Name, Opt
 from apportion.core.identity import canonical_json, canonical_json_of_each
+from apportion.core.refusal import refusal
 from apportion.core.tokens import TokenCounter
-from apportion.core.wire import refusal
 
 _KNOWN_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 

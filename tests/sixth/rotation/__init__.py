@@ -1,0 +1,90 @@
+"""Strategy rotation: candidates stand in turn, in the order of their ids.
+
+Decides where a turn begins: after the last id that stood in the turn before, going round. As many stand as
+the policy's `most` and the limit let; one that does not fit is passed over, and the rest is tried.
+"""
+
+from collections.abc import Sequence
+
+from sixth.rotation.policy import RotationPolicy
+
+from apportion.core.errors import EventError
+from apportion.core.events import Candidate
+from apportion.core.results import Fidelity
+from apportion.core.strategies.base import CandidateNeeds, missing
+from apportion.core.task import Task
+from apportion.core.verdict import Bound, Verdict, Verdicts, mark_repeats
+
+_NEEDS = ("content",)
+_SEAM = "\n\n"
+
+
+class _Piece(Verdict, gc=False):
+    """A verdict, and the text that would stand."""
+
+    content: str = ""
+
+
+class RotationStrategy:
+    """Takes turns."""
+
+    name = "rotation"
+    policy_type = RotationPolicy
+    reads = frozenset({"candidates", "constraints.must_exclude"})
+    needs = frozenset({"candidates"})
+    age_edges_us = ()
+    candidate_needs = CandidateNeeds(every=_NEEDS)
+
+    def unsuitable(self, candidate: Candidate, policy: RotationPolicy) -> EventError | None:
+        """Refuse a candidate that lacks a content."""
+        del policy
+        return missing(candidate, _NEEDS)
+
+    def compose(self, task: Task[RotationPolicy]) -> Verdicts:
+        """Choose in turn; the ids' order, then the tie, end all ties."""
+        pieces = _in_turn(task)
+        if not task.limit_tokens:
+            return Verdicts(verdicts=pieces, groups=())
+        text, used_tokens, standing = "", 0, list[_Piece]()
+        for piece in (one for one in pieces if one.bound is None):
+            if len(standing) == task.policy.rotation.most:
+                piece.bound = Bound.ROOM
+                continue
+            longer = f"{text}{_SEAM}{piece.content}" if standing else piece.content
+            tokens = task.counter.count(longer)
+            if tokens > task.limit_tokens:
+                piece.refuse(Bound.LIMIT, tokens - used_tokens, task.limit_tokens - used_tokens)
+                continue
+            piece.stand(Fidelity.FULL)
+            text, used_tokens = longer, tokens
+            standing.append(piece)
+        return Verdicts(
+            verdicts=pieces,
+            groups=(),
+            standing=standing,
+            text=text,
+            used_tokens=used_tokens,
+            carried=standing[-1].id.encode() if standing else b"",
+        )
+
+
+def _in_turn(task: Task[RotationPolicy]) -> Sequence[_Piece]:
+    """Return a piece for each candidate, beginning after the last of the turn before."""
+    last = task.carried.decode()
+    ordered = sorted(task.candidates, key=lambda one: (one.id <= last, one.id, one.tie))
+    counts = task.count_contents(ordered) if task.limit_tokens else [0] * len(ordered)
+    pieces = [
+        _Piece(
+            id=one.id,
+            kind=one.kind,
+            group="",
+            constraint=one.constraint,
+            bound=one.bound,
+            tokens=tokens,
+            cost=tokens,
+            content=one.content,
+        )
+        for one, tokens in zip(ordered, counts, strict=True)
+    ]
+    mark_repeats(pieces)
+    return pieces

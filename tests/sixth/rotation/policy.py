@@ -1,0 +1,32 @@
+"""The rotation policy: `[rotation]` beside what every policy has."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from apportion.core.policy import Policy, Table
+
+_REMEMBERED_MAX = 64
+_REMEMBERED_S = 300
+
+
+class RotationTable(Table):
+    """`[rotation]`: how many candidates stand in one turn."""
+
+    most: Annotated[int, Field(ge=1, le=1000)] = 3
+
+
+class RotationPolicy(Policy):
+    """A policy of strategy rotation."""
+
+    rotation: RotationTable = RotationTable()
+
+    @property
+    def cache_entries_max(self) -> int:
+        """As many as a test asks for, and more."""
+        return _REMEMBERED_MAX
+
+    @property
+    def cache_ttl_s(self) -> int:
+        """Five minutes."""
+        return _REMEMBERED_S
