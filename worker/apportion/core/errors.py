@@ -18,7 +18,6 @@ class ErrorCode(StrEnum):
     TOO_MANY = "too_many"
     TOO_LONG = "too_long"
     UNKNOWN_TYPE = "unknown_type"
-    UNSUPPORTED_EVENT = "unsupported_event"
     WRONG_TYPE = "wrong_type"
     UNKNOWN_FIELD = "unknown_field"
     MISSING_FIELD = "missing_field"

@@ -19,6 +19,8 @@ MAX_INTEGER = 2**53 - 1
 
 Text128 = Annotated[str, Meta(min_length=1, max_length=128)]
 Text256 = Annotated[str, Meta(min_length=1, max_length=256)]
+Note = Annotated[str, Meta(max_length=256)]
+"""What travels into the decision as it came."""
 Name = Annotated[str, Meta(min_length=1)]
 _LABEL_SCHEMA = {"pattern": r"^[^\x00-\x1f\x7f-\x9f]*$"}
 Label = Annotated[str, Meta(min_length=1, max_length=64, extra_json_schema=_LABEL_SCHEMA)]
@@ -158,13 +160,13 @@ class Vitals(Closed, frozen=True):
 class Trigger(Closed, frozen=True):
     """What made the platform ask; `workspace` leaves only as a fingerprint."""
 
-    event: Opt[str] = UNSET
+    event: Opt[Note] = UNSET
     """What happened, as `file_saved`."""
-    workspace: Opt[str] = UNSET
+    workspace: Opt[Annotated[str, Meta(max_length=4096)]] = UNSET
     """Where; it leaves only as a fingerprint, without a secret not at all."""
-    commitish: Opt[str] = UNSET
+    commitish: Opt[Note] = UNSET
     """At which commit."""
-    rules_digest: Opt[str] = UNSET
+    rules_digest: Opt[Note] = UNSET
     """Under which rules."""
 
 
