@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,8 +90,17 @@ def is_running(pid: int) -> bool:
 
 
 def broker_pid(folder: Path) -> int:
-    [control] = folder.glob("*/noida.control.json")
-    pid: int = json.loads(control.read_text())["pid"]
+    """Return the process of the broker in a folder; it writes its control file anew now and then."""
+    controls: list[str] = []
+
+    def written() -> bool:
+        for control in folder.glob("*/noida.control.json"):
+            with suppress(FileNotFoundError):
+                controls.append(control.read_text())
+        return any(controls)
+
+    until(written)
+    pid: int = json.loads(next(filter(None, controls)))["pid"]
     return pid
 
 
