@@ -65,6 +65,7 @@ def cases() -> Iterator[Case]:
     yield from _fitting()
     yield from _shrinking()
     yield from _long_lists()
+    yield from _one_sign()
     yield from _ordinary()
 
 
@@ -160,6 +161,24 @@ def _long_lists() -> Iterator[Case]:
     for total in (Total.OWN, Total.HALF):
         policy = {"strategy": "conversation", "counter": "o200k_base"}
         yield Case(f"conversation: deep messages, {total}", policy, grown(nested, BOUNDS.messages_max), total)
+
+
+def _one_sign() -> Iterator[Case]:
+    """Yield what a single piece of an encoding's pattern costs: no part of it has a count of its own."""
+    counter = "o200k_base"
+
+    def candidate(number: int) -> Fields:
+        return {"candidates": [artifact(0, "-" * number) | {"token_estimate": 1}]}
+
+    def prompt(number: int) -> Fields:
+        return {"conversation": {"messages": [], "new_message": "a", "system_prompt": "-" * number}}
+
+    for total in (Total.OWN, Total.HALF):
+        lanes, conversation = lanes_policy(counter), {"strategy": "conversation", "counter": counter}
+        yield Case(f"one sign, 1 MiB: a candidate, {total}", lanes, grown(candidate, EVENT_BYTES), total)
+        yield Case(
+            f"one sign, 1 MiB: a system prompt, {total}", conversation, grown(prompt, EVENT_BYTES), total
+        )
 
 
 def _ordinary() -> Iterator[Case]:

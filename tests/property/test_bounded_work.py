@@ -159,6 +159,23 @@ def test_lanes_that_step_back_through_2000_artifacts_of_one_token(content: str, 
     check(lanes_policy(counter), 2_000, candidates=ones, budget_tokens=2_000)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        ("dependency_graph", "n{0} -> m{1}\n"),
+        ("recent_edit", "line {0}\n"),
+        ("session_history", "said {0}\n\n"),
+    ],
+)
+def test_lanes_of_one_large_artifact_count_it_a_few_times(kind: str, form: str, share: float) -> None:
+    content = "".join(form.format(n, n * 7919 % 10_007) for n in range(20_000))
+    one = artifact(0, content, kind=kind, token_estimate=1)
+    budget = tokens_of("o200k_base", [content], share)
+    _, tally, size = composed(lanes_policy("o200k_base"), candidates=[one], budget_tokens=budget)
+    assert tally.characters <= 5 * size
+
+
 def categories_policy(counter: str, budget: int) -> Policy:
     categories = {"a": {"priority": 0, "budget_tokens": budget}}
     return policy_of("categories", counter, categories=categories, budget_tokens=budget)
@@ -248,6 +265,17 @@ def test_layers_of_12000_entries(sections: int, entries: int, share: float) -> N
     frames = ["## Claims\n... and 1 more claims"] * sections
     budget = tokens_of("o200k_base", [*frames, *["- It was said so, and so it is"] * 12_000], share)
     check(layers_policy("o200k_base"), 24_000, layers={"project": layer}, budget_tokens=budget)
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+@pytest.mark.parametrize("preserve", [False, True])
+def test_layers_that_fit_or_nearly_fit_are_counted_a_few_times(preserve: bool, lacking: int) -> None:  # noqa: FBT001 - a field's
+    section = {"title": "Claims", "entries": ["\n \n" * 30] * 1_000, "preserve": preserve}
+    layers = {name: {"sections": [section]} for name in ("project", "fabric")}
+    policy = layers_policy("o200k_base")
+    whole = composed(policy, layers=layers)[0].composed.tokens.used
+    _, tally, size = composed(policy, layers=layers, budget_tokens=whole - lacking)
+    assert tally.characters <= 3 * size
 
 
 @SETTINGS

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from commands import ROOT, SOURCES
 
-from apportion.core.characters import SPACE_OR_SEPARATOR, WHITE_SPACE, lowered
+from apportion.core.characters import SPACE_OR_SEPARATOR, WHITE_SPACE, lowered, words
 
 VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 ODD = ("a", "B", " ", "\t", "\n", "\r\n", "\n\n", "\v", "\x1c", "\x85", "\xa0", "\u200b", "\u2028", "\u3000",
@@ -89,6 +89,8 @@ OF_STRINGS = {
 """Methods of strings that without an argument decide by Python's tables."""
 OF_BYTES = {"cloudevents.py", "not_json.py"}
 """Where these are methods of bytes, for which they know ASCII alone."""
+OF_WORDS = "characters.py"
+"""Where words are split by the tables, once: what these say of white space has been the same since 3.11."""
 ESCAPES = re.compile(r"(?<!\\)(?:\\\\)*\\[bBdDsSwW]|\(\?[aLmsux]*i")
 """What decides in patterns by Python's tables."""
 
@@ -134,9 +136,22 @@ def test_what_does_not_ask_python_is_not_blamed(source: str) -> None:
 def test_no_rule_of_the_core_asks_the_tables_of_the_python_that_runs() -> None:
     modules = [path for path in (SOURCES / "apportion/core").rglob("*.py") if path.name not in OF_BYTES]
     assert len(modules) > 50
-    assert {str(path): asked_of_python(path.read_text("utf-8")) for path in modules} == {
-        str(path): [] for path in modules
-    }
+    asked = {path.name: asked for path in modules if (asked := asked_of_python(path.read_text("utf-8")))}
+    assert {name: len(lines) for name, lines in asked.items()} == {OF_WORDS: 1}
+    assert "return len(text.split())" in (SOURCES / "apportion/core" / OF_WORDS).read_text("utf-8")
+
+
+def test_words_are_what_white_space_parts_whatever_python_splits_on() -> None:
+    parting = {chr(n) for n in range(sys.maxunicode + 1) if words(f"a{chr(n)}b") == 2}
+    assert parting == set(WHITE_SPACE)
+    assert [words(text) for text in ("", " ", "\x1c", " a", "a ", "a\x1d\x1e b\x1f\u3000c")] == [
+        0,
+        0,
+        1,
+        1,
+        1,
+        3,
+    ]
 
 
 def test_white_space_is_what_unicode_says_and_what_python_strips_is_said() -> None:

@@ -13,7 +13,8 @@ WHITE_SPACE = (
 )
 """Unicode's White_Space, as it has been since version 6.3."""
 
-SPACE_OR_SEPARATOR = WHITE_SPACE + "\x1c\x1d\x1e\x1f"
+_SEPARATORS = "\x1c\x1d\x1e\x1f"
+SPACE_OR_SEPARATOR = WHITE_SPACE + _SEPARATORS
 """That, and the four separators of ASCII: what Python takes for white space, from 3.11 to 3.14."""
 
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -22,3 +23,14 @@ _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 def lowered(text: str) -> str:
     """Return a text with A to Z as small letters; no other character changes."""
     return text.translate(_SMALL)
+
+
+def words(text: str) -> int:
+    """Return how many words white space parts a text into, the separators of ASCII being letters like others.
+
+    The one place where Python's tables decide: `str.split` is many times faster than a pattern, and what it
+    takes for white space is the same from 3.11 to 3.14.
+    """
+    for separator in _SEPARATORS:
+        text = text.replace(separator, "\0")
+    return len(text.split())

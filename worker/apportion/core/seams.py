@@ -36,6 +36,12 @@ def last_seam(text: str) -> int:
     return found.end() if found else 0
 
 
+def first_seam(text: str, start: int, end: int) -> int:
+    """Return the place of the first seam from `start` on, of which all is seen before `end`; 0 for none."""
+    found = _FIRST_SEAM.search(text, start, end)
+    return found.start() if found else 0
+
+
 def stands_apart(before: str, line: str) -> bool:
     """Tell whether there is a seam where that line starts, a blank line or a line end after `before`."""
     if line.startswith("/"):

@@ -4,17 +4,13 @@ Decides how many tokens a text costs. Never loads a vocabulary: exact counters l
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
 
-from apportion.core.characters import WHITE_SPACE
-
-_BETWEEN_WORDS = re.compile(f"[{WHITE_SPACE}]+")
-"""`str.split` would also split on U+001C to U+001F, which are no white space."""
+from apportion.core.characters import words
 
 
 class CounterName(StrEnum):
@@ -80,16 +76,12 @@ def _bytes(text: str) -> int:
     return len(text.encode())
 
 
-def _words(text: str) -> int:
-    return sum(1 for word in _BETWEEN_WORDS.split(text) if word)
-
-
 def _of_quarters(units: int) -> int:
     return (units + 3) // 4
 
 
-def _of_words(words: int) -> int:
-    return (13 * words + 9) // 10
+def _of_words(number: int) -> int:
+    return (13 * number + 9) // 10
 
 
 def _chars4(text: str) -> int:
@@ -101,7 +93,7 @@ def _bytes4(text: str) -> int:
 
 
 def _words13(text: str) -> int:
-    return _of_words(_words(text))
+    return _of_words(words(text))
 
 
 ESTIMATORS: tuple[TokenCounter, ...] = (
@@ -119,6 +111,6 @@ def units_of(counter: TokenCounter) -> Units:
         case CounterName.BYTES4:
             return Units(_bytes, _of_quarters, lambda text, _: _bytes(text))
         case CounterName.WORDS13:
-            return Units(_words, _of_words, lambda text, _: _words(text))
+            return Units(words, _of_words, lambda text, _: words(text))
         case _:
             return Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens)

@@ -11,8 +11,9 @@ lo = mid, else hi = mid - 1. If lo > 0, form lo is the answer, else the next run
 rung there is no answer.
 
 Each step counts a form as it would stand, its marker included: what is found fits, and costs less than the
-whole. BPE counts are not monotone, so "largest" holds along this path. No counts of parts are added up: forms
-halve until one fits, so a small target costs about one count of the whole for each rung that is searched.
+whole. BPE counts are not monotone, so "largest" holds along this path. Forms halve until one fits, so a small
+target costs about one count of the whole for each rung that is searched; a large one, too, where `count` adds
+up what forms have in common (see `core.alike`).
 """
 
 from collections.abc import Callable
@@ -37,33 +38,41 @@ class Rung(Struct, frozen=True):
 
 
 class Ladder(Struct, frozen=True):
-    """A whole text and the rungs below it; `count` gives the exact tokens of a form."""
+    """A whole text and the rungs below it; `count` gives the exact tokens of a form.
+
+    `known` are those of forms that were counted, by the place of the rung and what the form keeps: searches
+    for targets that are close take almost the same path.
+    """
 
     whole: Shrunk
     rungs: tuple[Rung, ...]
     count: Callable[[str], int]
+    known: dict[tuple[int, int], int] = {}
 
     def within(self, target_tokens: int) -> Shrunk | None:
         """Return the largest form that costs no more than the target; None if the search finds none."""
         if self.whole.tokens <= target_tokens:
             return self.whole
-        for rung in self.rungs:
-            found = self._largest(rung, target_tokens)
+        for place in range(len(self.rungs)):
+            found = self._largest(place, target_tokens)
             if found is not None:
                 return found
         return None
 
     def smallest(self) -> Shrunk:
         """Return the largest form that costs no more than the whole and the form 1 of each rung do."""
-        least = min([self.whole.tokens, *(self._form(rung, 1).tokens for rung in self.rungs if rung.size)])
-        found = self.within(least)
+        first = [self._tokens(place, 1) for place, rung in enumerate(self.rungs) if rung.size]
+        found = self.within(min([self.whole.tokens, *first]))
         assert found is not None  # the search of a rung ends at its form 1
         return found
 
-    def _largest(self, rung: Rung, target_tokens: int) -> Shrunk | None:
-        kept = largest(rung.size, lambda kept: self._form(rung, kept).tokens <= target_tokens)
-        return self._form(rung, kept) if kept else None
+    def _largest(self, place: int, target_tokens: int) -> Shrunk | None:
+        rung = self.rungs[place]
+        kept = largest(rung.size, lambda kept: self._tokens(place, kept) <= target_tokens)
+        return Shrunk(rung.render(kept), self._tokens(place, kept)) if kept else None
 
-    def _form(self, rung: Rung, kept: int) -> Shrunk:
-        text = rung.render(kept)
-        return Shrunk(text, self.count(text))
+    def _tokens(self, place: int, kept: int) -> int:
+        tokens = self.known.get((place, kept))
+        if tokens is None:
+            tokens = self.known[place, kept] = self.count(self.rungs[place].render(kept))
+        return tokens

@@ -30,6 +30,7 @@ from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
+from apportion.core.shrink import Shrunk
 from apportion.core.strategies.base import CandidateNeeds
 from apportion.core.strategies.conversation.choose import Choice, Terms, choose
 from apportion.core.strategies.conversation.groups import plan
@@ -78,8 +79,9 @@ class ConversationStrategy:
         if task.limit_tokens:
             given.system_tokens = counter.count(asked.system_prompt)
             given.costs = chat.costs(counter, policy.conversation.message_overhead_tokens)
+            system = Shrunk(asked.system_prompt, given.system_tokens)
             terms = Terms(parts, task.limit_tokens, policy.conversation.gaps)
-            choice = choose(cut_plan, given.costs, terms, asked.system_prompt, counter)
+            choice = choose(cut_plan, given.costs, terms, system, counter)
         prompt, messages = verdict_on_prompt(given, choice), verdicts_on_messages(given, choice)
         bounds, ranked = group_bounds(parts), [*prompt, *reversed(messages)]
         if not choice.sent:

@@ -5,6 +5,7 @@ Decides by cost: what a message costs does not depend on the others, so sums are
 
 from bisect import bisect_left
 from collections.abc import Mapping
+from functools import cache
 from itertools import accumulate
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec import Struct
 from apportion.core.cut import MARK, cut, cut_to_fit, largest
 from apportion.core.prefixes import Prefixes
 from apportion.core.results import Margin
+from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.groups import Plan
 from apportion.core.strategies.conversation.policy import Parts
 from apportion.core.tokens import TokenCounter, units_of
@@ -39,11 +41,11 @@ class Terms(Struct, frozen=True):
     gaps: bool
 
 
-def choose(plan: Plan, costs: list[int], terms: Terms, system_prompt: str, counter: TokenCounter) -> Choice:
+def choose(plan: Plan, costs: list[int], terms: Terms, system: Shrunk, counter: TokenCounter) -> Choice:
     """Return the choice; `costs` holds the history's, and last the new message's."""
     parts, limit_tokens = terms.parts, terms.limit_tokens
     mandatory_tokens = sum(costs[plan.mandatory :])
-    prompt, tokens, margin = _prompt(system_prompt, parts.system_tokens, counter)
+    prompt, tokens, margin = _prompt(system, parts.system_tokens, counter)
     left_tokens = min(parts.total_tokens - tokens, limit_tokens)
     if mandatory_tokens > left_tokens:
         margin = Margin(mandatory_tokens, left_tokens)
@@ -52,7 +54,7 @@ def choose(plan: Plan, costs: list[int], terms: Terms, system_prompt: str, count
     room_tokens = min(parts.messages_tokens, limit_tokens - tokens) - mandatory_tokens
     kept, margins = _newest(plan, costs, room_tokens, gaps=terms.gaps)
     if tokens + mandatory_tokens > limit_tokens:
-        prompt, tokens, margin = _prompt(system_prompt, limit_tokens - mandatory_tokens, counter)
+        prompt, tokens, margin = _prompt(system, limit_tokens - mandatory_tokens, counter)
     return Choice(
         sent=True,
         system_prompt=prompt,
@@ -63,17 +65,18 @@ def choose(plan: Plan, costs: list[int], terms: Terms, system_prompt: str, count
     )
 
 
-def _prompt(text: str, tokens: int, counter: TokenCounter) -> tuple[str, int, Margin | None]:
+def _prompt(whole: Shrunk, tokens: int, counter: TokenCounter) -> tuple[str, int, Margin | None]:
     """Return the prompt cut to that many tokens, its count, and the margin where nothing of it stands.
 
     Its beginnings are reckoned; where what is found does not count as reckoned, each is counted instead.
     """
-    whole_tokens = counter.count(text)
+    text, whole_tokens = whole.text, whole.tokens
     if whole_tokens <= tokens:
         return text, whole_tokens, None
     units = units_of(counter)
     prefixes = Prefixes(text, units.of)
 
+    @cache
     def reckoned(code_points: int) -> int:
         if code_points == len(text):
             return whole_tokens

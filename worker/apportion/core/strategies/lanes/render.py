@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import UNSET, Struct
 
+from apportion.core.alike import Alike
 from apportion.core.fit import Fit, Piece
 from apportion.core.render import join
 from apportion.core.results import Fidelity
@@ -102,9 +103,11 @@ def _ladder_of(
     prepared = one.prepared
     language, path = prepared.facts.language or None, prepared.facts.path or None
 
-    def count(form: str) -> int:
-        return counter.count(rendered(one, form, template))
+    whole, forms = one.tokens, Alike(counter)
 
-    if one.tokens <= LEAST_FORM_TOKENS and strategy is not ShrinkStrategy.NEVER:
-        return lambda: Ladder(Shrunk(prepared.content, one.tokens), (), count)
+    def count(form: str) -> int:
+        return whole if form is prepared.content else forms.count(rendered(one, form, template))
+
+    if whole <= LEAST_FORM_TOKENS and strategy is not ShrinkStrategy.NEVER:
+        return lambda: Ladder(Shrunk(prepared.content, whole), (), count)
     return lambda: ladder(strategy, prepared.content, count, language, path)

@@ -6,6 +6,7 @@ change.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from apportion.core.fit import Piece
 from apportion.core.joined import Joined
@@ -14,7 +15,7 @@ from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.tokens import TokenCounter, units_of
 
 _COUNTS_OF_WHOLE = 4
-"""How often a whole text is counted before it is taken apart."""
+"""How often a whole text is counted before it is taken apart. So many counts are remembered."""
 
 
 class Whole:
@@ -35,7 +36,7 @@ class Whole:
         self._pieces = pieces
         self._template = template
         self._counter = counter
-        self._last_counted = ("", 0)
+        self.count = lru_cache(maxsize=_COUNTS_OF_WHOLE)(counter.count)
         self._counts_left = _COUNTS_OF_WHOLE
         self._parts: _Parts | None = None
 
@@ -44,12 +45,6 @@ class Whole:
         both = zip(self._standing, self._pieces, strict=True)
         kept = ((one, piece.form.text) for one, piece in both if not piece.dropped)
         return join(with_headings(kept, self._template))
-
-    def count(self, text: str) -> int:
-        """Return the count of a text; of the last one it is remembered."""
-        if text != self._last_counted[0]:
-            self._last_counted = (text, self._counter.count(text))
-        return self._last_counted[1]
 
     def tokens(self) -> int:
         """Return what the text costs."""

@@ -28,6 +28,7 @@ specification, whose numbers these are; where it is silent, the rules here hold:
 from collections.abc import Sequence
 from typing import ClassVar
 
+from apportion.core.alike import Alike
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
 from apportion.core.results import Margin
@@ -37,6 +38,7 @@ from apportion.core.strategies.layers.policy import LayersPolicy
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
 from apportion.core.strategies.layers.verdicts import group_bounds, verdicts_of, verdicts_on_nothing
 from apportion.core.task import Task
+from apportion.core.tokens import TokenCounter
 from apportion.core.verdict import Verdicts
 
 
@@ -60,7 +62,8 @@ class LayersStrategy:
 
     def compose(self, task: Task[LayersPolicy]) -> Verdicts:
         """Share the limit out, and cut each layer to what it has."""
-        shares, counter = _open(task), task.counter
+        counter = Alike(task.counter)  # a layer is counted alone, after a blank line, and within the text
+        shares = _open(task, counter)
         if not task.limit_tokens:
             return _nothing(task, shares, None)
         set_aside(shares, counter)
@@ -68,7 +71,7 @@ class LayersStrategy:
         least_tokens = counter.count(text_of(shares))
         if least_tokens > task.limit_tokens:
             return _nothing(task, shares, Margin(least_tokens, task.limit_tokens))
-        fill(shares, task.limit_tokens, counter)
+        fill(shares, task.limit_tokens, task.counter)  # which counts what comes out itself
         verdicts, text = verdicts_of(shares, counter), text_of(shares)
         used_tokens = counter.count(text)
         return Verdicts(
@@ -91,7 +94,7 @@ def _nothing(task: Task[LayersPolicy], shares: Sequence[Share], margin: Margin |
     )
 
 
-def _open(task: Task[LayersPolicy]) -> list[Share]:
+def _open(task: Task[LayersPolicy], counter: TokenCounter) -> list[Share]:
     """Return a share for every layer of the policy, in order; those that are not given are empty."""
     given = task.layers
     for index, name in enumerate(given):
@@ -100,7 +103,7 @@ def _open(task: Task[LayersPolicy]) -> list[Share]:
             raise EventError(ErrorCode.UNKNOWN_LAYER, message, f"$.layers[{index}]")
 
     def count_many(entries: Sequence[str]) -> list[int]:
-        return task.counter.count_many(entries) if task.limit_tokens else [0] * len(entries)
+        return counter.count_many(entries) if task.limit_tokens else [0] * len(entries)
 
     return [
         Share(Layer(name, layer.heading, given.get(name, ""), count_many), layer.share_percent, name in given)

@@ -123,11 +123,13 @@ class Layer:
         every = sum(len(lines.places) for lines in cuttable)
         if omissions[-1] < every:
             # the omissions that code points do not pay for may pay in tokens
-            fewer_tokens, every_tokens = count_many(
-                [self._standing("", omissions[-1]), self._standing("", every)]
-            )
+            fewer, least = self._standing("", omissions[-1]), self._standing("", every)
+            fewer_tokens, every_tokens = count_many([fewer, least])
             if every_tokens < fewer_tokens:
                 omissions.append(every)
+            else:
+                least = fewer
+            self._texts[0] = least
         self._entries_gone_at_most = omissions[-1]
         self.top = len(self.preamble) + omissions[-1]
         self._shorter = [self.top - gone for gone in reversed(omissions)]
