@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ import rfc8785
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.memory import process_wide
+from apportion.core.nesting import levels
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -75,18 +75,13 @@ def canonical_json_of_each(values: Mapping[str, Any]) -> list[bytes]:
 
 def _is_plain(value: Any) -> bool:
     """Tell whether all keys are ASCII, all numbers exact integers; level by level, never value by value."""
-    level = [value]
-    while level:
-        types = set(map(type, level))
-        if not types <= _PLAIN_TYPES:
+    for level in levels(value):
+        if not level.types <= _PLAIN_TYPES:
             return False
-        if int in types and any(type(part) is int and abs(part) > _MAX_EXACT for part in level):
+        if int in level.types and any(type(part) is int and abs(part) > _MAX_EXACT for part in level.parts):
             return False
-        objects = [part for part in level if type(part) is dict]
-        if not all(map(str.isascii, set().union(*objects))):
+        if not all(map(str.isascii, set().union(*level.objects))):
             return False
-        arrays = [part for part in level if type(part) in (list, tuple)]
-        level = [*chain.from_iterable(map(dict.values, objects)), *chain.from_iterable(arrays)]
     return True
 
 
