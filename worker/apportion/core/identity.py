@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -53,13 +53,27 @@ def canonical_json_of_any(value: Any, pointer: str = "$") -> bytes:
     if _is_plain(value):
         return canonical_json(value)
     if isinstance(value, list | tuple):
-        parts = (canonical_json_of_any(part, f"{pointer}[{index}]") for index, part in enumerate(value))
-        return b"[" + b",".join(parts) + b"]"
+        return b"[" + b",".join(_canonical_json_one_by_one(value, pointer)) + b"]"
     try:
         return rfc8785.dumps(value)
     except rfc8785.IntegerDomainError:
         message = "an integer past 2**53 - 1 is not exact in JSON; send it as a string"
         raise EventError(ErrorCode.INVALID_VALUE, message, pointer) from None
+
+
+def canonical_json_of_elements(values: Sequence[Any], pointer: str) -> list[bytes]:
+    """Return RFC 8785 JSON of each element of an array: joined by commas, what is between its brackets.
+
+    Raises:
+        EventError: as there.
+    """
+    if _is_plain(values):
+        return [canonical_json(value) for value in values]
+    return _canonical_json_one_by_one(values, pointer)
+
+
+def _canonical_json_one_by_one(values: Sequence[Any], pointer: str) -> list[bytes]:
+    return [canonical_json_of_any(value, f"{pointer}[{index}]") for index, value in enumerate(values)]
 
 
 def canonical_json_of_each(values: Mapping[str, Any]) -> list[bytes]:

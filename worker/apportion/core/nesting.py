@@ -30,8 +30,12 @@ def levels(value: Any) -> Iterator[Level]:
     parts = [value]
     while parts:
         types = set(map(type, parts))
-        objects = [part for part in parts if type(part) is dict] if dict in types else []
-        arrays = [part for part in parts if type(part) in _ARRAYS] if types & _ARRAYS else []
+        objects: list[dict[str, Any]] = []
+        arrays: list[Any] = []
+        if dict in types:
+            objects = parts if len(types) == 1 else [part for part in parts if type(part) is dict]
+        if types & _ARRAYS:
+            arrays = parts if types <= _ARRAYS else [part for part in parts if type(part) in _ARRAYS]
         yield Level(parts, types, objects, arrays)
         parts = [*chain.from_iterable(map(dict.values, objects)), *chain.from_iterable(arrays)]
 
