@@ -6,6 +6,7 @@ from typing import ClassVar
 import pytest
 from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
+from tree_sitter import Point
 
 from apportion.core.shrink import Ladder, ShrinkStrategy, ladder, syntax
 from apportion.core.shrink.keep_signatures import PARSED_MAX_CHARACTERS
@@ -181,6 +182,22 @@ def test_hostile_code_is_not_parsed_on(language: str, unit: str, characters: int
     for spent in Watched.made:
         assert spent.reports <= 13 + spent.bytes // 32
         assert spent.reads <= 2 * 45 * (8 + spent.bytes // 128)
+
+
+@pytest.mark.parametrize("shift", range(4))
+@pytest.mark.parametrize("character", ["é", "漢", "👩"])
+def test_a_chunk_of_a_source_ends_with_a_character(character: str, shift: int) -> None:
+    source = ("a" * shift + character * 500).encode()
+    budget, offset = syntax._Budget(source), 0
+    while chunk := bytes(budget.read(offset, Point(0, 0))):
+        assert chunk.decode()
+        offset += len(chunk)
+    assert offset == len(source)
+
+
+def test_parsing_what_is_read_too_often_ends_without_a_crash() -> None:
+    text = ("a<if a /*é{(a," * PARSED_MAX_CHARACTERS)[:PARSED_MAX_CHARACTERS]
+    assert syntax.outline("typescript", text) is None
 
 
 @pytest.mark.parametrize("language", [name for name in LANGUAGES if name != "cobol"])

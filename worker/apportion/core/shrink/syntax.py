@@ -37,6 +37,9 @@ _CHUNKS_AHEAD = 8
 _TIMES_READ_MAX = 45
 """How often a text may be read: twice is usual, 15 times was found where a file is cut within a string."""
 
+_CONTINUES_MASK, _CONTINUES = 0xC0, 0x80
+"""How a byte begins that goes on with a character, in UTF-8."""
+
 _INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
 
 
@@ -213,8 +216,17 @@ class _Budget:
         return self.reads > self._reads_max
 
     def read(self, offset: int, _: Point) -> memoryview:
+        """Return the next chunk, which ends with a character.
+
+        What ends within one tree-sitter asks for again, and crashes where it is then told that there is none.
+        """
         self.reads += 1
-        return self._source[offset : offset + (0 if self.all_read else _CHUNK_BYTES)]
+        if self.all_read:
+            return self._source[:0]
+        end = offset + _CHUNK_BYTES
+        while end < len(self._source) and self._source[end] & _CONTINUES_MASK == _CONTINUES:
+            end += 1
+        return self._source[offset:end]
 
     def is_spent(self, offset: int, _: bool) -> bool:  # noqa: FBT001 - tree-sitter's signature
         self.reports += 1
