@@ -22,6 +22,7 @@ from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor
 
 from apportion.core.memory import process_wide
 from apportion.core.shrink.cuts import BLANK
+from apportion.core.shrink.parsing import Parsing
 
 MATCHES_MAX = 800
 """Most functions, types, docs and comments in a text that is taken for code. Files have 260 at most."""
@@ -134,18 +135,25 @@ _GRAMMARS = {
 }
 
 
-def outline(language: str, text: str) -> Outline | None:
+def outline(language: str, text: str, parsing: Parsing) -> Outline | None:
     """Return the outline of a text; None where it does not parse: no function and no type is without errors.
 
-    None as well where parsing it costs too much.
+    None as well where parsing it costs too much. `parsing` is told what was in vain.
 
     Raises:
         KeyError: there is no such language here.
     """
     parsed = _parse(language, text)
     if parsed is None:
+        parsing.stopped(text)
         return None
-    source, before, root = parsed
+    found = _outline(language, text, *parsed)
+    if found is None and parsed[2].has_error:
+        parsing.failed(text)
+    return found
+
+
+def _outline(language: str, text: str, source: bytes, before: int, root: Node) -> Outline | None:
     matches = QueryCursor(_loaded(language)[1]).matches(root)
     if len(matches) > MATCHES_MAX:
         return None
