@@ -6,9 +6,10 @@ from typing import ClassVar
 import pytest
 from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
+from tree_sitter import Point
 
-from apportion.core.shrink import Ladder, ShrinkStrategy, ladder, syntax
-from apportion.core.shrink.keep_signatures import PARSED_MAX_CHARACTERS
+from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, ladder, syntax
+from apportion.core.shrink.parsing import PARSED_MAX_CHARACTERS
 from apportion.core.tokens import ESTIMATORS, CounterName
 from apportion.counters import COUNTERS
 
@@ -174,7 +175,7 @@ def test_hostile_code_is_not_parsed_on(language: str, unit: str, characters: int
     Watched.made.clear()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(syntax, "_Budget", Watched)
-        syntax.outline(language, text)
+        syntax.outline(language, text, Parsing())
     assert 1 <= len(Watched.made) <= 2
     target(max(spent.reports / spent.bytes for spent in Watched.made), label="reports a byte")
     target(max(spent.reads / spent.bytes for spent in Watched.made), label="reads a byte")
@@ -183,12 +184,29 @@ def test_hostile_code_is_not_parsed_on(language: str, unit: str, characters: int
         assert spent.reads <= 2 * 45 * (8 + spent.bytes // 128)
 
 
+@pytest.mark.parametrize("shift", range(4))
+@pytest.mark.parametrize("character", ["é", "漢", "👩"])
+def test_a_chunk_of_a_source_ends_with_a_character(character: str, shift: int) -> None:
+    source = ("a" * shift + character * 500).encode()
+    budget, offset = syntax._Budget(source), 0
+    while chunk := bytes(budget.read(offset, Point(0, 0))):
+        assert chunk.decode()
+        offset += len(chunk)
+    assert offset == len(source)
+
+
+def test_parsing_what_is_read_too_often_ends_without_a_crash() -> None:
+    text = ("a<if a /*é{(a," * PARSED_MAX_CHARACTERS)[:PARSED_MAX_CHARACTERS]
+    assert syntax.outline("typescript", text, Parsing()) is None
+
+
 @pytest.mark.parametrize("language", [name for name in LANGUAGES if name != "cobol"])
 def test_a_parse_that_was_stopped_leaves_no_trace(language: str) -> None:
     code = "".join(piece for piece in PIECES if "call" in piece and "\n" in piece)
-    before = syntax.outline(language, code)
-    assert syntax.outline(language, ("->!}(a*)" * PARSED_MAX_CHARACTERS)[:PARSED_MAX_CHARACTERS]) is None
-    assert syntax.outline(language, code) == before
+    before = syntax.outline(language, code, Parsing())
+    hostile = ("->!}(a*)" * PARSED_MAX_CHARACTERS)[:PARSED_MAX_CHARACTERS]
+    assert syntax.outline(language, hostile, Parsing()) is None
+    assert syntax.outline(language, code, Parsing()) == before
 
 
 @pytest.mark.parametrize(
@@ -206,7 +224,7 @@ def test_a_parse_that_was_stopped_leaves_no_trace(language: str) -> None:
 )
 def test_dense_code_of_the_greatest_length_is_parsed(language: str, code: str) -> None:
     text = code * (PARSED_MAX_CHARACTERS // len(code))
-    found = syntax.outline(language, text)
+    found = syntax.outline(language, text, Parsing())
     assert found is not None
     assert len(found.bodies) == text.count(code)
 

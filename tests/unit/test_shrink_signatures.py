@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from apportion.core.shrink import Ladder, ShrinkStrategy, ladder
-from apportion.core.shrink.keep_signatures import PARSED_MAX_CHARACTERS, language_of
+from apportion.core.shrink.keep_signatures import language_of
+from apportion.core.shrink.parsing import PARSED_MAX_CHARACTERS
 
 GONE = " [... 1 lines omitted]"
 LONG = "call_something_that_is_long_enough()"

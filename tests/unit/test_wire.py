@@ -34,7 +34,7 @@ def refusal(value: bytes | None, bounds: Bounds | None = None) -> tuple[str, str
         (b'{"type":"context-request","request_id":"\\ud800"}', "not_json"),
         (b'{"type":"context-request","request_id":"\xed\xa0\x80"}', "not_json"),
         (b"\xff\xfe", "not_json"),
-        (b"[" * 100_000, "wrong_type"),
+        (b"[" * 100_000, "too_deep"),
         (b"[]", "wrong_type"),
         (b'"secret"', "wrong_type"),
         (b"{}{}", "missing_field"),
@@ -90,7 +90,7 @@ def test_what_is_no_event_is_refused_as_a_whole(value: bytes | None, code: str) 
         (
             {"conversation": {"new_message": "x", "messages": [{"a": json.loads("[" * 32 + "]" * 32)}]}},
             "too_deep",
-            "$.conversation.messages[0]",
+            "$",
         ),
     ],
 )
@@ -142,9 +142,9 @@ def test_every_bound_may_be_reached(changes: dict[str, Any]) -> None:
         (
             {"conversation": {"new_message": "x", "messages": [{}, {"a": nested(29)}]}},
             "too_deep",
-            "$.conversation.messages[1]",
+            "$",
         ),
-        ({"conversation": {"new_message": {"a": nested(30)}}}, "too_deep", "$.conversation.new_message"),
+        ({"conversation": {"new_message": {"a": nested(30)}}}, "too_deep", "$"),
     ],
 )
 def test_one_more_than_a_bound_is_refused(changes: dict[str, Any], code: str, pointer: str) -> None:
@@ -162,10 +162,24 @@ def test_a_number_past_all_doubles_is_refused() -> None:
     assert refusal(value.encode()) == ("invalid_value", "$.candidates[0].priority")
 
 
-def test_deep_nesting_anywhere_is_refused_without_a_crash() -> None:
-    value = json.dumps(GOOD | {"conversation": {"new_message": {"a": 0}}})
-    deep = value.replace('"a": 0', '"a": ' + "[" * 200_000 + "]" * 200_000)
-    assert refusal(deep.encode())[0] == "too_deep"
+@pytest.mark.parametrize("levels", [30, 900, 1_100, 15_000, 200_000])
+@pytest.mark.parametrize("rest", ["", "}", ' "broken', ', "conversation": 5}', ', "candidates": [{}, 5]}'])
+def test_deep_nesting_anywhere_is_refused_alike_however_much_of_it_python_reads(
+    levels: int, rest: str
+) -> None:
+    chat = '{"new_message": {"a": ' + "[" * levels + "]" * levels + "}}"
+    value = json.dumps(GOOD)[:-1] + f', "conversation": {chat}' + rest
+    assert refusal(value.encode()) == ("too_deep", "$")
+
+
+@pytest.mark.parametrize("text", ["[{" * 99, '\\" [[' * 99, "\\\\" * 99 + "[" * 99, "[" * 99 + "\\"])
+def test_brackets_within_a_string_are_not_nested(text: str) -> None:
+    told = refusal(json.dumps(GOOD | {"tenant": text, "candidates": [[]]}).encode())
+    assert told == ("invalid_value", "$.tenant")
+
+
+def test_a_string_without_end_is_read_once() -> None:
+    assert refusal(b'{"a": ' + b'"\\' * 300_000)[0] == "not_json"
 
 
 def test_bounds_are_settings() -> None:

@@ -19,8 +19,9 @@ from apportion.core.candidates import (
     without_backed_off,
 )
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import ContextRequest, Conversation
-from apportion.core.identity import canonical_json, canonical_json_of_any, digest, event_time_us, text_digest
+from apportion.core.events import ContextRequest
+from apportion.core.history import History, history_of
+from apportion.core.identity import canonical_json, canonical_json_of_any, digest, event_time_us
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy
 from apportion.core.results import Status
@@ -36,7 +37,8 @@ _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 class Asked(Struct, frozen=True):
     """A request and the row that it meets, before any policy has judged it.
 
-    `seen` is the first answer of a request that was sent again; `own` are its candidates, named.
+    `seen` is the first answer of a request that was sent again; `own` are its candidates, named;
+    `history` are the messages of its conversation.
     """
 
     request: ContextRequest
@@ -44,6 +46,7 @@ class Asked(Struct, frozen=True):
     before: Session
     seen: SeenRequest | None
     own: Own
+    history: History | None
     input_digest: str
     constraints_digest: str
 
@@ -72,14 +75,15 @@ def recognise(request: ContextRequest, session: Session, secret: bytes | None) -
     before = at(session, event_us)
     seen = before.seen(request.request_id)
     own = own_candidates(request.candidates, secret) if request.candidates else Own()
-    input_digest = _input_digest(request, own)
+    history = None if request.conversation is UNSET else history_of(request.conversation)
+    input_digest = _input_digest(request, own, history)
     if seen is not None and seen.digest != input_digest:
         message = "this session has answered another request of that id; use a new request_id"
         raise EventError(ErrorCode.CONFLICTING_REQUEST, message, "$.request_id")
     constraints_digest = _NO_CONSTRAINTS_DIGEST
     if request.constraints is not UNSET:
         constraints_digest = digest(canonical_json(request.constraints))
-    return Asked(request, event_us, before, seen, own, input_digest, constraints_digest)
+    return Asked(request, event_us, before, seen, own, history, input_digest, constraints_digest)
 
 
 def accept(asked: Asked, policy: Policy, memory: Memory | None) -> Accepted:
@@ -126,7 +130,7 @@ def _check_fields(request: ContextRequest, strategy: Strategy[Any]) -> None:
             raise EventError(ErrorCode.UNSUPPORTED_FIELD, message, f"$.{name}")
 
 
-def _input_digest(request: ContextRequest, own: Own) -> str:
+def _input_digest(request: ContextRequest, own: Own, history: History | None) -> str:
     """Return the digest of the decoded request without `requested_at`.
 
     What holds content enters by a digest of its own: the candidates by theirs, each layer, the messages and
@@ -140,20 +144,9 @@ def _input_digest(request: ContextRequest, own: Own) -> str:
     if request.layers is not UNSET:
         layers = {name: digest(canonical_json(layer)) for name, layer in request.layers.items()}
         parts["layers"] = Raw(canonical_json_of_any(layers))
-    if request.conversation is not UNSET:
-        parts["conversation"] = _conversation_digests(request.conversation)
+    if history is not None:
+        parts["conversation"] = history.digests()
     return digest(canonical_json(replace(request, requested_at=UNSET, **parts)))
-
-
-def _conversation_digests(conversation: Conversation) -> dict[str, str]:
-    place = "$.conversation"
-    messages = canonical_json_of_any(conversation.messages, f"{place}.messages")
-    new_message = canonical_json_of_any(conversation.new_message, f"{place}.new_message")
-    return {
-        "system_prompt": text_digest(conversation.system_prompt),
-        "messages": digest(messages),
-        "new_message": digest(new_message),
-    }
 
 
 def _limit(request: ContextRequest, session: Session, policy: Policy) -> tuple[int, Status]:

@@ -4,8 +4,9 @@ Decides how every candidate is accounted for: items, entries, groups, margins, r
 from here, whatever the strategy. Never chooses, and never measures a text.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from operator import attrgetter
 
 from msgspec import UNSET, Struct
 
@@ -29,6 +30,7 @@ _REASONS: Mapping[Bound, Reason] = {
     Bound.RENDER: Reason.DROPPED_AFTER_RENDER,
 }
 _PRECEDENCE = {reason: place for place, reason in enumerate(Reason)}
+_group_of = attrgetter("group")
 _SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
 
 
@@ -41,7 +43,7 @@ class Composition(Struct, frozen=True, kw_only=True):
     items: tuple[ComposedItem, ...]
     text: Opt[str]
     system_prompt: Opt[str]
-    messages: Opt[tuple[dict[str, Any], ...]]
+    kept: Opt[tuple[int, ...]]
     estimated_tokens: int
     used_tokens: int
     reserved_tokens: int
@@ -56,7 +58,7 @@ NOTHING = Composition(
     items=(),
     text=UNSET,
     system_prompt=UNSET,
-    messages=UNSET,
+    kept=UNSET,
     estimated_tokens=0,
     used_tokens=0,
     reserved_tokens=0,
@@ -72,13 +74,13 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     Where everything is `withheld`, each is omitted for that reason, but for what comes before it.
     """
     reasons = _reasons(withheld, infeasible=answer.infeasible)
-    used: dict[str, int] = {}
+    used = dict.fromkeys(map(_group_of, answer.standing), 0)
     items: list[ComposedItem] = []
     for one in answer.standing:
-        tokens, group = one.tokens, one.group
-        assert one.fidelity is not None, "what stands does so at a fidelity"
-        items.append(ComposedItem(one.id, one.kind, group, one.fidelity, tokens))
-        used[group] = used.get(group, 0) + tokens
+        tokens, group, fidelity = one.tokens, one.group, one.fidelity
+        assert fidelity is not None, "what stands does so at a fidelity"
+        items.append(ComposedItem(one.id, one.kind, group, fidelity, tokens))
+        used[group] += tokens
     estimated = answer.estimated_tokens
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
@@ -88,7 +90,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         items=tuple(items),
         text=answer.text,
         system_prompt=answer.system_prompt,
-        messages=answer.messages,
+        kept=answer.kept,
         estimated_tokens=sum([one.cost for one in answer.standing]) if estimated is None else estimated,
         used_tokens=answer.used_tokens,
         reserved_tokens=answer.reserved_tokens,
@@ -177,20 +179,16 @@ def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]
 
 
 def _groups(answer: Verdicts, used: Mapping[str, int]) -> tuple[Group, ...]:
-    given: dict[str, int] = {}
-    available: dict[str, int] = {}
-    selected: dict[str, int] = {}
+    given = Counter(map(_group_of, answer.verdicts))
+    selected = Counter(map(_group_of, answer.standing))
+    available = dict.fromkeys(given, 0)
     for one in answer.verdicts:
-        group = one.group
-        given[group] = given.get(group, 0) + 1
-        available[group] = available.get(group, 0) + one.cost
-        if one.fidelity is not None:
-            selected[group] = selected.get(group, 0) + 1
+        available[one.group] += one.cost
     groups: list[Group] = []
     for bounds in answer.groups:
         name, low = bounds.name, bounds.min
         there = available.get(name, 0) if bounds.available is None else bounds.available
-        stands = selected.get(name, 0)
+        stands = selected[name]
         groups.append(
             Group(
                 name=name,
@@ -199,7 +197,7 @@ def _groups(answer: Verdicts, used: Mapping[str, int]) -> tuple[Group, ...]:
                 used=used.get(name, 0) if bounds.used is None else bounds.used,
                 available=there,
                 selected=stands,
-                rejected=given.get(name, 0) - stands,
+                rejected=given[name] - stands,
                 shortfall=Shortfall(low, there) if bounds.short else UNSET,
             )
         )

@@ -5,6 +5,7 @@ path. Everything here is a function of the answer.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -15,7 +16,6 @@ from apportion.core.engine import Engine
 from apportion.core.events import Opt, Trigger
 from apportion.core.identity import (
     canonical_json,
-    canonical_json_of_any,
     digest,
     fingerprint,
     text_digest,
@@ -72,7 +72,7 @@ def composed_event(answer: Answer) -> ContextComposed:
         status=answer.status,
         text=made.text if rendered else UNSET,
         system_prompt=made.system_prompt if rendered else UNSET,
-        messages=made.messages if rendered else UNSET,
+        messages=_messages(answer) if rendered else UNSET,
         items=made.items,
         tokens=ComposedTokens(counter=policy.counter, limit=accepted.limit_tokens, used=made.used_tokens),
         session=ComposedSession(
@@ -116,7 +116,7 @@ def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) ->
             constraints=asked.constraints_digest,
             session_before=before.digest,
             session_after=answer.after.digest,
-            output=_output_digest(composed),
+            output=_output_digest(composed, answer),
         ),
         status=answer.status,
         summary=summary(answer.status, len(made.items), len(entries), tokens, reasons),
@@ -136,15 +136,21 @@ def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) ->
     )
 
 
-def _output_digest(composed: ContextComposed) -> str:
+def _messages(answer: Answer) -> Opt[tuple[dict[str, Any], ...]]:
+    history, kept = answer.accepted.asked.history, answer.made.kept
+    return UNSET if history is None or kept is UNSET else history.standing(kept)
+
+
+def _output_digest(composed: ContextComposed, answer: Answer) -> str:
     """Return the digest of the composed event, its text, system prompt and messages by their own."""
     parts: dict[str, str] = {}
     if composed.text is not UNSET:
         parts["text"] = text_digest(composed.text)
     if composed.system_prompt is not UNSET:
         parts["system_prompt"] = text_digest(composed.system_prompt)
-    if composed.messages is not UNSET:
-        parts["messages"] = digest(canonical_json_of_any(composed.messages, "$.messages"))
+    history, kept = answer.accepted.asked.history, answer.made.kept
+    if composed.messages is not UNSET and history is not None and kept is not UNSET:
+        parts["messages"] = history.digest_of_standing(kept)
     return digest(canonical_json(replace(composed, **parts)))
 
 

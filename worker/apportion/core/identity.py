@@ -8,10 +8,9 @@ import hashlib
 import hmac
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ import rfc8785
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.memory import process_wide
+from apportion.core.nesting import levels
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -53,13 +53,27 @@ def canonical_json_of_any(value: Any, pointer: str = "$") -> bytes:
     if _is_plain(value):
         return canonical_json(value)
     if isinstance(value, list | tuple):
-        parts = (canonical_json_of_any(part, f"{pointer}[{index}]") for index, part in enumerate(value))
-        return b"[" + b",".join(parts) + b"]"
+        return b"[" + b",".join(_canonical_json_one_by_one(value, pointer)) + b"]"
     try:
         return rfc8785.dumps(value)
     except rfc8785.IntegerDomainError:
         message = "an integer past 2**53 - 1 is not exact in JSON; send it as a string"
         raise EventError(ErrorCode.INVALID_VALUE, message, pointer) from None
+
+
+def canonical_json_of_elements(values: Sequence[Any], pointer: str) -> list[bytes]:
+    """Return RFC 8785 JSON of each element of an array: joined by commas, what is between its brackets.
+
+    Raises:
+        EventError: as there.
+    """
+    if _is_plain(values):
+        return [canonical_json(value) for value in values]
+    return _canonical_json_one_by_one(values, pointer)
+
+
+def _canonical_json_one_by_one(values: Sequence[Any], pointer: str) -> list[bytes]:
+    return [canonical_json_of_any(value, f"{pointer}[{index}]") for index, value in enumerate(values)]
 
 
 def canonical_json_of_each(values: Mapping[str, Any]) -> list[bytes]:
@@ -75,18 +89,13 @@ def canonical_json_of_each(values: Mapping[str, Any]) -> list[bytes]:
 
 def _is_plain(value: Any) -> bool:
     """Tell whether all keys are ASCII, all numbers exact integers; level by level, never value by value."""
-    level = [value]
-    while level:
-        types = set(map(type, level))
-        if not types <= _PLAIN_TYPES:
+    for level in levels(value):
+        if not level.types <= _PLAIN_TYPES:
             return False
-        if int in types and any(type(part) is int and abs(part) > _MAX_EXACT for part in level):
+        if int in level.types and any(type(part) is int and abs(part) > _MAX_EXACT for part in level.parts):
             return False
-        objects = [part for part in level if type(part) is dict]
-        if not all(map(str.isascii, set().union(*objects))):
+        if not all(map(str.isascii, set().union(*level.objects))):
             return False
-        arrays = [part for part in level if type(part) in (list, tuple)]
-        level = [*chain.from_iterable(map(dict.values, objects)), *chain.from_iterable(arrays)]
     return True
 
 

@@ -6,7 +6,6 @@ verdicts (entries, groups, items, reasons, counts) the accountant makes.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
 from msgspec import UNSET, Struct
 
@@ -94,8 +93,9 @@ class Verdicts(Struct, frozen=True, kw_only=True):
 
     `used_tokens` is the exact count of all that is emitted. `estimated_tokens` is the sum by which it was
     selected, where that is not the sum of the costs of what stands. Where the protected ones alone pass the
-    limit the answer is `infeasible`, and nothing stands. `carried` is what the strategy wants to find in
-    the session's next task under the same policy; empty leaves there what is.
+    limit the answer is `infeasible`, and nothing stands. `kept` are the places of the messages of the history
+    that go along with the new message, the oldest first. `carried` is what the strategy wants to find in the
+    session's next task under the same policy; empty leaves there what is.
     """
 
     verdicts: Sequence[Verdict]
@@ -104,7 +104,7 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     infeasible: bool = False
     text: Opt[str] = UNSET
     system_prompt: Opt[str] = UNSET
-    messages: Opt[tuple[dict[str, Any], ...]] = UNSET
+    kept: Opt[tuple[int, ...]] = UNSET
     used_tokens: int = 0
     estimated_tokens: int | None = None
     reserved_tokens: int = 0

@@ -6,7 +6,6 @@ a strategy needs.
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -18,11 +17,11 @@ from apportion.core.events import (
     Constraints,
     ContextArtifact,
     ContextRequest,
-    Conversation,
     Event,
     Label,
     LayerContent,
 )
+from apportion.core.nesting import bytes_are_deeper, is_deeper
 from apportion.core.not_json import one_line, why_not_json
 from apportion.core.refusal import refusal
 
@@ -62,17 +61,34 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
         )
     try:
         event: Event = _decoder.decode(value)
-    except msgspec.ValidationError as error:
+    except _BROKEN as error:
+        raise _refused(value, error, bounds) from None
+    if isinstance(event, ContextRequest) and event.conversation is not UNSET:
+        chat = event.conversation
+        if is_deeper((chat.messages, chat.new_message), bounds.nesting_max - 1):
+            raise _too_deep(bounds)
+    _check_bounds(event, bounds)
+    return event
+
+
+def _refused(value: bytes, error: Exception, bounds: Bounds) -> EventError:
+    """Return why a value could not be decoded.
+
+    How deep msgspec reads before it gives up depends on the Python that runs; so what is too deep is refused
+    as that before anything else, whatever stopped msgspec.
+    """
+    if isinstance(error, RecursionError) or bytes_are_deeper(value, bounds.nesting_max):
+        return _too_deep(bounds)
+    if isinstance(error, msgspec.ValidationError):
         refused = refusal(str(error))
         pointer = _named(value, refused.pointer)
         hint = one_line(value) if refused.code is ErrorCode.WRONG_TYPE and pointer == "$" else ""
-        raise EventError(refused.code, refused.message + hint, pointer) from None
-    except RecursionError:
-        raise EventError(ErrorCode.TOO_DEEP, f"nested deeper than {bounds.nesting_max}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise EventError(ErrorCode.NOT_JSON, why_not_json(value, str(error))) from None
-    _check_bounds(event, bounds)
-    return event
+        return EventError(refused.code, refused.message + hint, pointer)
+    return EventError(ErrorCode.NOT_JSON, why_not_json(value, str(error)))
+
+
+def _too_deep(bounds: Bounds) -> EventError:
+    return EventError(ErrorCode.TOO_DEEP, f"nested deeper than {bounds.nesting_max}")
 
 
 def _named(value: bytes, pointer: str) -> str:
@@ -112,7 +128,8 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
             for index, name in enumerate(event.layers):
                 _check_label(name, f"$.layers[{index}]")
         if event.conversation is not UNSET:
-            _check_conversation(event.conversation, bounds)
+            place = "$.conversation.messages"
+            _at_most(len(event.conversation.messages), bounds.messages_max, "messages", place)
         return
     _check_label(event.source, "$.source")
     if isinstance(event, ContextArtifact):
@@ -169,22 +186,6 @@ def _check_constraints(constraints: Constraints, bounds: Bounds) -> None:
             _short(constraint.match.value, bounds.id_max_characters, place)
     for index, requirement in enumerate(constraints.lane_requirements):
         _check_label(requirement.lane, f"$.constraints.lane_requirements[{index}].lane")
-
-
-def _check_conversation(conversation: Conversation, bounds: Bounds) -> None:
-    place = "$.conversation.messages"
-    _at_most(len(conversation.messages), bounds.messages_max, "messages", place)
-    for index, message in enumerate(conversation.messages):
-        _check_depth(message, bounds.nesting_max - 3, f"{place}[{index}]", bounds)
-    _check_depth(conversation.new_message, bounds.nesting_max - 2, "$.conversation.new_message", bounds)
-
-
-def _check_depth(value: Any, levels: int, pointer: str, bounds: Bounds) -> None:
-    if isinstance(value, dict | list):
-        if levels <= 0:
-            raise EventError(ErrorCode.TOO_DEEP, f"nested deeper than {bounds.nesting_max}", pointer)
-        for part in value.values() if isinstance(value, dict) else value:
-            _check_depth(part, levels - 1, pointer, bounds)
 
 
 def _at_most(count: int, most: int, what: str, pointer: str) -> None:

@@ -10,8 +10,9 @@ from enum import StrEnum
 
 from apportion.core.shrink import collapse_summary, drop_entries, keep_signatures, truncate_oldest
 from apportion.core.shrink.ladder import Ladder, Rung, Shrunk
+from apportion.core.shrink.parsing import Parsing
 
-__all__ = ["SHRINK_BY_KIND", "Ladder", "ShrinkStrategy", "Shrunk", "ladder"]
+__all__ = ["SHRINK_BY_KIND", "Ladder", "Parsing", "ShrinkStrategy", "Shrunk", "ladder"]
 
 
 class ShrinkStrategy(StrEnum):
@@ -46,11 +47,13 @@ def ladder(
     count: Callable[[str], int],
     language: str | None = None,
     path: str | None = None,
+    parsing: Parsing | None = None,
 ) -> Ladder | None:
     """Return the ladder of a content that is not empty; None for `never`.
 
     `count` gives the exact tokens of a form, of what the form is rendered into where there is a template.
     `language` and `path` say how code is parsed; the language wins.
+    `parsing` is what all artifacts of a request share; without it, this one is alone.
     """
     rungs: tuple[Rung, ...]
     match strategy:
@@ -59,7 +62,7 @@ def ladder(
         case ShrinkStrategy.TRUNCATE_OLDEST:
             rungs = truncate_oldest.rungs(content)
         case ShrinkStrategy.KEEP_SIGNATURES:
-            rungs = keep_signatures.rungs(content, language, path)
+            rungs = keep_signatures.rungs(content, language, path, parsing or Parsing())
         case ShrinkStrategy.COLLAPSE_SUMMARY:
             rungs = collapse_summary.rungs(content)
         case ShrinkStrategy.DROP_ENTRIES:

@@ -4,9 +4,10 @@ Decides what of a piece of code is left out, and in which order. How a language 
 `syntax`, which is loaded when the first code is shrunk, since a parser takes a while to load.
 
 The language is the candidate's `language`, by its name or a usual ending, whatever the case; without that,
-what the path's ending means. A text is cut by `truncate_oldest` instead if its language is not known here, if
-it has more than 8,192 code points, if parsing it costs more than code does (`syntax` counts), or if it does
-not parse: no function and no type in it is free of errors.
+what the path's ending means. A text is cut by `truncate_oldest` instead if its language is not known here,
+if it has more than 8,192 code points, if parsing it costs more than code does (`syntax` counts), if too much
+of its request was parsed in vain before it (`parsing` counts), or if it does not parse: no function and no
+type in it is free of errors.
 
 Rungs:
 1. Bodies of functions that are free of errors, the innermost first, the outermost last, of equal depth the
@@ -35,8 +36,7 @@ from apportion.core.characters import lowered
 from apportion.core.shrink import truncate_oldest
 from apportion.core.shrink.cuts import BLANK, first_characters, first_lines, line_starts
 from apportion.core.shrink.ladder import Rung
-
-PARSED_MAX_CHARACTERS = 1 << 13
+from apportion.core.shrink.parsing import PARSED_MAX_CHARACTERS, Parsing
 
 _NAMES = {
     "c": ("c", "h"),
@@ -62,14 +62,14 @@ class _Omission(NamedTuple):
     marker: str
 
 
-def rungs(content: str, language: str | None, path: str | None) -> tuple[Rung, ...]:
+def rungs(content: str, language: str | None, path: str | None, parsing: Parsing) -> tuple[Rung, ...]:
     """Return the rungs below a content."""
     parsed = language_of(language, path)
-    if parsed is None or len(content) > PARSED_MAX_CHARACTERS:
+    if parsed is None or len(content) > PARSED_MAX_CHARACTERS or parsing.is_over:
         return truncate_oldest.rungs(content)
     from apportion.core.shrink import syntax  # noqa: PLC0415 - loads a parser, which most processes never need
 
-    outline = syntax.outline(parsed, content)
+    outline = syntax.outline(parsed, content, parsing)
     if outline is None:
         return truncate_oldest.rungs(content)
     inner_first = sorted(outline.bodies, key=lambda body: (body.depth, body.span), reverse=True)

@@ -22,6 +22,7 @@ from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor
 
 from apportion.core.memory import process_wide
 from apportion.core.shrink.cuts import BLANK
+from apportion.core.shrink.parsing import Parsing
 
 MATCHES_MAX = 800
 """Most functions, types, docs and comments in a text that is taken for code. Files have 260 at most."""
@@ -36,6 +37,9 @@ _CHUNK_BYTES = 128
 _CHUNKS_AHEAD = 8
 _TIMES_READ_MAX = 45
 """How often a text may be read: twice is usual, 15 times was found where a file is cut within a string."""
+
+_CONTINUES_MASK, _CONTINUES = 0xC0, 0x80
+"""How a byte begins that goes on with a character, in UTF-8."""
 
 _INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
 
@@ -131,18 +135,25 @@ _GRAMMARS = {
 }
 
 
-def outline(language: str, text: str) -> Outline | None:
+def outline(language: str, text: str, parsing: Parsing) -> Outline | None:
     """Return the outline of a text; None where it does not parse: no function and no type is without errors.
 
-    None as well where parsing it costs too much.
+    None as well where parsing it costs too much. `parsing` is told what was in vain.
 
     Raises:
         KeyError: there is no such language here.
     """
     parsed = _parse(language, text)
     if parsed is None:
+        parsing.stopped(text)
         return None
-    source, before, root = parsed
+    found = _outline(language, text, *parsed)
+    if found is None and parsed[2].has_error:
+        parsing.failed(text)
+    return found
+
+
+def _outline(language: str, text: str, source: bytes, before: int, root: Node) -> Outline | None:
     matches = QueryCursor(_loaded(language)[1]).matches(root)
     if len(matches) > MATCHES_MAX:
         return None
@@ -213,8 +224,17 @@ class _Budget:
         return self.reads > self._reads_max
 
     def read(self, offset: int, _: Point) -> memoryview:
+        """Return the next chunk, which ends with a character.
+
+        What ends within one tree-sitter asks for again, and crashes where it is then told that there is none.
+        """
         self.reads += 1
-        return self._source[offset : offset + (0 if self.all_read else _CHUNK_BYTES)]
+        if self.all_read:
+            return self._source[:0]
+        end = offset + _CHUNK_BYTES
+        while end < len(self._source) and self._source[end] & _CONTINUES_MASK == _CONTINUES:
+            end += 1
+        return self._source[offset:end]
 
     def is_spent(self, offset: int, _: bool) -> bool:  # noqa: FBT001 - tree-sitter's signature
         self.reports += 1

@@ -30,11 +30,12 @@ from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
+from apportion.core.history import as_message
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.base import CandidateNeeds
 from apportion.core.strategies.conversation.choose import Choice, Terms, choose
 from apportion.core.strategies.conversation.groups import plan
-from apportion.core.strategies.conversation.messages import Role, read
+from apportion.core.strategies.conversation.messages import read
 from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.strategies.conversation.verdicts import (
     Given,
@@ -69,9 +70,7 @@ class ConversationStrategy:
         """Keep the newest messages and as much of the system prompt as their parts allow."""
         asked, policy, counter = task.conversation, task.policy, task.counter
         assert asked is not UNSET, "compose requires it"
-        new = asked.new_message
-        new_message = {"role": str(Role.USER), "content": new} if isinstance(new, str) else new
-        chat = read(asked.messages, new_message)
+        chat = read(asked.messages, as_message(asked.new_message))
         parts = policy.parts(task.total_tokens)
         cut_plan = plan(len(asked.messages), chat.calls, chat.results)
         given = Given(asked.system_prompt, ids_of(len(asked.messages)), chat.roles, cut_plan.unsuitable)
@@ -93,7 +92,7 @@ class ConversationStrategy:
             groups=bounds,
             standing=standing,
             system_prompt=choice.system_prompt,
-            messages=(*(asked.messages[index] for index in reversed(choice.kept)), new_message),
+            kept=choice.kept[::-1],
             estimated_tokens=used_tokens,
             used_tokens=used_tokens,
             reserved_tokens=parts.response_tokens,

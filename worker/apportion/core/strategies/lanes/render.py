@@ -12,7 +12,7 @@ from apportion.core.alike import Alike
 from apportion.core.fit import Fit, Piece
 from apportion.core.render import join
 from apportion.core.results import Fidelity
-from apportion.core.shrink import Ladder, ShrinkStrategy, Shrunk, ladder
+from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, Shrunk, ladder
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategies.lanes.whole import Whole, rendered, with_headings
@@ -78,11 +78,11 @@ def _fitted(
 
 
 def _pieces(standing: Sequence[Artifact], policy: LanesPolicy, counter: TokenCounter) -> list[Piece]:
-    template = policy.render.template
+    template, parsing = policy.render.template, Parsing()
     return [
         Piece(
             Shrunk(one.prepared.content, one.tokens),
-            _ladder_of(one, policy.shrink_of(one.prepared), template, counter),
+            _ladder_of(one, policy.shrink_of(one.prepared), template, counter, parsing),
             protected=one.prepared.protected,
         )
         for one in standing
@@ -98,7 +98,7 @@ def _exact_tokens(standing: Sequence[Artifact], template: str | None, counter: T
 
 
 def _ladder_of(
-    one: Artifact, strategy: ShrinkStrategy, template: str | None, counter: TokenCounter
+    one: Artifact, strategy: ShrinkStrategy, template: str | None, counter: TokenCounter, parsing: Parsing
 ) -> Callable[[], Ladder | None]:
     prepared = one.prepared
     language, path = prepared.facts.language or None, prepared.facts.path or None
@@ -110,4 +110,4 @@ def _ladder_of(
 
     if whole <= LEAST_FORM_TOKENS and strategy is not ShrinkStrategy.NEVER:
         return lambda: Ladder(Shrunk(prepared.content, whole), (), count)
-    return lambda: ladder(strategy, prepared.content, count, language, path)
+    return lambda: ladder(strategy, prepared.content, count, language, path, parsing)

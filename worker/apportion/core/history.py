@@ -1,0 +1,80 @@
+"""A conversation's messages, each put into canonical JSON once: what came, and what of it goes on.
+
+Decides how messages are digested and how those that stand are emitted. Never decides which stand, and never
+changes one; but a new message that is a text is emitted as a message of the user.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from apportion.core.events import Conversation
+from apportion.core.identity import (
+    canonical_json,
+    canonical_json_of_any,
+    canonical_json_of_elements,
+    digest,
+)
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+_PLACE = "$.conversation"
+
+
+def as_message(new_message: str | dict[str, Any]) -> dict[str, Any]:
+    """Return the new message as it is emitted."""
+    return {"role": "user", "content": new_message} if isinstance(new_message, str) else new_message
+
+
+class History(Struct, frozen=True):
+    """The messages of a request, and the canonical JSON of each.
+
+    `begun` has hashed the history's as the beginning of an array: what begins like another array need not be
+    hashed twice, and a history mostly stands as a whole.
+    """
+
+    conversation: Conversation
+    each: list[bytes]
+    new_message: bytes
+    begun: "_Hash"
+
+    def digests(self) -> dict[str, str]:
+        """Return what stands in a request's digest for its conversation."""
+        return {
+            "system_prompt": digest(self.conversation.system_prompt.encode()),
+            "messages": self._continued(b"]"),
+            "new_message": digest(self.new_message),
+        }
+
+    def standing(self, kept: Sequence[int]) -> tuple[dict[str, Any], ...]:
+        """Return those messages of the history, and last the new message, as they are emitted."""
+        messages = self.conversation.messages
+        return (*[messages[index] for index in kept], as_message(self.conversation.new_message))
+
+    def digest_of_standing(self, kept: Sequence[int]) -> str:
+        """Return the digest of what is emitted: of its canonical JSON."""
+        new_message = self.new_message
+        if isinstance(self.conversation.new_message, str):
+            new_message = canonical_json(as_message(self.conversation.new_message))
+        if kept and len(kept) == len(self.each):
+            return self._continued(b"," + new_message + b"]")
+        return digest(b"[" + b",".join([*[self.each[index] for index in kept], new_message]) + b"]")
+
+    def _continued(self, data: bytes) -> str:
+        hashed = self.begun.copy()
+        hashed.update(data)
+        return f"sha256:{hashed.hexdigest()}"
+
+
+def history_of(conversation: Conversation) -> History:
+    """Return a conversation's history.
+
+    Raises:
+        EventError: a message has no canonical JSON.
+    """
+    each = canonical_json_of_elements(conversation.messages, f"{_PLACE}.messages")
+    new_message = canonical_json_of_any(conversation.new_message, f"{_PLACE}.new_message")
+    return History(conversation, each, new_message, hashlib.sha256(b"[" + b",".join(each)))
