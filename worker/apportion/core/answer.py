@@ -39,6 +39,7 @@ from apportion.core.session import Session
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
 _OMITTED = Outcome.OMITTED
+_EXPIRED = Reason.EXPIRED
 
 
 class Answer(Struct, frozen=True):
@@ -160,11 +161,11 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
     What leaves the pool with this decision is always listed: no later one could name it.
     """
     omitted = [entry for entry in entries if entry.outcome is _OMITTED]
-    rest = [entry for entry in omitted[omitted_max:] if entry.reason is not Reason.EXPIRED]
+    rest = [entry for entry in omitted[omitted_max:] if entry.reason is not _EXPIRED]
     if not rest:
         return tuple(entries), {}
     unlisted = {entry.rank for entry in rest}
-    return tuple(entry for entry in entries if entry.rank not in unlisted), reason_counts(rest)
+    return tuple([entry for entry in entries if entry.rank not in unlisted]), reason_counts(rest)
 
 
 def summary(
@@ -195,5 +196,5 @@ def ledger(session: Session) -> Ledger:
         expires_us=session.expires_us,
         injections=len(session.injections),
         pool_artifacts=len(session.pool),
-        pool_bytes=sum(one.content_bytes for one in session.pool),
+        pool_bytes=sum([one.content_bytes for one in session.pool]),
     )

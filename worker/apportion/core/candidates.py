@@ -94,7 +94,8 @@ def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> Own:
         first = firsts.setdefault(name, candidate)
         if first is not candidate:
             _require_equal(first, candidate, index)
-        own.append(Named(candidate, name, path, *canonical_of(candidate, name, path)))
+        facts, canonical, created_us = canonical_of(candidate, name, path)
+        own.append(Named(candidate, name, path, facts, canonical, created_us))
     return Own(tuple(own), frozenset(firsts), _digest_of([one.canonical for one in own]))
 
 
@@ -126,7 +127,8 @@ class Preparer:
         """
         self._require_suitable(own.candidates)
         in_pool, aside = self._of_pool(own.ids, pool, event_us, memory)
-        match_paths(self._lists, [one.path for one in (*own.candidates, *in_pool)])
+        if self._lists:
+            match_paths(self._lists, [one.path for one in (*own.candidates, *in_pool)])
         whole_digest = own.digest
         if in_pool:
             whole_digest = _digest_of([one.canonical for one in (*own.candidates, *in_pool)])

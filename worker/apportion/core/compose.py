@@ -166,7 +166,7 @@ def _charge(accepted: Accepted, answered: SeenRequest, made: Composition) -> Cha
         idle_timeout_s=limits.idle_timeout_s,
         spent_tokens=made.used_tokens,
         request=answered,
-        injected=frozenset(item.id for item in made.items) if limits.backoff_prompts else frozenset(),
-        expired=frozenset(one.id for one in accepted.prepared.aside if one.reason is Reason.EXPIRED),
+        injected=frozenset([item.id for item in made.items]) if limits.backoff_prompts else frozenset(),
+        expired=frozenset([one.id for one in accepted.prepared.aside if one.reason is Reason.EXPIRED]),
         carried=Carried(policy.name, policy.digest, made.carried) if made.carried else None,
     )

@@ -75,32 +75,29 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
 
         The order of the candidates does not show.
         """
-        read = [
-            _VIEWS[name](getattr(self, name)) if name in _VIEWS else getattr(self, name) for name in _READ
-        ]
-        return digest(_encode((scope, read)))
+        return digest(_encode((scope, [view(self) for view in _READ])))
 
 
 def _canonical(value: Any) -> Any:
     return msgspec.Raw(canonical_json_of_any(msgspec.to_builtins(value))) if value else None
 
 
-def _candidates(candidates: Sequence[Prepared]) -> Any:
+def _candidates(task: Task[Any]) -> Any:
     """Return all that is read of candidates; a content is covered by its digest, an id by the facts."""
-    return [
-        (one.facts, one.age, one.bound, one.constraint, one.protected, one.tie)
-        for one in sorted(candidates, key=attrgetter("id", "tie"))
-    ]
+    ordered = sorted(task.candidates, key=attrgetter("id", "tie"))
+    return [(one.facts, one.age, one.bound, one.constraint, one.protected, one.tie) for one in ordered]
 
 
-_VIEWS: Mapping[str, Callable[[Any], Any]] = {
-    "policy": attrgetter("digest"),
-    "counter": attrgetter("name", "digest"),
+_VIEWS: Mapping[str, Callable[[Task[Any]], Any]] = {
+    "policy": attrgetter("policy.digest"),
+    "counter": attrgetter("counter.name", "counter.digest"),
     "candidates": _candidates,
-    "vitals": _canonical,
-    "layers": _canonical,
-    "conversation": _canonical,
+    "vitals": lambda task: _canonical(task.vitals),
+    "layers": lambda task: _canonical(task.layers),
+    "conversation": lambda task: _canonical(task.conversation),
 }
 """How a field enters the key, where not as it is."""
-_READ = tuple(name for name in Task.__struct_fields__ if name != "count_contents")
-"""What counts as the counter does is no input of its own."""
+_READ = tuple(
+    _VIEWS.get(name, attrgetter(name)) for name in Task.__struct_fields__ if name != "count_contents"
+)
+"""How each field is read for the key; what counts as the counter does is no input of its own."""

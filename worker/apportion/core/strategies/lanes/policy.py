@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from operator import itemgetter
 from string import Formatter
 from typing import Any
 
@@ -108,9 +109,13 @@ class LanesPolicy(Policy):
         return self.cache.ttl_s
 
     @cached_property
-    def in_order(self) -> tuple[tuple[str, LanePolicy], ...]:
-        """The lanes by priority, as they stand in the text."""
-        return tuple(sorted(self.lanes.items(), key=lambda item: item[1].priority))
+    def in_order(self) -> tuple[tuple[str, int, str | None, int, int], ...]:
+        """Each lane's name, priority, heading, floor and ceiling: by priority, as they stand in the text."""
+        rows = [
+            (name, lane.priority, lane.heading, lane.min_tokens, lane.max_tokens)
+            for name, lane in self.lanes.items()
+        ]
+        return tuple(sorted(rows, key=itemgetter(1)))
 
     @cached_property
     def kind_order(self) -> dict[str, int]:

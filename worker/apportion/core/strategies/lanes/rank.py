@@ -10,14 +10,17 @@ from msgspec import UNSET, Struct
 
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import LaneRequirement, Opt, Pressure, Vitals
-from apportion.core.recency import recency_bucket
+from apportion.core.recency import AGE_EDGES_US, recency_bucket
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.task import Prepared, Task
 from apportion.core.verdict import Verdict
 
 ONE = 1_000
 """1.0 in thousandths."""
-RECENT_BUCKET = 4
+RECENCY_OF_BUCKET = 200
+_RECENCY = tuple(RECENCY_OF_BUCKET * recency_bucket(age) for age in range(len(AGE_EDGES_US) + 1))
+"""By class of age."""
+RECENT = 4 * RECENCY_OF_BUCKET
 RAPID_PULSE_BPM = 30
 LOW_OXYGEN = 0.5
 
@@ -51,18 +54,13 @@ def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -
     Raises:
         EventError: a requirement names no lane of the policy.
     """
-    required: dict[str, int] = {}
+    lanes = {row[0]: Lane(*row) for row in policy.in_order}
     for index, requirement in enumerate(requirements):
-        if requirement.lane not in policy.lanes:
+        lane = lanes.get(requirement.lane)
+        if lane is None:
             pointer = f"$.constraints.lane_requirements[{index}].lane"
             raise EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), pointer)
-        required[requirement.lane] = max(required.get(requirement.lane, 0), requirement.min_tokens)
-    lanes = {}
-    for name, lane in policy.in_order:
-        floor, ceiling = lane.min_tokens, lane.max_tokens
-        if name in required:
-            floor = min(ceiling, max(floor, required[name]))
-        lanes[name] = Lane(name, lane.priority, lane.heading, floor, ceiling)
+        lane.floor = min(lane.ceiling, max(lane.floor, requirement.min_tokens))
     return lanes
 
 
@@ -86,17 +84,16 @@ def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Artifact]:
     for prepared in task.candidates:
         facts = prepared.facts
         lane = lanes[prepared.lane]
-        bucket = recency_bucket(prepared.age)
+        recency = _RECENCY[prepared.age]
         relevance: int = facts.relevance  # type: ignore[assignment] # these are required, so they are there
         specificity: int = facts.specificity  # type: ignore[assignment] # likewise
         risk: int = facts.risk_alignment  # type: ignore[assignment] # likewise
-        if recent_boost and bucket >= RECENT_BUCKET:
+        if recent_boost and recency >= RECENT:
             relevance += recent_boost
         if lane_boosts:
             relevance += lane_boosts.get(lane.name, 0)
         if relevance > ONE:  # noqa: PLR1730 - min() costs as much as all of the score
             relevance = ONE
-        recency = 200 * bucket
         score = (30 * recency + 35 * relevance + 20 * specificity + 15 * risk + 50) // 100
         parts = {
             "recency": recency,

@@ -44,8 +44,7 @@ def render(
     """
     standing = output_order(selected)
     template = policy.render.template
-    for one, tokens in zip(standing, _exact_tokens(standing, template, counter), strict=True):
-        one.tokens = tokens
+    _count(standing, template, counter)
     text = join(with_headings(((one, one.prepared.content) for one in standing), template))
     whole = Rendered(text, counter.count(text), standing)
     return whole if whole.tokens <= limit_tokens else _fitted(standing, whole, policy, limit_tokens, counter)
@@ -89,12 +88,17 @@ def _pieces(standing: Sequence[Artifact], policy: LanesPolicy, counter: TokenCou
     ]
 
 
-def _exact_tokens(standing: Sequence[Artifact], template: str | None, counter: TokenCounter) -> list[int]:
-    """Return the exact count of each piece; a cost that was counted on the same text is already that."""
-    counted = [template is None and one.prepared.facts.token_estimate is UNSET for one in standing]
-    uncounted = [one for one, known in zip(standing, counted, strict=True) if not known]
-    counts = iter(counter.count_many([rendered(one, one.prepared.content, template) for one in uncounted]))
-    return [one.cost if known else next(counts) for one, known in zip(standing, counted, strict=True)]
+def _count(standing: Sequence[Artifact], template: str | None, counter: TokenCounter) -> None:
+    """Set the exact count of each piece; a cost that was counted on the same text is already that."""
+    uncounted = []
+    for one in standing:
+        one.tokens = one.cost
+        if template is not None or one.prepared.facts.token_estimate is not UNSET:
+            uncounted.append(one)
+    if uncounted:
+        texts = [rendered(one, one.prepared.content, template) for one in uncounted]
+        for one, tokens in zip(uncounted, counter.count_many(texts), strict=True):
+            one.tokens = tokens
 
 
 def _ladder_of(

@@ -43,7 +43,7 @@ def select(ranked: list[Artifact], lanes: list[Lane], limit_tokens: int) -> None
             else:
                 rest.append(one)
                 by_lane.setdefault(one.group, []).append(one)
-    open_lanes = [lane for lane in lanes if lane.name in by_lane]
+    open_lanes = [lane for lane in lanes if lane.floor and lane.name in by_lane]
     claims = sum([lane.claim() for lane in open_lanes])  # of what stands already, nothing is left to claim
     for lane in open_lanes:
         others = claims - lane.claim()
