@@ -30,7 +30,7 @@ from apportion.core.tokens import ESTIMATORS
 from apportion.core.wire import decode
 
 _ENGINE = Engine(
-    version="0.1.0",
+    version="0.2.0",
     counters={counter.name: counter for counter in ESTIMATORS},
     secrets=Secrets(default=b"known to everyone: these are examples"),
 )
