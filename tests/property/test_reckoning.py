@@ -4,7 +4,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from apportion.core.events import Section, SectionedLayer
-from apportion.core.joined import Joined, joined, run_of
+from apportion.core.joined import Joined, joined, stretch_of
 from apportion.core.prefixes import Prefixes
 from apportion.core.render import join
 from apportion.core.seams import beginning_of, end_of
@@ -64,7 +64,7 @@ def test_runs_that_are_joined_are_worth_their_text(pieces: list[str], parted: in
     for some in (pieces[:parted], pieces[parted:]):
         run = None
         for piece in some:
-            run = joined(run, run_of(piece, units.of(piece)), units)
+            run = joined(run, stretch_of(piece, units.of(piece)), units)
         runs.append(run)
     both = joined(runs[0], runs[1], units)
     assert both is not None

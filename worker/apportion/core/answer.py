@@ -42,7 +42,7 @@ _OMITTED = Outcome.OMITTED
 _EXPIRED = Reason.EXPIRED
 
 
-class Answer(Struct, frozen=True):
+class Settled(Struct, frozen=True):
     """What both events of an answer are made from."""
 
     accepted: Accepted
@@ -59,7 +59,7 @@ class Answer(Struct, frozen=True):
         return UNSET if seen is None else seen.decision_id
 
 
-def composed_event(answer: Answer) -> ContextComposed:
+def composed_event(answer: Settled) -> ContextComposed:
     """Return the answer itself."""
     accepted, made = answer.accepted, answer.made
     request, policy = accepted.asked.request, accepted.policy
@@ -86,7 +86,7 @@ def composed_event(answer: Answer) -> ContextComposed:
     )
 
 
-def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) -> ContextDecision:
+def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -> ContextDecision:
     """Return the record of the answer; its `run` is left to the shell."""
     accepted, made = answer.accepted, answer.made
     asked, prepared = accepted.asked, accepted.prepared
@@ -137,12 +137,12 @@ def decision_event(answer: Answer, composed: ContextComposed, engine: Engine) ->
     )
 
 
-def _messages(answer: Answer) -> Opt[tuple[dict[str, Any], ...]]:
+def _messages(answer: Settled) -> Opt[tuple[dict[str, Any], ...]]:
     history, kept = answer.accepted.asked.history, answer.made.kept
     return UNSET if history is None or kept is UNSET else history.standing(kept)
 
 
-def _output_digest(composed: ContextComposed, answer: Answer) -> str:
+def _output_digest(composed: ContextComposed, answer: Settled) -> str:
     """Return the digest of the composed event, its text, system prompt and messages by their own."""
     parts: dict[str, str] = {}
     if composed.text is not UNSET:

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 
 from apportion.core.accept import Accepted, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
-from apportion.core.answer import Answer, composed_event, decision_event
+from apportion.core.answer import Settled, composed_event, decision_event
 from apportion.core.candidates import NO_CONSTRAINTS
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
@@ -85,7 +85,7 @@ def compose(
     else:
         after = after_duplicate(before)
     status = made.status if accepted.status is Status.COMPOSED else accepted.status
-    answer = Answer(accepted, made, status, identity, after, key)
+    answer = Settled(accepted, made, status, identity, after, key)
     composed = composed_event(answer)
     record = decision_event(answer, composed, engine)
     phase("record")

@@ -17,7 +17,7 @@ from apportion.core.seams import REACH, beginning_of, end_of, stands_apart
 from apportion.core.tokens import Units
 
 
-class Run(Struct, frozen=True):
+class Stretch(Struct, frozen=True):
     """A text as far as its neighbours matter, and its units."""
 
     start: str
@@ -25,19 +25,19 @@ class Run(Struct, frozen=True):
     units: int
 
 
-def run_of(text: str, units: int) -> Run:
-    """Return a text as a run."""
-    return Run(text[:REACH], text[-REACH:], units)
+def stretch_of(text: str, units: int) -> Stretch:
+    """Return a text as a stretch of a longer one."""
+    return Stretch(text[:REACH], text[-REACH:], units)
 
 
-def joined(first: Run | None, second: Run | None, units: Units) -> Run | None:
-    """Return two runs with a blank line between them as one; None is no text at all."""
+def joined(first: Stretch | None, second: Stretch | None, units: Units) -> Stretch | None:
+    """Return two stretches with a blank line between them as one; None is no text at all."""
     if first is None or second is None:
         return first or second
     beginning = "" if stands_apart(first.end, second.start) else beginning_of(second.start)
     end = end_of(first.end)
     both = units.of(f"{end}{SEPARATOR}{beginning}") - units.of(end) - units.of(beginning)
-    return Run(first.start, second.end, first.units + both + second.units)
+    return Stretch(first.start, second.end, first.units + both + second.units)
 
 
 _WORD = re.compile("[0-9A-Za-z]")

@@ -15,7 +15,7 @@ from apportion.core.results import Fidelity
 from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, Shrunk, ladder
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Artifact
-from apportion.core.strategies.lanes.whole import Whole, rendered, with_headings
+from apportion.core.strategies.lanes.text import LanesText, rendered, with_headings
 from apportion.core.tokens import TokenCounter
 from apportion.core.verdict import Bound
 
@@ -63,7 +63,7 @@ def _fitted(
     counter: TokenCounter,
 ) -> Rendered | None:
     pieces = _pieces(standing, policy, counter)
-    text = Whole(standing, pieces, policy.render.template, counter)
+    text = LanesText(standing, pieces, policy.render.template, counter)
     fit = Fit(pieces[::-1], text, text.count, limit_tokens, policy.shrink.floor_tokens)
     fits = fit.fit(whole.tokens)
     for one, piece in zip(standing, pieces, strict=True):

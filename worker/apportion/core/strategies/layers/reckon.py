@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from itertools import accumulate
 
 from apportion.core.cut import MARK
-from apportion.core.joined import Run, run_of
+from apportion.core.joined import Stretch, stretch_of
 from apportion.core.prefixes import Prefixes
 from apportion.core.render import SEPARATOR
 from apportion.core.seams import REACH
@@ -27,20 +27,20 @@ class Levels:
         self._layer = layer
         self._units = units
         whole = layer.text(layer.top)
-        self._whole = run_of(whole, units.known(whole, whole_tokens)) if whole else None
+        self._whole = stretch_of(whole, units.known(whole, whole_tokens)) if whole else None
         before = "" if layer.heading is None else layer.heading
         self._heading = before + SEPARATOR if before and layer.preamble else before
         self._front = self._heading + layer.preamble
-        self._runs: dict[int, Run | None] = {}
+        self._runs: dict[int, Stretch | None] = {}
         self._of_repeated = cache(units.of)
 
-    def run(self, level: int) -> Run | None:
+    def run(self, level: int) -> Stretch | None:
         """Return the layer at a level; None where nothing of it stands."""
         if level not in self._runs:
             self._runs[level] = self._run(level)
         return self._runs[level]
 
-    def _run(self, level: int) -> Run | None:
+    def _run(self, level: int) -> Stretch | None:
         layer = self._layer
         if level == layer.top or not (level or layer.sections):
             return self._whole if level == layer.top else None
@@ -55,7 +55,7 @@ class Levels:
             start = self._front[: min(code_points, REACH)] + mark
             end = self._front[max(0, code_points - REACH) : code_points] + mark
             units = self._prefixes.units(code_points, mark)
-        return Run(start[:REACH], end[-REACH:], units)
+        return Stretch(start[:REACH], end[-REACH:], units)
 
     def _cut(self, level: int) -> tuple[int, str]:
         """Return how much of what is before the sections stands, and what marks that it was cut."""
@@ -65,7 +65,7 @@ class Levels:
         return len(self._heading) + min(level, length), MARK if level < length else ""
 
     @property
-    def _whole_run(self) -> Run:
+    def _whole_run(self) -> Stretch:
         assert self._whole is not None, "a layer with sections has a text"
         return self._whole
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from apportion.core.joined import Run, joined
+from apportion.core.joined import Stretch, joined
 from apportion.core.render import SEPARATOR, join
 from apportion.core.results import Margin
 from apportion.core.strategies.layers.form import Layer
@@ -168,7 +168,7 @@ class _Reckoned:
 
         return tokens
 
-    def _standing(self, start: int, end: int) -> Run | None:
+    def _standing(self, start: int, end: int) -> Stretch | None:
         runs = [self._levels[place].run(self._shares[place].level) for place in range(start, end)]
         return reduce(lambda before, run: joined(before, run, self._units), runs, None)
 

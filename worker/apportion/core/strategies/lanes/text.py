@@ -18,7 +18,7 @@ _COUNTS_OF_WHOLE = 4
 """How often a whole text is counted before it is taken apart. So many counts are remembered."""
 
 
-class Whole:
+class LanesText:
     """The text of artifacts as they stand, and what it costs; a lane's heading stands with any of it.
 
     The first few times it is counted: that is less work than to take it apart.
