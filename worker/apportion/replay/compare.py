@@ -62,8 +62,8 @@ def _only_run_added(recorded: bytes, composed: bytes) -> bool:
     if not recorded.startswith(composed[:-1]) or not recorded.startswith(_RUN, shared):
         return False
     try:
-        msgspec.json.decode(recorded[shared + len(_RUN) : -1], type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        read(recorded[shared + len(_RUN) : -1])
+    except NotJsonError:
         return False
     return recorded.endswith(b"}")
 

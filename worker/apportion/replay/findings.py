@@ -65,12 +65,12 @@ class Summary(Struct, frozen=True):
         return not self.differences and not self.unverifiable
 
     def __str__(self) -> str:
-        parts = [f"{self.verified:,} decisions verified"]
+        parts = [f"{_counted(self.verified, 'decision')} verified"]
         if self.dead_letters:
-            parts.append(f"{self.dead_letters:,} dead letters verified")
+            parts.append(f"{_counted(self.dead_letters, 'dead letter')} verified")
         if self.repeated:
             parts.append(f"{self.repeated:,} repeated")
-        parts.append(f"{self.differences:,} differences")
+        parts.append(_counted(self.differences, "difference"))
         if self.unverifiable:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.unverifiable.items())
             parts.append(f"{sum(self.unverifiable.values()):,} unverifiable ({reasons})")
@@ -84,3 +84,7 @@ def summary(verified: int, dead_letters: int, repeated: int, counts: "Counter[Fo
     }
     whole = Summary(verified, dead_letters, repeated, counts[Found.DIFFERENCE])
     return replace(whole, unverifiable=unverifiable)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -94,6 +94,10 @@ class Log:
         while (recorded := self._read()) is not None:
             yield recorded
 
+    def close(self) -> None:
+        """Let go of what waits."""
+        self._waiting.close()
+
     def _read(self) -> Recorded | None:
         """Return the next line that is a record and no repeat."""
         for line in self._lines:

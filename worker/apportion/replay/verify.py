@@ -91,22 +91,29 @@ class Verification:
     @property
     def summary(self) -> Summary:
         """What was counted so far."""
-        logs = (self._decisions, self._dead_letters)
-        repeated = sum(log.repeated for log in logs if log is not None)
+        repeated = sum(log.repeated for log in self._logs)
         return summary(self._verified[DECISIONS], self._verified[DEAD_LETTERS], repeated, self._counts)
 
     def run(self, events: Iterable[Line]) -> Iterator[Finding]:
         """Yield what is wrong, as it is met; at last the recorded lines for which no event was found."""
-        for line in events:
-            self._take(line)
+        try:
+            for line in events:
+                self._take(line)
+                yield from self._told()
+            for recorded in self._decisions.rest():
+                self._tell(self._refused.get(recorded.name) or Found.NO_EVENT, recorded)
+                yield from self._told()
+            for recorded in self._dead_letters.rest() if self._dead_letters else ():
+                self._found.append(Finding(Found.NO_EVENT, DEAD_LETTERS, recorded.number + 1))
+                yield from self._told()
             yield from self._told()
-        for recorded in self._decisions.rest():
-            self._tell(self._refused.get(recorded.name) or Found.NO_EVENT, recorded)
-            yield from self._told()
-        for recorded in self._dead_letters.rest() if self._dead_letters else ():
-            self._found.append(Finding(Found.NO_EVENT, DEAD_LETTERS, recorded.number + 1))
-            yield from self._told()
-        yield from self._told()
+        finally:
+            for log in self._logs:
+                log.close()
+
+    @property
+    def _logs(self) -> tuple[Log, ...]:
+        return (self._decisions,) if self._dead_letters is None else (self._decisions, self._dead_letters)
 
     def _told(self) -> Iterator[Finding]:
         for finding in self._found:
@@ -277,5 +284,5 @@ def _are_of_another_secret(request: ContextRequest, fields: dict[str, object], s
     if request.candidates is UNSET or not isinstance(entries, list):
         return False
     ours = {named(one, secret)[0] for one in request.candidates if one.id is UNSET}
-    theirs = {entry.get("id") for entry in entries if isinstance(entry, dict)}
-    return bool(ours) and bool(theirs) and ours.isdisjoint(theirs)
+    theirs = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+    return bool(ours) and bool(theirs) and not any(one in ours for one in theirs if isinstance(one, str))

@@ -1,13 +1,14 @@
 """Recorded lines that were read before their events: in memory up to a bound, beyond it in a file.
 
-Decides where they lie. Of each that is in the file, memory holds some hundred bytes. The file has no name
-and is gone with the process; it holds what the log holds.
+Decides where they lie. Of each that is in the file, memory holds some hundred bytes. The file has no name,
+and is gone when it is closed.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from os import SEEK_END
 from tempfile import TemporaryFile
+from typing import IO
 
 from msgspec import Struct
 
@@ -30,7 +31,7 @@ class Waiting:
         """Start empty."""
         self._lines: dict[bytes, deque[_Line]] = {}
         self._left_bytes = held_max_bytes
-        self._file = TemporaryFile()  # noqa: SIM115 - gone with this object
+        self._file: IO[bytes] | None = None
 
     def put(self, name: bytes, number: int, value: bytes) -> None:
         """Let a line wait behind those of its name."""
@@ -39,6 +40,8 @@ class Waiting:
             self._left_bytes -= size
             line = _Line(number, size, value, 0)
         else:
+            if self._file is None:
+                self._file = TemporaryFile()  # noqa: SIM115 - `close` closes it
             line = _Line(number, size, None, self._file.seek(0, SEEK_END))
             self._file.write(value)
         self._lines.setdefault(name, deque()).append(line)
@@ -62,8 +65,14 @@ class Waiting:
         lines = [line for those in self._lines.values() for line in those]
         yield from map(self._loaded, sorted(lines, key=lambda line: line.number))
 
+    def close(self) -> None:
+        """Let the file go."""
+        if self._file is not None:
+            self._file.close()
+
     def _loaded(self, line: _Line) -> tuple[int, bytes]:
         if line.held is not None:
             return line.number, line.held
+        assert self._file is not None, "what is not held is in the file"
         self._file.seek(line.start)
         return line.number, self._file.read(line.size)
