@@ -1,12 +1,12 @@
 """`apportion verify`: recorded decisions proven, by composing their events again."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -19,6 +19,7 @@ from apportion.cli._table import print_table
 if TYPE_CHECKING:
     from apportion.replay.findings import Finding
     from apportion.replay.verify import Verification
+    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -61,47 +62,46 @@ def verify(
     """
     require_distinct(events, decisions, dead_letters)
     settings = read_settings(ctx, default_policy=policy)
+    with ExitStack() as stack:
+        source = stack.enter_context(open_events(events))
+        logs = [stack.enter_context(open_events(decisions))]
+        if dead_letters is not None:
+            logs.append(stack.enter_context(open_to_read(dead_letters)))
+        verification = _verification(settings, *logs)
+        lines = lines_of(source, settings.event_max_bytes)
+        shown, more = [], 0
+        with ExitStack() as bar:
+            found = verification.run(watched(lines, source, "verifying", bar, beside_output=False))
+            if sys.stdout.isatty():  # the bar first, then what was found
+                shown = list(islice(found, _ON_TERMINAL_MAX))
+                more = sum(1 for _ in found)
+            else:
+                _print(found, form)
+        if shown:
+            _print(shown, form)
+        if more:
+            typer.echo(f"apportion: {more:,} more are not shown here; a pipe or a file takes all", err=True)
+    _end(verification, form)
 
+
+def _verification(
+    settings: "Settings", decisions: BinaryIO, dead_letters: BinaryIO | None = None
+) -> "Verification":
     from apportion.assembly import create_catalogue, create_engine
     from apportion.replay.log import LINE_MAX_BYTES
     from apportion.replay.verify import Verification
 
-    with ExitStack() as stack:
-        source = stack.enter_context(open_events(events))
-        recorded = lines_of(stack.enter_context(open_events(decisions)), LINE_MAX_BYTES)
-        letters = None
-        if dead_letters is not None:
-            letters = lines_of(stack.enter_context(open_to_read(dead_letters)), LINE_MAX_BYTES)
-        verification = Verification(
-            create_engine(settings),
-            create_catalogue(settings),
-            settings.default_policy,
-            settings.bounds,
-            recorded,
-            letters,
-        )
-        lines = lines_of(source, settings.event_max_bytes)
-        with ExitStack() as bar:
-            # of what is written to a pipe or a file, the bar is no neighbour; on a terminal it comes first
-            found = verification.run(watched(lines, source, "verifying", bar, beside_output=False))
-            if sys.stdout.isatty():
-                found = iter([*islice(found, _ON_TERMINAL_MAX), *_counted(found)])
-            else:
-                _print(found, form)
-                found = iter(())
-        _print(found, form)
-    _end(verification, form)
+    return Verification(
+        create_engine(settings),
+        create_catalogue(settings),
+        settings.default_policy,
+        settings.bounds,
+        lines_of(decisions, LINE_MAX_BYTES),
+        None if dead_letters is None else lines_of(dead_letters, LINE_MAX_BYTES),
+    )
 
 
-def _counted(found: "Iterator[Finding]") -> "Iterable[Finding]":
-    """Count what is too much for a terminal."""
-    more = sum(1 for _ in found)
-    if more:
-        typer.echo(f"apportion: {more:,} more are not shown here; a pipe or a file takes all", err=True)
-    return ()
-
-
-def _print(found: "Iterator[Finding]", form: Format) -> None:
+def _print(found: "Iterable[Finding]", form: Format) -> None:
     if form is Format.TABLE:
         columns = ("Log", "Line", "Event", "Found", "Decision", "Place", "Recorded", "Composed")
         print_table(columns, (_cells(each) for each in found))
@@ -128,7 +128,7 @@ def _json(finding: "Finding") -> str:
 
 def _cells(finding: "Finding") -> tuple[str, ...]:
     line, event_line = (str(each or "") for each in (finding.line, finding.event_line))
-    values = (_value(each) for each in (finding.recorded, finding.composed))
+    values = (_value(each) if finding.place else "" for each in (finding.recorded, finding.composed))
     place = _shown(finding.place or "")
     return (finding.log, line, event_line, finding.found, _shown(finding.decision_id or ""), place, *values)
 
