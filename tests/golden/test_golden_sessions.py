@@ -98,6 +98,23 @@ def test_every_error_that_the_command_can_tell_stands_in_the_files() -> None:
     assert told == set(ErrorCode) - of_partitions
 
 
+@pytest.mark.parametrize("name", SESSIONS)
+def test_every_decision_and_dead_letter_of_a_session_is_verified(name: str) -> None:
+    events, decisions, letters = (
+        HERE / "sessions" / name / each for each in ("events.jsonl", "decisions.jsonl", "dead-letters.jsonl")
+    )
+    done = process(
+        *("verify", events, decisions, "--dead-letters", letters, "--format", "json"),
+        stdin=b"",
+        **SETTINGS,
+        **OF_SESSION.get(name, {}),
+    )
+    assert (done.exit_code, done.err) == (0, "")
+    summary = json.loads(done.out)
+    assert summary["verified"] == len(decisions.read_bytes().splitlines())
+    assert summary["dead_letters"] == len(letters.read_bytes().splitlines())
+
+
 def test_the_readme_says_what_each_session_shows() -> None:
     readme = (HERE / "README.md").read_text(encoding="utf-8")
     assert [name for name in SESSIONS if f"| `{name}` |" not in readme] == []

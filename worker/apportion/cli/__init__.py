@@ -13,7 +13,18 @@ Ctrl-C right at the start leaves no stack trace.
 import sys
 from enum import IntEnum
 
-COMMANDS = ("demo", "run", "send", "compose", "workload", "policies", "topics", "config")
+COMMANDS = (
+    "demo",
+    "run",
+    "send",
+    "compose",
+    "verify",
+    "fingerprint",
+    "workload",
+    "policies",
+    "topics",
+    "config",
+)
 """In the order of `--help`."""
 
 

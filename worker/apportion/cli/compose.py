@@ -1,7 +1,6 @@
 """`apportion compose`: the engine without Kafka."""
 
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from apportion.cli._files import EventsFile, naming, open_events, open_to_write, require_distinct
-from apportion.cli._progress import progress
+from apportion.cli._lines import lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from apportion.core.compose import Answered
     from apportion.core.results import ContextDeadLetter, ContextDecision
-    from apportion.offline.lines import Line
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -75,35 +73,17 @@ def compose(
 
 
 def _answers(
-    source: BinaryIO, settings: "Settings", watched: ExitStack | None
+    source: BinaryIO, settings: "Settings", stack: ExitStack | None
 ) -> Iterator["Answered | ContextDeadLetter"]:
     from apportion.assembly import create_catalogue, create_engine
     from apportion.offline.answers import answer_lines
-    from apportion.offline.lines import read_lines
     from apportion.offline.sessions import Sessions
 
     sessions = Sessions(create_engine(settings), create_catalogue(settings), settings.default_policy)
-    lines = _named(read_lines(source, settings.event_max_bytes), source)
-    if watched is not None:
-        lines = _watched(lines, source, watched)
+    lines = lines_of(source, settings.event_max_bytes)
+    if stack is not None:
+        lines = watched(lines, source, "composing", stack, beside_output=True)
     return answer_lines(lines, sessions, settings.bounds)
-
-
-def _named(lines: Iterator["Line"], source: BinaryIO) -> Iterator["Line"]:
-    with naming(source):
-        yield from lines
-
-
-def _watched(lines: Iterator["Line"], source: BinaryIO, stack: ExitStack) -> Iterator["Line"]:
-    """Show how far a file is read; of a pipe nobody knows the end."""
-    status = os.fstat(source.fileno())
-    if not stat.S_ISREG(status.st_mode):
-        yield from lines
-        return
-    advance = stack.enter_context(progress("composing", status.st_size, in_bytes=True, beside_output=True))
-    for line in lines:
-        yield line
-        advance(source.tell())
 
 
 def _write_all(

@@ -30,22 +30,28 @@ def answer_lines(
     """Yield the outcome of every request and the dead letter of every event that is refused."""
     for line in lines:
         try:
-            outcome = sessions.handle(_event(line, bounds))
+            outcome = sessions.handle(event_of(line, bounds))
         except EventError as error:
-            yield _refused(line, error, sessions.engine.version)
+            yield refused(line, error, sessions.engine.version)
         else:
             if outcome is not None:
                 yield outcome
 
 
-def _event(line: Line, bounds: Bounds) -> Event:
+def event_of(line: Line, bounds: Bounds) -> Event:
+    """Return the event that a line holds.
+
+    Raises:
+        EventError: it holds none, or passes a bound.
+    """
     if line.cut is not None:
         message = f"the event has {line.cut.size_bytes} bytes, more than {bounds.event_max_bytes}"
         raise EventError(ErrorCode.TOO_LARGE, message)
     return wire.decode(line.value, bounds)
 
 
-def _refused(line: Line, error: EventError, engine_version: str) -> ContextDeadLetter:
+def refused(line: Line, error: EventError, engine_version: str) -> ContextDeadLetter:
+    """Return the dead letter of a line."""
     record = Record(TOPIC, 0, line.number, _UNKNOWN_MS, None, line.value)
     letter = dead_letter(record, error, engine_version)
     if line.cut is None:

@@ -1,0 +1,80 @@
+"""Whatever is done to a log: what is verified is what was composed, and nothing else."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recording import Recording, asked, by_worker, published, recorded, verified
+from support import candidate
+
+CLEAN = recorded(
+    [
+        asked("r1", trigger={"event": "file_saved", "commitish": "ab"}),
+        published(candidate("p", 5), "t"),
+        asked("r1", "t"),
+        asked("r2", constraints={"pinned": [{"match": {"type": "id", "value": "a"}}]}),
+        asked("r1", "t"),
+        asked("r3", candidates=[candidate("ü", 40), candidate("d", 2_000)]),
+    ]
+)
+LOG = b"".join(
+    (by_worker(line) if number % 2 else line) + b"\n" for number, line in enumerate(CLEAN.decisions)
+)
+
+
+def lines_of(log: bytes) -> tuple[bytes, ...]:
+    """Return the lines of a log; the last one need not end with a line feed."""
+    return tuple(log.removesuffix(b"\n").split(b"\n")) if log else ()
+
+
+def covered(log: bytes) -> list[Any] | None:
+    """Return all that is said outside `run`, once; nothing where a line is broken or says a thing twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError
+        return dict(pairs)
+
+    try:
+        lines = [json.loads(line, object_pairs_hook=once) for line in log.split(b"\n") if line]
+        return sorted({json.dumps({**line, "run": 0}, sort_keys=True) for line in lines})
+    except (ValueError, TypeError):
+        return None
+
+
+def edits(log: bytes) -> st.SearchStrategy[bytes]:
+    place = st.integers(0, len(log) - 1)
+    flipped = st.builds(
+        lambda at, bit: log[:at] + bytes([log[at] ^ (1 << bit)]) + log[at + 1 :], place, st.integers(0, 7)
+    )
+    cut = place.map(lambda at: log[:at])
+    removed = st.builds(lambda at, size: log[:at] + log[at + size :], place, st.integers(1, 40))
+    put_in = st.builds(lambda at, text: log[:at] + text + log[at:], place, st.binary(min_size=1, max_size=4))
+    doubled = st.builds(
+        lambda at, size: log[: at + size] + log[at : at + size] + log[at + size :], place, st.integers(1, 40)
+    )
+    lines = st.permutations(log.splitlines(keepends=True)).map(b"".join)
+    return st.one_of(flipped, cut, removed, put_in, doubled, lines)
+
+
+def test_the_recording_is_verified_as_it_is() -> None:
+    assert verified(CLEAN, decisions=lines_of(LOG)).summary.verified == len(CLEAN.decisions) == 5
+
+
+@settings(max_examples=400, deadline=None)
+@given(edits(LOG))
+def test_every_edit_of_the_decisions_that_changes_what_they_say_is_found(edited: bytes) -> None:
+    if covered(edited) != covered(LOG):
+        done = verified(CLEAN, decisions=lines_of(edited))
+        assert not done.summary.is_right
+        assert len(done.findings) == done.summary.differences + sum(done.summary.unverifiable.values())
+
+
+@settings(max_examples=200, deadline=None)
+@given(edits(b"".join(line + b"\n" for line in CLEAN.events)))
+def test_an_edit_of_the_events_is_found_unless_the_same_decisions_are_made_of_them(edited: bytes) -> None:
+    events = lines_of(edited)
+    of_these: Recording = recorded(events)
+    is_right = verified(CLEAN, events=events).summary.is_right
+    assert is_right == (sorted(of_these.decisions) == sorted(CLEAN.decisions))

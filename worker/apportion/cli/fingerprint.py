@@ -1,0 +1,57 @@
+"""`apportion fingerprint`: the ids under which paths stand in decisions."""
+
+from typing import Annotated
+
+import typer
+
+from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._table import print_table
+
+app = typer.Typer(add_completion=False)
+
+
+class NoSecretError(Exception):
+    """There is no secret to make ids with."""
+
+    code = "no_secret"
+    exit_code = 2
+
+
+@app.command(cls=with_settings("fingerprint_secret_file"))
+def fingerprint(
+    ctx: typer.Context,
+    paths: Annotated[list[str], typer.Argument(metavar="PATH", help="As in the candidates of events.")],
+    *,
+    kind: Annotated[str, typer.Option(help="The candidate's kind, if it has one.")] = "",
+    lane: Annotated[str, typer.Option(help="Its lane, if it has one.")] = "",
+    chunk_index: Annotated[int, typer.Option(min=0, help="Its part of the file.")] = 0,
+    tenant: Annotated[str, typer.Option(help="Whose secret it is.")] = "default",
+) -> None:
+    """Say under which ids paths stand in decisions: an id and its path, one line each.
+
+    An id is made from the path and from the candidate's kind, lane and chunk index, under the secret of the
+    tenant: docs/verify.md says how. Who does not hold the secret cannot do this.
+
+    Examples:
+      apportion fingerprint src/auth.py --kind local_diff --lane local
+      git ls-files | xargs apportion fingerprint --kind rule_doc --lane rules
+    """
+    from apportion.core.errors import EventError
+    from apportion.core.identity import normalised_path, path_id
+    from apportion.fingerprint_secrets import read_secrets
+    from apportion.printable import printable
+
+    secret = read_secrets(read_settings(ctx)).of(tenant)
+    if secret is None:
+        raise NoSecretError(
+            "this tenant has no fingerprint secret; "
+            "set fingerprint_secret_file, or APPORTION_FINGERPRINT_SECRET in the environment"
+        )
+    try:
+        normal = [normalised_path(path, f"PATH {number}") for number, path in enumerate(paths, 1)]
+    except EventError as error:
+        raise typer.BadParameter(f"{error.pointer}: {error.message}") from None
+    print_table(
+        ("Id", "Path"),
+        [(path_id(secret, path, kind, lane, chunk_index), printable(path)) for path in normal],
+    )

@@ -1,0 +1,158 @@
+"""`apportion verify`: recorded decisions proven, by composing their events again."""
+
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from apportion.cli import ExitCode
+from apportion.cli._files import naming, open_events, open_to_read, require_distinct
+from apportion.cli._lines import lines_of, watched
+from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._table import print_table
+
+if TYPE_CHECKING:
+    from apportion.replay.findings import Finding
+    from apportion.replay.verify import Verification
+    from apportion.settings import Settings
+
+app = typer.Typer(add_completion=False)
+
+_ON_TERMINAL_MAX = 1_000
+_VALUE_MAX_CHARACTERS = 60
+
+
+class Format(StrEnum):
+    """How what is found is printed."""
+
+    LINES = "lines"
+    JSON = "json"
+    TABLE = "table"
+
+
+@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
+def verify(
+    ctx: typer.Context,
+    events: Annotated[Path, typer.Argument(help="The recorded events, as JSON lines; - is stdin.")],
+    decisions: Annotated[Path, typer.Argument(help="The decisions that were made of them.")],
+    *,
+    dead_letters: Annotated[
+        Path | None, typer.Option(help="Compare the dead letters of this file, too.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The default policy, whatever the settings say.")
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="How to print what is found.")] = Format.LINES,
+) -> None:
+    """Compose recorded events again, and compare the decisions that were made of them.
+
+    Everything of a decision is compared but its run, field by field. What differs is told with its place,
+    what cannot be compared with its reason: docs/verify.md says what to do about each.
+    Policies are found by the digests that decisions name. Exits with 1 unless all decisions are equal.
+
+    Examples:
+      apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
+      apportion verify events.jsonl decisions.jsonl
+      apportion verify events.jsonl decisions.jsonl --format json | jq .place
+    """
+    require_distinct(events, decisions, dead_letters)
+    settings = read_settings(ctx, default_policy=policy)
+    with ExitStack() as stack:
+        source = stack.enter_context(open_events(events))
+        logs = [stack.enter_context(open_events(decisions))]
+        if dead_letters is not None:
+            logs.append(stack.enter_context(open_to_read(dead_letters)))
+        verification = _verification(settings, *logs)
+        lines = lines_of(source, settings.event_max_bytes)
+        shown, more = [], 0
+        with ExitStack() as bar:
+            found = verification.run(watched(lines, source, "verifying", bar, beside_output=False))
+            if sys.stdout.isatty():  # the bar first, then what was found
+                shown = list(islice(found, _ON_TERMINAL_MAX))
+                more = sum(1 for _ in found)
+            else:
+                _print(found, form)
+        if shown:
+            _print(shown, form)
+        if more:
+            typer.echo(f"apportion: {more:,} more are not shown here; a pipe or a file takes all", err=True)
+    _end(verification, form)
+
+
+def _verification(
+    settings: "Settings", decisions: BinaryIO, dead_letters: BinaryIO | None = None
+) -> "Verification":
+    from apportion.assembly import create_catalogue, create_engine
+    from apportion.replay.log import LINE_MAX_BYTES
+    from apportion.replay.verify import Verification
+
+    return Verification(
+        create_engine(settings),
+        create_catalogue(settings),
+        settings.default_policy,
+        settings.bounds,
+        lines_of(decisions, LINE_MAX_BYTES),
+        None if dead_letters is None else lines_of(dead_letters, LINE_MAX_BYTES),
+    )
+
+
+def _print(found: "Iterable[Finding]", form: Format) -> None:
+    if form is Format.TABLE:
+        columns = ("Log", "Line", "Event", "Found", "Decision", "Place", "Recorded", "Composed")
+        print_table(columns, (_cells(each) for each in found))
+        return
+    with naming(sys.stdout.buffer):
+        for each in found:
+            typer.echo(_json(each) if form is Format.JSON else _line(each))
+
+
+def _end(verification: "Verification", form: Format) -> None:
+    from apportion.core.wire import encode
+
+    summary = verification.summary
+    typer.echo(encode(summary).decode() if form is Format.JSON else str(summary))
+    if not summary.is_right:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _json(finding: "Finding") -> str:
+    from apportion.core.wire import encode
+
+    return encode(finding).decode()
+
+
+def _cells(finding: "Finding") -> tuple[str, ...]:
+    line, event_line = (str(each or "") for each in (finding.line, finding.event_line))
+    values = (_value(each) if finding.place else "" for each in (finding.recorded, finding.composed))
+    place = _shown(finding.place or "")
+    return (finding.log, line, event_line, finding.found, _shown(finding.decision_id or ""), place, *values)
+
+
+def _line(finding: "Finding") -> str:
+    """Return `decisions line 3 (event line 3): difference at $.status: "empty" recorded, …`."""
+    log, line, event_line, found, decision_id, place, recorded, composed = _cells(finding)
+    where = f"{log} line {line}" if line else log
+    if event_line:
+        where += f" (event line {event_line})"
+    at = f" at {place}: {recorded} recorded, {composed} composed" if place else ""
+    named = f" [{decision_id}]" if decision_id else ""
+    return f"{where}: {found}{at}{named}"
+
+
+def _value(value: object) -> str:
+    from msgspec import UNSET
+    from msgspec.json import encode
+
+    return "nothing" if value is UNSET else _shown(encode(value).decode())
+
+
+def _shown(text: str) -> str:
+    from apportion.printable import printable
+
+    text = printable(text)
+    return text if len(text) <= _VALUE_MAX_CHARACTERS else text[: _VALUE_MAX_CHARACTERS - 1] + "…"

@@ -1,0 +1,114 @@
+"""Whether a recorded line says what was composed, field by field, and where it does not.
+
+Decides what is equal: the same JSON values under the same keys, each key once. The order of keys and the
+white space between them say nothing. `run` is the shell's, and is not compared.
+"""
+
+import json
+from collections.abc import Collection
+from typing import Any, NoReturn
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from apportion.core.events import Opt
+
+_RUN = b',"run":'
+
+
+class Different(Struct, frozen=True):
+    """The first field that differs, in the order of what is composed; one that is missing is `UNSET`."""
+
+    place: str
+    recorded: Opt[Any]
+    composed: Opt[Any]
+
+
+class NotJsonError(ValueError):
+    """A recorded line is no JSON object in UTF-8, or says a thing twice."""
+
+
+def compare(recorded: bytes, composed: bytes, ignored: Collection[str] = ("run",)) -> Different | None:
+    """Return where a recorded line differs from what is composed; nothing where it does not.
+
+    Raises:
+        NotJsonError: the line cannot be read.
+    """
+    if recorded == composed or _only_run_added(recorded, composed):
+        return None
+    return _first(json.loads(composed), read(recorded), "$", frozenset(ignored))
+
+
+def read(line: bytes) -> dict[str, Any]:
+    """Return the JSON object of a line.
+
+    Raises:
+        NotJsonError: there is none, or one of its objects has a key twice, of which readers take different
+            ones.
+    """
+    try:
+        value = json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_refuse)
+        msgspec.json.encode(value)  # a lone surrogate is no character
+    except (ValueError, RecursionError, OverflowError):
+        raise NotJsonError from None
+    if not isinstance(value, dict):
+        raise NotJsonError
+    return value
+
+
+def _only_run_added(recorded: bytes, composed: bytes) -> bool:
+    """Tell whether a line is what is composed and `run` behind it, as a worker writes it."""
+    shared = len(composed) - 1
+    if not recorded.startswith(composed[:-1]) or not recorded.startswith(_RUN, shared):
+        return False
+    try:
+        read(recorded[shared + len(_RUN) : -1])
+    except NotJsonError:
+        return False
+    return recorded.endswith(b"}")
+
+
+def _first(composed: Any, recorded: Any, place: str, ignored: frozenset[str]) -> Different | None:
+    if type(composed) is not type(recorded):
+        return Different(place, recorded, composed)
+    if isinstance(composed, dict):
+        return _first_of_keys(composed, recorded, place, ignored)
+    if isinstance(composed, list):
+        for index, (ours, theirs) in enumerate(zip(composed, recorded, strict=False)):
+            different = _first(ours, theirs, f"{place}[{index}]", frozenset())
+            if different is not None:
+                return different
+        shared = min(len(composed), len(recorded))
+        if len(composed) == len(recorded):
+            return None
+        rest = (each[shared] if len(each) > shared else UNSET for each in (recorded, composed))
+        return Different(f"{place}[{shared}]", *rest)
+    return None if composed == recorded else Different(place, recorded, composed)
+
+
+def _first_of_keys(
+    composed: dict[str, Any], recorded: dict[str, Any], place: str, ignored: frozenset[str]
+) -> Different | None:
+    for key, ours in composed.items():
+        if key in ignored:
+            continue
+        if key not in recorded:
+            return Different(f"{place}.{key}", UNSET, ours)
+        different = _first(ours, recorded[key], f"{place}.{key}", frozenset())
+        if different is not None:
+            return different
+    for key, theirs in recorded.items():
+        if key not in composed and key not in ignored:
+            return Different(f"{place}.{key}", theirs, UNSET)
+    return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise NotJsonError
+    return value
+
+
+def _refuse(_: str) -> NoReturn:
+    raise NotJsonError

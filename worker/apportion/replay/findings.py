@@ -1,0 +1,90 @@
+"""What verifying finds: a field that differs, or a reason for which nothing could be compared.
+
+Decides the names; `docs/verify.md` says what each one means and what to do.
+"""
+
+from collections import Counter
+from enum import StrEnum
+from typing import Any
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from apportion.core.events import Opt
+
+
+class Found(StrEnum):
+    """What is wrong: that a field differs, or why a decision or a dead letter is unverifiable."""
+
+    DIFFERENCE = "difference"
+    ENGINE_VERSION = "engine_version"
+    UNKNOWN_POLICY = "unknown_policy"
+    NO_SECRET = "no_secret"  # noqa: S105 - the name of a reason
+    OTHER_SECRET = "other_secret"  # noqa: S105 - likewise
+    SESSION_HISTORY = "session_history"
+    EVENT_REFUSED = "event_refused"
+    NO_EVENT = "no_event"
+    NO_DECISION = "no_decision"
+    NO_DEAD_LETTER = "no_dead_letter"
+    ALTERED_REPEAT = "altered_repeat"
+    NOT_JSON = "not_json"
+    CUT_OFF = "cut_off"
+    NO_RECORD = "no_record"
+
+
+class Finding(Struct, frozen=True, omit_defaults=True):
+    """Something that is not as it should be. Lines count from 1.
+
+    `line` is that of the decision or dead letter in its own file (`log`), `event_line` that of the event.
+    `place` is the first field that differs, as `$.candidates[3].margin.left`, with what was `recorded` there
+    and what is `composed` now; a field that one of them lacks is left out.
+    """
+
+    found: Found
+    log: str
+    line: Opt[int] = UNSET
+    event_line: Opt[int] = UNSET
+    decision_id: Opt[str] = UNSET
+    place: Opt[str] = UNSET
+    recorded: Opt[Any] = UNSET
+    composed: Opt[Any] = UNSET
+
+
+class Summary(Struct, frozen=True):
+    """What was counted. `repeated` decisions were recorded more than once, alike each time."""
+
+    verified: int = 0
+    dead_letters: int = 0
+    repeated: int = 0
+    differences: int = 0
+    unverifiable: dict[str, int] = {}
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all that was recorded was composed again, the same."""
+        return not self.differences and not self.unverifiable
+
+    def __str__(self) -> str:
+        parts = [f"{_counted(self.verified, 'decision')} verified"]
+        if self.dead_letters:
+            parts.append(f"{_counted(self.dead_letters, 'dead letter')} verified")
+        if self.repeated:
+            parts.append(f"{self.repeated:,} repeated")
+        parts.append(_counted(self.differences, "difference"))
+        if self.unverifiable:
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.unverifiable.items())
+            parts.append(f"{sum(self.unverifiable.values()):,} unverifiable ({reasons})")
+        return ", ".join(parts)
+
+
+def summary(verified: int, dead_letters: int, repeated: int, counts: "Counter[Found]") -> Summary:
+    """Return what was counted, the reasons in the order of their declaration."""
+    unverifiable = {
+        str(found): counts[found] for found in Found if found is not Found.DIFFERENCE and counts[found]
+    }
+    whole = Summary(verified, dead_letters, repeated, counts[Found.DIFFERENCE])
+    return replace(whole, unverifiable=unverifiable)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

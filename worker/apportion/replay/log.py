@@ -1,0 +1,142 @@
+"""A log of decisions or dead letters, read as far as the events need it.
+
+Decides which recorded line belongs to an event: the first one of its name. A log in the order of its events
+is read line by line; of another order, what is read too early waits. What comes again under one identity is
+a repeat, as at-least-once delivery allows: alike, it is counted; otherwise it is told.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from apportion.core.identity import canonical_json
+from apportion.core.memory import Bounded
+from apportion.offline.lines import Line
+from apportion.replay.compare import NotJsonError, read
+from apportion.replay.findings import Finding, Found
+from apportion.replay.recorded import Parse, Recorded
+from apportion.replay.waiting import Waiting
+
+LINE_MAX_BYTES = 64 << 20
+_ANSWERED_MAX = 1 << 16
+"""How many of the latest answers are known when one comes again; some 16 MB."""
+_TRUNCATED = "truncated"
+"""What msgspec says of JSON that ends too early."""
+
+
+class Log:
+    """The lines of one log, each given once."""
+
+    def __init__(
+        self,
+        name: str,
+        lines: Iterable[Line],
+        parse: Parse,
+        beside: Collection[str],
+        tell: Callable[[Finding], None],
+    ) -> None:
+        """`beside` are the fields that are not compared; `tell` takes what is wrong with the log itself."""
+        self.name = name
+        self.repeated = 0
+        self._lines = iter(lines)
+        self._parse = parse
+        self._beside = beside
+        self._tell = tell
+        self._next: Recorded | None = None
+        self._waiting = Waiting()
+        self._answered: Bounded[str, bytes] = Bounded(_ANSWERED_MAX)
+
+    def at_hand(self, name: bytes) -> Recorded | None:
+        """Return the first line of a name if it was read already, or is the next; it stays."""
+        waiting = self._waiting.first(name)
+        if waiting is not None:
+            return self._parse(*waiting)
+        if self._next is None:
+            self._next = self._read()
+        return self._next if self._next is not None and self._next.name == name else None
+
+    def find(self, name: bytes) -> Recorded | None:
+        """Return the first line of a name, however far one must read; it stays."""
+        while (found := self.at_hand(name)) is None and self._next is not None:
+            self._waiting.put(self._next.name, self._next.number, self._next.value)
+            self._next = None
+        return found
+
+    def answered(self, recorded: Recorded, composed: Struct | None) -> None:
+        """Let a line go that was found, and know any that repeats it, now or later.
+
+        A repeat must be as it was composed; where that is not known, as it was recorded.
+        """
+        if self._next is recorded:
+            self._next = None
+        else:
+            self._waiting.drop(recorded.name)
+        self._answered.put(
+            recorded.identity, _digest(self._content(recorded) if composed is None else composed)
+        )
+        if self._next is not None and self._is_repeat(self._next):
+            self._next = None
+        while (waiting := self._waiting.first(recorded.name)) is not None:
+            again = self._parse(*waiting)
+            if not self._is_repeat(again):
+                return
+            self._waiting.drop(recorded.name)
+
+    def rest(self) -> Iterator[Recorded]:
+        """Yield all lines that no event was found for."""
+        for number, value in self._waiting:
+            yield self._parse(number, value)
+        if self._next is not None:
+            yield self._next
+        while (recorded := self._read()) is not None:
+            yield recorded
+
+    def close(self) -> None:
+        """Let go of what waits."""
+        self._waiting.close()
+
+    def _read(self) -> Recorded | None:
+        """Return the next line that is a record and no repeat."""
+        for line in self._lines:
+            recorded = self._recorded(line)
+            if recorded is not None and not self._is_repeat(recorded):
+                return recorded
+        return None
+
+    def _recorded(self, line: Line) -> Recorded | None:
+        found = Found.NO_RECORD
+        try:
+            if line.cut is None:
+                return self._parse(line.number, line.value)
+        except msgspec.ValidationError:
+            pass
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            found = Found.CUT_OFF if _TRUNCATED in str(error) else Found.NOT_JSON
+        self._tell(Finding(found, self.name, line.number + 1))
+        return None
+
+    def _is_repeat(self, recorded: Recorded) -> bool:
+        """Tell whether a line repeats an answered one, and count it, or say that it is not alike."""
+        answered = self._answered.get(recorded.identity)
+        if answered is None:
+            return False
+        if _digest(self._content(recorded)) == answered:
+            self.repeated += 1
+        else:
+            line, identity = recorded.number + 1, recorded.identity
+            self._tell(Finding(Found.ALTERED_REPEAT, self.name, line, decision_id=identity))
+        return True
+
+    def _content(self, recorded: Recorded) -> dict[str, Any]:
+        """Return the fields of a line that are compared; of one that cannot be read, none."""
+        try:
+            return {key: value for key, value in read(recorded.value).items() if key not in self._beside}
+        except NotJsonError:
+            return {}
+
+
+def _digest(content: Any) -> bytes:
+    return hashlib.blake2b(canonical_json(content), digest_size=16).digest()

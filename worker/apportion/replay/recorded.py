@@ -1,0 +1,111 @@
+"""A line of a log as far as it must be known to find the event that it answers.
+
+Decides what names a decision or a dead letter before it is compared.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from apportion.core.events import session_key
+from apportion.core.identity import canonical_json
+
+_NAME_BYTES = 16
+
+
+class _Policy(Struct, frozen=True):
+    name: str
+    digest: str
+
+
+class _Digests(Struct, frozen=True):
+    session_before: str
+    session_after: str
+
+
+class _Decision(Struct, frozen=True, tag_field="type", tag="context-decision"):
+    decision_id: str
+    request_id: str
+    session_id: str
+    tenant: str
+    engine_version: str
+    policy: _Policy
+    digests: _Digests
+
+
+class _Source(Struct, frozen=True):
+    topic: str
+    partition: int
+    offset: int
+
+
+class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-letter"):
+    source: _Source
+    value_digest: str
+    engine_version: str
+
+
+class Recorded(Struct, frozen=True):
+    """A line of a log: what it answers, by `name`; its `identity`, by which consumers drop repeats.
+
+    Of a dead letter, the policy and the session are empty. `number` counts from 0.
+    """
+
+    number: int
+    value: bytes
+    name: bytes
+    identity: str
+    engine_version: str
+    policy: str = ""
+    policy_digest: str = ""
+    session_before: str = ""
+    session_after: str = ""
+    topic: str = ""
+
+
+Parse: TypeAlias = Callable[[int, bytes], Recorded]
+"""Reads a line; raises `msgspec.ValidationError` if it is JSON of another form."""
+
+_decision_decoder = msgspec.json.Decoder(_Decision)
+_dead_letter_decoder = msgspec.json.Decoder(_DeadLetter)
+
+
+def request_name(tenant: str, session_id: str, request_id: str) -> bytes:
+    """Return what a request and its decision share, in few bytes: many are held."""
+    return _short(canonical_json([session_key(tenant, session_id), request_id]))
+
+
+def value_name(value_digest: str) -> bytes:
+    """Return what a refused event and its dead letter share."""
+    return _short(value_digest.encode())
+
+
+def parse_decision(number: int, value: bytes) -> Recorded:
+    """Read a decision."""
+    one = _decision_decoder.decode(value)
+    return Recorded(
+        number,
+        value,
+        request_name(one.tenant, one.session_id, one.request_id),
+        one.decision_id,
+        one.engine_version,
+        one.policy.name,
+        one.policy.digest,
+        one.digests.session_before,
+        one.digests.session_after,
+    )
+
+
+def parse_dead_letter(number: int, value: bytes) -> Recorded:
+    """Read a dead letter."""
+    one = _dead_letter_decoder.decode(value)
+    identity = f"{one.source.topic}/{one.source.partition}/{one.source.offset}"
+    name = value_name(one.value_digest)
+    return Recorded(number, value, name, identity, one.engine_version, topic=one.source.topic)
+
+
+def _short(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_NAME_BYTES).digest()

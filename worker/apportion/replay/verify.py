@@ -1,0 +1,288 @@
+"""Events composed again, and their decisions compared: each verified, different, or unverifiable by name.
+
+Decides which policy an event is composed under (that of the digest that its decision names), and why a
+decision that is not alike says nothing of the engine. A session's row is rebuilt from its first event.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import UNSET
+
+from apportion.core import wire
+from apportion.core.bounds import Bounds
+from apportion.core.canonical import named
+from apportion.core.catalogue import Catalogue
+from apportion.core.compose import Answered, compose
+from apportion.core.composer import Composer
+from apportion.core.engine import Engine
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import ContextRequest, Event, session_key
+from apportion.core.identity import event_time_us
+from apportion.core.memory import Bounded, Memory
+from apportion.core.policy import Policy
+from apportion.core.results import ContextDecision
+from apportion.core.session import EMPTY, Session, at
+from apportion.offline.answers import TOPIC, event_of, refused
+from apportion.offline.lines import Line
+from apportion.policies import builtin_policies
+from apportion.replay.compare import Different, NotJsonError, compare, read
+from apportion.replay.findings import Finding, Found, Summary, summary
+from apportion.replay.log import Log
+from apportion.replay.recorded import (
+    Recorded,
+    parse_dead_letter,
+    parse_decision,
+    request_name,
+    value_name,
+)
+
+DECISIONS = "decisions"
+DEAD_LETTERS = "dead_letters"
+
+_RUN = ("run",)
+_PLACE = ("source", "key", "headers")
+"""What a file of events does not tell of the records that a worker refused."""
+_COUNTS_MAX = 1 << 14
+_REFUSED_MAX = 1 << 16
+_REASON_OF_REFUSAL = {
+    ErrorCode.NO_SECRET: Found.NO_SECRET,
+    ErrorCode.UNKNOWN_POLICY: Found.UNKNOWN_POLICY,
+}
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Session)
+
+
+class Verification:
+    """One run over recorded events; what it counted is its `summary`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        catalogue: Catalogue,
+        default_policy: str,
+        bounds: Bounds,
+        decisions: Iterable[Line],
+        dead_letters: Iterable[Line] | None = None,
+    ) -> None:
+        """Start with no session; without `dead_letters` nobody looks at what is refused."""
+        self._engine = engine
+        self._catalogue = catalogue
+        self._default_policy = default_policy
+        self._bounds = bounds
+        self._memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
+        self._composer = Composer(engine, catalogue, default_policy, self._memory)
+        self._policies = {policy.digest: policy for policy in (*builtin_policies(), *catalogue)}
+        self._rows: dict[str, bytes] = {}
+        self._without_secret: set[str] = set()
+        self._refused: Bounded[bytes, Found] = Bounded(_REFUSED_MAX)
+        self._found: list[Finding] = []
+        self._counts: Counter[Found] = Counter()
+        self._verified = {DECISIONS: 0, DEAD_LETTERS: 0}
+        self._decisions = Log(DECISIONS, decisions, parse_decision, _RUN, self._found.append)
+        self._dead_letters = None
+        if dead_letters is not None:
+            self._dead_letters = Log(
+                DEAD_LETTERS, dead_letters, parse_dead_letter, _PLACE, self._found.append
+            )
+
+    @property
+    def summary(self) -> Summary:
+        """What was counted so far."""
+        repeated = sum(log.repeated for log in self._logs)
+        return summary(self._verified[DECISIONS], self._verified[DEAD_LETTERS], repeated, self._counts)
+
+    def run(self, events: Iterable[Line]) -> Iterator[Finding]:
+        """Yield what is wrong, as it is met; at last the recorded lines for which no event was found."""
+        try:
+            for line in events:
+                self._take(line)
+                yield from self._told()
+            for recorded in self._decisions.rest():
+                self._tell(self._refused.get(recorded.name) or Found.NO_EVENT, recorded)
+                yield from self._told()
+            for recorded in self._dead_letters.rest() if self._dead_letters else ():
+                self._found.append(Finding(Found.NO_EVENT, DEAD_LETTERS, recorded.number + 1))
+                yield from self._told()
+            yield from self._told()
+        finally:
+            for log in self._logs:
+                log.close()
+
+    @property
+    def _logs(self) -> tuple[Log, ...]:
+        return (self._decisions,) if self._dead_letters is None else (self._decisions, self._dead_letters)
+
+    def _told(self) -> Iterator[Finding]:
+        for finding in self._found:
+            self._counts[finding.found] += 1
+            yield finding
+        self._found.clear()
+
+    def _tell(self, found: Found, recorded: Recorded, event_line: int | None = None) -> None:
+        where = UNSET if event_line is None else event_line
+        line, identity = recorded.number + 1, recorded.identity
+        self._found.append(Finding(found, DECISIONS, line, where, decision_id=identity))
+
+    def _take(self, line: Line) -> None:
+        event = None
+        try:
+            event = event_of(line, self._bounds)
+            self._handle(event, line)
+        except EventError as error:
+            if event is not None:
+                self._remember_refusal(event, error)
+            self._check_dead_letter(line, error)
+
+    def _handle(self, event: Event, line: Line) -> None:
+        """Move the session's row on, and judge the decision that was made of a request."""
+        key = session_key(event.tenant, event.session_id)
+        row = self._rows.get(key)
+        session = EMPTY if row is None else _decoder.decode(row)
+        if isinstance(event, ContextRequest):
+            answered, recorded = self._composed(event, session)
+            session = answered.session
+            self._judge(event, line.number + 1, answered.decision, recorded)
+        else:
+            session, _ = self._composer.handle(event, session)
+        self._rows[key] = _encoder.encode(session)
+
+    def _composed(self, request: ContextRequest, session: Session) -> tuple[Answered, Recorded | None]:
+        """Compose under the policy of the recorded decision, or under today's where there is none."""
+        name = request_name(request.tenant, request.session_id, request.request_id)
+        recorded = self._decisions.at_hand(name)
+        answered = self._compose(request, session, recorded)
+        if recorded is None:
+            recorded = self._decisions.find(name)
+            if recorded is not None and recorded.policy_digest != answered.decision.policy.digest:
+                answered = self._compose(request, session, recorded)
+        return answered, recorded
+
+    def _compose(self, request: ContextRequest, session: Session, recorded: Recorded | None) -> Answered:
+        policy = None if recorded is None else self._recorded_policy(request, session, recorded)
+        if policy is not None:
+            return compose(request, session, policy, self._engine, self._memory)
+        _, answered = self._composer.handle(request, session)
+        assert answered is not None, "requests are answered"
+        return answered
+
+    def _recorded_policy(
+        self, request: ContextRequest, session: Session, recorded: Recorded
+    ) -> Policy | None:
+        """Return the policy that the decision names, if the request may have been composed under it."""
+        policy = self._policies.get(recorded.policy_digest)
+        names = {self._default_policy if request.policy is UNSET else request.policy}
+        if at(session, event_time_us(request.requested_at)).seen(request.request_id) is not None:
+            names.add(self._default_policy)  # of a request that is sent again it may be gone
+        return policy if policy is not None and policy.name in names else None
+
+    def _judge(
+        self, request: ContextRequest, event_line: int, decision: ContextDecision, recorded: Recorded | None
+    ) -> None:
+        if recorded is None:
+            self._found.append(
+                Finding(Found.NO_DECISION, DECISIONS, event_line=event_line, decision_id=decision.decision_id)
+            )
+            return
+        different: Different | None = None
+        reason: Found | None = None
+        if recorded.engine_version != self._engine.version:
+            reason = Found.ENGINE_VERSION
+        elif recorded.policy_digest not in self._policies:
+            reason = Found.UNKNOWN_POLICY
+        else:
+            try:
+                different = compare(recorded.value, wire.encode(decision), _RUN)
+            except NotJsonError:
+                reason = Found.NOT_JSON
+            else:
+                if different is not None:
+                    reason = self._why_incomparable(request, decision, recorded)
+        self._decisions.answered(recorded, decision if reason is None else None)
+        if reason is not None:
+            self._tell(reason, recorded, event_line)
+        elif different is not None:
+            self._differ(DECISIONS, recorded, event_line, different)
+        else:
+            self._verified[DECISIONS] += 1
+
+    def _why_incomparable(
+        self, request: ContextRequest, decision: ContextDecision, recorded: Recorded
+    ) -> Found | None:
+        """Return why a decision that is not alike cannot be judged; nothing where it can."""
+        secret = self._engine.secrets.of(request.tenant)
+        fields = read(recorded.value)
+        trigger = fields.get("trigger")
+        if secret is None and isinstance(trigger, dict) and "workspace" in trigger:
+            return Found.NO_SECRET
+        if secret is not None and _are_of_another_secret(request, fields, secret):
+            return Found.OTHER_SECRET
+        digests = decision.digests
+        if (
+            recorded.session_before == digests.session_before
+            or recorded.session_after == digests.session_after
+        ):
+            return None
+        if session_key(request.tenant, request.session_id) in self._without_secret:
+            return Found.NO_SECRET
+        return Found.SESSION_HISTORY
+
+    def _differ(self, log: str, recorded: Recorded, event_line: int, different: Different) -> None:
+        self._found.append(
+            Finding(
+                Found.DIFFERENCE,
+                log,
+                recorded.number + 1,
+                event_line,
+                recorded.identity,
+                different.place,
+                different.recorded,
+                different.composed,
+            )
+        )
+
+    def _remember_refusal(self, event: Event, error: EventError) -> None:
+        """Know later why a decision's event was not composed, or an artifact is not in its row."""
+        if isinstance(event, ContextRequest):
+            name = request_name(event.tenant, event.session_id, event.request_id)
+            self._refused.put(name, _REASON_OF_REFUSAL.get(error.code, Found.EVENT_REFUSED))
+        elif error.code is ErrorCode.NO_SECRET:
+            self._without_secret.add(session_key(event.tenant, event.session_id))
+
+    def _check_dead_letter(self, line: Line, error: EventError) -> None:
+        log = self._dead_letters
+        if log is None:
+            return
+        letter = refused(line, error, self._engine.version)
+        recorded = log.find(value_name(letter.value_digest))
+        if recorded is None:
+            self._found.append(Finding(Found.NO_DEAD_LETTER, DEAD_LETTERS, event_line=line.number + 1))
+            return
+        reason: Found | None = None
+        different: Different | None = None
+        try:
+            beside = () if recorded.topic == TOPIC else _PLACE
+            different = compare(recorded.value, wire.encode(letter), beside)
+        except NotJsonError:
+            reason = Found.NOT_JSON
+        if recorded.engine_version != self._engine.version:
+            reason = Found.ENGINE_VERSION
+        log.answered(recorded, None)
+        if reason is not None:
+            self._found.append(Finding(reason, DEAD_LETTERS, recorded.number + 1, line.number + 1))
+        elif different is not None:
+            self._differ(DEAD_LETTERS, recorded, line.number + 1, different)
+        else:
+            self._verified[DEAD_LETTERS] += 1
+
+
+def _are_of_another_secret(request: ContextRequest, fields: dict[str, object], secret: bytes) -> bool:
+    """Tell whether no candidate that is named by its path is among those that the decision names."""
+    entries = fields.get("candidates")
+    if request.candidates is UNSET or not isinstance(entries, list):
+        return False
+    ours = {named(one, secret)[0] for one in request.candidates if one.id is UNSET}
+    theirs = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+    return bool(ours) and bool(theirs) and not any(one in ours for one in theirs if isinstance(one, str))
