@@ -12,7 +12,7 @@ from faust.types import TP, ConsumerMessage
 from running import request
 from support import NOW, candidate
 
-from apportion.assembly import create_catalogue, create_engine
+from apportion.assembly import create_engine, create_timeline
 from apportion.core.session import EMPTY
 from apportion.settings import Settings
 from apportion.stream.agent import RequestAgent
@@ -67,9 +67,10 @@ class Stage:
         app.producer = self
         self.table: SessionTable = app.sessions
         engine = create_engine(SETTINGS)
-        answers = Answers(SETTINGS, engine, create_catalogue(SETTINGS), "w")
+        answers = Answers(SETTINGS, engine, create_timeline(SETTINGS), "w")
         seen = SimpleNamespace(conf=app.conf, producer=self, consumer=self)
-        self.agent = RequestAgent(seen, app.sessions, answers, DeadLetterShare(2, share_max))
+        policies: Any = self
+        self.agent = RequestAgent(seen, app.sessions, policies, answers, DeadLetterShare(2, share_max))
 
     async def run(self, row: Row | None = None) -> None:
         """Let the agent answer the messages; the session's row is this."""
@@ -92,6 +93,9 @@ class Stage:
         else:
             self.steps.append(f"durable {topic}")
             sending.set_result(SimpleNamespace(offset=0))
+
+    async def current(self) -> None:
+        """Stand for the reader of policies, which has read all."""
 
     def highwater(self, _: TP) -> int:
         return self.end_offset
