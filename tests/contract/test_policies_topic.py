@@ -13,13 +13,14 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewTopic
+from commands import process
 from running import DEADLINE_S, NEVER_TOO_MANY, Outputs, Stage, own_settings, request, staged, worker_running
 from support import lanes_policy
 
 from apportion.core.policy import Policy
 from apportion.core.timeline import policy_key, policy_value
 from apportion.policies import load_policy
-from apportion.settings import Settings
+from apportion.settings import Settings, flag_of
 from apportion.stream.admin import admin_client
 from apportion.stream.topics import TopicStatus, check_topics
 
@@ -211,17 +212,22 @@ async def test_a_transaction_that_was_aborted_publishes_nothing(stage: Stage) ->
     assert answer["policy"]["version"] == "1"
 
 
-async def test_a_policies_topic_that_is_gone_stops_the_worker_at_the_next_event(
+async def test_a_policies_topic_that_is_gone_stops_the_worker_before_it_would_guess(
     bootstrap_servers: str,
 ) -> None:
     settings = own_settings(bootstrap_servers, policy_settle_s=0.1)
     async with staged(settings) as stage, worker_running(settings) as worker:
         async with admin_client(settings) as admin:
             await admin.delete_topics([settings.policies_topic])
-        await worker.wait_for_line("policies are not read")
-        await stage.send(request("r1"))
+        asking = asyncio.create_task(ask_for_ever(stage))
         assert await worker.ended() == 1
+        asking.cancel()
     assert "apportion: policies_unread: " in worker.log
+
+
+async def ask_for_ever(stage: Stage) -> None:
+    for number in count():
+        await stage.send(request(f"r{number}"))
 
 
 async def test_a_policies_topic_of_more_partitions_is_told(bootstrap_servers: str) -> None:
@@ -230,3 +236,73 @@ async def test_a_policies_topic_of_more_partitions_is_told(bootstrap_servers: st
         await admin.create_topics([NewTopic(settings.policies_topic, 2, 1)])
     [report] = [one for one in await check_topics(settings) if one.topic == settings.policies_topic]
     assert report.status is TopicStatus.DIFFERS
+
+
+def flags(settings: Settings) -> list[str]:
+    names = ("app_id", "policies_topic", "policy_settle_s", "request_timeout_s")
+    given = [part for name in names for part in (flag_of(name), str(getattr(settings, name)))]
+    return ["--brokers", ",".join(settings.brokers), *given]
+
+
+GOOD = 'name = "small"\nversion = "{}"\nstrategy = "lanes"\nbudget_tokens = {}\n'
+
+
+async def test_files_are_published_once_and_listed_with_when_they_count(stage: Stage, tmp_path: Path) -> None:
+    settings, file = stage.settings, tmp_path / "small.toml"
+    file.write_text(GOOD.format(1, 2_000))
+    told = []
+    for _ in range(2):
+        ended = await asyncio.to_thread(process, "policies", "publish", *flags(settings), file)
+        assert (ended.exit_code, ended.err) == (0, "")
+        told.append(ended.out.decode().rstrip("\n").split("\t"))
+    [first, again] = told
+    assert (first[:3], again[:3]) == (["small", "1", "published"], ["small", "1", "unchanged"])
+    assert first[3:] == again[3:]
+    assert first[4] == load_policy(file).digest
+    listed = await asyncio.to_thread(process, "policies", "list", "--format", "json", *flags(settings))
+    [small_one] = [each for each in json.loads(listed.out) if each["name"] == "small"]
+    assert (small_one["source"], small_one["counts_from"]) == ("topic", first[3])
+    assert [key for key, _ in await policy_records(settings)] == [b"small@1"]
+
+
+async def test_a_changed_version_is_not_published_nor_are_the_files_beside_it(
+    stage: Stage, tmp_path: Path
+) -> None:
+    await publish(stage, small())
+    for name, version, name_of in (("new", "1", "new"), ("changed", "1", "small"), ("shipped", "1", "lanes")):
+        text = GOOD.format(version, 3_000).replace("small", name_of)
+        (tmp_path / f"{name}.toml").write_text(text)
+    for refused, why in (
+        ("changed", "the topic has small@1"),
+        ("shipped", "a file or built-in one has lanes@1"),
+    ):
+        files = (tmp_path / "new.toml", tmp_path / f"{refused}.toml")
+        ended = await asyncio.to_thread(process, "policies", "publish", *flags(stage.settings), *files)
+        assert (ended.exit_code, ended.out) == (1, b"")
+        assert f"{refused}.toml: version: {why} with other content" in ended.err
+        assert ended.err.startswith("apportion: policy_changed: ")
+    assert len(await policy_records(stage.settings)) == 1
+
+
+async def test_a_good_version_that_a_refused_record_would_outlive_is_published_again(
+    stage: Stage, tmp_path: Path
+) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(GOOD.format(1, 2_000))
+    statuses = []
+    for _ in range(2):
+        ended = await asyncio.to_thread(process, "policies", "publish", *flags(stage.settings), file)
+        statuses.append(ended.out.decode().split("\t")[2])
+        await publish_raw(stage, b"small@1", b"broken")
+    assert statuses == ["published", "published"]
+
+
+async def test_a_topic_that_is_missing_is_told_and_not_made(bootstrap_servers: str, tmp_path: Path) -> None:
+    settings, file = own_settings(bootstrap_servers), tmp_path / "small.toml"
+    file.write_text(GOOD.format(1, 2_000))
+    for command in (("publish", file), ("list",)):
+        ended = await asyncio.to_thread(process, "policies", *command, *flags(settings))
+        assert ended.exit_code == 1
+        assert f"{settings.policies_topic} (missing)" in ended.err
+    async with admin_client(settings) as admin:
+        assert settings.policies_topic not in await admin.list_topics()

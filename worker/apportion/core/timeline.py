@@ -113,6 +113,19 @@ class Timeline:
         return self.files[-1].policies if self.files else None
 
     @property
+    def holding_files(self) -> tuple[tuple[Policy, int | None], ...]:
+        """The group's files as the topic has them last, each with when it counts from; None: always.
+
+        Where the topic has none, the own ones.
+        """
+        since: dict[str, int | None] = {}
+        for index, files in enumerate(self.files):
+            counts_from_ms = files.counts_from_ms if index else None
+            since = {each.digest: since.get(each.digest, counts_from_ms) for each in files.policies}
+        latest = self.latest_files
+        return tuple((each, since.get(each.digest)) for each in (self.own if latest is None else latest))
+
+    @property
     def holding(self) -> tuple[Published, ...]:
         """The versions that are published and not removed, in the order of their last publication.
 

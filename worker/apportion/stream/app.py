@@ -47,8 +47,8 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             PoliciesUnreadError: the end of the policies topic was not reached.
         """
         require_ready(await check_topics(self.settings))
-        await self._refuse(await self.add_async_context(self.policies.connected()))
-        await self.policies.say_files()
+        refusals = await self.add_async_context(self.policies.connected())
+        await self._refuse(refusals + await self.policies.say_files())
         self.add_future(self.policies.follow(self._refuse))
 
     async def _refuse(self, refusals: tuple[Refusal, ...]) -> None:

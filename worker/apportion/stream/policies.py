@@ -57,7 +57,7 @@ class PolicyReader:
         self,
         settings: Settings,
         timeline: Timeline,
-        read: Callable[[Timeline], None],
+        read: Callable[[Timeline], None] = lambda _: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """Start with the timeline of an empty topic; `read` is told each that follows."""
@@ -113,7 +113,8 @@ class PolicyReader:
     async def look(self) -> tuple[Refusal, ...]:
         """Read to the end that the topic has now; return the records that were refused.
 
-        What was appended before this began is read when it returns. An open transaction keeps it from that.
+        What was appended before this began is read when it returns; while a transaction is open on the topic
+        it does not, for what that publishes is recorded already.
 
         Raises:
             KafkaError, TimeoutError, _EndsEarlierError: the end was not reached, or lies before what was
@@ -130,8 +131,10 @@ class PolicyReader:
         self._looked = asyncio.Event()
         return refusals
 
-    async def say_files(self) -> None:
+    async def say_files(self) -> tuple[Refusal, ...]:
         """Tell the group with which files this worker starts, where the topic says otherwise or nothing.
+
+        Returns what was refused of what was read meanwhile.
 
         They count for the group as what is published does: when they have settled, or, the first, always.
 
@@ -141,22 +144,24 @@ class PolicyReader:
         """
         said = self.timeline.latest_files
         if said is not None and [each.digest for each in said] == [each.digest for each in self.timeline.own]:
-            return
+            return ()
         key, value = files_key(self._settings.app_id), files_value(self.timeline.own)
         await write(self._settings, [Message(self._place.topic, PARTITION, key, value)])
-        await self.read_from(self._consumer)
+        return await self.read_from(self._consumer)
 
     async def follow(self, refused: Callable[[tuple[Refusal, ...]], Awaitable[None]]) -> None:
         """Look again and again, for ever; `refused` is called with the records that were refused.
 
         While the brokers are away it goes on trying: only who wants to answer needs to know the end.
         """
+        refusals: tuple[Refusal, ...] = ()
         while True:
             await asyncio.sleep(min(_LOOK_MAX_S, self._trusted_s / 5))
             try:
-                refusals = await self.look()
+                refusals += await self.look()
                 if refusals:
                     await refused(refusals)
+                    refusals = ()
             except (*_UNREAD, BrokerUnreachableError) as error:
                 if not self._failed:
                     log_fact("policies are not read", topic=self._place.topic, error=_told(error))
@@ -186,19 +191,23 @@ class PolicyReader:
         return self._clock() - self._known_s <= self._trusted_s
 
     async def _read_to(self, end: int) -> list[Record]:
-        """Return the records up to an end.
+        """Return the records up to an end, and to the end that the last read told, if that is later.
 
         Raises:
             TimeoutError: nothing came for `request_timeout_s`.
         """
         records: list[Record] = []
-        wait_s = self._settings.request_timeout_s
-        while (position := await self._consumer.position(self._place)) < end:
-            async with asyncio.timeout(wait_s):
-                while await self._consumer.position(self._place) == position:
-                    batches = await self._consumer.getmany(self._place, timeout_ms=_READ_MS)
-                    records += (_record(each) for each in batches.get(self._place, ()))
-        return records
+        waiting_since_s = self._clock()
+        while True:
+            position = await self._consumer.position(self._place)
+            if position >= max(end, self._consumer.highwater(self._place) or 0):
+                return records
+            batches = await self._consumer.getmany(self._place, timeout_ms=_READ_MS)
+            records += (_record(each) for each in batches.get(self._place, ()))
+            if await self._consumer.position(self._place) > position:
+                waiting_since_s = self._clock()
+            elif self._clock() - waiting_since_s > self._settings.request_timeout_s:
+                raise TimeoutError(f"nothing came after offset {position}: is a transaction open there?")
 
     def _take(self, records: list[Record]) -> tuple[Refusal, ...]:
         """Go by what was read; say which records are refused, and whether the group's files changed."""
