@@ -27,6 +27,7 @@ from apportion.stream.topics import TopicStatus, check_topics
 pytestmark = pytest.mark.asyncio
 
 SETTLE_S = 2.0
+GOOD = 'name = "small"\nversion = "{}"\nstrategy = "lanes"\nbudget_tokens = {}\n'
 
 
 def small(version: str = "1", **changes: Any) -> Policy:
@@ -156,25 +157,37 @@ async def test_broken_records_are_dead_letters_and_the_last_good_version_stays(s
     ]
 
 
-async def test_a_policy_file_that_changed_counts_when_it_has_settled_and_the_worker_says_so(
+ENDS_BEFORE_THE_ROW = """
+import apportion.stream.sessions as place
+from aiokafka.errors import KafkaTimeoutError
+async def deliver(*_):
+    raise KafkaTimeoutError
+place.deliver = deliver
+"""
+
+
+async def test_a_policy_file_and_a_topic_that_change_between_two_workers_change_no_byte_of_what_comes_again(
     bootstrap_servers: str, tmp_path: Path
 ) -> None:
     settings = own_settings(bootstrap_servers, policies=tmp_path, policy_settle_s=3_600)
     file = tmp_path / "small.toml"
-    text = 'name = "small"\nversion = "1"\nstrategy = "lanes"\nbudget_tokens = {}\n'
-    file.write_text(text.format(2_000))
+    file.write_text(GOOD.format(1, 2_000))
     used = load_policy(file)
     async with staged(settings) as stage:
-        async with worker_running(settings) as worker:
-            await stage.send(request("r1", policy="small"))
-            await stage.outputs.wait_for(lambda out: out.answered(["r1"]))
-            assert await worker.stop() == 0
+        await stage.send(request("r", policy="small"))
+        async with worker_running(settings, until_ready=False, prelude=ENDS_BEFORE_THE_ROW) as worker:
+            assert await worker.ended() == 1
         assert "policies differ" not in worker.log
-        file.write_text(text.format(3_000))
+        file.write_text(GOOD.format(1, 3_000))
+        await publish(stage, small("2", budget_tokens=4_000))
         async with worker_running(settings) as worker:
-            await stage.send(request("r2", policy="small"))
-            outputs = await stage.outputs.wait_for(lambda out: out.answered(["r2"]))
-    assert [event["policy"]["digest"] for event in outputs.composed] == [used.digest] * 2
+            outputs = await stage.outputs.wait_for(lambda out: len(out.composed) == len(out.decisions) == 2)
+            assert await worker.stop() == 0
+    first, again = (record.value for record in outputs.of(settings.composed_topic))
+    assert first == again
+    decisions = [decision | {"run": None} for decision in outputs.decisions]
+    assert decisions[0] == decisions[1]
+    assert decisions[0]["policy"]["digest"] == used.digest
     [said] = [line for line in worker.lines if "file policies differ from those of the group" in line]
     assert "policies=small@1" in said
 
@@ -242,9 +255,6 @@ def flags(settings: Settings) -> list[str]:
     names = ("app_id", "policies_topic", "policy_settle_s", "request_timeout_s")
     given = [part for name in names for part in (flag_of(name), str(getattr(settings, name)))]
     return ["--brokers", ",".join(settings.brokers), *given]
-
-
-GOOD = 'name = "small"\nversion = "{}"\nstrategy = "lanes"\nbudget_tokens = {}\n'
 
 
 async def test_files_are_published_once_and_listed_with_when_they_count(stage: Stage, tmp_path: Path) -> None:
