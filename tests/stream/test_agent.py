@@ -12,7 +12,7 @@ from faust.types import TP, ConsumerMessage
 from running import request
 from support import NOW, candidate
 
-from apportion.assembly import create_catalogue, create_engine
+from apportion.assembly import create_engine, create_timeline
 from apportion.core.session import EMPTY
 from apportion.settings import Settings
 from apportion.stream.agent import RequestAgent
@@ -25,6 +25,7 @@ from apportion.stream.faults import (
     TooManyDeadLettersError,
     TopicReplacedError,
 )
+from apportion.stream.policies import PoliciesUnreadError
 from apportion.stream.sessions import Row, SessionTable, encode_row
 
 pytestmark = pytest.mark.asyncio
@@ -59,6 +60,7 @@ class Stage:
         self.steps: list[str] = []
         self.sent: list[Any] = []
         self.lost_topic = ""
+        self.policies_unread = False
         self.end_offset = 1_000
         self.follows: Callable[[ConsumerMessage], bool] = lambda _: True
         self.unacked = set(messages)
@@ -67,9 +69,10 @@ class Stage:
         app.producer = self
         self.table: SessionTable = app.sessions
         engine = create_engine(SETTINGS)
-        answers = Answers(SETTINGS, engine, create_catalogue(SETTINGS), "w")
+        answers = Answers(SETTINGS, engine, create_timeline(SETTINGS), "w")
         seen = SimpleNamespace(conf=app.conf, producer=self, consumer=self)
-        self.agent = RequestAgent(seen, app.sessions, answers, DeadLetterShare(2, share_max))
+        policies: Any = self
+        self.agent = RequestAgent(seen, app.sessions, policies, answers, DeadLetterShare(2, share_max))
 
     async def run(self, row: Row | None = None) -> None:
         """Let the agent answer the messages; the session's row is this."""
@@ -92,6 +95,11 @@ class Stage:
         else:
             self.steps.append(f"durable {topic}")
             sending.set_result(SimpleNamespace(offset=0))
+
+    async def current(self) -> None:
+        """Stand for the reader of policies."""
+        if self.policies_unread:
+            raise PoliciesUnreadError("context-policies", "a test")
 
     def highwater(self, _: TP) -> int:
         return self.end_offset
@@ -172,6 +180,15 @@ async def test_where_an_event_was_lost_before_it_ends_and_sends_nothing() -> Non
     with pytest.raises(EventLostError, match="offset 2"):
         await stage.run()
     assert stage.steps == [*DURABLE, *ROW, "acknowledge 0"]
+
+
+async def test_while_the_end_of_the_policies_is_not_known_it_ends_and_sends_nothing() -> None:
+    stage = Stage(message(0, request("r")))
+    stage.policies_unread = True
+    with pytest.raises(PoliciesUnreadError):
+        await stage.run()
+    assert stage.steps == []
+    assert stage.unacked == set(), "the consumer does not wait for it"
 
 
 async def test_a_row_that_has_seen_the_last_offset_there_is_passes_its_event_over() -> None:

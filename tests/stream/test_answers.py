@@ -7,7 +7,7 @@ import pytest
 from running import request
 from support import NOW, candidate
 
-from apportion.assembly import create_catalogue, create_engine
+from apportion.assembly import create_catalogue, create_engine, create_timeline
 from apportion.core.bounds import Bounds
 from apportion.core.cloudevents import event_headers
 from apportion.core.errors import EventError
@@ -17,7 +17,7 @@ from apportion.core.wire import decode
 from apportion.offline.sessions import Sessions
 from apportion.settings import Settings
 from apportion.stream.answers import VALUE_MAX_BYTES, Answer, Answers
-from apportion.stream.delivery import Message
+from apportion.stream.message import Message
 from apportion.stream.sessions import decode_row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
 
@@ -25,7 +25,7 @@ SETTINGS = Settings(partitions=1)
 
 
 def answers(worker: str = "w", settings: Settings = SETTINGS) -> Answers:
-    return Answers(settings, create_engine(settings), create_catalogue(settings), worker)
+    return Answers(settings, create_engine(settings), create_timeline(settings), worker)
 
 
 def record(event: dict[str, Any], offset: int = 0, key: bytes = b"default/s") -> Record:

@@ -1,3 +1,4 @@
+import json
 import os
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def test_two_files_with_one_name_and_version_are_told(tmp_path: Path) -> None:
     assert ended.err == f"apportion: invalid_policy: {told}\n"
 
 
-@pytest.mark.parametrize("command", [("policies", "list"), ("run",)])
+@pytest.mark.parametrize("command", [("policies", "list", "--offline"), ("run",)])
 def test_a_folder_that_holds_a_refused_policy_is_wrong_configuration(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -68,11 +69,31 @@ def test_a_file_that_is_none_is_wrong_usage(files: tuple[str, ...]) -> None:
     assert apportion("policies", "check", *files).exit_code == 2
 
 
-def test_the_list_has_the_built_in_policies_and_those_of_the_folder(tmp_path: Path) -> None:
-    builtin = apportion("policies", "list").out.decode().splitlines()
-    assert any(line.startswith("lanes\t1\tlanes\to200k_base\t8000\tsha256:") for line in builtin)
+def test_offline_the_list_has_the_built_in_policies_and_those_of_the_folder(tmp_path: Path) -> None:
+    builtin = apportion("policies", "list", "--offline").out.decode().splitlines()
+    assert any(line.startswith("lanes\t1\tlanes\tbuilt-in\talways\talways\tsha256:") for line in builtin)
     (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "small.toml").write_text(GOOD)
-    both = apportion("policies", "list", "--policies", "own").out.decode().splitlines()
+    dated = GOOD + 'effective_from = "2026-01-01T01:00:00+01:00"\n'
+    (tmp_path / "own" / "small.toml").write_text(dated)
+    both = apportion("policies", "list", "--offline", "--policies", "own").out.decode().splitlines()
     assert both[:-1] == builtin
-    assert both[-1].startswith("small\t3\tlanes\to200k_base\t2000\tsha256:")
+    assert both[-1].startswith("small\t3\tlanes\tfile\t2026-01-01T00:00:00.000Z\talways\tsha256:")
+
+
+def test_the_list_is_json_where_asked() -> None:
+    ended = apportion("policies", "list", "--offline", "--format", "json")
+    [lanes] = [each for each in json.loads(ended.out) if each["name"] == "lanes"]
+    assert {name: lanes[name] for name in ("version", "source", "effective_from", "counts_from")} == {
+        "version": "1",
+        "source": "built-in",
+        "effective_from": None,
+        "counts_from": None,
+    }
+
+
+def test_nothing_is_published_where_one_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "good.toml").write_text(GOOD)
+    (tmp_path / "bad.toml").write_text(WITHOUT_NAME)
+    ended = apportion("policies", "publish", "good.toml", "bad.toml", "--brokers", "localhost:1")
+    assert (ended.exit_code, ended.out) == (1, b"")
+    assert ended.err.startswith("apportion: invalid_policy: bad.toml: name: required")

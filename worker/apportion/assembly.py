@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from apportion.core.catalogue import Catalogue
 from apportion.core.engine import Engine
+from apportion.core.timeline import Timeline
 from apportion.fingerprint_secrets import read_secrets
 from apportion.library import ENGINE
 from apportion.policies import load_catalogue
@@ -40,3 +41,12 @@ def create_catalogue(settings: Settings) -> Catalogue:
         origin = settings.origin("default_policy")
         raise SettingsError([f"default_policy ({origin}): no policy of that name; known: {', '.join(names)}"])
     return catalogue
+
+
+def create_timeline(settings: Settings) -> Timeline:
+    """Return the policies of an empty topic: those of files alone.
+
+    Raises:
+        PolicyError, SettingsError: as `create_catalogue`.
+    """
+    return Timeline(create_catalogue(settings), settings.app_id, round(settings.policy_settle_s * 1000))

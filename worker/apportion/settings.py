@@ -110,6 +110,9 @@ class Settings(BaseSettings):
     """Policy of requests that name none."""
     policies: OptionalPath = None
     """Folder of policy files, beside the built-in ones."""
+    policy_settle_s: Seconds = 60.0
+    """From when a published policy, or its removal, counts: for events recorded so long after it, in seconds;
+    the same in all workers."""
     fingerprint_secret_file: OptionalPath = None
     """File with the secret that turns paths into ids: a text file with one for all tenants, or a .toml
     file with a table tenants (NAME = "secret") and an optional default."""

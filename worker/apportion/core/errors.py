@@ -26,6 +26,8 @@ class ErrorCode(StrEnum):
     INVALID_TIMESTAMP = "invalid_timestamp"
     INVALID_PATH = "invalid_path"
     INVALID_PATTERN = "invalid_pattern"
+    INVALID_POLICY = "invalid_policy"
+    POLICY_CHANGED = "policy_changed"
     UNKNOWN_POLICY = "unknown_policy"
     UNKNOWN_LANE = "unknown_lane"
     UNKNOWN_KIND = "unknown_kind"

@@ -20,6 +20,7 @@ from apportion.stream.faults import (
     StreamError,
     TopicReplacedError,
 )
+from apportion.stream.policies import PoliciesUnreadError, PolicyReader
 from apportion.stream.sessions import Row, SessionTable
 
 
@@ -27,10 +28,16 @@ class RequestAgent:
     """Answers the records of the requests topic, one after another."""
 
     def __init__(
-        self, app: faust.App, sessions: SessionTable, answers: Answers, share: DeadLetterShare
+        self,
+        app: faust.App,
+        sessions: SessionTable,
+        policies: PolicyReader,
+        answers: Answers,
+        share: DeadLetterShare,
     ) -> None:
         self._app = app
         self._sessions = sessions
+        self._policies = policies
         self._answers = answers
         self._share = share
 
@@ -42,7 +49,7 @@ class RequestAgent:
 
         Raises:
             EventFailedError: an event was neither answered nor refused; it is not acknowledged.
-            EventLostError, TopicReplacedError: nor is this one.
+            EventLostError, TopicReplacedError, PoliciesUnreadError: nor is this one.
             TooManyDeadLettersError: too many were refused; the last one is acknowledged.
         """
         stream = stream.noack()
@@ -50,10 +57,12 @@ class RequestAgent:
             record = _record(event.message)
             try:
                 self._require_unbroken(event.message, record)
+                await self._policies.current()
                 refused = await self._handle(record)
             except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose the event
                 self._app.consumer.unacked.discard(event.message)  # nobody shall wait for it
-                raise error if isinstance(error, StreamError) else EventFailedError(record, error) from None
+                named = isinstance(error, StreamError | PoliciesUnreadError)
+                raise error if named else EventFailedError(record, error) from None
             await stream.ack(event)
             self._share.count(refused=refused)
 

@@ -10,7 +10,6 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from apportion.core import wire
-from apportion.core.catalogue import Catalogue
 from apportion.core.cloudevents import event_headers, event_value
 from apportion.core.compose import Answered
 from apportion.core.composer import Composer
@@ -21,8 +20,9 @@ from apportion.core.memory import Memory
 from apportion.core.record import Record
 from apportion.core.results import Run, Source
 from apportion.core.session import EMPTY
+from apportion.core.timeline import Timeline
 from apportion.settings import Settings
-from apportion.stream.delivery import Message
+from apportion.stream.message import Message
 from apportion.stream.partitions import check_place
 from apportion.stream.sessions import Row, encode_row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
@@ -41,14 +41,19 @@ class Answer(Struct, frozen=True):
 class Answers:
     """Answers and refuses: the same record from the same row always with the same bytes outside `run`."""
 
-    def __init__(self, settings: Settings, engine: Engine, catalogue: Catalogue, worker: str) -> None:
+    def __init__(self, settings: Settings, engine: Engine, timeline: Timeline, worker: str) -> None:
         """Start without a memory of earlier answers; `worker` is whom a decision names."""
         self._settings = settings
         self._bounds = settings.bounds
         self._engine = engine
-        self._composer = Composer(engine, catalogue, settings.default_policy, Memory())
+        self._memory = Memory()
+        self.go_by(timeline)
         self._worker = worker
         self._source = f"apportion/{settings.app_id}"
+
+    def go_by(self, timeline: Timeline) -> None:
+        """Go by these policies from now on: those of before, and what was read since."""
+        self._timeline = timeline
 
     def answer(self, record: Record, row: Row | None) -> Answer:
         """Return what answers a record.
@@ -61,7 +66,9 @@ class Answers:
         event = wire.decode(event_value(record, self._bounds), self._bounds)
         check_place(event, record, settings.partitioner, settings.partitions)
         clock.phase("decode")
-        session, outcome = self._composer.handle(event, EMPTY if row is None else row.session, clock.phase)
+        catalogue = self._timeline.at(record.timestamp_ms)
+        composer = Composer(self._engine, catalogue, settings.default_policy, self._memory)
+        session, outcome = composer.handle(event, EMPTY if row is None else row.session, clock.phase)
         messages = () if outcome is None else self._messages(record, outcome, clock)
         return Answer(messages, encode_row(Row(record.offset, session)))
 

@@ -11,12 +11,14 @@ import faust
 from mode import CrashingSupervisor
 from yarl import URL
 
-from apportion.assembly import create_catalogue, create_engine
+from apportion.assembly import create_engine, create_timeline
+from apportion.core.timeline import Refusal
 from apportion.settings import Settings
 from apportion.stream.agent import RequestAgent
 from apportion.stream.answers import Answers
 from apportion.stream.consumer import GaplessTransport
 from apportion.stream.faults import DeadLetterShare
+from apportion.stream.policies import PolicyReader, write
 from apportion.stream.sessions import SessionTable, session_table
 from apportion.stream.topics import MESSAGE_MAX_BYTES, check_topics, require_ready
 
@@ -29,19 +31,30 @@ _BUFFERED_EVENTS = 256
 
 
 class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type checker here
-    """Faust's app, which checks the topics where Faust would make folders: this one needs none."""
+    """Faust's app, which checks topics and reads policies where Faust would make folders: it needs none."""
 
     settings: Settings
     sessions: SessionTable
+    policies: PolicyReader
+    answers: Answers
 
     async def on_first_start(self) -> None:
-        """Check the topics before anything is read.
+        """Check the topics, and read the policies to their end, before any event is read.
 
         Raises:
             BrokerUnreachableError: no broker answered in time.
             TopicsNotReadyError: topics are missing or differ.
+            PoliciesUnreadError: the end of the policies topic was not reached.
         """
         require_ready(await check_topics(self.settings))
+        refusals = await self.add_async_context(self.policies.connected())
+        await self._refuse(refusals + await self.policies.say_files())
+        self.add_future(self.policies.follow(self._refuse))
+
+    async def _refuse(self, refusals: tuple[Refusal, ...]) -> None:
+        """Write the dead letters of records of the policies topic."""
+        if refusals:
+            await write(self.settings, [self.answers.refuse(each.record, each.error) for each in refusals])
 
     def _crash(self, reason: BaseException) -> None:
         """Stop, since a part has crashed. The others live on until then, to commit and to leave the group."""
@@ -56,7 +69,8 @@ def create_app(settings: Settings) -> WorkerApp:
         SettingsError: the secrets cannot be read, or there is no default policy.
         PolicyError: a policy file is refused.
     """
-    answers = Answers(settings, create_engine(settings), create_catalogue(settings), worker_name(settings))
+    timeline = create_timeline(settings)
+    answers = Answers(settings, create_engine(settings), timeline, worker_name(settings))
     app = WorkerApp(
         settings.app_id,
         env_prefix="APPORTION_FAUST_",  # Faust would read the environment for what is not stated here
@@ -82,9 +96,11 @@ def create_app(settings: Settings) -> WorkerApp:
     app.transport = GaplessTransport(app.conf.broker_consumer, app)
     app.settings = settings
     app.sessions = session_table(app, settings.partitions)
+    app.policies = PolicyReader(settings, timeline, answers.go_by)
+    app.answers = answers
     share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
     requests = app.topic(settings.requests_topic, key_serializer="raw", value_serializer="raw")
-    agent = RequestAgent(app, app.sessions, answers, share)
+    agent = RequestAgent(app, app.sessions, app.policies, answers, share)
 
     @app.agent(requests, name="requests", concurrency=1, supervisor_strategy=CrashingSupervisor)  # type: ignore[untyped-decorator] # as above
     async def answer_requests(stream: faust.Stream) -> None:

@@ -7,17 +7,8 @@ import asyncio
 
 import faust
 from aiokafka.structs import RecordMetadata
-from msgspec import Struct
 
-
-class Message(Struct, frozen=True):
-    """A record on its way out."""
-
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes
-    headers: tuple[tuple[str, bytes], ...] = ()
+from apportion.stream.message import Message
 
 
 async def deliver(app: faust.App, *messages: Message) -> list[RecordMetadata]:

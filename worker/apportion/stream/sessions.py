@@ -13,7 +13,8 @@ from faust.stores.memory import Store
 from msgspec import Struct
 
 from apportion.core.session import Session
-from apportion.stream.delivery import Message, deliver
+from apportion.stream.delivery import deliver
+from apportion.stream.message import Message
 
 NAME = "sessions"
 _NOTHING_READ = -1

@@ -24,6 +24,9 @@ from apportion.stream.admin import admin_client
 
 MESSAGE_MAX_BYTES = 4 << 20
 """Four times the largest event by default, for a decision names every candidate of its request."""
+POLICIES_HISTORY_MS = 8 * 24 * 3_600_000
+"""How long a superseded record of the policies topic stays: longer than Kafka keeps requests by default
+(7 days), for one that comes again must find what held when it was recorded."""
 _POLL_S = 0.05
 
 Configs = tuple[tuple[str, str], ...]
@@ -109,6 +112,7 @@ def plan_topics(settings: Settings) -> tuple[Topic, ...]:
     requests must not hang on a producer's clock.
     """
     stamped = ("message.timestamp.type", "LogAppendTime")
+    history = ("min.compaction.lag.ms", str(POLICIES_HISTORY_MS))
 
     def topic(
         name: str, cleanup: str, *configs: tuple[str, str], partitions: int = settings.partitions
@@ -118,7 +122,7 @@ def plan_topics(settings: Settings) -> tuple[Topic, ...]:
 
     return (
         topic(settings.requests_topic, "delete", stamped),
-        topic(settings.policies_topic, "compact", stamped, partitions=1),
+        topic(settings.policies_topic, "compact", stamped, history, partitions=1),
         topic(settings.composed_topic, "delete"),
         topic(settings.decisions_topic, "delete"),
         topic(settings.dead_letters_topic, "delete"),
