@@ -120,7 +120,7 @@ BAD = (
     Bad(None, ErrorCode.EMPTY_VALUE),
     Bad(b"", ErrorCode.EMPTY_VALUE),
     Bad(b"\xff{", ErrorCode.NOT_JSON),
-    Bad(b"{" * 5_000, ErrorCode.NOT_JSON),
+    Bad(b"{" * 5_000, ErrorCode.TOO_DEEP),
     Bad(b" " * 70_000 + b"{}", ErrorCode.TOO_LARGE),
     Bad(changed(type="context-wish"), ErrorCode.UNKNOWN_TYPE, "$.type"),
     Bad(changed(wish=1), ErrorCode.UNKNOWN_FIELD, "$.wish"),
