@@ -21,6 +21,7 @@ from support import NOW, candidate
 
 from apportion.core.events import session_key
 from apportion.settings import PREFIX, Settings
+from apportion.stream.connection import connection_arguments
 from apportion.stream.partitions import partition_of
 from apportion.stream.sessions import Row, encode_row
 from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic, create_topics
@@ -166,7 +167,7 @@ class Stage:
 async def staged(settings: Settings) -> AsyncIterator[Stage]:
     """Create the topics and connect."""
     await create_topics(settings)
-    common = {"bootstrap_servers": list(settings.brokers)}
+    common = connection_arguments(settings)
     topics = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
     async with (
         AIOKafkaProducer(**common, max_request_size=MESSAGE_MAX_BYTES, acks="all") as producer,

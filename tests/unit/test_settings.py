@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from apportion.core.bounds import Bounds
-from apportion.settings import NAMES, Partitioner, Settings, SettingsError, load_settings
+from apportion.setting_types import Partitioner
+from apportion.settings import NAMES, Settings, SettingsError, load_settings
 
 
 def write(folder: Path, text: str) -> Path:

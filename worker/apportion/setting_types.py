@@ -5,12 +5,49 @@ read as what they are.
 """
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_core import PydanticCustomError
 from pydantic_settings import NoDecode
+
+
+class Partitioner(StrEnum):
+    """How a producer's partition follows from a key; records elsewhere are dead letters."""
+
+    MURMUR2 = "murmur2"
+    CRC32 = "crc32"
+    ANY = "any"
+
+
+class SecurityProtocol(StrEnum):
+    """What a broker's listener speaks, by Kafka's own names."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether what travels is encrypted, and the broker shows a certificate."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether a client logs in."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+class SaslMechanism(StrEnum):
+    """How a client logs in, by Kafka's own names."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
 
 
 def _split(value: Any) -> Any:
@@ -45,4 +82,5 @@ OptionalPath = Annotated[Path, Field(strict=False)] | None
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+OptionalText = Annotated[str, Field(min_length=1)] | None
 OptionalSecret = Annotated[SecretStr, Field(min_length=1)] | None

@@ -6,15 +6,19 @@ stated. Building an app connects to nothing.
 
 import os
 import socket
+from typing import Any
 
 import faust
+from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 from mode import CrashingSupervisor
 from yarl import URL
 
 from apportion.assembly import create_catalogue, create_engine
+from apportion.setting_types import SaslMechanism
 from apportion.settings import Settings
 from apportion.stream.agent import RequestAgent
 from apportion.stream.answers import Answers
+from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import GaplessTransport
 from apportion.stream.faults import DeadLetterShare
 from apportion.stream.sessions import SessionTable, session_table
@@ -38,7 +42,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         """Check the topics before anything is read.
 
         Raises:
-            BrokerUnreachableError: no broker answered in time.
+            BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
             TopicsNotReadyError: topics are missing or differ.
         """
         require_ready(await check_topics(self.settings))
@@ -53,7 +57,7 @@ def create_app(settings: Settings) -> WorkerApp:
     """Return the worker's app, ready to start.
 
     Raises:
-        SettingsError: the secrets cannot be read, or there is no default policy.
+        SettingsError: secrets or certificates cannot be read, or there is no default policy.
         PolicyError: a policy file is refused.
     """
     answers = Answers(settings, create_engine(settings), create_catalogue(settings), worker_name(settings))
@@ -62,6 +66,7 @@ def create_app(settings: Settings) -> WorkerApp:
         env_prefix="APPORTION_FAUST_",  # Faust would read the environment for what is not stated here
         broker=[URL(f"kafka://{address}") for address in settings.brokers],
         broker_client_id=settings.app_id,
+        broker_credentials=faust_credentials(security_arguments(settings)),
         broker_heartbeat_interval=_HEARTBEAT_S,
         broker_commit_interval=_COMMIT_INTERVAL_S,
         **_timeouts(settings),
@@ -97,6 +102,21 @@ def create_app(settings: Settings) -> WorkerApp:
 def worker_name(settings: Settings) -> str:
     """Return the name by which a decision tells who made it."""
     return f"{settings.app_id}@{socket.gethostname()}:{os.getpid()}"
+
+
+def faust_credentials(security: dict[str, Any]) -> Credentials | None:
+    """Return what aiokafka's clients are given of TLS and SASL, as Faust takes it; None: neither."""
+    context, mechanism = security.get("ssl_context"), security.get("sasl_mechanism")
+    if mechanism is None:
+        return context and SSLCredentials(context)
+    if mechanism == SaslMechanism.OAUTHBEARER:
+        return OAuthCredentials(oauth_cb=security["sasl_oauth_token_provider"], ssl_context=context)
+    return SASLCredentials(
+        username=security["sasl_plain_username"],
+        password=security["sasl_plain_password"],
+        ssl_context=context,
+        mechanism=mechanism,
+    )
 
 
 def _timeouts(settings: Settings) -> dict[str, float]:

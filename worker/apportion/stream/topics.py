@@ -130,7 +130,7 @@ async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
     """Compare the topics with their plan, in its order.
 
     Raises:
-        BrokerUnreachableError: no broker answered in time.
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
     """
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
@@ -144,7 +144,7 @@ async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
     A broker that rejects a config gets the topic without it; the report says so.
 
     Raises:
-        BrokerUnreachableError: no broker answered in time.
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
     """
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:

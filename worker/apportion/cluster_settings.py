@@ -1,0 +1,152 @@
+"""The settings of the cluster: its brokers, how they are reached, and the topics.
+
+Decides their names, defaults and which of them go together. Never reads the environment or a file: the
+settings that extend these are read in `apportion.settings`.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Self
+
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from apportion.setting_types import (
+    Addresses,
+    AppId,
+    Count,
+    OptionalPath,
+    OptionalSecret,
+    OptionalText,
+    Partitioner,
+    SaslMechanism,
+    Seconds,
+    SecurityProtocol,
+    TopicName,
+)
+
+OptionalMechanism = Annotated[SaslMechanism, Field(strict=False)] | None
+
+_OF_A_KEY = ("ssl_keyfile", "ssl_key_password_file")
+_OF_TLS = ("ssl_cafile", "ssl_certfile", *_OF_A_KEY)
+_PASSWORDS = ("sasl_password_file", "sasl_password")
+_OF_PASSWORDS = ("sasl_username", *_PASSWORDS)
+_OF_TOKENS = ("sasl_token_command",)
+_OF_SASL = ("sasl_mechanism", *_OF_PASSWORDS, *_OF_TOKENS)
+
+
+class ClusterSettings(BaseSettings):
+    """What a worker and the commands need to know of a cluster; a docstring under a name is its help text."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, strict=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
+    )
+
+    brokers: Addresses = ("localhost:9092",)
+    """Kafka brokers to start from: host:port, several with commas."""
+    security_protocol: Annotated[SecurityProtocol, Field(strict=False)] = SecurityProtocol.PLAINTEXT
+    """What the brokers' listener speaks: SSL encrypts, SASL logs in, SASL_SSL does both."""
+    ssl_cafile: OptionalPath = None
+    """File (PEM) with the certificates that the brokers' are checked against; unset: the system's."""
+    ssl_certfile: OptionalPath = None
+    """File (PEM) with the certificate by which this client is known, where brokers ask for one."""
+    ssl_keyfile: OptionalPath = None
+    """File (PEM) with the key of that certificate; unset: it stands in the same file."""
+    ssl_key_password_file: OptionalPath = None
+    """File with the password of that key, where it has one."""
+    sasl_mechanism: OptionalMechanism = None
+    """How to log in, with a security_protocol of SASL: by a password, or by a token (OAUTHBEARER)."""
+    sasl_username: OptionalText = None
+    """Name to log in by."""
+    sasl_password_file: OptionalPath = None
+    """File with the password to log in by."""
+    sasl_password: OptionalSecret = None
+    """The password itself, instead of the file; from the environment or the settings file."""
+    sasl_token_command: OptionalText = None
+    """Command that prints a bearer token, for OAUTHBEARER; run without a shell for each connection. It
+    shows in `apportion config`: secrets belong into its own files or variables."""
+    request_timeout_s: Seconds = 8.0
+    """How long to wait for a broker before giving up, in seconds."""
+    app_id: AppId = "apportion"
+    """Name of this worker's consumer group and prefix of its table topics."""
+    partitions: Count = 4
+    """Partitions of the input, output and table topics; fixed once the topics exist."""
+    replication_factor: Annotated[int, Field(ge=1, le=32767)] = 1
+    """Copies that Kafka keeps of each partition; 3 in production."""
+    partitioner: Annotated[Partitioner, Field(strict=False)] = Partitioner.MURMUR2
+    """How producers choose a key's partition; any switches the check off, and one session may then be
+    split between two workers."""
+    requests_topic: TopicName = "context-requests"
+    """Topic of requests, artifacts and retractions."""
+    policies_topic: TopicName = "context-policies"
+    """Topic of published policies."""
+    composed_topic: TopicName = "context-composed"
+    """Topic of composed contexts."""
+    decisions_topic: TopicName = "context-decisions"
+    """Topic of decisions."""
+    dead_letters_topic: TopicName = "context-dead-letters"
+    """Topic of events that were refused."""
+
+    @field_validator("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic")
+    @classmethod
+    def _has_its_own_name(cls, topic: str, info: ValidationInfo) -> str:
+        for other, name in info.data.items():
+            if other.endswith("_topic") and name == topic:
+                raise PydanticCustomError("topic", "is the name of {other} already", {"other": other})
+        return topic
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
+        problems = dict(_security_problems(self))
+        if problems:
+            details = [
+                InitErrorDetails(
+                    type=PydanticCustomError("security", "{why}", {"why": why}),
+                    loc=(name,),
+                    input=getattr(self, name),
+                )
+                for name, why in problems.items()
+            ]
+            raise ValidationError.from_exception_data(type(self).__name__, details)
+        return self
+
+
+def _security_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
+    """Yield each setting that lacks another, or stands beside one that it does not go with, and what to do.
+
+    What would be ignored is a problem, too: who sets a CA file believes that connections are encrypted.
+    """
+    given = {name for name in ClusterSettings.model_fields if getattr(settings, name) is not None}
+    protocol, mechanism = settings.security_protocol, settings.sasl_mechanism
+    if not protocol.has_tls:
+        why = "is for TLS: set security_protocol to SASL_SSL or SSL, or leave it out"
+        yield from ((name, why) for name in _OF_TLS if name in given)
+    elif "ssl_certfile" not in given:
+        why = "belongs to a certificate: set ssl_certfile, too"
+        yield from ((name, why) for name in _OF_A_KEY if name in given)
+    if not protocol.has_sasl:
+        why = "is for logging in: set security_protocol to SASL_SSL, or leave it out"
+        yield from ((name, why) for name in _OF_SASL if name in given)
+    elif mechanism is None:
+        yield "sasl_mechanism", f"is needed by {protocol}: set it to one of {', '.join(SaslMechanism)}"
+    else:
+        yield from _login_problems(given, mechanism)
+
+
+def _login_problems(given: set[str], mechanism: SaslMechanism) -> Iterator[tuple[str, str]]:
+    by_token = mechanism is SaslMechanism.OAUTHBEARER
+    why = f"is not used by {mechanism}: leave it out, or set another sasl_mechanism"
+    yield from ((name, why) for name in (_OF_PASSWORDS if by_token else _OF_TOKENS) if name in given)
+    if by_token:
+        if not given.issuperset(_OF_TOKENS):
+            yield "sasl_token_command", f"is needed by {mechanism}: set a command that prints a token"
+        return
+    if "sasl_username" not in given:
+        yield "sasl_username", f"is needed by {mechanism}: set it"
+    if given.issuperset(_PASSWORDS):
+        yield "sasl_password", "is given beside sasl_password_file: set one of them"
+    if given.isdisjoint(_PASSWORDS):
+        yield (
+            "sasl_password_file",
+            f"is needed by {mechanism}: set it, or the variable APPORTION_SASL_PASSWORD",
+        )
