@@ -68,7 +68,7 @@ class Stage:
         self.table: SessionTable = app.sessions
         engine = create_engine(SETTINGS)
         answers = Answers(SETTINGS, engine, create_catalogue(SETTINGS), "w")
-        seen = SimpleNamespace(conf=app.conf, producer=self, consumer=self)
+        seen = SimpleNamespace(settings=SETTINGS, producer=self, consumer=self)
         self.agent = RequestAgent(seen, app.sessions, answers, DeadLetterShare(2, share_max))
 
     async def run(self, row: Row | None = None) -> None:

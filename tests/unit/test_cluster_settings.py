@@ -71,6 +71,9 @@ def test_what_goes_together_is_taken(given: dict[str, str]) -> None:
         (PLAIN | {"sasl_password_file": "p"}, "sasl_password", "is given beside sasl_password_file"),
         (PLAIN | {"sasl_token_command": "c"}, "sasl_token_command", "is not used by PLAIN"),
         (without(TOKEN, "sasl_token_command"), "sasl_token_command", "set a command that prints a token"),
+        ({"delivery_timeout_s": "5"}, "delivery_timeout_s", "one try (request_timeout_s): raise it"),
+        ({"session_timeout_s": "15"}, "session_timeout_s", "shorter than delivery_timeout_s: raise it"),
+        ({"rebalance_timeout_s": "30"}, "rebalance_timeout_s", "shorter than twice delivery_timeout_s"),
         (TOKEN | {"sasl_password": "hush"}, "sasl_password", "is not used by OAUTHBEARER"),
     ],
 )

@@ -66,7 +66,19 @@ class ClusterSettings(BaseSettings):
     """Command that prints a bearer token, for OAUTHBEARER; run without a shell for each connection. It
     shows in `apportion config`: secrets belong into its own files or variables."""
     request_timeout_s: Seconds = 8.0
-    """How long to wait for a broker before giving up, in seconds."""
+    """How long a command, or a worker that starts, waits for a broker, and how long one try to deliver a
+    record may take, in seconds."""
+    delivery_timeout_s: Seconds = 20.0
+    """How long a worker tries to deliver a record before it stops, in seconds. A cluster takes 9 to notice
+    that a broker is gone (KRaft's broker.session.timeout.ms), and then has another leader within moments."""
+    session_timeout_s: Annotated[Seconds, Field(ge=6)] = 30.0
+    """How long a worker may be silent until its group gives its partitions away, in seconds; at least
+    delivery_timeout_s, or a worker that others have replaced could still write."""
+    rebalance_timeout_s: Seconds = 45.0
+    """How long a rebalance waits for a worker that is busy, in seconds; at least twice
+    delivery_timeout_s: an event in flight is then answered or given up before others get its partition."""
+    recovery_timeout_s: Seconds = 60.0
+    """How long each step of taking partitions over may take (to ask for offsets, to seek), in seconds."""
     app_id: AppId = "apportion"
     """Name of this worker's consumer group and prefix of its table topics."""
     partitions: Count = 4
@@ -97,11 +109,11 @@ class ClusterSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
-        problems = dict(_security_problems(self))
+        problems = dict([*_security_problems(self), *_timeout_problems(self)])
         if problems:
             details = [
                 InitErrorDetails(
-                    type=PydanticCustomError("security", "{why}", {"why": why}),
+                    type=PydanticCustomError("combination", "{why}", {"why": why}),
                     loc=(name,),
                     input=getattr(self, name),
                 )
@@ -131,6 +143,16 @@ def _security_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
         yield "sasl_mechanism", f"is needed by {protocol}: set it to one of {', '.join(SaslMechanism)}"
     else:
         yield from _login_problems(given, mechanism)
+
+
+def _timeout_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
+    delivery_s = settings.delivery_timeout_s
+    if delivery_s < settings.request_timeout_s:
+        yield "delivery_timeout_s", "is shorter than one try (request_timeout_s): raise it, or lower that"
+    if settings.session_timeout_s < delivery_s:
+        yield "session_timeout_s", "is shorter than delivery_timeout_s: raise it, or lower that"
+    if settings.rebalance_timeout_s < 2 * delivery_s:
+        yield "rebalance_timeout_s", "is shorter than twice delivery_timeout_s: raise it, or lower that"
 
 
 def _login_problems(given: set[str], mechanism: SaslMechanism) -> Iterator[tuple[str, str]]:

@@ -25,8 +25,6 @@ from apportion.stream.sessions import SessionTable, session_table
 from apportion.stream.topics import MESSAGE_MAX_BYTES, check_topics, require_ready
 
 _HEARTBEAT_S = 1.0
-_SESSION_MIN_S = 6.0
-"""The least that a broker accepts by default (group.min.session.timeout.ms)."""
 _COMMIT_INTERVAL_S = 1.0
 _BUFFERED_EVENTS = 256
 """Read ahead; each may have `event_max_bytes`."""
@@ -120,18 +118,15 @@ def faust_credentials(security: dict[str, Any]) -> Credentials | None:
 
 
 def _timeouts(settings: Settings) -> dict[str, float]:
-    """Return Faust's timeouts in seconds, all from how long to wait for a broker.
+    """Return Faust's timeouts in seconds.
 
-    An event in flight is answered or given up within two deliveries, so a rebalance waits longer than that:
-    who gets the partition next meets no event half done. The consumer's requests outlast a rebalance, for
-    joining a group is one of them.
+    The consumer's requests outlast a rebalance, for joining a group is one of them. Faust has one timeout for
+    them and for the steps of a recovery.
     """
-    wait_s = settings.request_timeout_s
-    session_s = max(_SESSION_MIN_S, wait_s)
-    rebalance_s = 3 * wait_s
+    joining_s = settings.rebalance_timeout_s + settings.request_timeout_s
     return {
-        "producer_request_timeout": wait_s,
-        "broker_session_timeout": session_s,
-        "broker_rebalance_timeout": rebalance_s,
-        "broker_request_timeout": max(session_s, rebalance_s) + wait_s,
+        "producer_request_timeout": settings.request_timeout_s,
+        "broker_session_timeout": settings.session_timeout_s,
+        "broker_rebalance_timeout": settings.rebalance_timeout_s,
+        "broker_request_timeout": max(joining_s, settings.session_timeout_s, settings.recovery_timeout_s),
     }
