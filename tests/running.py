@@ -49,6 +49,8 @@ def own_settings(bootstrap_servers: str, **values: Any) -> Settings:
     given: dict[str, Any] = {
         "brokers": tuple(bootstrap_servers.split(",")),
         "app_id": prefix,
+        "partitions": 4,
+        "replication_factor": 1,
         **TIMEOUTS_S,
         **{f"{kind}_topic": f"{prefix}-{kind}" for kind in kinds},
     }

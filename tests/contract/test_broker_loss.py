@@ -16,6 +16,7 @@ from running import (
 
 from apportion.settings import Settings
 from apportion.stream.admin import admin_client
+from apportion.stream.topics import OneCopyError, TopicStatus, check_topics, create_topics
 
 pytestmark = pytest.mark.asyncio
 
@@ -38,7 +39,9 @@ def three_brokers() -> Iterator[Cluster]:
 
 
 async def test_when_the_groups_coordinator_dies_the_workers_wait_for_another(three_brokers: Cluster) -> None:
-    settings = own_settings(three_brokers.bootstrap_servers, partitions=6, replication_factor=3, **DEFAULTS)
+    settings = own_settings(
+        three_brokers.bootstrap_servers, partitions=6, replication_factor=None, production=True, **DEFAULTS
+    )
     before, after = requests("before", 400), requests("after", 400)
     async with staged(settings) as stage:
         await stage.send(*before[:200])
@@ -53,3 +56,12 @@ async def test_when_the_groups_coordinator_dies_the_workers_wait_for_another(thr
             assert [worker.process.returncode for worker in (first, second)] == [None, None]
             assert [await first.stop(), await second.stop()] == [0, 0]
         await assert_answered_and_charged_once(stage, [*before, *after])
+
+
+async def test_a_cluster_gets_topics_of_one_copy_only_from_who_says_so(three_brokers: Cluster) -> None:
+    unsaid = own_settings(three_brokers.bootstrap_servers, replication_factor=None)
+    with pytest.raises(OneCopyError, match=r"\d brokers.*--production"):
+        await create_topics(unsaid)
+    assert {report.status for report in await check_topics(unsaid)} == {TopicStatus.MISSING}
+    said = own_settings(three_brokers.bootstrap_servers, replication_factor=1)
+    assert {report.status for report in await create_topics(said)} == {TopicStatus.CREATED}

@@ -1,11 +1,12 @@
 """Which settings of a cluster go together, and what is told where they do not."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apportion.setting_types import SaslMechanism, SecurityProtocol
-from apportion.settings import SettingsError, load_settings
+from apportion.settings import Settings, SettingsError, load_settings
 
 PLAIN = {
     "security_protocol": "SASL_SSL",
@@ -74,6 +75,7 @@ def test_what_goes_together_is_taken(given: dict[str, str]) -> None:
         ({"delivery_timeout_s": "5"}, "delivery_timeout_s", "one try (request_timeout_s): raise it"),
         ({"session_timeout_s": "15"}, "session_timeout_s", "shorter than delivery_timeout_s: raise it"),
         ({"rebalance_timeout_s": "30"}, "rebalance_timeout_s", "shorter than twice delivery_timeout_s"),
+        ({"production": "true", "replication_factor": "2"}, "replication_factor", "leave one of them out"),
         (TOKEN | {"sasl_password": "hush"}, "sasl_password", "is not used by OAUTHBEARER"),
     ],
 )
@@ -88,3 +90,25 @@ def test_what_does_not_go_together_is_told_by_its_setting_with_what_to_do(
 def test_all_that_does_not_go_together_is_told_at_once() -> None:
     given: dict[str, Any] = {"ssl_cafile": "ca", "sasl_username": "u", "sasl_password": "hush"}
     assert [one.split(" ")[0] for one in problems_of(given)] == list(given)
+
+
+def test_the_production_switch_is_a_flag_a_variable_and_a_key(tmp_path: Path) -> None:
+    (tmp_path / "on.toml").write_text("production = true")
+    assert load_settings({"production": True}, environment={}).copies == 3
+    assert load_settings(environment={"APPORTION_PRODUCTION": "true"}).copies == 3
+    assert load_settings(config=tmp_path / "on.toml", environment={}).copies == 3
+    assert load_settings({"production": False}, tmp_path / "on.toml", {}).copies == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "copies", "in_sync"),
+    [
+        ({}, 1, 1),
+        ({"production": True}, 3, 2),
+        ({"production": True, "replication_factor": 5}, 5, 4),
+        ({"replication_factor": 2}, 2, 1),
+    ],
+)
+def test_one_copy_may_be_away_where_there_are_more(given: dict[str, Any], copies: int, in_sync: int) -> None:
+    settings = Settings(**given)
+    assert (settings.copies, settings.copies_in_sync_min) == (copies, in_sync)

@@ -27,6 +27,10 @@ from apportion.setting_types import (
 
 OptionalMechanism = Annotated[SaslMechanism, Field(strict=False)] | None
 
+OptionalCopies = Annotated[int, Field(ge=1, le=32767)] | None
+
+_DAY_S = 24 * 60 * 60
+_COPIES_IN_PRODUCTION = 3
 _OF_A_KEY = ("ssl_keyfile", "ssl_key_password_file")
 _OF_TLS = ("ssl_cafile", "ssl_certfile", *_OF_A_KEY)
 _PASSWORDS = ("sasl_password_file", "sasl_password")
@@ -81,10 +85,18 @@ class ClusterSettings(BaseSettings):
     """How long each step of taking partitions over may take (to ask for offsets, to seek), in seconds."""
     app_id: AppId = "apportion"
     """Name of this worker's consumer group and prefix of its table topics."""
-    partitions: Count = 4
+    partitions: Count = 24
     """Partitions of the input, output and table topics; fixed once the topics exist."""
-    replication_factor: Annotated[int, Field(ge=1, le=32767)] = 1
-    """Copies that Kafka keeps of each partition; 3 in production."""
+    production: bool = False
+    """Topics are to survive the loss of a broker: in three copies, of which two have each record before it
+    counts."""
+    replication_factor: OptionalCopies = None
+    """Copies that Kafka keeps of each partition; unset: 3 in production, else 1. All but one of them, or the
+    only one, have a record before it counts (min.insync.replicas)."""
+    retention_s: Count = 7 * _DAY_S
+    """How long requests and composed contexts are kept in their topics, in seconds."""
+    audit_retention_s: Count = 30 * _DAY_S
+    """How long decisions and dead letters are kept in their topics, in seconds."""
     partitioner: Annotated[Partitioner, Field(strict=False)] = Partitioner.MURMUR2
     """How producers choose a key's partition; any switches the check off, and one session may then be
     split between two workers."""
@@ -99,6 +111,16 @@ class ClusterSettings(BaseSettings):
     dead_letters_topic: TopicName = "context-dead-letters"
     """Topic of events that were refused."""
 
+    @property
+    def copies(self) -> int:
+        """How many copies Kafka is to keep of each partition."""
+        return self.replication_factor or (_COPIES_IN_PRODUCTION if self.production else 1)
+
+    @property
+    def copies_in_sync_min(self) -> int:
+        """How many of them must have a record before it counts, so that one may be away."""
+        return max(1, self.copies - 1)
+
     @field_validator("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic")
     @classmethod
     def _has_its_own_name(cls, topic: str, info: ValidationInfo) -> str:
@@ -109,7 +131,7 @@ class ClusterSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
-        problems = dict([*_security_problems(self), *_timeout_problems(self)])
+        problems = dict([*_security_problems(self), *_timeout_problems(self), *_copies_problems(self)])
         if problems:
             details = [
                 InitErrorDetails(
@@ -153,6 +175,12 @@ def _timeout_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
         yield "session_timeout_s", "is shorter than delivery_timeout_s: raise it, or lower that"
     if settings.rebalance_timeout_s < 2 * delivery_s:
         yield "rebalance_timeout_s", "is shorter than twice delivery_timeout_s: raise it, or lower that"
+
+
+def _copies_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
+    if settings.production and settings.copies < _COPIES_IN_PRODUCTION:
+        why = f"is below {_COPIES_IN_PRODUCTION}, which production asks for: leave one of them out"
+        yield "replication_factor", why
 
 
 def _login_problems(given: set[str], mechanism: SaslMechanism) -> Iterator[tuple[str, str]]:

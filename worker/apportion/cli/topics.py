@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from apportion.stream.topics import TopicReport
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Create and check the topics.")
-_Command = with_settings("brokers", "request_timeout_s", "app_id", "partitions", "replication_factor")
+_Command = with_settings(
+    "brokers",
+    "request_timeout_s",
+    "app_id",
+    "partitions",
+    "production",
+    "replication_factor",
+    "retention_s",
+    "audit_retention_s",
+)
 
 
 @app.command(cls=_Command)
@@ -21,15 +30,21 @@ def create(ctx: typer.Context) -> None:
     """Create the topics that are missing; say what exists, and what differs in it.
 
     Run it as often as you like: a topic that exists is never changed.
-    Exits with 1 if a topic differs from its plan, or was refused.
+    Without --production or --replication-factor there is one copy of each, which a cluster of
+    several brokers does not get. Exits with 1 if a topic differs from its plan, or was refused.
 
     Examples:
       apportion topics create
-      apportion topics create --brokers kafka-1:9092,kafka-2:9092 --replication-factor 3
+      apportion topics create --brokers kafka-1:9092,kafka-2:9092 --production
     """
     from apportion.stream.topics import create_topics
 
-    _show(create_topics(read_settings(ctx)))
+    settings = read_settings(ctx)
+    _show(create_topics(settings))
+    if settings.copies == 1:
+        typer.echo(
+            "one copy of each topic: what its broker loses is lost (--production makes three)", err=True
+        )
 
 
 @app.command(cls=_Command)
