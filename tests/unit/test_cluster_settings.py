@@ -112,3 +112,24 @@ def test_the_production_switch_is_a_flag_a_variable_and_a_key(tmp_path: Path) ->
 def test_one_copy_may_be_away_where_there_are_more(given: dict[str, Any], copies: int, in_sync: int) -> None:
     settings = Settings(**given)
     assert (settings.copies, settings.copies_in_sync_min) == (copies, in_sync)
+
+
+def test_a_prefix_stands_before_all_topics_but_never_twice() -> None:
+    settings = Settings(topic_prefix="staging.", composed_topic="staging.answers")
+    names = [name for name in type(settings).model_fields if name.endswith("_topic")]
+    assert {name: getattr(settings, name) for name in names} == {
+        "requests_topic": "staging.context-requests",
+        "policies_topic": "staging.context-policies",
+        "composed_topic": "staging.answers",
+        "decisions_topic": "staging.context-decisions",
+        "dead_letters_topic": "staging.context-dead-letters",
+    }
+    assert Settings(**settings.model_dump()).model_dump() == settings.model_dump()
+
+
+def test_names_that_a_prefix_makes_too_long_or_equal_are_told() -> None:
+    assert problems_of({"topic_prefix": "p" * 200, "requests_topic": "r" * 50})[0].startswith(
+        "requests_topic"
+    )
+    [problem] = problems_of({"topic_prefix": "p.", "policies_topic": "p.context-requests"})
+    assert "is the name of requests_topic already" in problem

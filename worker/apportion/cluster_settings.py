@@ -23,12 +23,15 @@ from apportion.setting_types import (
     Seconds,
     SecurityProtocol,
     TopicName,
+    TopicPrefix,
 )
 
 OptionalMechanism = Annotated[SaslMechanism, Field(strict=False)] | None
 
+OptionalAppId = AppId | None
 OptionalCopies = Annotated[int, Field(ge=1, le=32767)] | None
 
+_NAME_MAX = 249
 _DAY_S = 24 * 60 * 60
 _COPIES_IN_PRODUCTION = 3
 _OF_A_KEY = ("ssl_keyfile", "ssl_key_password_file")
@@ -100,6 +103,10 @@ class ClusterSettings(BaseSettings):
     partitioner: Annotated[Partitioner, Field(strict=False)] = Partitioner.MURMUR2
     """How producers choose a key's partition; any switches the check off, and one session may then be
     split between two workers."""
+    takes_over: OptionalAppId = None
+    """Another app_id in whose place this one comes: its answers may stand in the output topics."""
+    topic_prefix: TopicPrefix = ""
+    """Stands before the names of all these topics, unless they begin with it already."""
     requests_topic: TopicName = "context-requests"
     """Topic of requests, artifacts and retractions."""
     policies_topic: TopicName = "context-policies"
@@ -120,6 +127,17 @@ class ClusterSettings(BaseSettings):
     def copies_in_sync_min(self) -> int:
         """How many of them must have a record before it counts, so that one may be away."""
         return max(1, self.copies - 1)
+
+    @field_validator(
+        "requests_topic", "policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic"
+    )
+    @classmethod
+    def _has_the_prefix(cls, topic: str, info: ValidationInfo) -> str:
+        prefix = info.data.get("topic_prefix", "")
+        named = topic if topic.startswith(prefix) else prefix + topic
+        if len(named) > _NAME_MAX:
+            raise PydanticCustomError("topic", "is too long behind topic_prefix: shorten one of them")
+        return named
 
     @field_validator("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic")
     @classmethod

@@ -77,6 +77,7 @@ Address = Annotated[
 ]
 Addresses = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(_split), AfterValidator(_at_least_one)]
 TopicName = Annotated[str, _matches(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "1 to 249 of A-Z a-z 0-9 . _ -")]
+TopicPrefix = Annotated[str, _matches(r"[a-zA-Z0-9._-]{0,200}", "up to 200 of A-Z a-z 0-9 . _ -")]
 AppId = Annotated[str, _matches(r"[a-zA-Z0-9._-]{1,200}", "1 to 200 of A-Z a-z 0-9 . _ -")]
 OptionalPath = Annotated[Path, Field(strict=False)] | None
 Count = Annotated[int, Field(ge=1)]

@@ -17,6 +17,8 @@ _Command = with_settings(
     "brokers",
     "request_timeout_s",
     "app_id",
+    "takes_over",
+    "topic_prefix",
     "partitions",
     "production",
     "replication_factor",
@@ -51,15 +53,19 @@ def create(ctx: typer.Context) -> None:
 def check(ctx: typer.Context) -> None:
     """Say which topics are missing, and what differs in those that exist.
 
-    Changes nothing. Exits with 1 if a topic is missing or differs from its plan.
+    Changes nothing. Exits with 1 if a topic is missing or differs from its plan, or if another
+    app_id writes into the output topics.
 
     Examples:
       apportion topics check
-      apportion topics check --app-id staging && apportion run --app-id staging
+      apportion topics check --app-id staging --topic-prefix staging.
     """
+    from apportion.stream.outputs import require_own_outputs
     from apportion.stream.topics import check_topics
 
-    _show(check_topics(read_settings(ctx)))
+    settings = read_settings(ctx)
+    _show(check_topics(settings))
+    asyncio.run(require_own_outputs(settings))
 
 
 def _show(reporting: "Coroutine[Any, Any, tuple[TopicReport, ...]]") -> None:

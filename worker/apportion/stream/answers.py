@@ -23,6 +23,7 @@ from apportion.core.results import Run, Source
 from apportion.core.session import EMPTY
 from apportion.settings import Settings
 from apportion.stream.delivery import Message
+from apportion.stream.outputs import source_of
 from apportion.stream.partitions import check_place
 from apportion.stream.sessions import Row, encode_row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
@@ -48,7 +49,7 @@ class Answers:
         self._engine = engine
         self._composer = Composer(engine, catalogue, settings.default_policy, Memory())
         self._worker = worker
-        self._source = f"apportion/{settings.app_id}"
+        self._source = source_of(settings)
 
     def answer(self, record: Record, row: Row | None) -> Answer:
         """Return what answers a record.

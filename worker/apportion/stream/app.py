@@ -21,6 +21,7 @@ from apportion.stream.answers import Answers
 from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import GaplessTransport
 from apportion.stream.faults import DeadLetterShare
+from apportion.stream.outputs import require_own_outputs
 from apportion.stream.sessions import SessionTable, session_table
 from apportion.stream.topics import MESSAGE_MAX_BYTES, check_topics, require_ready
 
@@ -42,8 +43,10 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         Raises:
             BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
             TopicsNotReadyError: topics are missing or differ.
+            SharedOutputsError: another app id writes into ours.
         """
         require_ready(await check_topics(self.settings))
+        await require_own_outputs(self.settings)
 
     def _crash(self, reason: BaseException) -> None:
         """Stop, since a part has crashed. The others live on until then, to commit and to leave the group."""
