@@ -234,22 +234,26 @@ class Worker:
             return await self.process.wait()
 
 
+def variables_of(settings: Settings) -> dict[str, str]:
+    """Return the variables by which a process gets the same settings."""
+    return {
+        f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in settings.model_dump(exclude_none=True, exclude_defaults=True).items()
+    }
+
+
 @asynccontextmanager
 async def worker_running(
     settings: Settings, *, until_ready: bool = True, prelude: str = ""
 ) -> AsyncIterator[Worker]:
     """Run `apportion run` with these settings; a prelude is code that runs before it."""
-    variables = {
-        f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, tuple) else str(value)
-        for name, value in settings.model_dump(exclude_none=True, exclude_defaults=True).items()
-    }
     process = await asyncio.create_subprocess_exec(
         *(
             [sys.executable, "-c", f"{prelude}\nfrom apportion.cli import main\nmain()", "run"]
             if prelude
             else command("run")
         ),
-        env=environment(**variables),
+        env=environment(**variables_of(settings)),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
