@@ -9,6 +9,7 @@ import signal
 import sys
 import uuid
 from asyncio.subprocess import Process
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,14 +22,23 @@ from support import NOW, candidate
 
 from apportion.core.events import session_key
 from apportion.settings import PREFIX, Settings
+from apportion.stream.connection import connection_arguments
 from apportion.stream.partitions import partition_of
 from apportion.stream.sessions import Row, encode_row
 from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic, create_topics
 
 DEADLINE_S = 40.0
 STOP_DEADLINE_S = 10.0
-REQUEST_TIMEOUT_S = 4.0
+TIMEOUTS_S = {
+    "request_timeout_s": 4.0,
+    "delivery_timeout_s": 4.0,
+    "session_timeout_s": 6.0,
+    "rebalance_timeout_s": 12.0,
+    "recovery_timeout_s": 16.0,
+}
+"""Short, since nothing is far away."""
 NEVER_TOO_MANY = {"dead_letter_share_max": 1.0}
+_SESSIONS = tuple(f"s{number}" for number in range(8))
 Headers = tuple[tuple[str, bytes], ...]
 
 
@@ -39,7 +49,9 @@ def own_settings(bootstrap_servers: str, **values: Any) -> Settings:
     given: dict[str, Any] = {
         "brokers": tuple(bootstrap_servers.split(",")),
         "app_id": prefix,
-        "request_timeout_s": REQUEST_TIMEOUT_S,
+        "partitions": 4,
+        "replication_factor": 1,
+        **TIMEOUTS_S,
         **{f"{kind}_topic": f"{prefix}-{kind}" for kind in kinds},
     }
     return Settings(**given | values)
@@ -166,10 +178,12 @@ class Stage:
 async def staged(settings: Settings) -> AsyncIterator[Stage]:
     """Create the topics and connect."""
     await create_topics(settings)
-    common = {"bootstrap_servers": list(settings.brokers)}
+    common = connection_arguments(settings)
     topics = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
     async with (
-        AIOKafkaProducer(**common, max_request_size=MESSAGE_MAX_BYTES, acks="all") as producer,
+        AIOKafkaProducer(
+            **common, max_request_size=MESSAGE_MAX_BYTES, acks="all", enable_idempotence=True
+        ) as producer,
         AIOKafkaConsumer(**common, max_partition_fetch_bytes=MESSAGE_MAX_BYTES) as consumer,
     ):
         consumer.assign([TopicPartition(topic, n) for topic in topics for n in range(settings.partitions)])
@@ -220,22 +234,26 @@ class Worker:
             return await self.process.wait()
 
 
+def variables_of(settings: Settings) -> dict[str, str]:
+    """Return the variables by which a process gets the same settings."""
+    return {
+        f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in settings.model_dump(exclude_none=True, exclude_defaults=True).items()
+    }
+
+
 @asynccontextmanager
 async def worker_running(
     settings: Settings, *, until_ready: bool = True, prelude: str = ""
 ) -> AsyncIterator[Worker]:
     """Run `apportion run` with these settings; a prelude is code that runs before it."""
-    variables = {
-        f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, tuple) else str(value)
-        for name, value in settings.model_dump(exclude_none=True, exclude_defaults=True).items()
-    }
     process = await asyncio.create_subprocess_exec(
         *(
             [sys.executable, "-c", f"{prelude}\nfrom apportion.cli import main\nmain()", "run"]
             if prelude
             else command("run")
         ),
-        env=environment(**variables),
+        env=environment(**variables_of(settings)),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -251,3 +269,34 @@ async def worker_running(
         await process.wait()
         await reading
         sys.stderr.write(worker.log)  # pytest shows it where a test fails
+
+
+def requests(name: str, count: int) -> list[dict[str, Any]]:
+    """Return requests of all sessions in turn."""
+    return [request(f"{name}-{number}", _SESSIONS[number % len(_SESSIONS)]) for number in range(count)]
+
+
+def ids(events: list[dict[str, Any]]) -> set[str]:
+    """Return the requests' ids."""
+    return {event["request_id"] for event in events}
+
+
+def without_run(decision: dict[str, Any]) -> dict[str, Any]:
+    """Return what is the same wherever and however often an event is processed."""
+    return {name: value for name, value in decision.items() if name != "run"}
+
+
+async def assert_answered_and_charged_once(stage: Stage, sent: list[dict[str, Any]]) -> None:
+    """Each request has one answer, sent again only as the same, and each session has paid for it once."""
+    outputs = await stage.outputs.wait_for_end()
+    for events in (outputs.composed, [without_run(decision) for decision in outputs.decisions]):
+        by_id = {event["decision_id"]: event for event in events}
+        assert all(by_id[event["decision_id"]] == event for event in events)
+        assert sorted(event["request_id"] for event in by_id.values()) == sorted(ids(sent))
+    spent: dict[str, int] = defaultdict(int)
+    for decision in {decision["decision_id"]: decision for decision in outputs.decisions}.values():
+        spent[decision["session_id"]] += decision["tokens"]["used"]
+    for session in _SESSIONS:
+        row = await stage.last_row(session)
+        assert row["session"]["spent_tokens"] == spent[session] > 0
+        assert row["session"]["prompts"] == sum(event["session_id"] == session for event in sent)

@@ -39,8 +39,9 @@ class Named:
     def __call__(self, **values: Any) -> Settings:
         kinds = ("requests", "policies", "composed", "decisions", "dead_letters")
         names = {f"{kind}_topic": f"{self.prefix}-{kind}" for kind in kinds}
+        given: dict[str, Any] = {"partitions": 4, "replication_factor": 1}
         return Settings(
-            brokers=tuple(self.bootstrap_servers.split(",")), app_id=self.prefix, **names | values
+            brokers=tuple(self.bootstrap_servers.split(",")), app_id=self.prefix, **given | names | values
         )
 
 
@@ -135,6 +136,37 @@ async def test_another_replication_factor_is_told(named: Named) -> None:
     [report, *_] = await check_topics(named(replication_factor=2))
     assert report.status is TopicStatus.DIFFERS
     assert report.differences == (Difference("replication_factor", "2", "1"),)
+
+
+async def test_more_copies_than_planned_are_fine_and_fewer_in_sync_are_not(
+    named: Named, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = named()
+    await create_topics(settings)
+    plan = plan_topics(settings)
+    for planned, told in (("0", []), ("2", ["min.insync.replicas is 1, planned 2"])):
+        configs = (("min.insync.replicas", planned),)
+        changed = Topic(plan[0].name, plan[0].partitions, plan[0].replication_factor, configs)
+        monkeypatch.setattr(topics, "plan_topics", lambda _, changed=changed: (changed,))
+        [report] = await check_topics(settings)
+        assert [str(difference) for difference in report.differences] == told
+
+
+async def test_another_retention_is_told(named: Named) -> None:
+    await create_topics(named())
+    reports = await check_topics(named(retention_s=60, audit_retention_s=90))
+    differing = {
+        report.topic.rpartition("-")[2]: report.differences for report in reports if report.differences
+    }
+    week, month, minute, more = "604800000", "2592000000", "60000", "90000"
+    assert differing == {
+        "requests": (Difference("retention.ms", minute, week),),
+        "composed": (Difference("retention.ms", minute, week),),
+        "decisions": (Difference("retention.ms", more, month),),
+        "dead_letters": (Difference("retention.ms", more, month),),
+    }
+    with pytest.raises(TopicsNotReadyError, match=r"-requests \(differs: retention.ms is 604800000, planned"):
+        require_ready(reports)
 
 
 async def test_a_config_that_the_broker_rejects_does_not_prevent_a_topic(

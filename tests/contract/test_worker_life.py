@@ -6,7 +6,6 @@ killed member, nor lets a member commit while another joins.
 
 import signal
 import socket
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,17 +14,19 @@ import pytest_asyncio
 from running import (
     STOP_DEADLINE_S,
     Stage,
+    assert_answered_and_charged_once,
+    ids,
     own_settings,
     request,
+    requests,
     staged,
+    without_run,
     worker_running,
 )
 
 from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio
-
-SESSIONS = tuple(f"s{number}" for number in range(8))
 
 
 @pytest_asyncio.fixture
@@ -38,35 +39,6 @@ async def stage(bootstrap_servers: str) -> AsyncIterator[Stage]:
 async def kafka_stage(kafka: str) -> AsyncIterator[Stage]:
     async with staged(own_settings(kafka)) as made:
         yield made
-
-
-def requests(name: str, count: int) -> list[dict[str, Any]]:
-    """Return requests of all sessions in turn."""
-    return [request(f"{name}-{number}", SESSIONS[number % len(SESSIONS)]) for number in range(count)]
-
-
-def ids(events: list[dict[str, Any]]) -> set[str]:
-    return {event["request_id"] for event in events}
-
-
-def without_run(decision: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in decision.items() if name != "run"}
-
-
-async def assert_answered_and_charged_once(stage: Stage, sent: list[dict[str, Any]]) -> None:
-    """Each request has one answer, sent again only as the same, and each session has paid for it once."""
-    outputs = await stage.outputs.wait_for_end()
-    for events in (outputs.composed, [without_run(decision) for decision in outputs.decisions]):
-        by_id = {event["decision_id"]: event for event in events}
-        assert all(by_id[event["decision_id"]] == event for event in events)
-        assert sorted(event["request_id"] for event in by_id.values()) == sorted(ids(sent))
-    spent: dict[str, int] = defaultdict(int)
-    for decision in {decision["decision_id"]: decision for decision in outputs.decisions}.values():
-        spent[decision["session_id"]] += decision["tokens"]["used"]
-    for session in SESSIONS:
-        row = await stage.last_row(session)
-        assert row["session"]["spent_tokens"] == spent[session] > 0
-        assert row["session"]["prompts"] == sum(event["session_id"] == session for event in sent)
 
 
 def answers(count: int) -> Any:

@@ -70,7 +70,7 @@ class Stage:
         self.table: SessionTable = app.sessions
         engine = create_engine(SETTINGS)
         answers = Answers(SETTINGS, engine, create_timeline(SETTINGS), "w")
-        seen = SimpleNamespace(conf=app.conf, producer=self, consumer=self)
+        seen = SimpleNamespace(settings=SETTINGS, producer=self, consumer=self)
         policies: Any = self
         self.agent = RequestAgent(seen, app.sessions, policies, answers, DeadLetterShare(2, share_max))
 

@@ -9,6 +9,7 @@ from commands import ROOT, environment
 
 from apportion.settings import Settings, SettingsError
 from apportion.stream.app import create_app, worker_name
+from apportion.stream.run import STOP_TIMEOUT_S
 from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
 
 
@@ -86,15 +87,47 @@ def test_fausts_own_variables_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert conf.processing_guarantee.value == "at_least_once"
 
 
-@pytest.mark.parametrize("request_timeout_s", [0.5, 4.0, 8.0, 120.0])
-def test_an_event_in_flight_ends_before_a_rebalance_gives_its_partition_away(
-    request_timeout_s: float,
-) -> None:
-    conf = create_app(Settings(request_timeout_s=request_timeout_s)).conf
-    two_deliveries_s = 2 * conf.producer_request_timeout
-    assert conf.producer_request_timeout == request_timeout_s
-    assert two_deliveries_s < conf.broker_rebalance_timeout < conf.broker_request_timeout
-    assert conf.broker_heartbeat_interval * 3 <= conf.broker_session_timeout < conf.broker_request_timeout
+def test_each_timeout_of_faust_is_one_of_the_settings() -> None:
+    settings = Settings(
+        request_timeout_s=2.0,
+        delivery_timeout_s=7.0,
+        session_timeout_s=11.0,
+        rebalance_timeout_s=16.0,
+        recovery_timeout_s=19.0,
+    )
+    conf = create_app(settings).conf
+    assert conf.producer_request_timeout == 2.0
+    assert conf.broker_session_timeout == 11.0
+    assert conf.broker_rebalance_timeout == 16.0
+    assert conf.broker_request_timeout == 19.0
+
+
+def test_joining_a_group_outlasts_a_rebalance_and_faust_takes_any_session() -> None:
+    conf = create_app(Settings(rebalance_timeout_s=100.0)).conf
+    assert conf.broker_request_timeout == 108.0
+    assert create_app(Settings(session_timeout_s=200.0)).conf.broker_request_timeout == 200.0
+
+
+def test_by_default_a_brokers_death_is_waited_out_and_a_session_outlives_what_is_in_flight() -> None:
+    settings = Settings()
+    broker_session_s, election_s = 9.0, 1.0
+    noticed_s = broker_session_s + election_s
+    assert settings.delivery_timeout_s > noticed_s + settings.request_timeout_s  # a try began just before
+    assert settings.session_timeout_s > settings.delivery_timeout_s + STOP_TIMEOUT_S
+    assert create_app(settings).conf.broker_heartbeat_interval * 3 <= settings.session_timeout_s
+
+
+@pytest.mark.asyncio
+async def test_a_record_is_written_once_and_tried_for_as_long_as_a_delivery_may_take() -> None:
+    app = create_app(Settings(request_timeout_s=2.0, delivery_timeout_s=7.0))
+    client = app.producer._new_producer()
+    try:
+        assert client._txn_manager is not None
+        assert client._txn_manager.transactional_id is None
+        assert client._request_timeout_ms == 2000
+        assert client._message_accumulator._batch_ttl == 7.0
+    finally:
+        await client.stop()
 
 
 def test_silent_brokers_are_told_within_ten_seconds_of_starting() -> None:

@@ -8,7 +8,7 @@ from support import request
 
 from apportion.core.errors import EventError
 from apportion.core.record import Record
-from apportion.settings import Partitioner
+from apportion.setting_types import Partitioner
 from apportion.stream.partitions import check_place, partition_of
 
 KEY = b"default/s"

@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from apportion.core.bounds import Bounds
-from apportion.settings import NAMES, Partitioner, Settings, SettingsError, load_settings
+from apportion.setting_types import Partitioner
+from apportion.settings import NAMES, Settings, SettingsError, load_settings
 
 
 def write(folder: Path, text: str) -> Path:
@@ -31,7 +32,7 @@ def test_a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_d
     assert (settings.app_id, settings.origin("app_id")) == ("flag", "--app-id")
     assert (settings.partitions, settings.origin("partitions")) == (6, "APPORTION_PARTITIONS")
     assert (settings.default_policy, settings.origin("default_policy")) == ("file", str(file))
-    assert (settings.replication_factor, settings.origin("replication_factor")) == (1, "default")
+    assert (settings.retention_s, settings.origin("retention_s")) == (604_800, "default")
 
 
 def test_the_file_is_apportion_toml_of_the_working_directory(
@@ -256,4 +257,4 @@ def test_importing_and_building_settings_reads_neither_environment_nor_file(tmp_
     run = subprocess.run(  # noqa: S603 - our own interpreter and code
         command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
     )
-    assert run.stdout == "4\n"
+    assert run.stdout == "24\n"

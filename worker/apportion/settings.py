@@ -9,31 +9,17 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
+from apportion.cluster_settings import ClusterSettings
 from apportion.core.bounds import Bounds
-from apportion.setting_types import (
-    Addresses,
-    AppId,
-    Count,
-    OptionalPath,
-    OptionalSecret,
-    Seconds,
-    Share,
-    TopicName,
-)
+from apportion.setting_types import Count, OptionalPath, OptionalSecret, Seconds, Share
 
 FILE_NAME = "apportion.toml"
 PREFIX = "APPORTION_"
@@ -62,47 +48,12 @@ class SettingsError(Exception):
         super().__init__("\n".join(self.problems))
 
 
-class Partitioner(StrEnum):
-    """How a producer's partition follows from a key; records elsewhere are dead letters."""
-
-    MURMUR2 = "murmur2"
-    CRC32 = "crc32"
-    ANY = "any"
-
-
-class Settings(BaseSettings):
+class Settings(ClusterSettings):
     """Every setting of Apportion; a docstring under a name is its help text.
 
     Built directly it reads nothing: `load_settings` gathers what the user set.
     """
 
-    model_config = SettingsConfigDict(
-        frozen=True, strict=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
-    )
-
-    brokers: Addresses = ("localhost:9092",)
-    """Kafka brokers to start from: host:port, several with commas."""
-    request_timeout_s: Seconds = 8.0
-    """How long to wait for a broker before giving up, in seconds."""
-    app_id: AppId = "apportion"
-    """Name of this worker's consumer group and prefix of its table topics."""
-    partitions: Count = 4
-    """Partitions of the input, output and table topics; fixed once the topics exist."""
-    replication_factor: Annotated[int, Field(ge=1, le=32767)] = 1
-    """Copies that Kafka keeps of each partition; 3 in production."""
-    partitioner: Annotated[Partitioner, Field(strict=False)] = Partitioner.MURMUR2
-    """How producers choose a key's partition; any switches the check off, and one session may then be
-    split between two workers."""
-    requests_topic: TopicName = "context-requests"
-    """Topic of requests, artifacts and retractions."""
-    policies_topic: TopicName = "context-policies"
-    """Topic of published policies."""
-    composed_topic: TopicName = "context-composed"
-    """Topic of composed contexts."""
-    decisions_topic: TopicName = "context-decisions"
-    """Topic of decisions."""
-    dead_letters_topic: TopicName = "context-dead-letters"
-    """Topic of events that were refused."""
     state_dir: OptionalPath = None
     """Folder for the worker's files; unset: a temporary one, for the state itself lives in Kafka."""
 
@@ -171,14 +122,6 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Read nothing but what is passed in."""
         return (init_settings,)
-
-    @field_validator("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic")
-    @classmethod
-    def _has_its_own_name(cls, topic: str, info: ValidationInfo) -> str:
-        for other, name in info.data.items():
-            if other.endswith("_topic") and name == topic:
-                raise PydanticCustomError("topic", "is the name of {other} already", {"other": other})
-        return topic
 
     @field_validator("fingerprint_secret")
     @classmethod
@@ -294,7 +237,7 @@ def _validated(values: dict[str, Any], origins: dict[str, str], problems: list[s
 
 def _wrong(detail: ErrorDetails, origins: Mapping[str, str]) -> str:
     name = str(detail["loc"][0])
-    got = "" if name in SECRETS else f", got {detail['input']!r}"
+    got = "" if name in SECRETS or detail["input"] is None else f", got {detail['input']!r}"
     return f"{name} ({origins.get(name, DEFAULT)}): {detail['msg']}{got}"
 
 

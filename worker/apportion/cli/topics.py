@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from apportion.stream.topics import TopicReport
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Create and check the topics.")
-_Command = with_settings("brokers", "request_timeout_s", "app_id", "partitions", "replication_factor")
+_Command = with_settings(
+    "brokers",
+    "request_timeout_s",
+    "app_id",
+    "takes_over",
+    "topic_prefix",
+    "partitions",
+    "production",
+    "replication_factor",
+    "retention_s",
+    "audit_retention_s",
+)
 
 
 @app.command(cls=_Command)
@@ -21,30 +32,40 @@ def create(ctx: typer.Context) -> None:
     """Create the topics that are missing; say what exists, and what differs in it.
 
     Run it as often as you like: a topic that exists is never changed.
-    Exits with 1 if a topic differs from its plan, or was refused.
+    Without --production or --replication-factor there is one copy of each, which a cluster of
+    several brokers does not get. Exits with 1 if a topic differs from its plan, or was refused.
 
     Examples:
       apportion topics create
-      apportion topics create --brokers kafka-1:9092,kafka-2:9092 --replication-factor 3
+      apportion topics create --brokers kafka-1:9092,kafka-2:9092 --production
     """
     from apportion.stream.topics import create_topics
 
-    _show(create_topics(read_settings(ctx)))
+    settings = read_settings(ctx)
+    _show(create_topics(settings))
+    if settings.copies == 1:
+        typer.echo(
+            "one copy of each topic: what its broker loses is lost (--production makes three)", err=True
+        )
 
 
 @app.command(cls=_Command)
 def check(ctx: typer.Context) -> None:
     """Say which topics are missing, and what differs in those that exist.
 
-    Changes nothing. Exits with 1 if a topic is missing or differs from its plan.
+    Changes nothing. Exits with 1 if a topic is missing or differs from its plan, or if another
+    app_id writes into the output topics.
 
     Examples:
       apportion topics check
-      apportion topics check --app-id staging && apportion run --app-id staging
+      apportion topics check --app-id staging --topic-prefix staging.
     """
+    from apportion.stream.outputs import require_own_outputs
     from apportion.stream.topics import check_topics
 
-    _show(check_topics(read_settings(ctx)))
+    settings = read_settings(ctx)
+    _show(check_topics(settings))
+    asyncio.run(require_own_outputs(settings))
 
 
 def _show(reporting: "Coroutine[Any, Any, tuple[TopicReport, ...]]") -> None:

@@ -7,6 +7,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from apportion.assembly import create_catalogue
 from apportion.broker import embedded_broker
@@ -19,8 +20,15 @@ from apportion.stream.topics import create_topics
 IN_FLIGHT_MAX = 1
 """So that the time shown is that of an answer and not of a queue."""
 PATIENCE_S = 20.0
-_REQUEST_TIMEOUT_S = 4.0
-"""Short, since nothing is far away: a group of one waits for nobody."""
+_OWN: dict[str, Any] = {
+    "partitions": 4,
+    "request_timeout_s": 4.0,
+    "delivery_timeout_s": 4.0,
+    "session_timeout_s": 6.0,
+    "rebalance_timeout_s": 12.0,
+    "recovery_timeout_s": 16.0,
+}
+"""Few and short, since there is one worker and nothing is far away."""
 _CARRIED = ("default_policy", "policies")
 """Settings of the user's that the demo goes by."""
 _STRATEGY = "lanes"
@@ -53,7 +61,7 @@ async def run_demo(settings: Settings, events: Iterable[bytes], screen: Screen, 
             broker = running.brokers[0]
             screen.tell(
                 f"The broker stays at {broker} until Ctrl-C. In another terminal:\n"
-                f"  apportion send --brokers {broker} --wait events.jsonl"
+                f"  apportion send --brokers {broker} --partitions {_OWN['partitions']} --wait events.jsonl"
             )
             await worker.during(_stay())
 
@@ -77,7 +85,7 @@ async def _running(settings: Settings, screen: Screen) -> AsyncIterator[tuple[Se
     with embedded_broker() as broker:
         running = Settings(
             brokers=(broker.bootstrap_servers,),
-            request_timeout_s=_REQUEST_TIMEOUT_S,
+            **_OWN,
             **{name: getattr(settings, name) for name in _CARRIED},
         )
         await create_topics(running)
@@ -91,8 +99,8 @@ def _flags(settings: Settings) -> list[str]:
     """Return the flags by which a worker gets the same settings."""
     values = {
         "brokers": ",".join(settings.brokers),
-        "request_timeout_s": str(settings.request_timeout_s),
-    } | {name: getattr(settings, name) for name in _CARRIED}
+        **{name: getattr(settings, name) for name in (*_OWN, *_CARRIED)},
+    }
     return [
         part for name, value in values.items() if value is not None for part in (flag_of(name), str(value))
     ]

@@ -23,6 +23,7 @@ from apportion.core.session import EMPTY
 from apportion.core.timeline import Timeline
 from apportion.settings import Settings
 from apportion.stream.message import Message
+from apportion.stream.outputs import source_of
 from apportion.stream.partitions import check_place
 from apportion.stream.sessions import Row, encode_row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
@@ -49,7 +50,7 @@ class Answers:
         self._memory = Memory()
         self.go_by(timeline)
         self._worker = worker
-        self._source = f"apportion/{settings.app_id}"
+        self._source = source_of(settings)
 
     def go_by(self, timeline: Timeline) -> None:
         """Go by these policies from now on: those of before, and what was read since."""

@@ -6,25 +6,28 @@ stated. Building an app connects to nothing.
 
 import os
 import socket
+from typing import Any
 
 import faust
+from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 from mode import CrashingSupervisor
 from yarl import URL
 
 from apportion.assembly import create_engine, create_timeline
 from apportion.core.timeline import Refusal
+from apportion.setting_types import SaslMechanism
 from apportion.settings import Settings
 from apportion.stream.agent import RequestAgent
 from apportion.stream.answers import Answers
+from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import GaplessTransport
 from apportion.stream.faults import DeadLetterShare
+from apportion.stream.outputs import require_own_outputs
 from apportion.stream.policies import PolicyReader, write
 from apportion.stream.sessions import SessionTable, session_table
 from apportion.stream.topics import MESSAGE_MAX_BYTES, check_topics, require_ready
 
 _HEARTBEAT_S = 1.0
-_SESSION_MIN_S = 6.0
-"""The least that a broker accepts by default (group.min.session.timeout.ms)."""
 _COMMIT_INTERVAL_S = 1.0
 _BUFFERED_EVENTS = 256
 """Read ahead; each may have `event_max_bytes`."""
@@ -42,11 +45,13 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         """Check the topics, and read the policies to their end, before any event is read.
 
         Raises:
-            BrokerUnreachableError: no broker answered in time.
+            BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
             TopicsNotReadyError: topics are missing or differ.
+            SharedOutputsError: another app id writes into ours.
             PoliciesUnreadError: the end of the policies topic was not reached.
         """
         require_ready(await check_topics(self.settings))
+        await require_own_outputs(self.settings)
         refusals = await self.add_async_context(self.policies.connected())
         await self._refuse(refusals + await self.policies.say_files())
         self.add_future(self.policies.follow(self._refuse))
@@ -66,7 +71,7 @@ def create_app(settings: Settings) -> WorkerApp:
     """Return the worker's app, ready to start.
 
     Raises:
-        SettingsError: the secrets cannot be read, or there is no default policy.
+        SettingsError: secrets or certificates cannot be read, or there is no default policy.
         PolicyError: a policy file is refused.
     """
     timeline = create_timeline(settings)
@@ -76,6 +81,7 @@ def create_app(settings: Settings) -> WorkerApp:
         env_prefix="APPORTION_FAUST_",  # Faust would read the environment for what is not stated here
         broker=[URL(f"kafka://{address}") for address in settings.brokers],
         broker_client_id=settings.app_id,
+        broker_credentials=faust_credentials(security_arguments(settings)),
         broker_heartbeat_interval=_HEARTBEAT_S,
         broker_commit_interval=_COMMIT_INTERVAL_S,
         **_timeouts(settings),
@@ -115,19 +121,31 @@ def worker_name(settings: Settings) -> str:
     return f"{settings.app_id}@{socket.gethostname()}:{os.getpid()}"
 
 
-def _timeouts(settings: Settings) -> dict[str, float]:
-    """Return Faust's timeouts in seconds, all from how long to wait for a broker.
+def faust_credentials(security: dict[str, Any]) -> Credentials | None:
+    """Return what aiokafka's clients are given of TLS and SASL, as Faust takes it; None: neither."""
+    context, mechanism = security.get("ssl_context"), security.get("sasl_mechanism")
+    if mechanism is None:
+        return context and SSLCredentials(context)
+    if mechanism == SaslMechanism.OAUTHBEARER:
+        return OAuthCredentials(oauth_cb=security["sasl_oauth_token_provider"], ssl_context=context)
+    return SASLCredentials(
+        username=security["sasl_plain_username"],
+        password=security["sasl_plain_password"],
+        ssl_context=context,
+        mechanism=mechanism,
+    )
 
-    An event in flight is answered or given up within two deliveries, so a rebalance waits longer than that:
-    who gets the partition next meets no event half done. The consumer's requests outlast a rebalance, for
-    joining a group is one of them.
+
+def _timeouts(settings: Settings) -> dict[str, float]:
+    """Return Faust's timeouts in seconds.
+
+    The consumer's requests outlast a rebalance, for joining a group is one of them. Faust has one timeout for
+    them and for the steps of a recovery.
     """
-    wait_s = settings.request_timeout_s
-    session_s = max(_SESSION_MIN_S, wait_s)
-    rebalance_s = 3 * wait_s
+    joining_s = settings.rebalance_timeout_s + settings.request_timeout_s
     return {
-        "producer_request_timeout": wait_s,
-        "broker_session_timeout": session_s,
-        "broker_rebalance_timeout": rebalance_s,
-        "broker_request_timeout": max(session_s, rebalance_s) + wait_s,
+        "producer_request_timeout": settings.request_timeout_s,
+        "broker_session_timeout": settings.session_timeout_s,
+        "broker_rebalance_timeout": settings.rebalance_timeout_s,
+        "broker_request_timeout": max(joining_s, settings.session_timeout_s, settings.recovery_timeout_s),
     }

@@ -19,6 +19,7 @@ from apportion.core.not_json import one_line, why_not_json
 from apportion.core.results import ContextDeadLetter, ContextDecision
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError
+from apportion.stream.connection import connection_arguments
 from apportion.stream.partitions import partition_of
 from apportion.stream.topics import MESSAGE_MAX_BYTES, check_topics, require_ready
 
@@ -89,11 +90,11 @@ async def open_client(settings: Settings) -> AsyncIterator["Client"]:
     """Connect, and from then on miss nothing that the worker sends.
 
     Raises:
-        BrokerUnreachableError: no broker answered in time.
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
         TopicsNotReadyError: topics are missing or differ.
     """
     require_ready(await check_topics(settings))
-    common = {"bootstrap_servers": list(settings.brokers), "client_id": f"{settings.app_id}-client"}
+    common = connection_arguments(settings) | {"client_id": f"{settings.app_id}-client"}
     outputs = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
     async with AsyncExitStack() as stack:
         try:

@@ -15,6 +15,8 @@ from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
 from faust.types.tuples import Message
 
+from apportion.stream.producer import IdempotentProducer
+
 _READ_TIMEOUT_S = 0.2
 """How long a read waits for records, and so a rebalance for a read."""
 
@@ -111,6 +113,7 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
 
 
 class GaplessTransport(Transport):  # type: ignore[misc] # faust is followed by no type checker here
-    """Faust's transport, with that consumer."""
+    """Faust's transport, with that consumer, and a producer that writes nothing twice."""
 
     Consumer = GaplessConsumer
+    Producer = IdempotentProducer

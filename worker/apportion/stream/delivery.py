@@ -1,6 +1,6 @@
 """Sending: every record that leaves is awaited, for only what is acknowledged is durable.
 
-Decides how long that may take. Never retries: the client does, until then.
+Decides how long that may take. Never retries: the client does, until then, and by itself would for ever.
 """
 
 import asyncio
@@ -17,10 +17,11 @@ async def deliver(app: faust.App, *messages: Message) -> list[RecordMetadata]:
     Goes past Faust's `topic.send`, which costs ten times as much, and only logs that a record was lost.
 
     Raises:
-        KafkaError, ProducerSendError, TimeoutError: one was not acknowledged; others may have been.
+        KafkaError, ProducerSendError, TimeoutError: one was not acknowledged within `delivery_timeout_s`;
+            others may have been, and it may be yet, as long as this process lives.
     """
     producer = app.producer
-    async with asyncio.timeout(app.conf.producer_request_timeout):
+    async with asyncio.timeout(app.settings.delivery_timeout_s):
         sending = [
             await producer.send(one.topic, one.key, one.value, one.partition, None, list(one.headers))
             for one in messages

@@ -12,7 +12,7 @@ from aiokafka.partitioner import murmur2
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Event, session_key
 from apportion.core.record import Record
-from apportion.settings import Partitioner
+from apportion.setting_types import Partitioner
 
 _SESSIONS_CACHED = 1 << 16
 

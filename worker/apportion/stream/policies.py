@@ -20,6 +20,7 @@ from apportion.core.record import Record
 from apportion.core.timeline import Files, Refusal, Timeline, files_key, files_value, policy_key
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError
+from apportion.stream.connection import connection_arguments
 from apportion.stream.log import log_fact
 from apportion.stream.message import Message
 from apportion.stream.topics import MESSAGE_MAX_BYTES
@@ -258,7 +259,7 @@ async def write(settings: Settings, messages: Iterable[Message]) -> tuple[Record
 
 def _client(settings: Settings) -> dict[str, Any]:
     return {
-        "bootstrap_servers": list(settings.brokers),
+        **connection_arguments(settings),
         "client_id": f"{settings.app_id}-policies",
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
     }

@@ -26,8 +26,9 @@ def run_worker(settings: Settings) -> None:
 
     Raises:
         SettingsError, PolicyError: the settings or a policy file are wrong.
-        BrokerUnreachableError: no broker answered within `request_timeout_s`.
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
         TopicsNotReadyError: topics are missing or differ from the settings.
+        SharedOutputsError: another app id writes into the output topics.
         StreamError: the worker stopped by itself.
     """
     app = create_app(settings)

@@ -24,9 +24,14 @@ from apportion.stream.admin import admin_client
 
 MESSAGE_MAX_BYTES = 4 << 20
 """Four times the largest event by default, for a decision names every candidate of its request."""
-POLICIES_HISTORY_MS = 8 * 24 * 3_600_000
-"""How long a superseded record of the policies topic stays: longer than Kafka keeps requests by default
-(7 days), for one that comes again must find what held when it was recorded."""
+_HISTORY_S = 24 * 60 * 60
+"""How much longer than requests a superseded record of the policies topic stays: a request that comes again
+must find what held when it was recorded."""
+_COMPACTION_LAG_S = 60 * 60
+"""How long a row stands in the changelog before a later one may replace it: longer than any session."""
+_TOMBSTONES_S = 24 * 60 * 60
+"""How long a compacted topic tells that a key is gone; reading it from its beginning must not take longer."""
+_MORE_IS_FINE = frozenset(("replication_factor", "min.insync.replicas"))
 _POLL_S = 0.05
 
 Configs = tuple[tuple[str, str], ...]
@@ -73,6 +78,10 @@ class TopicReport(Struct, frozen=True):
     differences: tuple[Difference, ...] = ()
     refusal: str = ""
 
+    def __str__(self) -> str:
+        why = self.refusal or "; ".join(map(str, self.differences))
+        return f"{self.topic} ({self.status}{why and f': {why}'})"
+
     @property
     def is_ready(self) -> bool:
         """Whether the worker can use the topic."""
@@ -86,10 +95,22 @@ class TopicsNotReadyError(Exception):
 
     def __init__(self, reports: Iterable[TopicReport]) -> None:
         self.reports = tuple(reports)
-        named = ", ".join(f"{report.topic} ({report.status})" for report in self.reports)
+        named = ", ".join(map(str, self.reports))
         super().__init__(
             f"not as planned: {named}; `apportion topics create` makes missing topics, "
             "but one that exists is yours to change, or the settings are"
+        )
+
+
+class OneCopyError(Exception):
+    """Topics would have one copy where they could have more."""
+
+    code = "one_copy"
+
+    def __init__(self, brokers: int) -> None:
+        super().__init__(
+            f"this cluster has {brokers} brokers, and topics of one copy would lose what one of them loses: "
+            "--production makes three copies, --replication-factor 1 one all the same"
         )
 
 
@@ -109,32 +130,42 @@ def plan_topics(settings: Settings) -> tuple[Topic, ...]:
 
     Input, output and table topics have one partition count, so that a session's rows and outputs
     stand where its events do. Inputs are stamped by the broker, for the order of policies and
-    requests must not hang on a producer's clock.
+    requests must not hang on a producer's clock. Records stay compressed as their producers sent them.
     """
     stamped = ("message.timestamp.type", "LogAppendTime")
-    history = ("min.compaction.lag.ms", str(POLICIES_HISTORY_MS))
+    history = _ms("min.compaction.lag.ms", settings.retention_s + _HISTORY_S)
 
-    def topic(
-        name: str, cleanup: str, *configs: tuple[str, str], partitions: int = settings.partitions
-    ) -> Topic:
-        own = (("cleanup.policy", cleanup), ("max.message.bytes", str(MESSAGE_MAX_BYTES)), *configs)
-        return Topic(name, partitions, settings.replication_factor, own)
+    def topic(name: str, *configs: tuple[str, str], partitions: int = settings.partitions) -> Topic:
+        common = (
+            ("max.message.bytes", str(MESSAGE_MAX_BYTES)),
+            ("min.insync.replicas", str(settings.copies_in_sync_min)),
+            ("compression.type", "producer"),
+        )
+        return Topic(name, partitions, settings.copies, (configs[0], *common, *configs[1:]))
 
+    kept = (("cleanup.policy", "delete"), _ms("retention.ms", settings.retention_s))
+    audited = (("cleanup.policy", "delete"), _ms("retention.ms", settings.audit_retention_s))
+    compacted = (("cleanup.policy", "compact"), _ms("delete.retention.ms", _TOMBSTONES_S))
+    lagging = _ms("min.compaction.lag.ms", _COMPACTION_LAG_S)
     return (
-        topic(settings.requests_topic, "delete", stamped),
-        topic(settings.policies_topic, "compact", stamped, history, partitions=1),
-        topic(settings.composed_topic, "delete"),
-        topic(settings.decisions_topic, "delete"),
-        topic(settings.dead_letters_topic, "delete"),
-        topic(changelog_topic(settings), "compact"),
+        topic(settings.requests_topic, *kept, stamped),
+        topic(settings.policies_topic, *compacted, stamped, history, partitions=1),
+        topic(settings.composed_topic, *kept),
+        topic(settings.decisions_topic, *audited),
+        topic(settings.dead_letters_topic, *audited),
+        topic(changelog_topic(settings), *compacted, lagging),
     )
+
+
+def _ms(name: str, seconds: int) -> tuple[str, str]:
+    return name, str(seconds * 1000)
 
 
 async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
     """Compare the topics with their plan, in its order.
 
     Raises:
-        BrokerUnreachableError: no broker answered in time.
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
     """
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
@@ -148,10 +179,14 @@ async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
     A broker that rejects a config gets the topic without it; the report says so.
 
     Raises:
-        BrokerUnreachableError: no broker answered in time.
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        OneCopyError: there are several brokers, and nobody said how many copies there shall be.
     """
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
+        brokers = len((await admin.describe_cluster())["brokers"])
+        if brokers > 1 and settings.copies == 1 and settings.replication_factor is None:
+            raise OneCopyError(brokers)
         existing = await _actual(admin, plan)
         refusals = {topic.name: await _create(admin, topic) for topic in plan if topic.name not in existing}
         there = {name for name, refusal in refusals.items() if not refusal}
@@ -223,7 +258,7 @@ def _report(topic: Topic, actual: _Actual | None, *, created: bool = False) -> T
         ("replication_factor", str(topic.replication_factor), str(actual.replication_factor)),
         *((name, planned, actual.configs.get(name)) for name, planned in topic.configs),
     )
-    differences = tuple(Difference(*row) for row in rows if row[1] != row[2])
+    differences = tuple(Difference(*row) for row in rows if not _is_met(*row))
     if created:
         status = TopicStatus.CREATED
     elif any(difference.actual is not None for difference in differences):
@@ -231,3 +266,9 @@ def _report(topic: Topic, actual: _Actual | None, *, created: bool = False) -> T
     else:
         status = TopicStatus.EXISTS
     return TopicReport(topic.name, status, differences)
+
+
+def _is_met(name: str, planned: str, actual: str | None) -> bool:
+    if name in _MORE_IS_FINE and actual is not None:
+        return int(actual) >= int(planned)
+    return actual == planned

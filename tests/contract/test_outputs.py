@@ -1,0 +1,67 @@
+"""A worker writes into output topics that are its own alone."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from commands import process
+from running import Stage, own_settings, request, staged, worker_running
+
+from apportion.settings import Settings
+from apportion.stream.outputs import SharedOutputsError, require_own_outputs
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def stage(bootstrap_servers: str) -> AsyncIterator[Stage]:
+    """Outputs that hold two answers and a dead letter, on one partition of four."""
+    async with staged(own_settings(bootstrap_servers)) as made:
+        await made.send(request("1"), request("2"), request("3", nobody_knows="this"))
+        async with worker_running(made.settings) as worker:
+            await made.outputs.wait_for(lambda out: len(out.decisions) == 2 and len(out.dead_letters) == 1)
+            assert await worker.stop() == 0
+        yield made
+
+
+def other(settings: Settings, **changes: str) -> Settings:
+    return Settings(**settings.model_dump() | {"app_id": "staging"} | changes)
+
+
+async def test_topics_are_whose_app_id_wrote_into_them_last(stage: Stage) -> None:
+    settings = stage.settings
+    await require_own_outputs(settings)
+    with pytest.raises(
+        SharedOutputsError, match=rf"-composed .*{settings.app_id} wrote, and this is staging"
+    ):
+        await require_own_outputs(other(settings))
+    await require_own_outputs(other(settings, takes_over=settings.app_id))
+
+
+@pytest.mark.parametrize("shared", ["composed", "decisions", "dead_letters"])
+async def test_one_shared_output_is_enough(stage: Stage, shared: str) -> None:
+    settings = stage.settings
+    kinds = {"composed", "decisions", "dead_letters"} - {shared}
+    own = other(settings, **{f"{kind}_topic": f"{settings.app_id}-staging-{kind}" for kind in kinds})
+    async with staged(own):
+        with pytest.raises(SharedOutputsError, match=f"-{shared} "):
+            await require_own_outputs(own)
+
+
+async def test_a_worker_beside_another_app_id_answers_nothing_and_says_what_to_set(stage: Stage) -> None:
+    beside = other(stage.settings, app_id=f"{stage.settings.app_id}-staging")
+    async with staged(beside), worker_running(beside, until_ready=False) as worker:
+        assert await worker.ended() == 1
+    assert f"apportion: outputs_shared: {stage.settings.composed_topic} (partition" in worker.log
+    assert f"set takes_over = {stage.settings.app_id}" in worker.log
+    assert len((await stage.outputs.wait_for_end()).decisions) == 2
+
+
+async def test_with_a_prefix_the_outputs_are_others(bootstrap_servers: str) -> None:
+    prefix = own_settings(bootstrap_servers).app_id
+    arguments = ("--brokers", bootstrap_servers, "--topic-prefix", f"{prefix}.", "--app-id", prefix)
+    small = ("--partitions", "1", "--replication-factor", "1")
+    made = process("topics", "create", *arguments, *small)
+    assert made.exit_code == 0, made.err
+    assert f"{prefix}.context-composed".encode() in made.out
+    assert process("topics", "check", *arguments, *small).exit_code == 0
