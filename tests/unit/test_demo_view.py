@@ -12,7 +12,7 @@ from apportion.core.errors import ErrorCode
 from apportion.core.results import ContextDeadLetter, ContextDecision, Failure
 from apportion.demo import view
 from apportion.demo.tally import Tally
-from apportion.stream.client import Answered
+from apportion.stream.client import Reply
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
 DECISION = msgspec.json.decode(
@@ -83,8 +83,8 @@ def test_an_id_that_looks_like_markup_stands_as_it_is() -> None:
 
 def test_a_run_lasts_from_its_first_event_to_its_last_answer() -> None:
     tally = Tally()
-    tally.add(Answered(0, 0.5, COMPOSED, DECISION), 100.0)
-    tally.add(Answered(1, 0.1, dead_letter=LETTER), 103.0)
+    tally.add(Reply(0, 0.5, COMPOSED, DECISION), 100.0)
+    tally.add(Reply(1, 0.1, dead_letter=LETTER), 103.0)
     total = tally.summary()
     assert total.duration_s == 3.5
     assert (total.decisions, total.dead_letters) == (1, 1)
@@ -93,6 +93,6 @@ def test_a_run_lasts_from_its_first_event_to_its_last_answer() -> None:
 
 def test_a_summary_without_a_decision_tells_of_dead_letters_alone() -> None:
     tally = Tally()
-    tally.add(Answered(0, 0.5, dead_letter=LETTER), 100.0)
+    tally.add(Reply(0, 0.5, dead_letter=LETTER), 100.0)
     shown = printed(view.summary(tally.summary()))
     assert [line.split("  ")[0] for line in shown.splitlines()] == ["dead letters", "latency"]

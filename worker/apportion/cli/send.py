@@ -11,7 +11,7 @@ from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
     from apportion.settings import Settings
-    from apportion.stream.client import Answered
+    from apportion.stream.client import Reply
 
 app = typer.Typer(add_completion=False)
 
@@ -103,7 +103,7 @@ async def _exchange(settings: "Settings", events: _Events, patience_s: float) ->
     return refused
 
 
-def _tell(answered: "Answered") -> bool:
+def _tell(answered: "Reply") -> bool:
     """Print an answer; return whether it was a dead letter."""
     from apportion.printable import printable
 

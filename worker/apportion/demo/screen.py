@@ -6,7 +6,7 @@ from rich.console import Console
 
 from apportion.demo import view
 from apportion.demo.tally import Tally
-from apportion.stream.client import Answered
+from apportion.stream.client import Reply
 
 
 class Screen:
@@ -25,7 +25,7 @@ class Screen:
         """Print a text as it stands."""
         self._console.print(text, markup=False, soft_wrap=True)
 
-    def show(self, answered: Answered) -> None:
+    def show(self, answered: Reply) -> None:
         """Print one answer; before the first one, the context that it brings."""
         self.tally.add(answered, perf_counter())
         if answered.decision is None:

@@ -5,7 +5,7 @@ from collections import Counter
 from msgspec import Struct
 
 from apportion.core.results import ContextDecision
-from apportion.stream.client import Answered
+from apportion.stream.client import Reply
 
 PERCENTILES = (50, 95, 99)
 
@@ -41,7 +41,7 @@ class Tally:
         self._used = self._limit = 0
         self._begun_s = self._ended_s = 0.0
 
-    def add(self, answered: Answered, at_s: float) -> None:
+    def add(self, answered: Reply, at_s: float) -> None:
         """Count one answer, and when it came, by any clock that does not go back."""
         if not self._latencies_s:
             self._begun_s = at_s - answered.latency_s

@@ -48,7 +48,7 @@ class NoAnswerError(Exception):
         )
 
 
-class Answered(Struct, frozen=True):
+class Reply(Struct, frozen=True):
     """What came back for one event: a decision and the composed event as it came, or a dead letter.
 
     `index` counts the events from 0; `latency_s` is from publishing the event to having all of its answer.
@@ -151,7 +151,7 @@ class Client:
 
     async def exchange(
         self, events: Iterable[bytes], in_flight_max: int, patience_s: float
-    ) -> AsyncIterator[Answered]:
+    ) -> AsyncIterator[Reply]:
         """Publish events in their order, and yield the answers of the requests among them as they come.
 
         At most `in_flight_max` requests wait for an answer at any time.
@@ -175,7 +175,7 @@ class Client:
             if self._waiting and perf_counter() - heard_s > patience_s:
                 raise NoAnswerError(len(self._waiting), patience_s)
 
-    async def _poll(self) -> list[Answered]:
+    async def _poll(self) -> list[Reply]:
         """Return what has come back and is complete."""
         if not self._waiting:
             return []
@@ -184,7 +184,7 @@ class Client:
         found = [self._read(record.topic, record.value) for record in records]
         return [answered for answered in found if answered is not None]
 
-    def _read(self, topic: str, value: bytes) -> Answered | None:
+    def _read(self, topic: str, value: bytes) -> Reply | None:
         if topic == self._settings.dead_letters_topic:
             letter = _dead_letter.decode(value)
             waiting = self._waiting.pop((letter.source.partition, letter.source.offset), None)
@@ -202,7 +202,7 @@ class Client:
                     self._decided[identity] = place
         return self._matched(identity)
 
-    def _matched(self, identity: str) -> Answered | None:
+    def _matched(self, identity: str) -> Reply | None:
         """Return the answer whose two events have both come."""
         if identity not in self._decided or identity not in self._composed:
             return None
@@ -215,6 +215,6 @@ def _answered(
     composed: bytes = b"",
     decision: ContextDecision | None = None,
     dead_letter: ContextDeadLetter | None = None,
-) -> Answered:
+) -> Reply:
     latency_s = perf_counter() - waiting.since_s
-    return Answered(waiting.index, latency_s, composed, decision, dead_letter)
+    return Reply(waiting.index, latency_s, composed, decision, dead_letter)
