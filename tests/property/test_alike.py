@@ -51,3 +51,20 @@ def test_a_bisection_counts_little_more_than_the_longest_text_once(stands: str) 
             high = middle - 1
     assert 15_000 < low < 30_000
     assert sum(map(len, counting.texts)) < 1.2 * len("".join(lines))
+
+
+def test_a_text_without_a_seam_is_reckoned_near_its_count_only_where_that_is_asked_for() -> None:
+    counter, text = COUNTERS["o200k_base"], "=-0" * 30_000
+    exact, reckoning = Alike(counter), Alike(counter, reckons=True)
+    for start in (50_000, 20_000, 0, 70_000, 70_001):
+        tokens = counter.count(text[start:])
+        assert exact.count(text[start:]) == tokens
+        assert tokens <= reckoning.count(text[start:]) <= tokens + 20
+
+
+@pytest.mark.parametrize("text", ["word " * 20_000, "/usr/bin\n" * 10_000, "x" * 16_000 + " word" * 9_000])
+def test_a_text_with_seams_in_sight_counts_what_it_counts_though_it_may_be_reckoned(text: str) -> None:
+    counter = COUNTERS["o200k_base"]
+    alike = Alike(counter, reckons=True)
+    for start in (40_000, 10_001, 0, 50_007):
+        assert alike.count(text[start:]) == counter.count(text[start:])

@@ -66,13 +66,15 @@ def policy_of(strategy: str, counter: str, **changes: Any) -> Policy:
     return parse_policy({"name": "test", "version": "1", "strategy": strategy, "counter": counter, **changes})
 
 
-def composed(policy: Policy, **fields: Any) -> tuple[Answered, Tally, int]:
+def composed(
+    policy: Policy, counter: TokenCounter | None = None, **fields: Any
+) -> tuple[Answered, Tally, int]:
     """Compose a request; return the outcome, what was counted, and the event's bytes."""
     raw = {"type": "context-request", "request_id": "r", "session_id": "s", "requested_at": NOW, **fields}
     event = json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode()
     request = decode(event, Bounds())
     assert isinstance(request, ContextRequest)
-    tally = Tally(COUNTERS[policy.counter])
+    tally = Tally(counter or COUNTERS[policy.counter])
     outcome = answer(request, policy, engine=Engine(ENGINE.version, {policy.counter: tally}))
     return outcome, tally, len(event)
 
@@ -174,6 +176,58 @@ def test_lanes_of_one_large_artifact_count_it_a_few_times(kind: str, form: str, 
     budget = tokens_of("o200k_base", [content], share)
     _, tally, size = composed(lanes_policy("o200k_base"), candidates=[one], budget_tokens=budget)
     assert tally.characters <= 5 * size
+
+
+class Growing:
+    """A counter by which a line costs more than its parts: at 100,000 code points, half as much again."""
+
+    name, digest = CounterName.O200K_BASE, "sha256:growing"
+
+    def count(self, text: str) -> int:
+        """Return the tokens of one text."""
+        return len(text) + sum(len(line) ** 2 // 200_000 for line in text.splitlines())
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of each text, in their order."""
+        return list(map(self.count, texts))
+
+
+SEAMLESS = "-" * 100_000
+
+
+def seamless(strategy: str, limit: int) -> tuple[Policy, dict[str, Any]]:
+    """Return a policy, and the fields of a request in which a text without a seam is all there is."""
+    match strategy:
+        case "lanes":
+            one = artifact(0, SEAMLESS, token_estimate=1)
+            return lanes_policy("o200k_base"), {"candidates": [one], "budget_tokens": limit}
+        case "layers":
+            return layers_policy("o200k_base"), {"layers": {"project": SEAMLESS}, "budget_tokens": limit}
+        case _:
+            parts = {"system_tokens": limit - 9, "messages_tokens": 9, "response_tokens": 0}
+            policy = policy_of("conversation", "o200k_base", budget_tokens=limit, conversation=parts)
+            talk = {"system_prompt": SEAMLESS, "messages": [], "new_message": "a"}
+            return policy, {"conversation": talk}
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(("counter", "used_share"), [(COUNTERS["o200k_base"], 0.97), (Growing(), 0.8)])
+@pytest.mark.parametrize("strategy", ["lanes", "conversation", "layers"])
+def test_a_text_without_a_seam_is_counted_a_few_times_and_what_stands_of_it_exactly(
+    strategy: str, counter: TokenCounter, used_share: float, share: float
+) -> None:
+    limit = int(share * counter.count(SEAMLESS))
+    policy, fields = seamless(strategy, limit)
+    outcome, tally, size = composed(policy, counter, **fields)
+    assert tally.characters <= 9 * size
+    told = outcome.composed
+    assert used_share * limit <= told.tokens.used <= limit
+    if strategy == "conversation":
+        assert told.items[0].tokens == counter.count(str(told.system_prompt))
+    else:
+        heading = "# local\n\n" if strategy == "lanes" else ""
+        assert told.tokens.used == counter.count(str(told.text))
+        assert told.items[0].tokens == counter.count(str(told.text).removeprefix(heading))
 
 
 def categories_policy(counter: str, budget: int) -> Policy:

@@ -79,10 +79,24 @@ def test_a_beginning_is_worth_its_text_whatever_was_asked_before(
     text: str, asked: list[tuple[int, str]], name: CounterName
 ) -> None:
     units = units_of(COUNTERS[name])
-    prefixes = Prefixes(text, units.of)
+    prefixes = Prefixes(text, units)
     for number, after in asked:
         code_points = number % (len(text) + 1)
         assert prefixes.units(code_points, after) == units.of(text[:code_points] + after)
+
+
+def test_only_what_ends_in_a_stretch_without_a_seam_in_sight_is_reckoned_near_its_count() -> None:
+    text = "word " * 10_000 + "-" * 40_000 + " word" * 10_000
+    units = units_of(COUNTERS["o200k_base"])
+    prefixes = Prefixes(text, units)
+    for code_points in (130_000, 49_999, 60_001, 90_001, 90_300, 99_000):
+        assert prefixes.units(code_points, "") == units.of(text[:code_points])
+    assert not prefixes.on_grid
+    for code_points in (89_990, 70_003):
+        exact = units.of(text[:code_points])
+        assert exact <= prefixes.units(code_points, "") <= exact + 10
+    assert prefixes.on_grid
+    assert prefixes.units(91_000, "") == units.of(text[:91_000])
 
 
 preserved = st.sampled_from([False, False, True])

@@ -2,13 +2,16 @@
 
 Decides nothing: it is what counting each would give. A text is counted in parts, from seam to seam (see
 `core.seams`); a part that it has in common with the text that is remembered is not counted again. So all that
-a bisection asks for costs about one count of the longest; where there is no seam in sight, one count each.
+a bisection asks for costs about one count of the longest. Where there is no seam in sight, it is one count
+each, or, if that is asked for and the counter dear, a reckoning on a grid (see `core.grid`), which is near
+what counting each would give.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
+from apportion.core.grid import places
 from apportion.core.seams import REACH, first_seam
 from apportion.core.tokens import TokenCounter, units_of
 
@@ -19,21 +22,28 @@ _PARTS = 64
 
 
 class Alike:
-    """A counter that remembers one text: its seams, its end among them, and its units up to each."""
+    """A counter that remembers one text: its seams, its end among them, and its units up to each.
 
-    def __init__(self, counter: TokenCounter) -> None:
-        """Remember nothing yet."""
+    Where one was reckoned on a grid, the places of that are among the seams, so that the next is reckoned by
+    what it has in common with the texts before it.
+    """
+
+    def __init__(self, counter: TokenCounter, *, reckons: bool = False) -> None:
+        """Remember nothing yet; what `reckons` may do so on a grid."""
         self.name, self.digest = counter.name, counter.digest
         self._counter = counter
         self._units = units_of(counter)
+        self._reckons = reckons and self._units.dear
         self._text = ""
         self._seams = [0]
         self._up_to = [0]
 
     def count(self, text: str) -> int:
-        """Return the tokens of a text."""
+        """Return the tokens of a text, exact unless it is reckoned on a grid."""
         if len(text) <= _SHORT:
             return self._counter.count(text)
+        if text == self._text:
+            return self._units.tokens(self._up_to[-1])
         known, further = self._text, len(text) - len(self._text)
         # a seam is one by what stands on both sides of it
         before = max(0, bisect_left(self._seams, _beginning_in_common(text, known)) - 1)
@@ -42,6 +52,8 @@ class Alike:
         after = min(bisect_right(self._seams, behind), len(self._seams) - 1)
         end = self._seams[after] + further
         seams = [start, *_seams_between(text, start, end), end]
+        if self._reckons:
+            seams = self._with_grid(text, seams)
         parts = [self._units.of(text[one:other]) for one, other in pairwise(seams)]
         up_to = list(accumulate(parts, initial=self._up_to[before]))
         more = up_to[-1] - self._up_to[after]
@@ -59,6 +71,11 @@ class Alike:
                 *(units + more for units in self._up_to[after + 1 :]),
             ]
         return self._units.tokens(total)
+
+    def _with_grid(self, text: str, seams: Sequence[int]) -> list[int]:
+        """Return the seams, and between those that are far from one another further ones, or the grid."""
+        between = ([*(place for place, _ in places(text, start, end)), end] for start, end in pairwise(seams))
+        return [seams[0], *chain.from_iterable(between)]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, in their order."""

@@ -50,11 +50,15 @@ class TokenCounter(Protocol):
 
 
 class Units(Struct, frozen=True):
-    """What a counter adds up: `of` a text, `known` of one whose count is, and the `tokens` of their sum."""
+    """What a counter adds up: `of` a text, `known` of one whose count is, and the `tokens` of their sum.
+
+    `dear` ones take so long that a long text without a seam is reckoned on a grid (see `core.grid`).
+    """
 
     of: Callable[[str], int]
     tokens: Callable[[int], int]
     known: Callable[[str, int], int]
+    dear: bool = False
 
 
 class Estimator:
@@ -113,4 +117,4 @@ def units_of(counter: TokenCounter) -> Units:
         case CounterName.WORDS13:
             return Units(words, _of_words, lambda text, _: words(text))
         case _:
-            return Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens)
+            return Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens, dear=True)

@@ -11,9 +11,10 @@ lo = mid, else hi = mid - 1. If lo > 0, form lo is the answer, else the next run
 rung there is no answer.
 
 Each step counts a form as it would stand, its marker included: what is found fits, and costs less than the
-whole. BPE counts are not monotone, so "largest" holds along this path. Forms halve until one fits, so a small
-target costs about one count of the whole for each rung that is searched; a large one, too, where `count` adds
-up what forms have in common (see `core.alike`).
+whole, as far as `count` is exact and does not reckon (see `core.grid`). BPE counts are not monotone, so
+"largest" holds along this path. Forms halve until one fits, so a small target costs about one count of the
+whole for each rung that is searched; a large one, too, where `count` adds up what forms have in common (see
+`core.alike`).
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from apportion.core.cut import largest
 
 
 class Shrunk(Struct, frozen=True):
-    """A form of a text, and the exact count of it."""
+    """A form of a text, and the exact count of it, or what a ladder whose `count` reckons takes for that."""
 
     text: str
     tokens: int
@@ -38,7 +39,7 @@ class Rung(Struct, frozen=True):
 
 
 class Ladder(Struct, frozen=True):
-    """A whole text and the rungs below it; `count` gives the exact tokens of a form.
+    """A whole text and the rungs below it; `count` gives the tokens of a form.
 
     `known` are those of forms that were counted, by the place of the rung and what the form keeps: searches
     for targets that are close take almost the same path.

@@ -5,7 +5,6 @@ Decides by cost: what a message costs does not depend on the others, so sums are
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from functools import cache
 from itertools import accumulate
 
 from msgspec import Struct
@@ -45,7 +44,8 @@ def choose(plan: Plan, costs: list[int], terms: Terms, system: Shrunk, counter: 
     """Return the choice; `costs` holds the history's, and last the new message's."""
     parts, limit_tokens = terms.parts, terms.limit_tokens
     mandatory_tokens = sum(costs[plan.mandatory :])
-    prompt, tokens, margin = _prompt(system, parts.system_tokens, counter)
+    cuts = _Cuts(system, counter)
+    prompt, tokens, margin = cuts.within(parts.system_tokens)
     left_tokens = min(parts.total_tokens - tokens, limit_tokens)
     if mandatory_tokens > left_tokens:
         margin = Margin(mandatory_tokens, left_tokens)
@@ -54,7 +54,7 @@ def choose(plan: Plan, costs: list[int], terms: Terms, system: Shrunk, counter: 
     room_tokens = min(parts.messages_tokens, limit_tokens - tokens) - mandatory_tokens
     kept, margins = _newest(plan, costs, room_tokens, gaps=terms.gaps)
     if tokens + mandatory_tokens > limit_tokens:
-        prompt, tokens, margin = _prompt(system, limit_tokens - mandatory_tokens, counter)
+        prompt, tokens, margin = cuts.within(limit_tokens - mandatory_tokens)
     return Choice(
         sent=True,
         system_prompt=prompt,
@@ -65,30 +65,49 @@ def choose(plan: Plan, costs: list[int], terms: Terms, system: Shrunk, counter: 
     )
 
 
-def _prompt(whole: Shrunk, tokens: int, counter: TokenCounter) -> tuple[str, int, Margin | None]:
-    """Return the prompt cut to that many tokens, its count, and the margin where nothing of it stands.
+class _Cuts:
+    """The system prompt, and how much of its beginning may stand."""
 
-    Its beginnings are reckoned; where what is found does not count as reckoned, each is counted instead.
-    """
-    text, whole_tokens = whole.text, whole.tokens
-    if whole_tokens <= tokens:
-        return text, whole_tokens, None
-    units = units_of(counter)
-    prefixes = Prefixes(text, units.of)
+    def __init__(self, whole: Shrunk, counter: TokenCounter) -> None:
+        self._whole = whole
+        self._counter = counter
+        self._units = units_of(counter)
+        self._prefixes = Prefixes(whole.text, self._units)
+        self._known = {0: 0, len(whole.text): whole.tokens}
 
-    @cache
-    def reckoned(code_points: int) -> int:
-        if code_points == len(text):
-            return whole_tokens
-        return units.tokens(prefixes.units(code_points, MARK)) if code_points else 0
+    def within(self, tokens: int) -> tuple[str, int, Margin | None]:
+        """Return the prompt cut to that many tokens, its count, and the margin where nothing of it stands.
 
-    code_points = largest(len(text), lambda code_points: reckoned(code_points) <= tokens)
-    prompt = cut(text, code_points)
-    prompt_tokens = counter.count(prompt)
-    if prompt_tokens != reckoned(code_points):
-        prompt = cut_to_fit(text, lambda part: counter.count(part) <= tokens)
-        prompt_tokens = counter.count(prompt)
-    return prompt, prompt_tokens, None if prompt else Margin(whole_tokens, tokens)
+        Its beginnings are reckoned; where what is found does not count as reckoned, each is counted instead.
+        Where they are reckoned on a grid (see `core.grid`), what is found is taken if it is within; else they
+        are searched again, every reckoning higher by what was missing, and at least twice as much as before.
+        """
+        text, whole_tokens = self._whole.text, self._whole.tokens
+        if whole_tokens <= tokens:
+            return text, whole_tokens, None
+        missing = 0
+        while True:
+            code_points = self._largest(tokens - missing)
+            prompt = cut(text, code_points)
+            prompt_tokens = self._counter.count(prompt)
+            further = prompt_tokens - self._reckoned(code_points) - missing
+            if not further or (self._prefixes.on_grid and prompt_tokens <= tokens):
+                break
+            if not self._prefixes.on_grid:
+                prompt = cut_to_fit(text, lambda part: self._counter.count(part) <= tokens)
+                prompt_tokens = self._counter.count(prompt)
+                break
+            missing += max(missing, further)
+        return prompt, prompt_tokens, None if prompt else Margin(whole_tokens, tokens)
+
+    def _largest(self, tokens: int) -> int:
+        return largest(len(self._whole.text), lambda code_points: self._reckoned(code_points) <= tokens)
+
+    def _reckoned(self, code_points: int) -> int:
+        if code_points not in self._known:
+            units = self._prefixes.units(code_points, MARK)
+            self._known[code_points] = self._units.tokens(units)
+        return self._known[code_points]
 
 
 def _newest(

@@ -2,6 +2,9 @@
 
 Decides nothing about who was selected, only how each stands, or that it cannot. Pieces go in the reverse of
 the output order: from the last lane to the first, within a lane the lowest score first.
+
+Where a content has no seam in sight, and the counter is dear, forms are reckoned on a grid (see `core.grid`),
+and so is the whole until it is counted itself. Then what stands shrunk is counted once more, for its tokens.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,13 +13,14 @@ from msgspec import UNSET, Struct
 
 from apportion.core.alike import Alike
 from apportion.core.fit import Fit, Piece
+from apportion.core.grid import needs_grid
 from apportion.core.render import join
 from apportion.core.results import Fidelity
 from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, Shrunk, ladder
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategies.lanes.text import LanesText, rendered, with_headings
-from apportion.core.tokens import TokenCounter
+from apportion.core.tokens import TokenCounter, units_of
 from apportion.core.verdict import Bound
 
 LEAST_FORM_TOKENS = 6
@@ -62,8 +66,10 @@ def _fitted(
     limit_tokens: int,
     counter: TokenCounter,
 ) -> Rendered | None:
-    pieces = _pieces(standing, policy, counter)
-    text = LanesText(standing, pieces, policy.render.template, counter)
+    template = policy.render.template
+    on_grid = units_of(counter).dear and any(needs_grid(one.prepared.content) for one in standing)
+    pieces = _pieces(standing, policy, counter, on_grid=on_grid)
+    text = LanesText(standing, pieces, template, counter, on_grid=on_grid)
     fit = Fit(pieces[::-1], text, text.count, limit_tokens, policy.shrink.floor_tokens)
     fits = fit.fit(whole.tokens)
     for one, piece in zip(standing, pieces, strict=True):
@@ -73,15 +79,19 @@ def _fitted(
             one.refuse(Bound.RENDER, one.tokens, limit_tokens - fit.tokens if fits else limit_tokens)
         elif piece.form.text != piece.full.text:
             one.stand(Fidelity.SHRUNK)
+            if on_grid:  # what a form was reckoned at is not told
+                one.tokens = counter.count(rendered(one, piece.form.text, template))
     return Rendered(fit.text, fit.tokens, standing) if fits else None
 
 
-def _pieces(standing: Sequence[Artifact], policy: LanesPolicy, counter: TokenCounter) -> list[Piece]:
-    template, parsing = policy.render.template, Parsing()
+def _pieces(
+    standing: Sequence[Artifact], policy: LanesPolicy, counter: TokenCounter, *, on_grid: bool
+) -> list[Piece]:
+    parsing = Parsing()
     return [
         Piece(
             Shrunk(one.prepared.content, one.tokens),
-            _ladder_of(one, policy.shrink_of(one.prepared), template, counter, parsing),
+            _ladder_of(one, policy, Alike(counter, reckons=on_grid), parsing),
             protected=one.prepared.protected,
         )
         for one in standing
@@ -102,12 +112,13 @@ def _count(standing: Sequence[Artifact], template: str | None, counter: TokenCou
 
 
 def _ladder_of(
-    one: Artifact, strategy: ShrinkStrategy, template: str | None, counter: TokenCounter, parsing: Parsing
+    one: Artifact, policy: LanesPolicy, forms: Alike, parsing: Parsing
 ) -> Callable[[], Ladder | None]:
-    prepared = one.prepared
+    prepared, template = one.prepared, policy.render.template
+    strategy = policy.shrink_of(prepared)
     language, path = prepared.facts.language or None, prepared.facts.path or None
 
-    whole, forms = one.tokens, Alike(counter)
+    whole = one.tokens
 
     def count(form: str) -> int:
         return whole if form is prepared.content else forms.count(rendered(one, form, template))

@@ -21,7 +21,8 @@ _COUNTS_OF_WHOLE = 4
 class LanesText:
     """The text of artifacts as they stand, and what it costs; a lane's heading stands with any of it.
 
-    The first few times it is counted: that is less work than to take it apart.
+    The first few times it is counted: that is less work than to take it apart, unless pieces are reckoned on
+    a grid (see `core.grid`).
     """
 
     def __init__(
@@ -30,14 +31,16 @@ class LanesText:
         pieces: Sequence[Piece],
         template: str | None,
         counter: TokenCounter,
+        *,
+        on_grid: bool,
     ) -> None:
-        """Begin with all pieces in full, in output order."""
+        """Begin with all pieces in full, in output order; `on_grid` tells whether they are reckoned so."""
         self._standing = standing
         self._pieces = pieces
         self._template = template
         self._counter = counter
         self.count = lru_cache(maxsize=_COUNTS_OF_WHOLE)(counter.count)
-        self._counts_left = _COUNTS_OF_WHOLE
+        self._counts_left = 0 if on_grid else _COUNTS_OF_WHOLE
         self._parts: _Parts | None = None
 
     def text(self) -> str:

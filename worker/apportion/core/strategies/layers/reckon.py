@@ -2,7 +2,7 @@
 
 Decides nothing: it is what counting the layer would give. Headings, entries and markers of sections begin at
 seams (see `core.seams`), so that each adds the same units wherever it stands; what stands before the first
-section is cut, and counted, as one text.
+section is cut, and counted, as one text, or near that, where it has no seam in sight (see `core.prefixes`).
 """
 
 from functools import cache, cached_property
@@ -33,6 +33,11 @@ class Levels:
         self._front = self._heading + layer.preamble
         self._runs: dict[int, Stretch | None] = {}
         self._of_repeated = cache(units.of)
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether any level was reckoned on a grid (see `core.grid`)."""
+        return self._prefixes.on_grid
 
     def run(self, level: int) -> Stretch | None:
         """Return the layer at a level; None where nothing of it stands."""
@@ -71,7 +76,7 @@ class Levels:
 
     @cached_property
     def _prefixes(self) -> Prefixes:
-        return Prefixes(self._front, self._units.of)
+        return Prefixes(self._front, self._units)
 
     def _front_units(self, level: int) -> int:
         """Return the units of what stands before the first section, with the blank line."""

@@ -89,15 +89,26 @@ def fill(shares: Sequence[Share], limit_tokens: int, counter: TokenCounter) -> N
     layers that were cut, first the first, until none of them can have the next entry or code point.
 
     Each step is reckoned. Where what comes out does not count as reckoned, every step is counted instead.
+    Where any was reckoned on a grid (see `core.grid`), what comes out stands if it is within the limit, with
+    margins as reckoned; else the layers grow anew, every reckoning higher by what was missing, and by at
+    least twice as much as the last time.
     """
     least = [share.level for share in shares]
-    reckoned = _Reckoned(shares, counter)
-    _fill(shares, limit_tokens, reckoned)
-    if reckoned.at(0)(shares[0].level, alone=False) != counter.count(text_of(shares)):
+    measure = _Reckoned(shares, counter)
+    while True:
+        _fill(shares, limit_tokens, measure)
+        tokens = counter.count(text_of(shares))
+        further = tokens - measure.at(0)(shares[0].level, alone=False)
+        grown = [share.level for share in shares] != least
+        if not further or (measure.on_grid and (tokens <= limit_tokens or not grown)):
+            return
         for share, level in zip(shares, least, strict=True):
             share.stand(level)
             share.margin = None
-        _fill(shares, limit_tokens, _Counted(shares, counter))
+        if not measure.on_grid:
+            _fill(shares, limit_tokens, _Counted(shares, counter))
+            return
+        measure.missing += max(measure.missing, further)
 
 
 class _Tokens(Protocol):
@@ -150,12 +161,18 @@ def _grow(share: Share, tokens: _Tokens, limit_tokens: int | None, reach_tokens:
 
 
 class _Reckoned:
-    """Reckons what the text costs from what each layer costs at its level."""
+    """Reckons what the text costs from what each layer costs at its level, and adds what was `missing`."""
 
     def __init__(self, shares: Sequence[Share], counter: TokenCounter) -> None:
         self._shares = shares
+        self.missing = 0
         self._units = units_of(counter)
         self._levels = [Levels(share.layer, share.available_tokens, self._units) for share in shares]
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether any level was reckoned on a grid."""
+        return any(levels.on_grid for levels in self._levels)
 
     def at(self, place: int) -> _Tokens:
         before, after = self._standing(0, place), self._standing(place + 1, len(self._shares))
@@ -164,7 +181,7 @@ class _Reckoned:
             run = joined(before, self._levels[place].run(level), self._units)
             if not alone:
                 run = joined(run, after, self._units)
-            return self._units.tokens(run.units) if run else 0
+            return self._units.tokens(run.units) + self.missing if run else 0
 
         return tokens
 
