@@ -158,9 +158,10 @@ async def test_another_retention_is_told(named: Named) -> None:
     differing = {
         report.topic.rpartition("-")[2]: report.differences for report in reports if report.differences
     }
-    week, month, minute, more = "604800000", "2592000000", "60000", "90000"
+    week, month, minute, more, day = "604800000", "2592000000", "60000", "90000", 86_400_000
     assert differing == {
         "requests": (Difference("retention.ms", minute, week),),
+        "policies": (Difference("min.compaction.lag.ms", str(int(minute) + day), str(int(week) + day)),),
         "composed": (Difference("retention.ms", minute, week),),
         "decisions": (Difference("retention.ms", more, month),),
         "dead_letters": (Difference("retention.ms", more, month),),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import command, environment
 
-TO_STDOUT = ("policies list", "config", "config --json", "workload recorded", "--help", "--version")
+TO_STDOUT = ("policies list --offline", "config", "config --json", "workload recorded", "--help", "--version")
 
 
 def redirected(arguments: str, redirection: str, folder: Path) -> tuple[int, str]:
