@@ -167,6 +167,14 @@ def test_events_that_give_another_decision_are_named(decisions: list[bytes]) -> 
     assert ended.err.startswith("apportion: difference at $.tokens.used: ")
 
 
+def test_a_field_that_was_put_into_a_log_cannot_write_to_a_terminal(decisions: list[bytes]) -> None:
+    changed = altered(decisions[1], "tokens", "\x1b[2J", value=1)
+    Path("decisions").write_bytes(decisions[0] + b"\n" + changed + b"\n")
+    ended = explain(changed, "--candidate", "c", "--events", "events")
+    assert ended.exit_code == 1
+    assert "difference at $.tokens.\\x1b[2J" in ended.err
+
+
 def test_what_goes_together_is_asked_for(decisions: list[bytes]) -> None:
     assert explain(decisions[1], "--events", "events").exit_code == 2
     assert explain(decisions[1], "--candidate", "c", "--events", "decisions").exit_code == 2

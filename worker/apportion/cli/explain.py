@@ -49,14 +49,15 @@ def explain(
 ) -> None:
     """Show one recorded decision, or why one candidate was left out of it.
 
-    The decision's record is enough for what was decided, and why. With the events, the smallest change is
-    looked for that would have admitted the candidate: the total, its lane's ceiling or its category's
-    budget, its score, or a pin, each by itself and each composed: docs/explain.md.
+    The record is enough for what was decided, and why. With the recorded
+    events the smallest change is looked for that admits the candidate:
+    the total, its lane's ceiling or its category's budget, its score,
+    or a pin; each by itself, and each composed. docs/explain.md says how.
 
     Examples:
-      apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
       apportion explain 6891f1 --decisions decisions.jsonl
-      apportion explain 6891f1 --decisions decisions.jsonl --candidate a --events events.jsonl
+      apportion explain 6891f1 --decisions decisions.jsonl --candidate a
+        --events events.jsonl
     """
     from apportion.explain import explanation
     from apportion.explain_candidate import candidate_explanation
@@ -156,11 +157,12 @@ def _verification(settings: "Settings", decisions: "Iterable[Line]") -> "Verific
 
 
 def _not_searched(finding: "Finding") -> str:
+    from apportion.printable import printable
     from apportion.replay.findings import Found
 
     if finding.found is Found.NO_EVENT:
         return "no_event: the events do not hold this decision's request, so no change was looked for"
-    place = f" at {finding.place}" if finding.place else ""
+    place = f" at {printable(finding.place)}" if finding.place else ""
     said = "these events do not give this decision, so no change was looked for; docs/verify.md says more"
     return f"{finding.found}{place}: {said}"
 
