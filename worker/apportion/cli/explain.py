@@ -37,7 +37,10 @@ class UnknownCandidateError(Exception):
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
 def explain(
     ctx: typer.Context,
-    decision_id: Annotated[str, typer.Argument(help="The decision's id, or as much of it as no other has.")],
+    decision_id: Annotated[
+        str,
+        typer.Argument(metavar="DECISION_ID", help="The decision's id, or as much of it as no other has."),
+    ],
     *,
     decisions: Annotated[Path, typer.Option(help="The file of decisions, as JSON lines; - is stdin.")],
     events: Annotated[

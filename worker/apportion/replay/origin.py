@@ -14,11 +14,12 @@ from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
 from apportion.core.session import Session
 from apportion.offline.lines import Line
+from apportion.printable import printable
 from apportion.replay.findings import Finding, Found
 from apportion.replay.recorded import Recorded, parse_decision
 from apportion.replay.verify import DECISIONS, Verification
 
-_NAMED_MAX = 3
+_SHOWN_MAX_CHARACTERS = 60
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -67,7 +68,7 @@ def find_decision(lines: Iterable[Line], prefix: str) -> ContextDecision:
         AmbiguousDecisionError: there are several.
         UnreadableDecisionError: this version cannot read it.
     """
-    found: dict[str, Recorded] = {}
+    found: Recorded | None = None
     unreadable = 0
     for line in lines:
         try:
@@ -77,21 +78,20 @@ def find_decision(lines: Iterable[Line], prefix: str) -> ContextDecision:
         if recorded is None:
             unreadable += 1
         elif recorded.identity.startswith(prefix):
-            found.setdefault(recorded.identity, recorded)
-    if not found:
+            if found is not None and found.identity != recorded.identity:
+                both = f"{_shown(found.identity)} and {_shown(recorded.identity)}"
+                raise AmbiguousDecisionError(
+                    f"several ids begin so, as {both}; give more of the one you mean"
+                )
+            found = found or recorded
+    if found is None:
         aside = f"; {unreadable:,} of its lines are no decisions" if unreadable else ""
         raise UnknownDecisionError(f"the file has no decision whose id begins so{aside}")
-    if len(found) > 1:
-        named = ", ".join([ascii(one)[1:-1] for one in sorted(found)[:_NAMED_MAX]])
-        raise AmbiguousDecisionError(
-            f"{len(found):,} decisions have an id that begins so, as {named}; give more of it"
-        )
-    [recorded] = found.values()
     try:
-        return _decision_decoder.decode(recorded.value)
+        return _decision_decoder.decode(found.value)
     except _UNREADABLE:
-        message = f"line {recorded.number + 1} is of another form; it says engine version "
-        message += f"{ascii(recorded.engine_version)[1:-1]}"
+        version = _shown(found.engine_version)
+        message = f"line {found.number + 1} is of another form; it says engine version {version}"
         raise UnreadableDecisionError(message) from None
 
 
@@ -141,3 +141,7 @@ def _until(lines: Iterable[Line], met: list[Origin]) -> Iterator[Line]:
         yield line
         if met:
             return
+
+
+def _shown(text: str) -> str:
+    return printable(text[:_SHOWN_MAX_CHARACTERS])
