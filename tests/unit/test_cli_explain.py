@@ -105,7 +105,7 @@ def test_with_the_events_the_smallest_changes_are_told(decisions: list[bytes]) -
     assert (ended.exit_code, ended.err) == (0, "")
     told = ended.out.decode()
     rows = {line.split()[0]: line.split()[1:] for line in told.splitlines() if line.strip()}
-    assert rows["budget_tokens"] == ["200", "none", "found"]
+    assert rows["budget_tokens"] == ["200", "none", "found:", "lane_max_reached"]
     assert rows["lanes.local.max_tokens"] == ["100", "140", "0", "full"]
     assert "relevance displaces a" in told
     assert "constraints.pinned displaces a" in told
@@ -192,8 +192,9 @@ def changes(*displaced: str) -> RenderableType:
     own: dict[str, Any] = {"ended": Searched.ADMITTED, "fidelity": Fidelity.SHRUNK, "displaced": displaced}
     total = Change(lever=Lever.TOTAL, key="budget_tokens", now=8_000, most=1 << 53, needed=8_123, **own)
     wide = Change(lever=Lever.CEILING, key="lanes.a_long_name.max_tokens", now=1, most=2, needed=2, **own)
+    refusal: dict[str, Any] = {"ended": Searched.REFUSED, "reason": Reason.NO_ROOM}
     stopped = Change(lever=Lever.SCORE, key="relevance", now=500, most=1_000, ended=Searched.STOPPED)
-    refused = Change(lever=Lever.SCORE, key="activation", now=500, most=1_000, ended=Searched.REFUSED)
+    refused = Change(lever=Lever.SCORE, key="activation", now=500, most=1_000, **refusal)
     return changes_explanation(Why((total, wide, stopped, refused), 12_345))
 
 
@@ -209,7 +210,7 @@ def test_changes_fit_a_terminal_and_ids_stay_whole(width: int) -> None:
 def test_a_limit_that_was_reached_and_a_range_that_was_used_up_are_told() -> None:
     told = "\n".join(shown(changes(), 120))
     assert "not found: limit reached" in told
-    assert "none found; at most 1.000" in told
+    assert "none found up to 1.000: no_room" in told
     assert "The limit of recompositions was reached" in told
     assert "12,345 times" in told
 

@@ -14,7 +14,7 @@ from apportion.core.catalogue import Catalogue
 from apportion.core.events import ContextRequest
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
-from apportion.core.results import ContextDecision, Fidelity
+from apportion.core.results import ContextDecision, Fidelity, Reason
 from apportion.core.session import EMPTY, Session
 from apportion.core.strategies import parse_policy
 from apportion.offline.lines import Line
@@ -67,6 +67,13 @@ def test_the_smallest_ceiling_is_what_all_of_the_lane_needs() -> None:
 def test_no_total_helps_against_a_lane_s_ceiling() -> None:
     total = asked_why(request(TIGHT), lanes_policy(lanes=LANES), "c")[Lever.TOTAL]
     assert (total.ended, total.needed, total.displaced) == (Searched.REFUSED, UNSET, ())
+    assert total.reason is Reason.LANE_MAX_REACHED
+
+
+def test_where_a_ceiling_and_the_total_both_stand_in_the_way_each_names_the_other() -> None:
+    changes = asked_why(request(TIGHT), lanes_policy(lanes=LANES, budget_tokens=100), "c")
+    assert changes[Lever.TOTAL].reason is Reason.LANE_MAX_REACHED
+    assert changes[Lever.CEILING].reason is Reason.BUDGET_EXCEEDED
 
 
 def test_the_smallest_total_makes_room_for_it_and_one_less_does_not() -> None:

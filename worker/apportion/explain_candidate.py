@@ -140,10 +140,10 @@ def _named(ids: Sequence[str]) -> str:
 
 
 def _most(change: Change) -> str:
-    """Return the bound that the search met, where a policy or a field's range set it."""
-    if change.lever is Lever.PIN or change.most > _TOLD_MOST:
-        return ""
-    return f"; at most {_value(change, change.most)}"
+    """Return how far was searched, where a policy or a field's range says it, and what refused it there."""
+    is_bounded = change.lever is not Lever.PIN and change.most <= _TOLD_MOST
+    told = f" up to {_value(change, change.most)}" if is_bounded else ""
+    return told if change.reason is UNSET else f"{told}: {change.reason}"
 
 
 def _value(change: Change, number: int) -> str:

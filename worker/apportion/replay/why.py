@@ -66,7 +66,8 @@ class Change(Struct, frozen=True, kw_only=True):
 
     Tokens; of a score thousandths; of a pin 0 and 1. `most` is the most that the key may be. `displaced`
     stood in the context and then do not, in the order of its text. A search that was stopped may tell what
-    is `needed`: it admits, and a smaller one was not ruled out.
+    is `needed`: it admits, and a smaller one was not ruled out. Where none was found, `reason` is why it was
+    left out under the most, if that can be composed.
     """
 
     lever: Lever
@@ -77,6 +78,7 @@ class Change(Struct, frozen=True, kw_only=True):
     needed: Opt[int] = UNSET
     fidelity: Opt[Fidelity] = UNSET
     displaced: tuple[str, ...] = ()
+    reason: Opt[Reason] = UNSET
 
 
 class Why(Struct, frozen=True):
@@ -150,10 +152,12 @@ class _Search:
         self._max = recompositions_max
         self._memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
         before = compose(origin.request, origin.session, origin.policy, engine, self._memory)
+        self._reason: Opt[Reason] = UNSET
         self._stood = [item.id for item in before.composed.items]
 
     def smallest(self, way: _Way) -> Change:
         """Return the smallest change found of one kind."""
+        self._reason = UNSET
         refused, admitted, step, ended = way.now, way.most + 1, way.step, Searched.REFUSED
         try:
             while admitted > way.most and refused < way.most:
@@ -168,7 +172,9 @@ class _Search:
         except _TooManyError:
             ended = Searched.STOPPED
         change = Change(lever=way.lever, key=way.key, now=way.now, most=way.most, ended=ended)
-        return change if admitted > way.most else self._checked(change, way, admitted)
+        if admitted <= way.most:
+            return self._checked(change, way, admitted)
+        return replace(change, reason=self._reason) if ended is Searched.REFUSED else change
 
     def _checked(self, change: Change, way: _Way, needed: int) -> Change:
         """Compose once more, and tell how the candidate stands then, and who does not."""
@@ -185,7 +191,10 @@ class _Search:
         try:
             answered = self._composed(way.case(value), self._memory)
         except (EventError, PolicyError):
+            self._reason = UNSET
             return False  # nobody could ask for that
+        reasons = [one.reason for one in answered.decision.candidates if one.id == self._id]
+        self._reason = next((one for one in reasons if one is not Reason.DUPLICATE), UNSET)
         return any(item.id == self._id for item in answered.composed.items)
 
     def _composed(self, case: _Case, memory: Memory | None) -> Answered:
