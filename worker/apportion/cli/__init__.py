@@ -19,6 +19,7 @@ COMMANDS = (
     "send",
     "compose",
     "verify",
+    "explain",
     "fingerprint",
     "workload",
     "policies",

@@ -5,7 +5,8 @@ decision that is not alike says nothing of the engine. A session's row is rebuil
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -51,6 +52,9 @@ _REASON_OF_REFUSAL = {
     ErrorCode.UNKNOWN_POLICY: Found.UNKNOWN_POLICY,
 }
 
+Watch: TypeAlias = Callable[[Recorded, ContextRequest, Session, Policy], None]
+"""Is told what a recorded decision is composed of again: its request, the row that this meets, the policy."""
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Session)
 
@@ -68,6 +72,7 @@ class Verification:
         dead_letters: Iterable[Line] | None = None,
     ) -> None:
         """Start with no session; without `dead_letters` nobody looks at what is refused."""
+        self.watch: Watch | None = None
         self._engine = engine
         self._catalogue = catalogue
         self._default_policy = default_policy
@@ -143,6 +148,8 @@ class Verification:
         session = EMPTY if row is None else _decoder.decode(row)
         if isinstance(event, ContextRequest):
             answered, recorded = self._composed(event, session)
+            if self.watch is not None and recorded is not None:
+                self.watch(recorded, event, session, self._policies[answered.decision.policy.digest])
             session = answered.session
             self._judge(event, line.number + 1, answered.decision, recorded)
         else:

@@ -1,0 +1,179 @@
+"""`apportion explain`: one recorded decision for a person, and why a candidate was left out of it."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from apportion.cli import ExitCode
+from apportion.cli._files import open_events, require_distinct
+from apportion.cli._lines import lines_of, watched
+from apportion.cli._settings import read_settings, with_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+    from apportion.core.results import ContextDecision, Entry
+    from apportion.offline.lines import Line
+    from apportion.replay.findings import Finding
+    from apportion.replay.verify import Verification
+    from apportion.settings import Settings
+
+app = typer.Typer(add_completion=False)
+
+_PIPE_COLUMNS = 140
+
+
+class UnknownCandidateError(Exception):
+    """The decision does not list a candidate of that id."""
+
+    code = "unknown_candidate"
+    exit_code = 2
+
+
+@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
+def explain(
+    ctx: typer.Context,
+    decision_id: Annotated[
+        str,
+        typer.Argument(metavar="DECISION_ID", help="The decision's id, or as much of it as no other has."),
+    ],
+    *,
+    decisions: Annotated[Path, typer.Option(help="The file of decisions, as JSON lines; - is stdin.")],
+    events: Annotated[
+        Path | None, typer.Option(help="The recorded events, to look for what would admit the candidate.")
+    ] = None,
+    candidate: Annotated[
+        str | None, typer.Option(metavar="ID", help="Tell why this candidate was left out.")
+    ] = None,
+) -> None:
+    """Show one recorded decision, or why one candidate was left out of it.
+
+    The record is enough for what was decided, and why. With the recorded
+    events the smallest change is looked for that admits the candidate:
+    the total, its lane's ceiling or its category's budget, its score,
+    or a pin; each by itself, and each composed. docs/explain.md says how.
+
+    Examples:
+      apportion explain 6891f1 --decisions decisions.jsonl
+      apportion explain 6891f1 --decisions decisions.jsonl --candidate a
+        --events events.jsonl
+    """
+    from apportion.explain import explanation
+    from apportion.explain_candidate import candidate_explanation
+
+    if events is not None and candidate is None:
+        raise typer.BadParameter("--events is of use only with --candidate", param_hint="--events")
+    require_distinct(decisions, events)
+    settings = read_settings(ctx)
+    with ExitStack() as stack:
+        recorded = stack.enter_context(open_events(decisions))
+        if events is not None and not recorded.seekable():
+            raise typer.BadParameter("with --events it is read twice; give a file", param_hint="--decisions")
+        decision = _found(recorded, decision_id)
+        if candidate is None:
+            _print(explanation(decision))
+            return
+        entries = _entries(decision, candidate)
+        _print(candidate_explanation(decision, entries))
+        if events is not None:
+            source = stack.enter_context(open_events(events))
+            _search(settings, decision, entries[0], source, recorded)
+        elif _is_open(entries[0]):
+            typer.echo("--events FILE, the recorded events, looks for the smallest change that admits it.")
+
+
+def _found(recorded: BinaryIO, prefix: str) -> "ContextDecision":
+    from apportion.replay.log import LINE_MAX_BYTES
+    from apportion.replay.origin import find_decision
+
+    with ExitStack() as bar:
+        lines = lines_of(recorded, LINE_MAX_BYTES)
+        return find_decision(watched(lines, recorded, "reading", bar, beside_output=False), prefix)
+
+
+def _entries(decision: "ContextDecision", candidate_id: str) -> "list[Entry]":
+    """Return the entries of an id: the one that stands for it first, then those left out for it.
+
+    Raises:
+        UnknownCandidateError: there is none.
+    """
+    from apportion.core.results import Reason
+
+    entries = [one for one in decision.candidates if one.id == candidate_id]
+    if not entries:
+        unlisted = sum(decision.unlisted.values())
+        aside = f"; {unlisted:,} that were left out are not listed (decision_omitted_max)" if unlisted else ""
+        raise UnknownCandidateError(f"the decision lists no candidate of that id{aside}")
+    return sorted(entries, key=lambda one: one.reason is Reason.DUPLICATE)
+
+
+def _is_open(entry: "Entry") -> bool:
+    from msgspec import UNSET
+
+    from apportion.replay.why import can_help
+
+    return entry.reason is not UNSET and can_help(entry.reason)
+
+
+def _search(
+    settings: "Settings", decision: "ContextDecision", entry: "Entry", events: BinaryIO, decisions: BinaryIO
+) -> None:
+    """Look for the smallest changes, and print them, or why they cannot be looked for."""
+    if not _is_open(entry):
+        return
+    from apportion.assembly import create_engine
+    from apportion.explain_candidate import changes_explanation
+    from apportion.replay.findings import Finding
+    from apportion.replay.log import LINE_MAX_BYTES
+    from apportion.replay.origin import origin_of
+    from apportion.replay.why import why
+
+    decisions.seek(0)
+    engine = create_engine(settings)
+    with ExitStack() as bar:
+        lines = watched(
+            lines_of(events, settings.event_max_bytes), events, "composing", bar, beside_output=False
+        )
+        own = lines_of(decisions, LINE_MAX_BYTES)
+        origin = origin_of(decision, lines, own, lambda those: _verification(settings, those))
+    if isinstance(origin, Finding):
+        typer.echo(f"apportion: {_not_searched(origin)}", err=True)
+        raise typer.Exit(ExitCode.FAILURE)
+    _print(changes_explanation(why(origin, engine, entry)))
+
+
+def _verification(settings: "Settings", decisions: "Iterable[Line]") -> "Verification":
+    from apportion.assembly import create_catalogue, create_engine
+    from apportion.replay.verify import Verification
+
+    return Verification(
+        create_engine(settings),
+        create_catalogue(settings),
+        settings.default_policy,
+        settings.bounds,
+        decisions,
+    )
+
+
+def _not_searched(finding: "Finding") -> str:
+    from apportion.printable import printable
+    from apportion.replay.findings import Found
+
+    if finding.found is Found.NO_EVENT:
+        return "no_event: the events do not hold this decision's request, so no change was looked for"
+    place = f" at {printable(finding.place)}" if finding.place else ""
+    said = "these events do not give this decision, so no change was looked for; docs/verify.md says more"
+    return f"{finding.found}{place}: {said}"
+
+
+def _print(shown: "RenderableType") -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_COLUMNS
+    console.print(shown)

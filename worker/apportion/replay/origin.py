@@ -1,0 +1,147 @@
+"""One recorded decision found by its id, and what it was made of: its request, its row, its policy.
+
+Decides which record is meant, and that nothing is said of a request that does not give this very record:
+what `verify` would not call right has no origin here, but a finding.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from apportion.core.events import ContextRequest
+from apportion.core.policy import Policy
+from apportion.core.results import ContextDecision
+from apportion.core.session import Session
+from apportion.offline.lines import Line
+from apportion.printable import printable
+from apportion.replay.findings import Finding, Found
+from apportion.replay.recorded import Recorded, parse_decision
+from apportion.replay.verify import DECISIONS, Verification
+
+_SHOWN_MAX_CHARACTERS = 60
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Origin(Struct, frozen=True):
+    """What a decision was made of; `session` is the row that its request met."""
+
+    request: ContextRequest
+    session: Session
+    policy: Policy
+
+
+class UnknownDecisionError(Exception):
+    """No record's id begins so."""
+
+    code = "unknown_decision"
+    exit_code = 2
+
+
+class AmbiguousDecisionError(Exception):
+    """The ids of several decisions begin so."""
+
+    code = "ambiguous_decision"
+    exit_code = 2
+
+
+class UnreadableDecisionError(Exception):
+    """The record is of another form than this version's."""
+
+    code = "unreadable_decision"
+
+
+class _Keyed(Struct, frozen=True):
+    session_id: str
+    tenant: str = "default"
+
+
+_keyed_decoder = msgspec.json.Decoder(_Keyed)
+_decision_decoder = msgspec.json.Decoder(ContextDecision)
+
+
+def find_decision(lines: Iterable[Line], prefix: str) -> ContextDecision:
+    """Return the one decision whose id begins so; recorded several times, the first record.
+
+    Raises:
+        UnknownDecisionError: there is none.
+        AmbiguousDecisionError: there are several.
+        UnreadableDecisionError: this version cannot read it.
+    """
+    found: Recorded | None = None
+    unreadable = 0
+    for line in lines:
+        try:
+            recorded = None if line.cut else parse_decision(line.number, line.value)
+        except _UNREADABLE:
+            recorded = None
+        if recorded is None:
+            unreadable += 1
+        elif recorded.identity.startswith(prefix):
+            if found is not None and found.identity != recorded.identity:
+                both = f"{_shown(found.identity)} and {_shown(recorded.identity)}"
+                raise AmbiguousDecisionError(
+                    f"several ids begin so, as {both}; give more of the one you mean"
+                )
+            found = found or recorded
+    if found is None:
+        aside = f"; {unreadable:,} of its lines are no decisions" if unreadable else ""
+        raise UnknownDecisionError(f"the file has no decision whose id begins so{aside}")
+    try:
+        return _decision_decoder.decode(found.value)
+    except _UNREADABLE:
+        version = _shown(found.engine_version)
+        message = f"line {found.number + 1} is of another form; it says engine version {version}"
+        raise UnreadableDecisionError(message) from None
+
+
+def origin_of(
+    decision: ContextDecision,
+    events: Iterable[Line],
+    decisions: Iterable[Line],
+    verification_of: Callable[[Iterable[Line]], Verification],
+) -> Origin | Finding:
+    """Return what a decision was made of, or why that cannot be told.
+
+    The events of its session are composed again, up to its request, by the verification of the decisions
+    that are given to it.
+    """
+    met: list[Origin] = []
+
+    def watch(recorded: Recorded, request: ContextRequest, session: Session, policy: Policy) -> None:
+        if recorded.identity == decision.decision_id:
+            met.append(Origin(request, session, policy))
+
+    own_events = _until(_of_session(events, decision), met)
+    verification = verification_of(_of_session(decisions, decision))
+    verification.watch = watch
+    about = [
+        finding
+        for finding in verification.run(own_events)
+        if finding.decision_id == decision.decision_id and finding.found is not Found.ALTERED_REPEAT
+    ]
+    if about:
+        return about[0]
+    return met[0] if met else Finding(Found.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
+
+
+def _of_session(lines: Iterable[Line], decision: ContextDecision) -> Iterator[Line]:
+    """Yield the lines of a decision's session; one that cannot be read is of none."""
+    own = _Keyed(decision.session_id, decision.tenant)
+    for line in lines:
+        try:
+            if line.cut is None and _keyed_decoder.decode(line.value) == own:
+                yield line
+        except _UNREADABLE:
+            continue
+
+
+def _until(lines: Iterable[Line], met: list[Origin]) -> Iterator[Line]:
+    for line in lines:
+        yield line
+        if met:
+            return
+
+
+def _shown(text: str) -> str:
+    return printable(text[:_SHOWN_MAX_CHARACTERS])

@@ -1,0 +1,279 @@
+"""Why a candidate was left out, asked of the engine: the smallest change that would have admitted it.
+
+Decides which changes are tried (the total, the ceiling of its lane or the budget of its category, its
+score, a pin), each by itself, and how the smallest of each is searched: in doubling steps up from what
+was, then by bisection. Exact counts are not monotone, so that a smaller one may be missed: what is found
+admits, one less does not, and more is not claimed. Never changes what is recorded.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from apportion.core.canonical import named
+from apportion.core.compose import Answered, compose
+from apportion.core.engine import Engine
+from apportion.core.errors import EventError
+from apportion.core.events import (
+    MAX_INTEGER,
+    Candidate,
+    Constraint,
+    Constraints,
+    ContextRequest,
+    Match,
+    MatchType,
+    Opt,
+)
+from apportion.core.identity import thousandths
+from apportion.core.memory import Memory
+from apportion.core.policy import Policy, PolicyError
+from apportion.core.results import Entry, Fidelity, Reason
+from apportion.core.strategies import STRATEGIES, parse_policy
+from apportion.core.strategies.categories.policy import CategoriesPolicy
+from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.replay.origin import Origin
+
+RECOMPOSITIONS_MAX = 256
+_COUNTS_MAX = 1 << 14
+_FRACTION_MOST = 1_000
+_PRIORITY_MOST = 1 << 30
+"""Thousandths; no product of relevance, recency and diversity comes near."""
+_SCORED_BY = {"lanes": ("relevance",), "categories": ("priority", "relevance"), "tiers": ("activation",)}
+"""What a client gives that moves a candidate up: the first that it gave."""
+
+
+class Lever(StrEnum):
+    """What is changed."""
+
+    TOTAL = "total"
+    CEILING = "ceiling"
+    SCORE = "score"
+    PIN = "pin"
+
+
+class Searched(StrEnum):
+    """How a search ended: with a change that admits, with none up to `most`, or at the limit of work."""
+
+    ADMITTED = "admitted"
+    REFUSED = "refused"
+    STOPPED = "stopped"
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """One change, by itself: of `key`, from what was `now` to what is `needed`, where that was found.
+
+    Tokens; of a score thousandths; of a pin 0 and 1. `most` is the most that the key may be. `displaced`
+    stood in the context and then do not, in the order of its text. A search that was stopped may tell what
+    is `needed`: it admits, and a smaller one was not ruled out. Where none was found, `reason` is why it was
+    left out under the most, if that can be composed.
+    """
+
+    lever: Lever
+    key: str
+    now: int
+    most: int
+    ended: Searched
+    needed: Opt[int] = UNSET
+    fidelity: Opt[Fidelity] = UNSET
+    displaced: tuple[str, ...] = ()
+    reason: Opt[Reason] = UNSET
+
+
+class Why(Struct, frozen=True):
+    """What was tried, in the order of `Lever`; none where no change of these can help."""
+
+    changes: tuple[Change, ...]
+    recompositions: int
+
+
+_HELPFUL: Mapping[Reason, tuple[Lever, ...]] = {
+    Reason.DUPLICATE: (),
+    Reason.SUPERSEDED: (),
+    Reason.UNSUITABLE: (),
+    Reason.EXPIRED: (),
+    Reason.EXCLUDED_BY_POLICY: (),
+    Reason.NO_CONTENT: (),
+    Reason.EXHAUSTED: (),
+    Reason.BACKOFF: (Lever.PIN,),
+    Reason.BELOW_THRESHOLD: (Lever.SCORE,),
+    Reason.DISABLED: (Lever.TOTAL,),
+}
+"""What can help against reasons that are not about room; against all others, everything may."""
+
+
+class _Case(Struct, frozen=True):
+    request: ContextRequest
+    policy: Policy
+
+
+class _Way(Struct, frozen=True):
+    """A lever, how far it moves, its first step, and the case that a value makes of the recorded one."""
+
+    lever: Lever
+    key: str
+    now: int
+    most: int
+    step: int
+    case: Callable[[int], _Case]
+
+
+class _TooManyError(Exception):
+    """The limit of recompositions is reached."""
+
+
+def can_help(reason: Reason) -> bool:
+    """Tell whether there is a change to look for."""
+    return bool(_HELPFUL.get(reason, tuple(Lever)))
+
+
+def why(origin: Origin, engine: Engine, entry: Entry, recompositions_max: int = RECOMPOSITIONS_MAX) -> Why:
+    """Return the smallest change found of each kind that would have admitted an omitted candidate.
+
+    Pure: the same arguments give the same answer. The limit is that of all searches together; the change
+    that each one ends with is composed once more beyond it, with nothing remembered.
+    """
+    assert entry.reason is not UNSET, "it was left out"
+    search = _Search(origin, engine, entry.id, recompositions_max)
+    helpful = _HELPFUL.get(entry.reason, tuple(Lever))
+    ways = [way for way in _ways(origin, engine, entry) if way.lever in helpful]
+    return Why(tuple([search.smallest(way) for way in ways]), search.recompositions)
+
+
+class _Search:
+    """Recompositions of one request, counted."""
+
+    def __init__(self, origin: Origin, engine: Engine, candidate_id: str, recompositions_max: int) -> None:
+        self.recompositions = 0
+        self._origin = origin
+        self._engine = engine
+        self._id = candidate_id
+        self._max = recompositions_max
+        self._memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
+        before = compose(origin.request, origin.session, origin.policy, engine, self._memory)
+        self._reason: Opt[Reason] = UNSET
+        self._stood = [item.id for item in before.composed.items]
+
+    def smallest(self, way: _Way) -> Change:
+        """Return the smallest change found of one kind."""
+        self._reason = UNSET
+        refused, admitted, step, ended = way.now, way.most + 1, way.step, Searched.REFUSED
+        try:
+            while admitted > way.most and refused < way.most:
+                value = min(refused + step, way.most)
+                refused, admitted = (refused, value) if self._admits(way, value) else (value, admitted)
+                step *= 2
+            if admitted <= way.most:
+                ended = Searched.ADMITTED
+            while ended is Searched.ADMITTED and admitted - refused > 1:
+                value = (refused + admitted) // 2
+                refused, admitted = (refused, value) if self._admits(way, value) else (value, admitted)
+        except _TooManyError:
+            ended = Searched.STOPPED
+        change = Change(lever=way.lever, key=way.key, now=way.now, most=way.most, ended=ended)
+        if admitted <= way.most:
+            return self._checked(change, way, admitted)
+        return replace(change, reason=self._reason) if ended is Searched.REFUSED else change
+
+    def _checked(self, change: Change, way: _Way, needed: int) -> Change:
+        """Compose once more, and tell how the candidate stands then, and who does not."""
+        items = self._composed(way.case(needed), None).composed.items
+        [fidelity] = [item.fidelity for item in items if item.id == self._id]
+        standing = {item.id for item in items}
+        displaced = tuple([one for one in self._stood if one not in standing])
+        return replace(change, needed=needed, fidelity=fidelity, displaced=displaced)
+
+    def _admits(self, way: _Way, value: int) -> bool:
+        if self.recompositions >= self._max:
+            raise _TooManyError
+        self.recompositions += 1
+        try:
+            answered = self._composed(way.case(value), self._memory)
+        except (EventError, PolicyError):
+            self._reason = UNSET
+            return False  # nobody could ask for that
+        reasons = [one.reason for one in answered.decision.candidates if one.id == self._id]
+        self._reason = next((one for one in reasons if one is not Reason.DUPLICATE), UNSET)
+        return any(item.id == self._id for item in answered.composed.items)
+
+    def _composed(self, case: _Case, memory: Memory | None) -> Answered:
+        return compose(case.request, self._origin.session, case.policy, self._engine, memory)
+
+
+def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
+    request, policy = origin.request, origin.policy
+    step = 1 if entry.margin is UNSET else max(1, entry.margin.needed - entry.margin.left)
+    total = policy.total_tokens(request.budget_tokens)
+    yield _Way(
+        Lever.TOTAL,
+        "budget_tokens",
+        total,
+        policy.budget_tokens_max or MAX_INTEGER,
+        step,
+        lambda value: _Case(replace(request, budget_tokens=value), policy),
+    )
+    yield from _ceiling(origin, entry.group, step)
+    yield from _score(origin, engine.secrets.of(request.tenant), entry.id)
+    if "constraints.pinned" in STRATEGIES[policy.strategy].reads:
+        yield _Way(
+            Lever.PIN, "constraints.pinned", 0, 1, 1, lambda _: _Case(_pinned(request, entry.id), policy)
+        )
+
+
+def _ceiling(origin: Origin, group: str, step: int) -> Iterator[_Way]:
+    """Yield the ceiling of a lane, or the budget of a category, which may not pass what the others leave."""
+    request, policy = origin.request, origin.policy
+    if isinstance(policy, LanesPolicy) and group in policy.lanes:
+        table, key, now, most = "lanes", "max_tokens", policy.lanes[group].max_tokens, MAX_INTEGER
+    elif isinstance(policy, CategoriesPolicy) and group in policy.categories:
+        table, key, now = "categories", "budget_tokens", policy.categories[group].budget_tokens
+        parts = sum(one.budget_tokens for one in policy.categories.values()) + (policy.reserve.tokens or 0)
+        most = now + max(0, policy.budget_tokens - parts) if policy.budget_tokens else MAX_INTEGER
+    else:
+        return
+    raw = policy.model_dump()
+
+    def case(value: int) -> _Case:
+        own = raw[table] | {group: raw[table][group] | {key: value}}
+        return _Case(request, parse_policy(raw | {table: own}))
+
+    yield _Way(Lever.CEILING, f"{table}.{group}.{key}", now, most, step, case)
+
+
+def _score(origin: Origin, secret: bytes | None, candidate_id: str) -> Iterator[_Way]:
+    """Yield what moves a candidate up; one of the pool is sent with the request, in place of itself."""
+    request, policy = origin.request, origin.policy
+    candidates = request.candidates or ()
+    if not any(_is(one, candidate_id, secret) for one in candidates):
+        pool = [one.artifact for one in origin.session.pool if one.id == candidate_id]
+        candidates += tuple([replace(one, id=candidate_id) for one in pool])
+    own = [one for one in candidates if _is(one, candidate_id, secret)]
+    for field in _SCORED_BY.get(policy.strategy, ()):
+        given = [thousandths(value) for one in own if (value := getattr(one, field)) is not UNSET]
+        if given:
+            break
+    else:
+        return
+
+    def case(value: int) -> _Case:
+        changed = tuple(
+            [
+                replace(one, **{field: value / 1_000}) if _is(one, candidate_id, secret) else one
+                for one in candidates
+            ]
+        )
+        return _Case(replace(request, candidates=changed), policy)
+
+    most = _PRIORITY_MOST if field == "priority" else _FRACTION_MOST
+    yield _Way(Lever.SCORE, field, max(given), most, 1, case)
+
+
+def _is(candidate: Candidate, candidate_id: str, secret: bytes | None) -> bool:
+    return named(candidate, secret)[0] == candidate_id
+
+
+def _pinned(request: ContextRequest, candidate_id: str) -> ContextRequest:
+    constraints = Constraints() if request.constraints is UNSET else request.constraints
+    pin = Constraint(Match(MatchType.ID, candidate_id))
+    return replace(request, constraints=replace(constraints, pinned=(*constraints.pinned, pin)))
