@@ -25,8 +25,9 @@ from apportion.fingerprint_secrets import read_secrets
 from apportion.policies import load_catalogue
 from apportion.replay.findings import Finding
 from apportion.replay.replaying import Replay
+from apportion.replay.sums import Sum
 from apportion.replay.verify import Verification
-from apportion.replay.whatif import Change, Difference, Misfit, Sum
+from apportion.replay.whatif import Change, Difference, Misfit
 from apportion.settings import Settings
 
 WIDE = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 10_000}}

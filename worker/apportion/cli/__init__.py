@@ -19,6 +19,7 @@ COMMANDS = (
     "send",
     "compose",
     "verify",
+    "replay",
     "fingerprint",
     "workload",
     "policies",

@@ -17,8 +17,9 @@ from apportion.core.session import Session
 from apportion.offline.lines import Line
 from apportion.offline.rows import Rows
 from apportion.replay.findings import Finding, Found
+from apportion.replay.sums import Sum, Tally
 from apportion.replay.verify import Recomposed, Verification
-from apportion.replay.whatif import Change, Difference, Misfit, Sum, Tally, difference
+from apportion.replay.whatif import Change, Difference, Misfit, difference
 
 
 class Replay:

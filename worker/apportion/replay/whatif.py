@@ -1,16 +1,15 @@
-"""What a change would have made of a request: the change, the difference, and the sum of differences.
+"""What a change would have made of a request: the change, and the difference.
 
 Decides what a change replaces, and what counts as gained, lost, shrunk, grown and reordered. Pure: it sees
 two compositions of one request, and composes nothing.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from decimal import Decimal
-from typing import TypeAlias, TypeVar
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
 
-from msgspec import UNSET, Struct, field
-from msgspec.structs import astuple, replace
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from apportion.core.compose import Answered
 from apportion.core.events import Constraint, Constraints, ContextRequest, Match, MatchType, Opt
@@ -20,9 +19,7 @@ from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.tokens import CounterName
 
 _FULLEST_FIRST = (Fidelity.FULL, Fidelity.SHRUNK, Fidelity.TRUNCATED, Fidelity.SUMMARY, Fidelity.NAME)
-_MILLION = 1_000_000
 
-V = TypeVar("V")
 _Numbered: TypeAlias = dict[tuple[str, int], ComposedItem]
 
 
@@ -128,9 +125,21 @@ class Difference(Result, frozen=True, kw_only=True):
         return bool(moved) or self.before.status is not self.after.status
 
     @property
-    def moved(self) -> int:
-        """How many items are gained, lost, shrunk or grown."""
-        return len(self.gained) + len(self.lost) + len(self.shrunk) + len(self.grown)
+    def weight(self) -> tuple[int, int]:
+        """How large the change is, for an order: in tokens, then in items that came, went or were resized."""
+        moved = (self.gained, self.lost, self.shrunk, self.grown)
+        return abs(self.after.used - self.before.used), sum(map(len, moved))
+
+    def __str__(self) -> str:
+        parts = []
+        if self.before.status is not self.after.status:
+            parts.append(f"{self.before.status} > {self.after.status}")
+        for what in ("gained", "lost", "shrunk", "grown"):
+            those = getattr(self, what)
+            if those:
+                parts.append(f"{len(those):,} {what}{_told(those) if what == 'lost' else ''}")
+        parts += [what for what in ("reordered", "rewritten") if getattr(self, what)]
+        return ", ".join(parts) or "unchanged"
 
 
 class Misfit(Struct, frozen=True):
@@ -138,110 +147,6 @@ class Misfit(Struct, frozen=True):
 
     decision_id: str
     error: Failure
-
-
-class Flow(Struct, frozen=True):
-    """What comes and goes in one lane (or other group), or of one kind. Tokens are the moved items' own."""
-
-    gained: int = 0
-    lost: int = 0
-    shrunk: int = 0
-    grown: int = 0
-    tokens_gained: int = 0
-    tokens_lost: int = 0
-
-    def __add__(self, other: "Flow") -> "Flow":
-        return Flow(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
-
-
-class Sum(Struct, frozen=True, kw_only=True):
-    """All differences. `statuses` counts how answers changed, as `composed > exhausted`.
-
-    `unverifiable` are the decisions that are not composed as recorded, by reason, and `misfits` those whose
-    request is refused under the change, by code: neither is in any other figure. Costs are in the unit of the
-    price, exact.
-    """
-
-    replayed: int = 0
-    changed: int = 0
-    unverifiable: Mapping[str, int] = field(default_factory=dict)
-    misfits: Mapping[str, int] = field(default_factory=dict)
-    gained: int = 0
-    lost: int = 0
-    shrunk: int = 0
-    grown: int = 0
-    reordered: int = 0
-    statuses: Mapping[str, int] = field(default_factory=dict)
-    tokens_before: int = 0
-    tokens_after: int = 0
-    cost_before: Opt[Decimal] = UNSET
-    cost_after: Opt[Decimal] = UNSET
-    groups: Mapping[str, Flow] = field(default_factory=dict)
-    kinds: Mapping[str, Flow] = field(default_factory=dict)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every decision was replayed."""
-        return not self.unverifiable and not self.misfits
-
-
-class Tally:
-    """Adds differences up."""
-
-    def __init__(self) -> None:
-        """Start at nothing."""
-        self._counts: Counter[str] = Counter()
-        self._misfits: Counter[str] = Counter()
-        self._statuses: Counter[str] = Counter()
-        self._groups: dict[str, Flow] = {}
-        self._kinds: dict[str, Flow] = {}
-
-    def add(self, one: Difference | Misfit) -> None:
-        """Take one decision in."""
-        if isinstance(one, Misfit):
-            self._misfits[one.error.code] += 1
-            return
-        counts = self._counts
-        counts["replayed"] += 1
-        counts["changed"] += one.is_change
-        counts["reordered"] += one.reordered
-        counts["tokens_before"] += one.before.used
-        counts["tokens_after"] += one.after.used
-        for what in ("gained", "lost", "shrunk", "grown"):
-            those: tuple[Moved | Resized, ...] = getattr(one, what)
-            counts[what] += len(those)
-            for item in those:
-                flow = _flow(what, item)
-                self._groups[item.group] = self._groups.get(item.group, Flow()) + flow
-                self._kinds[item.kind] = self._kinds.get(item.kind, Flow()) + flow
-        if one.before.status is not one.after.status:
-            self._statuses[f"{one.before.status} > {one.after.status}"] += 1
-
-    def sum(self, unverifiable: Mapping[str, int], price_per_million: Decimal | None = None) -> Sum:
-        """Return the sum so far; names in their order."""
-        counts = self._counts
-        whole = Sum(
-            replayed=counts["replayed"],
-            changed=counts["changed"],
-            gained=counts["gained"],
-            lost=counts["lost"],
-            shrunk=counts["shrunk"],
-            grown=counts["grown"],
-            reordered=counts["reordered"],
-            tokens_before=counts["tokens_before"],
-            tokens_after=counts["tokens_after"],
-            unverifiable=unverifiable,
-            misfits=_sorted(self._misfits),
-            statuses=_sorted(self._statuses),
-            groups=_sorted(self._groups),
-            kinds=_sorted(self._kinds),
-        )
-        if price_per_million is None:
-            return whole
-        before, after = (
-            price_per_million * tokens / _MILLION for tokens in (whole.tokens_before, whole.tokens_after)
-        )
-        return replace(whole, cost_before=before, cost_after=after)
 
 
 def difference(recorded: Answered, changed: Answered) -> Difference:
@@ -320,13 +225,8 @@ def _resized(before: ComposedItem, after: ComposedItem) -> Resized:
     return Resized(*own, before.fidelity, after.fidelity, before.tokens, after.tokens)
 
 
-def _flow(what: str, item: Moved | Resized) -> Flow:
-    if isinstance(item, Moved):
-        more = item.tokens if what == "gained" else -item.tokens
-    else:
-        more = item.tokens_after - item.tokens_before
-    return Flow(**{what: 1}, tokens_gained=max(more, 0), tokens_lost=max(-more, 0))
-
-
-def _sorted(counted: Mapping[str, V]) -> dict[str, V]:
-    return dict(sorted(counted.items()))
+def _told(lost: Iterable[Moved]) -> str:
+    """Return why, as ` (no_room 2)`: most first, ties by name."""
+    counts = Counter(str(each.reason) for each in lost if each.reason is not UNSET)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return f" ({', '.join(f'{reason} {count:,}' for reason, count in ordered)})" if ordered else ""
