@@ -147,6 +147,7 @@ def test_events_or_decisions_may_come_through_a_pipe() -> None:
         ("--budget", "1", "--price-per-million", "much"),
         ("--budget", "1", "--price-per-million", "-1"),
         ("--budget", "1", "--price-per-million", "nan"),
+        ("--budget", "1", "--price-per-million", "1e999999999"),
         ("--budget", "1", "--format", "xml"),
     ],
 )

@@ -295,6 +295,29 @@ def test_money_is_tokens_by_price_exactly() -> None:
     assert replayed(recorded([asked("r1")]), Change(budget_tokens=30)).sum.cost_before is UNSET
 
 
+def test_a_difference_and_the_sum_are_told_in_words() -> None:
+    recording = recorded([three(budget_tokens=45), asked("r2", "t")])
+    done = replayed(recording, Change(budget_tokens=8_000), price=Decimal(2))
+    assert [str(each) for each in done.differences] == ["1 gained", "unchanged"]
+    assert str(done.sum).splitlines() == [
+        "2 decisions replayed, 1 changed: 1 gained, 0 lost, 0 shrunk, 0 grown, 0 reordered",
+        "tokens: 92 > 112, 20 spent more (21.7%)",
+        "cost: 0.000184 > 0.000224, 0.000040 spent more (21.7%)",
+    ]
+    done = replayed(recording, Change(budget_tokens=0))
+    assert str(done.differences[0]) == "composed > disabled, 2 lost (disabled 2)"
+    assert str(done.sum).splitlines()[2] == "2 answered otherwise (composed > disabled 2)"
+
+
+def test_nothing_replayed_is_told_as_nothing() -> None:
+    done = replayed(recorded([]), Change(budget_tokens=1), price=Decimal(0))
+    assert str(done.sum).splitlines()[1:] == [
+        "tokens: 0 > 0, the same",
+        "cost: 0.000000 > 0.000000, the same",
+    ]
+    assert done.sum.is_whole
+
+
 def test_the_sum_is_that_of_all_differences() -> None:
     events = [three(), published(candidate("p", 5), "t"), three(session="t"), three(session="u")]
     done = replayed(recorded(events), Change(budget_tokens=45))
@@ -307,6 +330,7 @@ def test_the_sum_is_that_of_all_differences() -> None:
 
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+SESSIONS = sorted(folder.name for folder in (GOLDEN / "sessions").iterdir())
 POLICIES = load_catalogue(GOLDEN / "policies")
 SECRETS = Engine(
     ENGINE.version, COUNTERS, read_secrets(Settings(fingerprint_secret_file=GOLDEN / "secrets.toml"))
@@ -328,7 +352,7 @@ def replayed_session(name: str, change: Change, *, evolve: bool = False) -> Repl
 
 
 @pytest.mark.parametrize("evolve", [False, True], ids=["from rows", "evolving"])
-@pytest.mark.parametrize("name", sorted(folder.name for folder in (GOLDEN / "sessions").iterdir()))
+@pytest.mark.parametrize("name", SESSIONS)
 def test_equal_policies_of_another_version_change_nothing_in_any_golden_session(
     name: str,
     evolve: bool,  # noqa: FBT001 - parametrized
@@ -342,3 +366,52 @@ def test_equal_policies_of_another_version_change_nothing_in_any_golden_session(
     ]
     assert {(len(done.findings), len(done.misfits), done.sum.changed) for done in replays} == {(0, 0, 0)}
     assert {done.sum.replayed for done in replays} == {len(decisions_of(name))}
+
+
+@pytest.mark.parametrize("counter", CounterName)
+def test_every_policy_takes_every_counter_and_any_budget(counter: CounterName) -> None:
+    names = {policy.name for policy in POLICIES}
+    for policy in POLICIES:
+        changed = Change(budget_tokens=0, counter=counter).policy_for(policy, names)
+        assert (changed.counter, changed.budget_tokens_max) == (counter, 0)
+        assert (changed.name, changed.budget_tokens, changed.session) == (
+            policy.name,
+            policy.budget_tokens,
+            policy.session,
+        )
+
+
+@pytest.mark.parametrize("evolve", [False, True], ids=["from rows", "evolving"])
+@pytest.mark.parametrize("name", SESSIONS)
+def test_every_decision_of_every_golden_session_is_told_once_under_a_change_of_all(
+    name: str,
+    evolve: bool,  # noqa: FBT001 - parametrized
+) -> None:
+    change = Change(budget_tokens=60, counter=CounterName.BYTES4, without=("rules", "recent_edit"))
+    done = replayed_session(name, change, evolve=evolve)
+    told = [each.decision_id for each in done.differences] + [each.decision_id for each in done.misfits]
+    assert sorted(told) == sorted(json.loads(line)["decision_id"] for line in decisions_of(name))
+    assert done.findings == []
+    standing = [one for each in done.differences for one in each.gained]
+    assert [one for one in standing if one.group == "rules" or one.kind == "recent_edit"] == []
+    assert all(each.after.used <= each.after.limit <= 60 for each in done.differences)
+
+
+@given(
+    kinds=st.lists(st.sampled_from(["rule_doc", "recent_edit", "local_diff"]), min_size=1, max_size=6),
+    without=st.sampled_from(["rule_doc", "recent_edit", "nowhere"]),
+    budget=st.integers(20, 200),
+)
+def test_what_is_excluded_goes_and_nothing_else_where_all_are_of_one_size(
+    kinds: list[str], without: str, budget: int
+) -> None:
+    """Of several sizes a larger one may take the room that was made, and push a smaller one out."""
+    catalogue = Catalogue([lanes_policy(lanes=WIDE)])
+    those = [candidate(f"c{number}", 20, kind=kind, shrink="never") for number, kind in enumerate(kinds)]
+    recording = recorded([asked("r1", candidates=those, budget_tokens=budget)], catalogue=catalogue)
+    done = replayed(recording, Change(without=(without,)), catalogue=catalogue)
+    [one] = done.differences
+    assert {(each.kind, each.reason) for each in one.lost} <= {(without, "excluded_by_policy")}
+    assert without not in {each.kind for each in one.gained}
+    assert len(one.gained) <= len(one.lost)
+    assert one.after.used <= one.before.used

@@ -62,6 +62,8 @@ class Replay:
                 self._rows.put(key, self._published(one, before))
             return None
         assert one.answered is not None, "requests are answered"
+        if self._rows is None and one.found is not None:
+            return None  # nobody asks for it, and no row goes on from it
         if self._rows is None and one.answered.composed.status is Status.DUPLICATE:
             return difference(one.answered, one.answered)  # the row knows the request as it was
         try:

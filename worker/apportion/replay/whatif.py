@@ -155,7 +155,6 @@ def difference(recorded: Answered, changed: Answered) -> Difference:
     Tokens tell a size only if both were counted alike. What was answered before is as it was.
     """
     before, after = recorded.composed, changed.composed
-    sides = {"before": _side(before), "after": _side(after)}
     alike = before.tokens.counter == after.tokens.counter
     old, new = _numbered(before.items), _numbered(after.items)
     both = [(old[key], item) for key, item in new.items() if key in old]
@@ -167,7 +166,8 @@ def difference(recorded: Answered, changed: Answered) -> Difference:
     is_same = not (gained or lost or shrunk or grown or reordered)
     return Difference(
         decision_id=before.decision_id,
-        **sides,
+        before=_side(before),
+        after=_side(after),
         gained=gained,
         lost=lost,
         shrunk=shrunk,
