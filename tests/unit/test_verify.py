@@ -319,7 +319,7 @@ def test_no_composition_is_taken_from_a_cache() -> None:
     verification = Verification(ENGINE, cached, POLICY.name, Bounds(), as_lines(recording.decisions))
     assert list(verification.run(as_lines(recording.events))) == []
     assert verification.summary.verified == 3
-    assert verification._memory.compositions.hits == 0
+    assert verification.memory.compositions.hits == 0
 
 
 def test_dead_letters_are_compared_where_they_are_given() -> None:

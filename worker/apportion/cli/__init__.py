@@ -20,6 +20,7 @@ COMMANDS = (
     "compose",
     "verify",
     "explain",
+    "replay",
     "fingerprint",
     "workload",
     "policies",

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,11 +15,11 @@ from apportion.cli._files import naming, open_events, open_to_read, require_dist
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
+from apportion.cli._verification import verification_of
 
 if TYPE_CHECKING:
     from apportion.replay.findings import Finding
     from apportion.replay.verify import Verification
-    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -67,7 +67,7 @@ def verify(
         logs = [stack.enter_context(open_events(decisions))]
         if dead_letters is not None:
             logs.append(stack.enter_context(open_to_read(dead_letters)))
-        verification = _verification(settings, *logs)
+        verification = verification_of(settings, *logs)
         lines = lines_of(source, settings.event_max_bytes)
         shown, more = [], 0
         with ExitStack() as bar:
@@ -82,23 +82,6 @@ def verify(
         if more:
             typer.echo(f"apportion: {more:,} more are not shown here; a pipe or a file takes all", err=True)
     _end(verification, form)
-
-
-def _verification(
-    settings: "Settings", decisions: BinaryIO, dead_letters: BinaryIO | None = None
-) -> "Verification":
-    from apportion.assembly import create_catalogue, create_engine
-    from apportion.replay.log import LINE_MAX_BYTES
-    from apportion.replay.verify import Verification
-
-    return Verification(
-        create_engine(settings),
-        create_catalogue(settings),
-        settings.default_policy,
-        settings.bounds,
-        lines_of(decisions, LINE_MAX_BYTES),
-        None if dead_letters is None else lines_of(dead_letters, LINE_MAX_BYTES),
-    )
 
 
 def _print(found: "Iterable[Finding]", form: Format) -> None:

@@ -1,10 +1,8 @@
 """The sessions of one run: each one's row, and how an event moves it on.
 
-Decides how rows are held: as the bytes that the worker keeps in its changelog, and little is remembered
-beside them, so a stream of any length takes no more memory than its sessions do.
+Decides how much is remembered beside the rows: little, so a stream of any length takes no more memory than
+its sessions do.
 """
-
-import msgspec
 
 from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered
@@ -12,14 +10,11 @@ from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.events import Event, session_key
 from apportion.core.memory import Memory
-from apportion.core.session import EMPTY, Session
+from apportion.offline.rows import Rows
 
 _COMPOSITIONS_MAX = 64
 """Of large requests, some 16 MB; a worker keeps as many as its policies say."""
 _COUNTS_MAX = 1 << 14
-
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Session)
 
 
 class Sessions:
@@ -30,7 +25,7 @@ class Sessions:
         self.engine = engine
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
         self._composer = Composer(engine, catalogue, default_policy, memory)
-        self._rows: dict[str, bytes] = {}
+        self._rows = Rows()
 
     def handle(self, event: Event) -> Answered | None:
         """Return what answers an event, its session's row moved on; only requests are answered.
@@ -39,7 +34,6 @@ class Sessions:
             EventError: the event is refused; nothing has happened.
         """
         key = session_key(event.tenant, event.session_id)
-        row = self._rows.get(key)
-        session, outcome = self._composer.handle(event, EMPTY if row is None else _decoder.decode(row))
-        self._rows[key] = _encoder.encode(session)
+        session, outcome = self._composer.handle(event, self._rows.get(key))
+        self._rows.put(key, session)
         return outcome

@@ -65,12 +65,12 @@ class Summary(Struct, frozen=True):
         return not self.differences and not self.unverifiable
 
     def __str__(self) -> str:
-        parts = [f"{_counted(self.verified, 'decision')} verified"]
+        parts = [f"{counted(self.verified, 'decision')} verified"]
         if self.dead_letters:
-            parts.append(f"{_counted(self.dead_letters, 'dead letter')} verified")
+            parts.append(f"{counted(self.dead_letters, 'dead letter')} verified")
         if self.repeated:
             parts.append(f"{self.repeated:,} repeated")
-        parts.append(_counted(self.differences, "difference"))
+        parts.append(counted(self.differences, "difference"))
         if self.unverifiable:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.unverifiable.items())
             parts.append(f"{sum(self.unverifiable.values()):,} unverifiable ({reasons})")
@@ -86,5 +86,6 @@ def summary(verified: int, dead_letters: int, repeated: int, counts: "Counter[Fo
     return replace(whole, unverifiable=unverifiable)
 
 
-def _counted(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
+    """Return `1 decision`, `2 decisions`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -107,19 +107,16 @@ def origin_of(
     that are given to it.
     """
     met: list[Origin] = []
-
-    def watch(recorded: Recorded, request: ContextRequest, session: Session, policy: Policy) -> None:
-        if recorded.identity == decision.decision_id:
-            met.append(Origin(request, session, policy))
-
-    own_events = _until(_of_session(events, decision), met)
+    about: list[Finding] = []
     verification = verification_of(_of_session(decisions, decision))
-    verification.watch = watch
-    about = [
-        finding
-        for finding in verification.run(own_events)
-        if finding.decision_id == decision.decision_id and finding.found is not Found.ALTERED_REPEAT
-    ]
+    for one in verification.recompose(_until(_of_session(events, decision), met)):
+        if isinstance(one, Finding):
+            if one.decision_id == decision.decision_id and one.found is not Found.ALTERED_REPEAT:
+                about.append(one)
+        elif one.answered is not None and one.answered.decision.decision_id == decision.decision_id:
+            assert isinstance(one.event, ContextRequest), "only requests are answered"
+            assert one.policy is not None, "under a policy"
+            met.append(Origin(one.event, one.before, one.policy))
     if about:
         return about[0]
     return met[0] if met else Finding(Found.NO_EVENT, DECISIONS, decision_id=decision.decision_id)

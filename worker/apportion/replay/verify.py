@@ -5,11 +5,9 @@ decision that is not alike says nothing of the engine. A session's row is rebuil
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
 
-import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from apportion.core import wire
 from apportion.core.bounds import Bounds
@@ -19,14 +17,15 @@ from apportion.core.compose import Answered, compose
 from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import ContextRequest, Event, session_key
+from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction, Event, session_key
 from apportion.core.identity import event_time_us
 from apportion.core.memory import Bounded, Memory
 from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
-from apportion.core.session import EMPTY, Session, at
+from apportion.core.session import Session, at
 from apportion.offline.answers import TOPIC, event_of, refused
 from apportion.offline.lines import Line
+from apportion.offline.rows import Rows
 from apportion.policies import builtin_policies
 from apportion.replay.compare import Different, NotJsonError, compare, read
 from apportion.replay.findings import Finding, Found, Summary, summary
@@ -52,11 +51,19 @@ _REASON_OF_REFUSAL = {
     ErrorCode.UNKNOWN_POLICY: Found.UNKNOWN_POLICY,
 }
 
-Watch: TypeAlias = Callable[[Recorded, ContextRequest, Session, Policy], None]
-"""Is told what a recorded decision is composed of again: its request, the row that this meets, the policy."""
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Session)
+class Recomposed(Struct, frozen=True):
+    """An event that was composed again, after the row `before`.
+
+    `policy` is that of a request, and the default one of an artifact; a retraction has none. Only requests
+    are `answered`; `found` is what is wrong with the decision that was made of it: None where it is verified.
+    """
+
+    event: Event
+    before: Session
+    policy: Policy | None = None
+    answered: Answered | None = None
+    found: Found | None = None
 
 
 class Verification:
@@ -72,15 +79,14 @@ class Verification:
         dead_letters: Iterable[Line] | None = None,
     ) -> None:
         """Start with no session; without `dead_letters` nobody looks at what is refused."""
-        self.watch: Watch | None = None
-        self._engine = engine
+        self.engine = engine
         self._catalogue = catalogue
         self._default_policy = default_policy
         self._bounds = bounds
-        self._memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
-        self._composer = Composer(engine, catalogue, default_policy, self._memory)
-        self._policies = {policy.digest: policy for policy in (*builtin_policies(), *catalogue)}
-        self._rows: dict[str, bytes] = {}
+        self.memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
+        self._composer = Composer(engine, catalogue, default_policy, self.memory)
+        self.policies = {policy.digest: policy for policy in (*builtin_policies(), *catalogue)}
+        self._rows = Rows()
         self._without_secret: set[str] = set()
         self._refused: Bounded[bytes, Found] = Bounded(_REFUSED_MAX)
         self._found: list[Finding] = []
@@ -101,10 +107,16 @@ class Verification:
 
     def run(self, events: Iterable[Line]) -> Iterator[Finding]:
         """Yield what is wrong, as it is met; at last the recorded lines for which no event was found."""
+        return (each for each in self.recompose(events) if isinstance(each, Finding))
+
+    def recompose(self, events: Iterable[Line]) -> Iterator[Finding | Recomposed]:
+        """Yield what `run` does, and behind what is wrong with an event the event, if it is not refused."""
         try:
             for line in events:
-                self._take(line)
+                recomposed = self._take(line)
                 yield from self._told()
+                if recomposed is not None:
+                    yield recomposed
             for recorded in self._decisions.rest():
                 self._tell(self._refused.get(recorded.name) or Found.NO_EVENT, recorded)
                 yield from self._told()
@@ -131,30 +143,35 @@ class Verification:
         line, identity = recorded.number + 1, recorded.identity
         self._found.append(Finding(found, DECISIONS, line, where, decision_id=identity))
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: Line) -> Recomposed | None:
         event = None
         try:
             event = event_of(line, self._bounds)
-            self._handle(event, line)
+            return self._handle(event, line)
         except EventError as error:
             if event is not None:
                 self._remember_refusal(event, error)
             self._check_dead_letter(line, error)
+            return None
 
-    def _handle(self, event: Event, line: Line) -> None:
+    def _handle(self, event: Event, line: Line) -> Recomposed:
         """Move the session's row on, and judge the decision that was made of a request."""
         key = session_key(event.tenant, event.session_id)
-        row = self._rows.get(key)
-        session = EMPTY if row is None else _decoder.decode(row)
+        before = self._rows.get(key)
         if isinstance(event, ContextRequest):
-            answered, recorded = self._composed(event, session)
-            if self.watch is not None and recorded is not None:
-                self.watch(recorded, event, session, self._policies[answered.decision.policy.digest])
-            session = answered.session
-            self._judge(event, line.number + 1, answered.decision, recorded)
-        else:
-            session, _ = self._composer.handle(event, session)
-        self._rows[key] = _encoder.encode(session)
+            answered, recorded = self._composed(event, before)
+            found = self._judge(event, line.number + 1, answered.decision, recorded)
+            policy = self.policies[answered.decision.policy.digest]
+            self._rows.put(key, answered.session)
+            return Recomposed(event, before, policy, answered, found)
+        after, _ = self._composer.handle(event, before)
+        self._rows.put(key, after)
+        return Recomposed(event, before, self._default_of(event))
+
+    def _default_of(self, event: ContextArtifact | ContextRetraction) -> Policy | None:
+        if isinstance(event, ContextRetraction):
+            return None
+        return self._catalogue.resolve(self._default_policy, event_time_us(event.published_at))
 
     def _composed(self, request: ContextRequest, session: Session) -> tuple[Answered, Recorded | None]:
         """Compose under the policy of the recorded decision, or under today's where there is none."""
@@ -170,7 +187,7 @@ class Verification:
     def _compose(self, request: ContextRequest, session: Session, recorded: Recorded | None) -> Answered:
         policy = None if recorded is None else self._recorded_policy(request, session, recorded)
         if policy is not None:
-            return compose(request, session, policy, self._engine, self._memory)
+            return compose(request, session, policy, self.engine, self.memory)
         _, answered = self._composer.handle(request, session)
         assert answered is not None, "requests are answered"
         return answered
@@ -179,7 +196,7 @@ class Verification:
         self, request: ContextRequest, session: Session, recorded: Recorded
     ) -> Policy | None:
         """Return the policy that the decision names, if the request may have been composed under it."""
-        policy = self._policies.get(recorded.policy_digest)
+        policy = self.policies.get(recorded.policy_digest)
         names = {self._default_policy if request.policy is UNSET else request.policy}
         if at(session, event_time_us(request.requested_at)).seen(request.request_id) is not None:
             names.add(self._default_policy)  # of a request that is sent again it may be gone
@@ -187,17 +204,18 @@ class Verification:
 
     def _judge(
         self, request: ContextRequest, event_line: int, decision: ContextDecision, recorded: Recorded | None
-    ) -> None:
+    ) -> Found | None:
+        """Tell what is wrong with the decision that was made of a request, and return it."""
         if recorded is None:
             self._found.append(
                 Finding(Found.NO_DECISION, DECISIONS, event_line=event_line, decision_id=decision.decision_id)
             )
-            return
+            return Found.NO_DECISION
         different: Different | None = None
         reason: Found | None = None
-        if recorded.engine_version != self._engine.version:
+        if recorded.engine_version != self.engine.version:
             reason = Found.ENGINE_VERSION
-        elif recorded.policy_digest not in self._policies:
+        elif recorded.policy_digest not in self.policies:
             reason = Found.UNKNOWN_POLICY
         else:
             try:
@@ -211,15 +229,17 @@ class Verification:
         if reason is not None:
             self._tell(reason, recorded, event_line)
         elif different is not None:
+            reason = Found.DIFFERENCE
             self._differ(DECISIONS, recorded, event_line, different)
         else:
             self._verified[DECISIONS] += 1
+        return reason
 
     def _why_incomparable(
         self, request: ContextRequest, decision: ContextDecision, recorded: Recorded
     ) -> Found | None:
         """Return why a decision that is not alike cannot be judged; nothing where it can."""
-        secret = self._engine.secrets.of(request.tenant)
+        secret = self.engine.secrets.of(request.tenant)
         fields = read(recorded.value)
         trigger = fields.get("trigger")
         if secret is None and isinstance(trigger, dict) and "workspace" in trigger:
@@ -262,7 +282,7 @@ class Verification:
         log = self._dead_letters
         if log is None:
             return
-        letter = refused(line, error, self._engine.version)
+        letter = refused(line, error, self.engine.version)
         recorded = log.find(value_name(letter.value_digest))
         if recorded is None:
             self._found.append(Finding(Found.NO_DEAD_LETTER, DEAD_LETTERS, event_line=line.number + 1))
@@ -274,7 +294,7 @@ class Verification:
             different = compare(recorded.value, wire.encode(letter), beside)
         except NotJsonError:
             reason = Found.NOT_JSON
-        if recorded.engine_version != self._engine.version:
+        if recorded.engine_version != self.engine.version:
             reason = Found.ENGINE_VERSION
         log.answered(recorded, None)
         if reason is not None:

@@ -1,0 +1,31 @@
+"""Recorded events composed again, for the commands that do so, as their settings say."""
+
+from typing import TYPE_CHECKING, BinaryIO
+
+from apportion.cli._lines import lines_of
+
+if TYPE_CHECKING:
+    from apportion.replay.verify import Verification
+    from apportion.settings import Settings
+
+
+def verification_of(
+    settings: "Settings", decisions: BinaryIO, dead_letters: BinaryIO | None = None
+) -> "Verification":
+    """Return a run over these logs.
+
+    Raises:
+        PolicyError, SettingsError: the policies or secrets that the settings name are wrong.
+    """
+    from apportion.assembly import create_catalogue, create_engine
+    from apportion.replay.log import LINE_MAX_BYTES
+    from apportion.replay.verify import Verification
+
+    return Verification(
+        create_engine(settings),
+        create_catalogue(settings),
+        settings.default_policy,
+        settings.bounds,
+        lines_of(decisions, LINE_MAX_BYTES),
+        None if dead_letters is None else lines_of(dead_letters, LINE_MAX_BYTES),
+    )

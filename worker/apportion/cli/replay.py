@@ -1,0 +1,205 @@
+"""`apportion replay`: what a change would have made of recorded decisions."""
+
+import heapq
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from apportion.cli import ExitCode
+from apportion.cli._files import naming, open_events, require_distinct
+from apportion.cli._lines import lines_of, watched
+from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._table import print_table
+from apportion.cli._verification import verification_of
+from apportion.printable import printable
+
+if TYPE_CHECKING:
+    from msgspec import Struct
+
+    from apportion.replay.findings import Finding
+    from apportion.replay.replaying import Replay
+    from apportion.replay.sums import Sum
+    from apportion.replay.verify import Verification
+    from apportion.replay.whatif import Change, Difference, Misfit
+
+app = typer.Typer(add_completion=False)
+
+_SHOWN_MAX = 20
+
+
+class Format(StrEnum):
+    """How a replay is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def _price(text: str) -> Decimal:
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
+        raise typer.BadParameter("expected a number, as 2.50")
+    return Decimal(text)
+
+
+@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
+def replay(  # noqa: PLR0913 - a command takes its flags by name
+    ctx: typer.Context,
+    events: Annotated[Path, typer.Argument(help="The recorded events, as JSON lines; - is stdin.")],
+    decisions: Annotated[Path, typer.Argument(help="The decisions that were made of them.")],
+    *,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="In the place of the policies of its name, or of its strategy.",
+        ),
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Every request asks for N tokens, and gets them.")
+    ] = None,
+    counter: Annotated[str | None, typer.Option(metavar="NAME", help="Count with this counter.")] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND|LANE", help="Exclude what is of that kind or lane; may be repeated."),
+    ] = None,
+    evolve: Annotated[
+        bool, typer.Option("--evolve", help="Let sessions go on from what the change makes of them.")
+    ] = False,
+    price: Annotated[
+        Decimal | None,
+        typer.Option("--price-per-million", metavar="PRICE", parser=_price, help="Of a million tokens."),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="How to print the replay.")] = Format.TABLE,
+) -> None:
+    """Compose recorded events under a change, and tell what it makes of each decision.
+
+    Each request meets its session as it was recorded; with --evolve, as the change has left it.
+    Only decisions that are verified are replayed: docs/replay.md says what is told, and what it means.
+    Exits with 1 if a decision could not be replayed. Without a change it is apportion verify.
+
+    Examples:
+      apportion replay events.jsonl decisions.jsonl --budget 4000 --price-per-million 3
+      apportion replay events.jsonl decisions.jsonl --policy tight.toml --evolve
+      apportion replay events.jsonl decisions.jsonl --without history --format json | jq .lost
+    """
+    require_distinct(events, decisions)
+    change = _change(policy, budget, counter, tuple(without or ()))
+    settings = read_settings(ctx)
+    with ExitStack() as stack:
+        source = stack.enter_context(open_events(events))
+        log = stack.enter_context(open_events(decisions))
+        run = _run(verification_of(settings, log), change, evolve=evolve)
+        lines = lines_of(source, settings.event_max_bytes)
+        is_json = form is Format.JSON
+        with ExitStack() as bar:
+            told = run.run(watched(lines, source, "replaying", bar, beside_output=is_json))
+            if is_json:
+                _print_lines(told)
+            else:
+                shown = _Shown(told)
+        whole = run.sum(price)
+        if is_json:
+            _print_lines([whole])
+        else:
+            shown.print(whole)
+    if not whole.is_whole:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _change(
+    policy: Path | None, budget: int | None, counter: str | None, without: tuple[str, ...]
+) -> "Change":
+    from apportion.core.tokens import CounterName
+    from apportion.policies import load_policy
+    from apportion.replay.whatif import Change
+
+    if policy is None and budget is None and counter is None and not without:
+        raise typer.BadParameter(
+            "nothing is changed; give --policy, --budget, --counter or --without, or call apportion verify"
+        )
+    if counter is not None and counter not in list(CounterName):
+        raise typer.BadParameter(f"expected one of {', '.join(CounterName)}", param_hint="--counter")
+    return Change(
+        None if policy is None else load_policy(policy),
+        budget,
+        None if counter is None else CounterName(counter),
+        without,
+    )
+
+
+def _run(verification: "Verification", change: "Change", *, evolve: bool) -> "Replay":
+    from apportion.replay.replaying import Replay
+
+    return Replay(verification, change, evolve=evolve)
+
+
+def _print_lines(told: "Iterable[Struct]") -> None:
+    from apportion.core.wire import encode
+
+    with naming(sys.stdout.buffer):
+        for each in told:
+            typer.echo(encode(each).decode())
+
+
+class _Shown:
+    """What a person is shown of a replay: the largest changes, and the first that are refused under it."""
+
+    def __init__(self, told: "Iterable[Finding | Difference | Misfit]") -> None:
+        """Take all in, and keep little of it."""
+        from apportion.replay.whatif import Difference, Misfit
+
+        self._misfits: list[Misfit] = []
+
+        def changes() -> Iterator[Difference]:
+            for each in told:
+                if isinstance(each, Misfit) and len(self._misfits) < _SHOWN_MAX:
+                    self._misfits.append(each)
+                elif isinstance(each, Difference) and each.is_change:
+                    yield each
+
+        self._largest = heapq.nlargest(_SHOWN_MAX, changes(), key=lambda each: each.weight)
+
+    def print(self, whole: "Sum") -> None:
+        """Print the changes, then what comes and goes by group and kind, then the sum."""
+        changes = [
+            (each.decision_id, f"{each.before.used:,} > {each.after.used:,}", str(each))
+            for each in self._largest
+        ]
+        refused = [(each.decision_id, "", f"{each.error.code}: {_told(each)}") for each in self._misfits]
+        _print_rows(("Decision", "Tokens", "Change"), changes + refused)
+        flows = [
+            (
+                f"{what} {printable(name)}",
+                *(f"{count:,}" for count in (flow.gained, flow.lost, flow.shrunk, flow.grown)),
+                f"+{flow.tokens_gained:,} -{flow.tokens_lost:,}",
+            )
+            for what, flows in (("group", whole.groups), ("kind", whole.kinds))
+            for name, flow in flows.items()
+        ]
+        _print_rows(("Group or kind", "Gained", "Lost", "Shrunk", "Grown", "Tokens"), flows)
+        typer.echo(str(whole))
+        hidden = whole.changed - len(changes) + sum(whole.misfits.values()) - len(refused)
+        if hidden:
+            typer.echo(f"apportion: {hidden:,} more are not shown here; --format json tells all", err=True)
+        if whole.unverifiable:
+            typer.echo("apportion: apportion verify names each decision that is unverifiable", err=True)
+
+
+def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if rows:
+        print_table(columns, rows)
+        if sys.stdout.isatty():
+            typer.echo()
+
+
+def _told(misfit: "Misfit") -> str:
+    return printable(f"{misfit.error.message} (at {misfit.error.pointer})")

@@ -1,0 +1,94 @@
+"""Recorded requests composed once more, under a change: each beside what was recorded.
+
+Decides from which row a request is composed under the change: from the recorded one, or from the one that
+the session would have come to. Only verified decisions are replayed; an event that was refused stays so.
+"""
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+
+from apportion.core.compose import Answered, compose
+from apportion.core.errors import EventError
+from apportion.core.events import ContextRequest, session_key
+from apportion.core.policy import Policy
+from apportion.core.publish import publish
+from apportion.core.results import Failure, Status
+from apportion.core.session import Session
+from apportion.offline.lines import Line
+from apportion.offline.rows import Rows
+from apportion.replay.findings import Finding, Found
+from apportion.replay.sums import Sum, Tally
+from apportion.replay.verify import Recomposed, Verification
+from apportion.replay.whatif import Change, Difference, Misfit, difference
+
+
+class Replay:
+    """One run over recorded events under a change."""
+
+    def __init__(self, verification: Verification, change: Change, *, evolve: bool = False) -> None:
+        """Start with no session; with `evolve` sessions go on from what the change makes of them."""
+        self._verification = verification
+        self._change = change
+        self._rows = Rows() if evolve else None
+        self._known = {policy.name for policy in verification.policies.values()}
+        self._policies: dict[str, Policy] = {}
+        self._tally = Tally()
+
+    def run(self, events: Iterable[Line]) -> Iterator[Finding | Difference | Misfit]:
+        """Yield each decision: what the change makes of it, or why it is not replayed."""
+        for one in self._verification.recompose(events):
+            if isinstance(one, Finding):
+                yield one
+                continue
+            outcome = self._replayed(one)
+            if outcome is not None and one.found is None:
+                self._tally.add(outcome)
+                yield outcome
+
+    def sum(self, price_per_million: Decimal | None = None) -> Sum:
+        """Return the sum so far; a price is that of a million tokens."""
+        summary = self._verification.summary
+        unverifiable = dict(summary.unverifiable)
+        if summary.differences:
+            unverifiable = {str(Found.DIFFERENCE): summary.differences} | unverifiable
+        return self._tally.sum(unverifiable, price_per_million)
+
+    def _replayed(self, one: Recomposed) -> Difference | Misfit | None:
+        """Return what becomes of a request, and move the session's row on where sessions evolve."""
+        key = session_key(one.event.tenant, one.event.session_id)
+        before = one.before if self._rows is None else self._rows.get(key)
+        if not isinstance(one.event, ContextRequest):
+            if self._rows is not None:
+                self._rows.put(key, self._published(one, before))
+            return None
+        assert one.answered is not None, "requests are answered"
+        if self._rows is None and one.found is not None:
+            return None  # nobody asks for it, and no row goes on from it
+        if self._rows is None and one.answered.composed.status is Status.DUPLICATE:
+            return difference(one.answered, one.answered)  # the row knows the request as it was
+        try:
+            changed = self._composed(one.event, before, one)
+        except EventError as error:
+            failure = Failure(code=error.code, message=error.message, pointer=error.pointer)
+            return Misfit(one.answered.decision.decision_id, failure)
+        if self._rows is not None:
+            self._rows.put(key, changed.session)
+        return difference(one.answered, changed)
+
+    def _composed(self, request: ContextRequest, before: Session, one: Recomposed) -> Answered:
+        assert one.policy is not None, "requests have a policy"
+        verification, policy = self._verification, self._policy(one.policy)
+        asked = self._change.request_for(request, policy)
+        return compose(asked, before, policy, verification.engine, verification.memory)
+
+    def _published(self, one: Recomposed, before: Session) -> Session:
+        assert not isinstance(one.event, ContextRequest), "requests are composed"
+        idle_timeout_s = 0 if one.policy is None else self._policy(one.policy).session.idle_timeout_s
+        return publish(one.event, before, self._verification.engine, idle_timeout_s)
+
+    def _policy(self, recorded: Policy) -> Policy:
+        policy = self._policies.get(recorded.digest)
+        if policy is None:
+            policy = self._change.policy_for(recorded, self._known)
+            self._policies[recorded.digest] = policy
+        return policy

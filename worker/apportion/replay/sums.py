@@ -1,0 +1,161 @@
+"""Differences added up: decisions, items by group and kind, tokens, and money.
+
+Decides what is in which figure. What could not be replayed is in none but its own.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TypeVar
+
+from msgspec import UNSET, Struct, field
+from msgspec.structs import astuple, replace
+
+from apportion.core.events import Opt
+from apportion.replay.findings import counted
+from apportion.replay.whatif import Difference, Misfit, Moved, Resized
+
+V = TypeVar("V")
+_MOVES = ("gained", "lost", "shrunk", "grown")
+
+
+class Flow(Struct, frozen=True):
+    """What comes and goes in one lane (or other group), or of one kind. Tokens are the moved items' own."""
+
+    gained: int = 0
+    lost: int = 0
+    shrunk: int = 0
+    grown: int = 0
+    tokens_gained: int = 0
+    tokens_lost: int = 0
+
+    def __add__(self, other: "Flow") -> "Flow":
+        return Flow(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+
+class Sum(Struct, frozen=True, kw_only=True):
+    """All differences. `statuses` counts how answers changed, as `composed > exhausted`.
+
+    `unverifiable` are the decisions that are not composed as recorded, by reason, and `misfits` those whose
+    request is refused under the change, by code: neither is in any other figure. Costs are in the unit of the
+    price, exact.
+    """
+
+    replayed: int = 0
+    changed: int = 0
+    unverifiable: Mapping[str, int] = field(default_factory=dict)
+    misfits: Mapping[str, int] = field(default_factory=dict)
+    gained: int = 0
+    lost: int = 0
+    shrunk: int = 0
+    grown: int = 0
+    reordered: int = 0
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    tokens_before: int = 0
+    tokens_after: int = 0
+    cost_before: Opt[Decimal] = UNSET
+    cost_after: Opt[Decimal] = UNSET
+    groups: Mapping[str, Flow] = field(default_factory=dict)
+    kinds: Mapping[str, Flow] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every decision was replayed."""
+        return not self.unverifiable and not self.misfits
+
+    def __str__(self) -> str:
+        moves = ", ".join(f"{getattr(self, what):,} {what}" for what in (*_MOVES, "reordered"))
+        lines = [
+            f"{counted(self.replayed, 'decision')} replayed, {self.changed:,} changed: {moves}",
+            _from_to("tokens", self.tokens_before, self.tokens_after),
+        ]
+        if self.cost_before is not UNSET and self.cost_after is not UNSET:
+            lines.append(_from_to("cost", self.cost_before, self.cost_after))
+        for what, those in (
+            ("answered otherwise", self.statuses),
+            ("refused under the change", self.misfits),
+            ("unverifiable", self.unverifiable),
+        ):
+            if those:
+                told = ", ".join(f"{name} {count:,}" for name, count in those.items())
+                lines.append(f"{sum(those.values()):,} {what} ({told})")
+        return "\n".join(lines)
+
+
+class Tally:
+    """Adds differences up."""
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self._counts: Counter[str] = Counter()
+        self._misfits: Counter[str] = Counter()
+        self._statuses: Counter[str] = Counter()
+        self._groups: dict[str, Flow] = {}
+        self._kinds: dict[str, Flow] = {}
+
+    def add(self, one: Difference | Misfit) -> None:
+        """Take one decision in."""
+        if isinstance(one, Misfit):
+            self._misfits[one.error.code] += 1
+            return
+        counts = self._counts
+        counts["replayed"] += 1
+        counts["changed"] += one.is_change
+        counts["reordered"] += one.reordered
+        counts["tokens_before"] += one.before.used
+        counts["tokens_after"] += one.after.used
+        for what in _MOVES:
+            those: tuple[Moved | Resized, ...] = getattr(one, what)
+            counts[what] += len(those)
+            for item in those:
+                flow = _flow(what, item)
+                self._groups[item.group] = self._groups.get(item.group, Flow()) + flow
+                self._kinds[item.kind] = self._kinds.get(item.kind, Flow()) + flow
+        if one.before.status is not one.after.status:
+            self._statuses[f"{one.before.status} > {one.after.status}"] += 1
+
+    def sum(self, unverifiable: Mapping[str, int], price_per_million: Decimal | None = None) -> Sum:
+        """Return the sum so far; names in their order."""
+        counts = self._counts
+        whole = Sum(
+            replayed=counts["replayed"],
+            changed=counts["changed"],
+            gained=counts["gained"],
+            lost=counts["lost"],
+            shrunk=counts["shrunk"],
+            grown=counts["grown"],
+            reordered=counts["reordered"],
+            tokens_before=counts["tokens_before"],
+            tokens_after=counts["tokens_after"],
+            unverifiable=unverifiable,
+            misfits=_sorted(self._misfits),
+            statuses=_sorted(self._statuses),
+            groups=_sorted(self._groups),
+            kinds=_sorted(self._kinds),
+        )
+        if price_per_million is None:
+            return whole
+        before, after = (
+            (price_per_million * tokens).scaleb(-6) for tokens in (whole.tokens_before, whole.tokens_after)
+        )
+        return replace(whole, cost_before=before, cost_after=after)
+
+
+def _flow(what: str, item: Moved | Resized) -> Flow:
+    if isinstance(item, Moved):
+        more = item.tokens if what == "gained" else -item.tokens
+    else:
+        more = item.tokens_after - item.tokens_before
+    return Flow(**{what: 1}, tokens_gained=max(more, 0), tokens_lost=max(-more, 0))
+
+
+def _sorted(counted: Mapping[str, V]) -> dict[str, V]:
+    return dict(sorted(counted.items()))
+
+
+def _from_to(what: str, before: Decimal | int, after: Decimal | int) -> str:
+    """Return `tokens: 100 > 75, 25 saved (25.0%)`; of nothing there is no share."""
+    more = Decimal(after) - before
+    told = f"{abs(more):,f} {'spent more' if more > 0 else 'saved'}" if more else "the same"
+    share = f" ({abs(more) / before:.1%})" if more and before else ""
+    return f"{what}: {before:,} > {after:,}, {told}{share}"

@@ -1,0 +1,232 @@
+"""What a change would have made of a request: the change, and the difference.
+
+Decides what a change replaces, and what counts as gained, lost, shrunk, grown and reordered. Pure: it sees
+two compositions of one request, and composes nothing.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from apportion.core.compose import Answered
+from apportion.core.events import Constraint, Constraints, ContextRequest, Match, MatchType, Opt
+from apportion.core.policy import Policy
+from apportion.core.results import ComposedItem, ContextComposed, Failure, Fidelity, Reason, Result, Status
+from apportion.core.strategies import STRATEGIES, parse_policy
+from apportion.core.tokens import CounterName
+
+_FULLEST_FIRST = (Fidelity.FULL, Fidelity.SHRUNK, Fidelity.TRUNCATED, Fidelity.SUMMARY, Fidelity.NAME)
+
+_Numbered: TypeAlias = dict[tuple[str, int], ComposedItem]
+
+
+class Change(Struct, frozen=True):
+    """What is replaced in every request and its policy; what is None or empty stays.
+
+    `policy` stands in the place of all versions of its name; if no policy has its name, of all policies of
+    its strategy. `budget_tokens` is what every request asks for, and gets whatever a policy allows; the
+    session's limits stay. `without` are kinds and lanes that are excluded; what has neither stays.
+    """
+
+    policy: Policy | None = None
+    budget_tokens: int | None = None
+    counter: CounterName | None = None
+    without: tuple[str, ...] = ()
+
+    def policy_for(self, recorded: Policy, known: Collection[str]) -> Policy:
+        """Return the policy in the place of the recorded one; `known` are the names of all policies."""
+        policy = self._replaced(recorded, known)
+        keys: dict[str, object] = {}
+        if self.budget_tokens is not None and policy.budget_tokens_max:
+            keys |= {"budget_tokens_max": 0}
+        if self.counter is not None:
+            keys |= {"counter": self.counter}
+        if not keys:
+            return policy
+        return parse_policy(policy.model_dump(mode="json", exclude_unset=True) | keys)
+
+    def request_for(self, request: ContextRequest, policy: Policy) -> ContextRequest:
+        """Return the request as it is composed under the policy that `policy_for` gave."""
+        if self.budget_tokens is not None:
+            request = replace(request, budget_tokens=self.budget_tokens)
+        if self.without and "constraints.must_exclude" in STRATEGIES[policy.strategy].reads:
+            given = Constraints() if request.constraints is UNSET else request.constraints
+            own = tuple(
+                Constraint(Match(each, name))
+                for name in self.without
+                for each in (MatchType.KIND, MatchType.LANE)
+            )
+            request = replace(request, constraints=replace(given, must_exclude=given.must_exclude + own))
+        return request
+
+    def _replaced(self, recorded: Policy, known: Collection[str]) -> Policy:
+        if self.policy is None:
+            return recorded
+        if self.policy.name in known:
+            return self.policy if recorded.name == self.policy.name else recorded
+        return self.policy if recorded.strategy == self.policy.strategy else recorded
+
+
+class Moved(Struct, frozen=True, omit_defaults=True):
+    """What stands in one of two contexts; `reason` is why it does not in the other, if that is listed."""
+
+    id: str
+    kind: str
+    group: str
+    tokens: int
+    reason: Opt[Reason] = UNSET
+
+
+class Resized(Struct, frozen=True):
+    """What stands in both, at another size."""
+
+    id: str
+    kind: str
+    group: str
+    fidelity_before: Fidelity
+    fidelity_after: Fidelity
+    tokens_before: int
+    tokens_after: int
+
+
+class Side(Struct, frozen=True):
+    """How a request was answered: before the change, or after."""
+
+    status: Status
+    counter: str
+    limit: int
+    used: int
+
+
+class Difference(Result, frozen=True, kw_only=True):
+    """What a change makes of one decision. What is gained and grown stands in the order of the new context.
+
+    `reordered`: those that stand in both stand in another order. `rewritten`: the same stands in both at the
+    same size and in the same order, and yet the text differs.
+    """
+
+    decision_id: str
+    before: Side
+    after: Side
+    gained: tuple[Moved, ...] = ()
+    lost: tuple[Moved, ...] = ()
+    shrunk: tuple[Resized, ...] = ()
+    grown: tuple[Resized, ...] = ()
+    reordered: bool = False
+    rewritten: bool = False
+
+    @property
+    def is_change(self) -> bool:
+        """Whether another context goes out, or the request is answered otherwise."""
+        moved = self.gained or self.lost or self.shrunk or self.grown or self.reordered or self.rewritten
+        return bool(moved) or self.before.status is not self.after.status
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """How large the change is, for an order: in tokens, then in items that came, went or were resized."""
+        moved = (self.gained, self.lost, self.shrunk, self.grown)
+        return abs(self.after.used - self.before.used), sum(map(len, moved))
+
+    def __str__(self) -> str:
+        parts = []
+        if self.before.status is not self.after.status:
+            parts.append(f"{self.before.status} > {self.after.status}")
+        for what in ("gained", "lost", "shrunk", "grown"):
+            those = getattr(self, what)
+            if those:
+                parts.append(f"{len(those):,} {what}{_told(those) if what == 'lost' else ''}")
+        parts += [what for what in ("reordered", "rewritten") if getattr(self, what)]
+        return ", ".join(parts) or "unchanged"
+
+
+class Misfit(Struct, frozen=True):
+    """A decision whose request is refused under the change, and why."""
+
+    decision_id: str
+    error: Failure
+
+
+def difference(recorded: Answered, changed: Answered) -> Difference:
+    """Return what a change makes of one request; the decision is called as it was recorded.
+
+    Tokens tell a size only if both were counted alike. What was answered before is as it was.
+    """
+    before, after = recorded.composed, changed.composed
+    alike = before.tokens.counter == after.tokens.counter
+    old, new = _numbered(before.items), _numbered(after.items)
+    both = [(old[key], item) for key, item in new.items() if key in old]
+    shrunk = tuple(_resized(*pair) for pair in both if _growth(*pair, alike=alike) < 0)
+    grown = tuple(_resized(*pair) for pair in both if _growth(*pair, alike=alike) > 0)
+    gained = _moved((item for key, item in new.items() if key not in old), recorded)
+    lost = _moved((item for key, item in old.items() if key not in new), changed)
+    reordered = [key for key in old if key in new] != [key for key in new if key in old]
+    is_same = not (gained or lost or shrunk or grown or reordered)
+    return Difference(
+        decision_id=before.decision_id,
+        before=_side(before),
+        after=_side(after),
+        gained=gained,
+        lost=lost,
+        shrunk=shrunk,
+        grown=grown,
+        reordered=reordered,
+        rewritten=is_same and _written(before) != _written(after),
+    )
+
+
+def _side(composed: ContextComposed) -> Side:
+    tokens = composed.tokens
+    return Side(composed.status, tokens.counter, tokens.limit, tokens.used)
+
+
+def _written(composed: ContextComposed) -> tuple[object, ...]:
+    return composed.text, composed.system_prompt, composed.messages
+
+
+def _numbered(items: Iterable[ComposedItem]) -> _Numbered:
+    """Return the items by id, and by how often the id came before."""
+    often: Counter[str] = Counter()
+    numbered: _Numbered = {}
+    for item in items:
+        numbered[item.id, often[item.id]] = item
+        often[item.id] += 1
+    return numbered
+
+
+def _growth(before: ComposedItem, after: ComposedItem, *, alike: bool) -> int:
+    """Return by how much an item grew: above 0, at 0 or below. What is full in both is not another."""
+    if before.fidelity is not after.fidelity:
+        return _FULLEST_FIRST.index(before.fidelity) - _FULLEST_FIRST.index(after.fidelity)
+    is_cut = after.fidelity is not Fidelity.FULL
+    return after.tokens - before.tokens if alike and is_cut else 0
+
+
+def _moved(items: Iterable[ComposedItem], other: Answered) -> tuple[Moved, ...]:
+    """Return the items with why they do not stand in the other context.
+
+    An id that came several times is out for what the first of them by rank is, not for coming again.
+    """
+    those = tuple(items)
+    if not those:
+        return ()
+    reasons = {
+        entry.id: entry.reason
+        for entry in reversed(other.decision.candidates)
+        if entry.reason is not Reason.DUPLICATE or other.composed.status is Status.DUPLICATE
+    }
+    return tuple(Moved(one.id, one.kind, one.group, one.tokens, reasons.get(one.id, UNSET)) for one in those)
+
+
+def _resized(before: ComposedItem, after: ComposedItem) -> Resized:
+    own = after.id, after.kind, after.group
+    return Resized(*own, before.fidelity, after.fidelity, before.tokens, after.tokens)
+
+
+def _told(lost: Iterable[Moved]) -> str:
+    """Return why, as ` (no_room 2)`: most first, ties by name."""
+    counts = Counter(str(each.reason) for each in lost if each.reason is not UNSET)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return f" ({', '.join(f'{reason} {count:,}' for reason, count in ordered)})" if ordered else ""
