@@ -213,11 +213,26 @@ async def test_too_many_dead_letters_stop_the_worker_instead_of_emptying_the_top
 ) -> None:
     settings = own_settings(bootstrap_servers, dead_letter_window=10, dead_letter_share_max=0.5)
     async with staged(settings) as stage:
-        for _ in range(40):
-            await stage.send_raw(b"default/s", b"no event")
+        for number in range(40):
+            await stage.send_raw(f"tenant{number}/s".encode(), b"no event")
         await stage.producer.flush()
         async with worker_running(settings, until_ready=False) as worker:
             assert await worker.ended() == 1
         outputs = await stage.outputs.wait_for_end()
     assert len(outputs.dead_letters) == 10
     assert "apportion: too_many_dead_letters: 10 of the last 10 events" in worker.log
+
+
+async def test_one_bad_producer_stops_nobody(bootstrap_servers: str) -> None:
+    settings = own_settings(bootstrap_servers, dead_letter_window=20)
+    good = [request(f"good-{number}", f"s{number}", tenant=f"t{number % 5}") for number in range(20)]
+    wrong = {"candidates": [candidate("c", lane="no")], "tenant": "acme"}
+    async with staged(settings) as stage:
+        await stage.send(*(request(f"bad-{number}", f"s{number % 8}", **wrong) for number in range(40)))
+        async with worker_running(settings) as worker:
+            await stage.outputs.wait_for(lambda out: len(out.dead_letters) == 40)
+            await stage.send(*good)
+            await stage.outputs.wait_for(lambda out: out.answered(one["request_id"] for one in good))
+            assert await worker.stop() == 0
+    assert f"code={ErrorCode.UNKNOWN_LANE} place={settings.requests_topic}" in worker.log
+    assert worker.log.count("dead letter") < 40

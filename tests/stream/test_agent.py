@@ -207,10 +207,12 @@ async def test_a_row_that_has_seen_an_offset_that_never_was_is_another_topics_an
 
 
 async def test_the_last_of_too_many_refused_events_is_acknowledged() -> None:
-    bad = {"type": "nothing"}
-    events = bad, request("r1"), request("seen"), bad, bad, request("r5")
-    stage = Stage(*(message(offset, event) for offset, event in enumerate(events)), share_max=0.5)
+    bad, good = {"type": "nothing"}, [request(f"r{number}") for number in range(18)]
+    stage = Stage(
+        *(message(offset, event) for offset, event in enumerate([*good, bad, bad, request("next")])),
+        share_max=0.5,
+    )
     with pytest.raises(TooManyDeadLettersError):
         await stage.run()
     acknowledged = [step for step in stage.steps if step.startswith("acknowledge")]
-    assert acknowledged == [f"acknowledge {offset}" for offset in range(5)]
+    assert acknowledged == [f"acknowledge {offset}" for offset in range(20)]
