@@ -22,6 +22,7 @@ from apportion.stream.faults import (
     DeadLetterShare,
     EventFailedError,
     EventLostError,
+    PartitionNotOursError,
     TooManyDeadLettersError,
     TopicReplacedError,
 )
@@ -180,6 +181,14 @@ async def test_where_an_event_was_lost_before_it_ends_and_sends_nothing() -> Non
     with pytest.raises(EventLostError, match="offset 2"):
         await stage.run()
     assert stage.steps == [*DURABLE, *ROW, "acknowledge 0"]
+
+
+async def test_an_event_of_a_partition_that_is_not_ours_ends_it_and_sends_nothing() -> None:
+    stage = Stage(message(0, request("r")))
+    with pytest.raises(PartitionNotOursError, match="partition 0 "):
+        await stage.agent.run(stage)
+    assert stage.steps == []
+    assert stage.unacked == set(), "the consumer does not wait for it"
 
 
 async def test_while_the_end_of_the_policies_is_not_known_it_ends_and_sends_nothing() -> None:

@@ -52,7 +52,7 @@ class RequestAgent:
 
         Raises:
             EventFailedError: an event was neither answered nor refused; it is not acknowledged.
-            EventLostError, TopicReplacedError, PoliciesUnreadError: nor is this one.
+            EventLostError, PartitionNotOursError, TopicReplacedError, PoliciesUnreadError: nor is this one.
             TooManyDeadLettersError: too many of most tenants were refused; the last one is acknowledged.
         """
         stream = stream.noack()

@@ -51,6 +51,18 @@ class EventLostError(StreamError):
         )
 
 
+class PartitionNotOursError(StreamError):
+    """A row was asked for of a partition whose rows this worker does not hold: it is another worker's."""
+
+    code = "partition_not_ours"
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(
+            f"an event of partition {partition} came to be answered when that was not this worker's; "
+            "it is not committed, and comes again where the partition is"
+        )
+
+
 class TopicReplacedError(StreamError):
     """A session has seen an offset that the topic has not reached: its row is of another topic."""
 
