@@ -11,6 +11,7 @@ from faust.types import TP, ConsumerMessage
 from apportion.settings import Settings
 from apportion.stream.app import create_app
 from apportion.stream.consumer import GaplessConsumer
+from apportion.stream.topics import PartitionsChangedError
 
 pytestmark = pytest.mark.asyncio
 
@@ -79,6 +80,22 @@ async def test_partitions_are_taken_over_paused(
     consumer.resume_flow()
     await consumer.on_partitions_assigned(REQUESTS | CHANGELOG, 2)
     assert active_when_taken == [set()]
+
+
+async def test_a_partition_that_was_added_ends_the_worker(
+    consumer: GaplessConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashes: list[BaseException] = []
+
+    async def crash(reason: BaseException) -> None:
+        crashes.append(reason)
+
+    monkeypatch.setattr(consumer.app, "crash", crash)
+    partitions = consumer.app.settings.partitions
+    await consumer.on_partitions_assigned(REQUESTS | {TP("context-requests", partitions)}, 2)
+    [error] = crashes
+    assert isinstance(error, PartitionsChangedError)
+    assert f"context-requests has a partition {partitions}, where the worker goes by" in str(error)
 
 
 async def test_the_flow_of_a_recovery_brings_no_requests(consumer: GaplessConsumer) -> None:

@@ -17,6 +17,7 @@ from faust.types import TP
 from faust.types.tuples import Message
 
 from apportion.stream.producer import IdempotentProducer
+from apportion.stream.topics import PartitionsChangedError
 
 _READ_TIMEOUT_S = 0.2
 """How long a read waits for records, and so a rebalance for a read."""
@@ -45,7 +46,16 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
         return CommittedThread(self, loop=self.loop, beacon=self.beacon)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Take partitions over, paused: Faust would let them flow until it pauses them itself."""
+        """Take partitions over, paused: Faust would let them flow until it pauses them itself.
+
+        One beyond those that there were at the start ends the worker: it has no changelog.
+        """
+        partitions = self.app.settings.partitions
+        requests = {tp for tp in assigned if not self._is_changelog_tp(tp)}
+        if added := sorted(tp for tp in requests if tp.partition >= partitions):
+            changes = ", ".join(f"{tp.topic} has a partition {tp.partition}" for tp in added)
+            await self.app.crash(PartitionsChangedError(changes, partitions))
+            return
         self.pause_partitions(assigned)
         await super().on_partitions_assigned(assigned, generation_id)
 
