@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiokafka.admin import NewPartitions
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import NewPartitions, RecordsToDelete
 from running import (
     STOP_DEADLINE_S,
     Stage,
@@ -27,6 +28,7 @@ from running import (
 
 from apportion.settings import Settings
 from apportion.stream.admin import admin_client
+from apportion.stream.partitions import partition_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -203,3 +205,23 @@ async def test_partitions_that_are_added_end_a_worker_that_runs(stage: Stage) ->
         await add_a_partition(settings)
         assert await worker.ended() == 1
     assert f"apportion: partitions_changed: {settings.requests_topic} has a partition 4," in worker.log
+
+
+async def test_requests_that_are_gone_before_they_were_answered_end_the_worker(stage: Stage) -> None:
+    settings = stage.settings
+    partition = partition_of(b"default/s", settings.partitioner, settings.partitions)
+    assert partition is not None
+    place = TopicPartition(settings.requests_topic, partition)
+    await stage.send(*(request(f"r{number}") for number in range(4)))
+    group = AIOKafkaConsumer(bootstrap_servers=list(settings.brokers), group_id=settings.app_id)
+    async with group, admin_client(settings) as admin:
+        group.assign([place])
+        await group.commit({place: 1})
+        await admin.delete_records({place: RecordsToDelete(before_offset=3)})
+    async with worker_running(settings, until_ready=False) as worker:
+        assert await worker.ended() == 1
+    told = (
+        f"{place.topic} partition {partition} goes on at offset 1, and the topic has those from 3 to before 4"
+    )
+    assert f"apportion: offset_out_of_range: {told}" in worker.log
+    assert (await stage.outputs.wait_for_end()).records == []

@@ -96,6 +96,7 @@ def create_app(settings: Settings) -> WorkerApp:
         broker_commit_interval=_COMMIT_INTERVAL_S,
         **_timeouts(settings),
         consumer_max_fetch_size=MESSAGE_MAX_BYTES,
+        consumer_auto_offset_reset="none",  # we seek; else the client would pass over what is gone in silence
         consumer_metadata_max_age_ms=int(_METADATA_MAX_AGE_S * 1000),
         producer_max_request_size=MESSAGE_MAX_BYTES,
         producer_acks=-1,

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 from faust.types.tuples import Message
 
+from apportion.stream.faults import OffsetOutOfRangeError
 from apportion.stream.producer import IdempotentProducer
 from apportion.stream.topics import PartitionsChangedError
 
@@ -111,19 +113,31 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
         """Read what is active when the read begins; the client takes a set that is empty for all.
 
         What comes when partitions have moved meanwhile is dropped, for all of them are sought again.
+
+        Raises:
+            OffsetOutOfRangeError: the offset to go on at is not in its topic (any more).
         """
         async with self._reading:
             if active_partitions is not None and not active_partitions:
                 return {}
             asked = active_partitions and frozenset(active_partitions)
             generation_id = self.app.consumer_generation_id
-            batches = await super()._getmany(asked, min(timeout, _READ_TIMEOUT_S))
+            try:
+                batches = await super()._getmany(asked, min(timeout, _READ_TIMEOUT_S))
+            except NotInTopicError as error:
+                raise await self._out_of_range(error.args[0]) from None
             if self.app.consumer_generation_id != generation_id:
                 return {}
             for tp, records in batches.items():
                 if not self._is_changelog_tp(tp):
                     self._expected[tp].extend(record.offset for record in records)
             return batches
+
+    async def _out_of_range(self, offsets: Mapping[TP, int]) -> OffsetOutOfRangeError:
+        """Return what is told of an offset that the broker does not have."""
+        [(tp, offset)] = offsets.items()
+        begins, ends = await self.earliest_offsets(tp), await self.highwaters(tp)
+        return OffsetOutOfRangeError(f"{tp.topic} partition {tp.partition}", offset, begins[tp], ends[tp])
 
     def follows(self, message: Message) -> bool:
         """Return whether a message is the next that was read of its partition, and none before it was lost.

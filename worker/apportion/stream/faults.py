@@ -51,6 +51,18 @@ class EventLostError(StreamError):
         )
 
 
+class OffsetOutOfRangeError(StreamError):
+    """The next offset to read is not in its topic: events are gone, or the topic is another."""
+
+    code = "offset_out_of_range"
+
+    def __init__(self, place: str, offset: int, begin: int, end: int) -> None:
+        super().__init__(
+            f"{place} goes on at offset {offset}, and the topic has those from {begin} to before {end}: what "
+            "lay between is gone; docs/operations.md says how to go on without it"
+        )
+
+
 class PartitionNotOursError(StreamError):
     """A row was asked for of a partition whose rows this worker does not hold: it is another worker's."""
 
