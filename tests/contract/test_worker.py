@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -199,6 +200,43 @@ async def test_offsets_that_markers_of_transactions_take_are_no_lost_events(stag
     assert offsets == [0, 2, 4, 6, 8, 10]
 
 
+class NotTakenError(Exception):
+    """Raised by a test to abort a transaction."""
+
+
+async def test_requests_of_aborted_transactions_are_neither_answered_nor_charged(stage: Stage) -> None:
+    settings = stage.settings
+    partition = partition_of(b"default/s", settings.partitioner, settings.partitions)
+    producer = AIOKafkaProducer(bootstrap_servers=list(settings.brokers), transactional_id=settings.app_id)
+
+    async def send_all(*names: str, abort: bool) -> None:
+        with suppress(NotTakenError):
+            async with producer.transaction():
+                for name in names:
+                    value = json.dumps(request(name)).encode()
+                    await producer.send_and_wait(
+                        settings.requests_topic, value, key=b"default/s", partition=partition
+                    )
+                if abort:
+                    raise NotTakenError
+
+    async with producer:
+        await send_all("aborted-0", abort=True)
+        await send_all("r0", "r1", abort=False)
+        async with worker_running(settings) as worker:
+            await send_all("aborted-1", "aborted-2", abort=True)
+            await send_all("r2", abort=False)
+            await stage.outputs.wait_for(lambda out: out.answered(["r0", "r1", "r2"]))
+            assert await worker.stop() == 0
+        await send_all("aborted-3", abort=True)
+        await send_all("r3", abort=False)
+        async with worker_running(settings):
+            await stage.outputs.wait_for(lambda out: out.answered(["r3"]))
+    outputs = await stage.outputs.wait_for_end()
+    assert [event["request_id"] for event in outputs.composed] == ["r0", "r1", "r2", "r3"]
+    assert (await stage.last_row("s"))["session"]["prompts"] == 4
+
+
 async def test_rows_of_a_topic_that_is_gone_stop_the_worker(stage: Stage) -> None:
     await stage.write_row("s", Row(seen_offset=1_000, session=EMPTY))
     await stage.send(request("r0"))
@@ -213,11 +251,26 @@ async def test_too_many_dead_letters_stop_the_worker_instead_of_emptying_the_top
 ) -> None:
     settings = own_settings(bootstrap_servers, dead_letter_window=10, dead_letter_share_max=0.5)
     async with staged(settings) as stage:
-        for _ in range(40):
-            await stage.send_raw(b"default/s", b"no event")
+        for number in range(40):
+            await stage.send_raw(f"tenant{number}/s".encode(), b"no event")
         await stage.producer.flush()
         async with worker_running(settings, until_ready=False) as worker:
             assert await worker.ended() == 1
         outputs = await stage.outputs.wait_for_end()
     assert len(outputs.dead_letters) == 10
     assert "apportion: too_many_dead_letters: 10 of the last 10 events" in worker.log
+
+
+async def test_one_bad_producer_stops_nobody(bootstrap_servers: str) -> None:
+    settings = own_settings(bootstrap_servers, dead_letter_window=20)
+    good = [request(f"good-{number}", f"s{number}", tenant=f"t{number % 5}") for number in range(20)]
+    wrong = {"candidates": [candidate("c", lane="no")], "tenant": "acme"}
+    async with staged(settings) as stage:
+        await stage.send(*(request(f"bad-{number}", f"s{number % 8}", **wrong) for number in range(40)))
+        async with worker_running(settings) as worker:
+            await stage.outputs.wait_for(lambda out: len(out.dead_letters) == 40)
+            await stage.send(*good)
+            await stage.outputs.wait_for(lambda out: out.answered(one["request_id"] for one in good))
+            assert await worker.stop() == 0
+    assert f"code={ErrorCode.UNKNOWN_LANE} place={settings.requests_topic}" in worker.log
+    assert worker.log.count("dead letter") < 40

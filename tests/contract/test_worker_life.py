@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import NewPartitions, RecordsToDelete
 from running import (
     STOP_DEADLINE_S,
     Stage,
@@ -25,6 +27,8 @@ from running import (
 )
 
 from apportion.settings import Settings
+from apportion.stream.admin import admin_client
+from apportion.stream.partitions import partition_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -171,3 +175,53 @@ async def test_without_a_broker_it_names_the_address_and_exits_with_1_in_time() 
         assert await worker.ended(within_s=10) == 1
     assert f"apportion: broker_unreachable: no Kafka broker answered at {address}" in worker.log
     assert "Traceback" not in worker.log
+
+
+async def add_a_partition(settings: Settings) -> None:
+    async with admin_client(settings) as admin:
+        count = settings.partitions + 1
+        await admin.create_partitions({settings.requests_topic: NewPartitions(total_count=count)})
+
+
+async def test_partitions_that_were_added_end_the_worker_at_its_start(stage: Stage) -> None:
+    settings = stage.settings
+    await add_a_partition(settings)
+    async with worker_running(settings, until_ready=False) as worker:
+        assert await worker.ended() == 1
+    assert f"apportion: partitions_changed: {settings.requests_topic} has 5 partitions" in worker.log
+
+
+SEES_PARTITIONS_SOON = """
+import apportion.stream.app as place
+place._METADATA_MAX_AGE_S = 1.0
+"""
+
+
+async def test_partitions_that_are_added_end_a_worker_that_runs(stage: Stage) -> None:
+    settings = stage.settings
+    await stage.send(request("r0"))
+    async with worker_running(settings, prelude=SEES_PARTITIONS_SOON) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(["r0"]))
+        await add_a_partition(settings)
+        assert await worker.ended() == 1
+    assert f"apportion: partitions_changed: {settings.requests_topic} has a partition 4," in worker.log
+
+
+async def test_requests_that_are_gone_before_they_were_answered_end_the_worker(stage: Stage) -> None:
+    settings = stage.settings
+    partition = partition_of(b"default/s", settings.partitioner, settings.partitions)
+    assert partition is not None
+    place = TopicPartition(settings.requests_topic, partition)
+    await stage.send(*(request(f"r{number}") for number in range(4)))
+    group = AIOKafkaConsumer(bootstrap_servers=list(settings.brokers), group_id=settings.app_id)
+    async with group, admin_client(settings) as admin:
+        group.assign([place])
+        await group.commit({place: 1})
+        await admin.delete_records({place: RecordsToDelete(before_offset=3)})
+    async with worker_running(settings, until_ready=False) as worker:
+        assert await worker.ended() == 1
+    told = (
+        f"{place.topic} partition {partition} goes on at offset 1, and the topic has those from 3 to before 4"
+    )
+    assert f"apportion: offset_out_of_range: {told}" in worker.log
+    assert (await stage.outputs.wait_for_end()).records == []

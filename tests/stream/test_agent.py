@@ -22,6 +22,7 @@ from apportion.stream.faults import (
     DeadLetterShare,
     EventFailedError,
     EventLostError,
+    PartitionNotOursError,
     TooManyDeadLettersError,
     TopicReplacedError,
 )
@@ -182,6 +183,14 @@ async def test_where_an_event_was_lost_before_it_ends_and_sends_nothing() -> Non
     assert stage.steps == [*DURABLE, *ROW, "acknowledge 0"]
 
 
+async def test_an_event_of_a_partition_that_is_not_ours_ends_it_and_sends_nothing() -> None:
+    stage = Stage(message(0, request("r")))
+    with pytest.raises(PartitionNotOursError, match="partition 0 "):
+        await stage.agent.run(stage)
+    assert stage.steps == []
+    assert stage.unacked == set(), "the consumer does not wait for it"
+
+
 async def test_while_the_end_of_the_policies_is_not_known_it_ends_and_sends_nothing() -> None:
     stage = Stage(message(0, request("r")))
     stage.policies_unread = True
@@ -207,10 +216,12 @@ async def test_a_row_that_has_seen_an_offset_that_never_was_is_another_topics_an
 
 
 async def test_the_last_of_too_many_refused_events_is_acknowledged() -> None:
-    bad = {"type": "nothing"}
-    events = bad, request("r1"), request("seen"), bad, bad, request("r5")
-    stage = Stage(*(message(offset, event) for offset, event in enumerate(events)), share_max=0.5)
+    bad, good = {"type": "nothing"}, [request(f"r{number}") for number in range(18)]
+    stage = Stage(
+        *(message(offset, event) for offset, event in enumerate([*good, bad, bad, request("next")])),
+        share_max=0.5,
+    )
     with pytest.raises(TooManyDeadLettersError):
         await stage.run()
     acknowledged = [step for step in stage.steps if step.startswith("acknowledge")]
-    assert acknowledged == [f"acknowledge {offset}" for offset in range(5)]
+    assert acknowledged == [f"acknowledge {offset}" for offset in range(20)]

@@ -6,11 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 import pytest_asyncio
+from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from faust.types import TP, ConsumerMessage
 
 from apportion.settings import Settings
 from apportion.stream.app import create_app
 from apportion.stream.consumer import GaplessConsumer
+from apportion.stream.faults import OffsetOutOfRangeError
+from apportion.stream.topics import PartitionsChangedError
 
 pytestmark = pytest.mark.asyncio
 
@@ -79,6 +82,41 @@ async def test_partitions_are_taken_over_paused(
     consumer.resume_flow()
     await consumer.on_partitions_assigned(REQUESTS | CHANGELOG, 2)
     assert active_when_taken == [set()]
+
+
+async def test_a_partition_that_was_added_ends_the_worker(
+    consumer: GaplessConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashes: list[BaseException] = []
+
+    async def crash(reason: BaseException) -> None:
+        crashes.append(reason)
+
+    monkeypatch.setattr(consumer.app, "crash", crash)
+    partitions = consumer.app.settings.partitions
+    await consumer.on_partitions_assigned(REQUESTS | {TP("context-requests", partitions)}, 2)
+    [error] = crashes
+    assert isinstance(error, PartitionsChangedError)
+    assert f"context-requests has a partition {partitions}, where the worker goes by" in str(error)
+
+
+async def test_an_offset_that_is_not_in_its_topic_ends_the_read_and_is_named_with_those_that_are(
+    consumer: GaplessConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def getmany(*_: object) -> None:
+        raise NotInTopicError({PLACE: 7})
+
+    async def earliest_offsets(*_: object) -> dict[TP, int]:
+        return {PLACE: 12}
+
+    async def highwaters(*_: object) -> dict[TP, int]:
+        return {PLACE: 30}
+
+    for fake in (getmany, earliest_offsets, highwaters):
+        monkeypatch.setattr(consumer._thread, fake.__name__, fake)
+    told = "context-requests partition 0 goes on at offset 7, and the topic has those from 12 to before 30"
+    with pytest.raises(OffsetOutOfRangeError, match=told):
+        await consumer._getmany({PLACE}, 1.0)
 
 
 async def test_the_flow_of_a_recovery_brings_no_requests(consumer: GaplessConsumer) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from apportion.stream.log import KeyValueFormatter, log_fact, log_to_stderr
+from apportion.stream.log import KeyValueFormatter, RefusalLog, log_fact, log_to_stderr
 
 
 @pytest.fixture
@@ -37,6 +37,22 @@ def test_our_facts_and_the_warnings_of_libraries_go_to_stderr(capsys: pytest.Cap
     assert [one.partition(" level=")[2] for one in err.splitlines()] == [
         "info logger=apportion message=ready rows=3",
         'warning logger=a.library message="look out"',
+    ]
+
+
+@pytest.mark.usefixtures("_logging")
+def test_each_code_of_refused_events_is_told_at_most_once_a_second(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log_to_stderr()
+    times_s = iter((0.0, 0.1, 0.9, 1.0, 1.5))
+    log = RefusalLog(lambda: next(times_s))
+    for code, place in (("a", "r/0/1"), ("b", "r/0/2"), ("a", "r/0/3"), ("a", "r/0/4"), ("a", "r/0/5")):
+        log.tell(code, place)
+    assert [one.partition(" message=")[2] for one in capsys.readouterr().err.splitlines()] == [
+        '"dead letter" code=a place=r/0/1 count=1',
+        '"dead letter" code=b place=r/0/2 count=1',
+        '"dead letter" code=a place=r/0/4 count=2',
     ]
 
 

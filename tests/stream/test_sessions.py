@@ -12,6 +12,7 @@ from faust.types import TP
 from apportion.core.session import EMPTY
 from apportion.settings import Settings
 from apportion.stream.app import create_app
+from apportion.stream.faults import PartitionNotOursError
 from apportion.stream.sessions import Row, Rows, SessionTable, decode_row, encode_row
 
 pytestmark = pytest.mark.asyncio
@@ -99,7 +100,8 @@ async def test_partitions_that_are_taken_away_take_their_rows_with_them() -> Non
     for partition in (0, 1):
         apply(table, recovered(partition, 5, encode_row(Row(5, EMPTY))))
     await assign(table.data, [1])
-    assert table.row(0, KEY) is None
+    with pytest.raises(PartitionNotOursError, match="partition 0 "):
+        table.row(0, KEY)
     assert table.row(1, KEY) == Row(5, EMPTY)
     await assign(table.data, [0, 1])
     assert table.row(0, KEY) is None

@@ -71,10 +71,10 @@ class Settings(ClusterSettings):
     """The secret itself, for all tenants, instead of the file; from the environment or the settings file."""
 
     dead_letter_share_max: Share = 0.5
-    """The worker stops when a greater share of the last events were dead letters, instead of emptying the
-    input into the dead letter topic; 1: never."""
+    """The worker stops when a greater share of the last events were dead letters, in all and of most tenants,
+    instead of emptying the input into the dead letter topic; 1: never."""
     dead_letter_window: Count = 200
-    """How many of the last events that share is taken over."""
+    """Over how many of the last events that share is taken in all; a tenant's, over its last 20 at most."""
     event_max_bytes: Annotated[int, Field(ge=1, le=4 << 20)] = _BOUNDS.event_max_bytes
     """Largest event, in bytes; a larger one is a dead letter, as are all below that pass a bound."""
     candidates_max: Count = _BOUNDS.candidates_max

@@ -9,7 +9,7 @@ import faust
 from faust.types import TP
 from faust.types.tuples import Message
 
-from apportion.core.errors import EventError
+from apportion.core.errors import ErrorCode, EventError
 from apportion.core.record import Record
 from apportion.stream.answers import Answers
 from apportion.stream.delivery import deliver
@@ -19,7 +19,9 @@ from apportion.stream.faults import (
     EventLostError,
     StreamError,
     TopicReplacedError,
+    tenant_of,
 )
+from apportion.stream.log import RefusalLog
 from apportion.stream.policies import PoliciesUnreadError, PolicyReader
 from apportion.stream.sessions import Row, SessionTable
 
@@ -40,6 +42,7 @@ class RequestAgent:
         self._policies = policies
         self._answers = answers
         self._share = share
+        self._refusals = RefusalLog()
 
     async def run(self, stream: faust.Stream) -> None:
         """Answer or refuse each context request.
@@ -49,8 +52,8 @@ class RequestAgent:
 
         Raises:
             EventFailedError: an event was neither answered nor refused; it is not acknowledged.
-            EventLostError, TopicReplacedError, PoliciesUnreadError: nor is this one.
-            TooManyDeadLettersError: too many were refused; the last one is acknowledged.
+            EventLostError, PartitionNotOursError, TopicReplacedError, PoliciesUnreadError: nor is this one.
+            TooManyDeadLettersError: too many of most tenants were refused; the last one is acknowledged.
         """
         stream = stream.noack()
         async for event in stream.events():
@@ -58,29 +61,31 @@ class RequestAgent:
             try:
                 self._require_unbroken(event.message, record)
                 await self._policies.current()
-                refused = await self._handle(record)
+                refusal = await self._handle(record)
             except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose the event
                 self._app.consumer.unacked.discard(event.message)  # nobody shall wait for it
                 named = isinstance(error, StreamError | PoliciesUnreadError)
                 raise error if named else EventFailedError(record, error) from None
             await stream.ack(event)
-            self._share.count(refused=refused)
+            if refusal is not None:
+                self._refusals.tell(refusal, str(record))
+            self._share.count(tenant_of(record, refusal), refused=refusal is not None)
 
-    async def _handle(self, record: Record) -> bool:
-        """Answer or refuse a record; return whether it was refused."""
+    async def _handle(self, record: Record) -> ErrorCode | None:
+        """Answer or refuse a record; return why it was refused."""
         row = self._sessions.row(record.partition, record.key) if record.key else None
         if row is not None and row.seen_offset >= record.offset:
             self._require_same_topic(record, row)
-            return False
+            return None
         try:
             answer = self._answers.answer(record, row)
         except EventError as error:
             await deliver(self._app, self._answers.refuse(record, error))
-            return True
+            return error.code
         await deliver(self._app, *answer.messages)
         assert record.key is not None, "only a record under its session's key is answered"
         await self._sessions.assign(record.partition, record.key, answer.row)
-        return False
+        return None
 
     def _require_unbroken(self, message: Message, record: Record) -> None:
         """Pass if no event was lost before this one: its session would go on without it."""

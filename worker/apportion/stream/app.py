@@ -25,10 +25,17 @@ from apportion.stream.faults import DeadLetterShare
 from apportion.stream.outputs import require_own_outputs
 from apportion.stream.policies import PolicyReader, write
 from apportion.stream.sessions import SessionTable, session_table
-from apportion.stream.topics import MESSAGE_MAX_BYTES, check_topics, require_ready
+from apportion.stream.topics import (
+    MESSAGE_MAX_BYTES,
+    check_topics,
+    require_ready,
+    require_same_partitions,
+)
 
 _HEARTBEAT_S = 1.0
 _COMMIT_INTERVAL_S = 1.0
+_METADATA_MAX_AGE_S = 30.0
+"""How long partitions that were added may go unseen."""
 _BUFFERED_EVENTS = 256
 """Read ahead; each may have `event_max_bytes`."""
 
@@ -46,11 +53,14 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
 
         Raises:
             BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+            PartitionsChangedError: topics have other partitions than in the settings.
             TopicsNotReadyError: topics are missing or differ.
             SharedOutputsError: another app id writes into ours.
             PoliciesUnreadError: the end of the policies topic was not reached.
         """
-        require_ready(await check_topics(self.settings))
+        reports = await check_topics(self.settings)
+        require_same_partitions(self.settings, reports)
+        require_ready(reports)
         await require_own_outputs(self.settings)
         refusals = await self.add_async_context(self.policies.connected())
         await self._refuse(refusals + await self.policies.say_files())
@@ -86,6 +96,8 @@ def create_app(settings: Settings) -> WorkerApp:
         broker_commit_interval=_COMMIT_INTERVAL_S,
         **_timeouts(settings),
         consumer_max_fetch_size=MESSAGE_MAX_BYTES,
+        consumer_auto_offset_reset="none",  # we seek; else the client would pass over what is gone in silence
+        consumer_metadata_max_age_ms=int(_METADATA_MAX_AGE_S * 1000),
         producer_max_request_size=MESSAGE_MAX_BYTES,
         producer_acks=-1,
         processing_guarantee="at_least_once",

@@ -11,14 +11,27 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from faust.transport.drivers.aiokafka import Consumer, Transport
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 from faust.types.tuples import Message
 
+from apportion.stream.faults import OffsetOutOfRangeError
 from apportion.stream.producer import IdempotentProducer
+from apportion.stream.topics import PartitionsChangedError
 
 _READ_TIMEOUT_S = 0.2
 """How long a read waits for records, and so a rebalance for a read."""
+
+
+class CommittedThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is followed by no type checker here
+    """Makes a client that reads what is committed: an aborted transaction's requests were never sent."""
+
+    def _create_worker_consumer(self, transport: Transport) -> AIOKafkaConsumer:
+        client = super()._create_worker_consumer(transport)
+        client._isolation_level = "read_committed"  # noqa: SLF001 - Faust sets it with exactly_once alone
+        return client
 
 
 class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no type checker here
@@ -31,8 +44,20 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
         self._expected: defaultdict[TP, deque[int]] = defaultdict(deque)
         super().__init__(*arguments, **options)
 
+    def _new_consumer_thread(self) -> CommittedThread:
+        return CommittedThread(self, loop=self.loop, beacon=self.beacon)
+
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Take partitions over, paused: Faust would let them flow until it pauses them itself."""
+        """Take partitions over, paused: Faust would let them flow until it pauses them itself.
+
+        One beyond those that there were at the start ends the worker: it has no changelog.
+        """
+        partitions = self.app.settings.partitions
+        requests = {tp for tp in assigned if not self._is_changelog_tp(tp)}
+        if added := sorted(tp for tp in requests if tp.partition >= partitions):
+            changes = ", ".join(f"{tp.topic} has a partition {tp.partition}" for tp in added)
+            await self.app.crash(PartitionsChangedError(changes, partitions))
+            return
         self.pause_partitions(assigned)
         await super().on_partitions_assigned(assigned, generation_id)
 
@@ -88,13 +113,19 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
         """Read what is active when the read begins; the client takes a set that is empty for all.
 
         What comes when partitions have moved meanwhile is dropped, for all of them are sought again.
+
+        Raises:
+            OffsetOutOfRangeError: the offset to go on at is not in its topic (any more).
         """
         async with self._reading:
             if active_partitions is not None and not active_partitions:
                 return {}
             asked = active_partitions and frozenset(active_partitions)
             generation_id = self.app.consumer_generation_id
-            batches = await super()._getmany(asked, min(timeout, _READ_TIMEOUT_S))
+            try:
+                batches = await super()._getmany(asked, min(timeout, _READ_TIMEOUT_S))
+            except NotInTopicError as error:
+                raise await self._out_of_range(error.args[0]) from None
             if self.app.consumer_generation_id != generation_id:
                 return {}
             for tp, records in batches.items():
@@ -102,11 +133,17 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
                     self._expected[tp].extend(record.offset for record in records)
             return batches
 
+    async def _out_of_range(self, offsets: Mapping[TP, int]) -> OffsetOutOfRangeError:
+        """Return what is told of an offset that the broker does not have."""
+        [(tp, offset)] = offsets.items()
+        begins, ends = await self.earliest_offsets(tp), await self.highwaters(tp)
+        return OffsetOutOfRangeError(f"{tp.topic} partition {tp.partition}", offset, begins[tp], ends[tp])
+
     def follows(self, message: Message) -> bool:
         """Return whether a message is the next that was read of its partition, and none before it was lost.
 
-        Each message that comes to the agent is asked for once. Offsets that hold no event, such as markers of
-        transactions, are never read.
+        Each message that comes to the agent is asked for once. Offsets that hold no event, such as those of
+        aborted transactions and of transactions' markers, are never read.
         """
         expected = self._expected[message.tp]
         return bool(expected) and expected.popleft() == message.offset

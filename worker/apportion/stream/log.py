@@ -8,10 +8,14 @@ import json
 import logging
 import re
 import threading
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 
 _LOG = logging.getLogger("apportion")
+_REFUSALS_EVERY_S = 1.0
 _PLAIN = re.compile(r"[\w.,:/@+-]+", re.ASCII)
 
 
@@ -46,6 +50,23 @@ def log_to_stderr() -> None:
 def log_fact(message: str, **fields: Any) -> None:
     """Log something that an operator may want to know, with its numbers."""
     _LOG.info(message, extra={"fields": fields})
+
+
+class RefusalLog:
+    """Tells why events are refused: each code at most once a second, with how many since its last line."""
+
+    def __init__(self, clock_s: Callable[[], float] = monotonic) -> None:
+        self._clock_s = clock_s
+        self._told_s: dict[str, float] = {}
+        self._untold: Counter[str] = Counter()
+
+    def tell(self, code: str, place: str) -> None:
+        """Count a refused event, and log its code and place unless that code was logged just now."""
+        self._untold[code] += 1
+        now_s = self._clock_s()
+        if now_s - self._told_s.get(code, float("-inf")) >= _REFUSALS_EVERY_S:
+            self._told_s[code] = now_s
+            log_fact("dead letter", code=code, place=place, count=self._untold.pop(code))
 
 
 def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:

@@ -27,6 +27,7 @@ def run_worker(settings: Settings) -> None:
     Raises:
         SettingsError, PolicyError: the settings or a policy file are wrong.
         BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        PartitionsChangedError: topics have other partitions than in the settings, or got more.
         TopicsNotReadyError: topics are missing or differ from the settings.
         SharedOutputsError: another app id writes into the output topics.
         StreamError: the worker stopped by itself.

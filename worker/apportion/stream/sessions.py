@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from apportion.core.session import Session
 from apportion.stream.delivery import deliver
+from apportion.stream.faults import PartitionNotOursError
 from apportion.stream.message import Message
 
 NAME = "sessions"
@@ -53,8 +54,14 @@ class Rows(Store):  # type: ignore[misc] # faust is followed by no type checker 
         self._read_offsets: dict[int, int] = {}
 
     def row(self, partition: int, key: bytes) -> bytes | None:
-        """Return a row as it stands in the changelog."""
-        return self.data.get(partition, {}).get(key)
+        """Return a row as it stands in the changelog; None: the session has none yet.
+
+        Raises:
+            PartitionNotOursError: whether it has one, only the worker knows that has the partition.
+        """
+        if partition not in self.data:
+            raise PartitionNotOursError(partition)
+        return self.data[partition].get(key)
 
     def hold(self, partition: int, key: bytes, value: bytes | None) -> None:
         """Hold the row of a key, or none any more; not for partitions that are no longer ours."""
@@ -115,7 +122,11 @@ class SessionTable(faust.Table):  # type: ignore[misc] # faust is followed by no
         return {partition: len(rows) for partition, rows in self.data.items()}
 
     def row(self, partition: int, key: bytes) -> Row | None:
-        """Return a session's row in a partition."""
+        """Return a session's row in a partition; None: the session has none yet.
+
+        Raises:
+            PartitionNotOursError: the partition's rows are not here.
+        """
         value = self.data.row(partition, key)
         return None if value is None else decode_row(value)
 

@@ -102,6 +102,18 @@ class TopicsNotReadyError(Exception):
         )
 
 
+class PartitionsChangedError(Exception):
+    """The requests topic, or another that goes with it, has other partitions than the sessions' rows."""
+
+    code = "partitions_changed"
+
+    def __init__(self, changes: str, partitions: int) -> None:
+        super().__init__(
+            f"{changes}, where the worker goes by {partitions}: a session's row lies where its key lay, so "
+            "sessions would start afresh; docs/operations.md says how to come to more partitions"
+        )
+
+
 class OneCopyError(Exception):
     """Topics would have one copy where they could have more."""
 
@@ -209,6 +221,22 @@ def require_ready(reports: Iterable[TopicReport]) -> None:
     """
     if failed := [report for report in reports if not report.is_ready]:
         raise TopicsNotReadyError(failed)
+
+
+def require_same_partitions(settings: Settings, reports: Iterable[TopicReport]) -> None:
+    """Pass if every topic that is there has as many partitions as planned.
+
+    Raises:
+        PartitionsChangedError: naming those that have others.
+    """
+    changed = [
+        f"{report.topic} has {difference.actual} partitions"
+        for report in reports
+        for difference in report.differences
+        if difference.name == "partitions"
+    ]
+    if changed:
+        raise PartitionsChangedError(", ".join(changed), settings.partitions)
 
 
 async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
