@@ -49,13 +49,6 @@ async def test_the_transport_makes_our_consumer(app: WorkerApp) -> None:
     assert type(app.consumer) is GaplessConsumer
 
 
-async def test_the_client_reads_what_is_committed(app: WorkerApp) -> None:
-    client = app.consumer._thread._create_consumer(asyncio.get_running_loop())
-    assert client._isolation_level == "read_committed"
-    assert client._fetcher is None, "the client makes its fetcher when it starts, from what is set then"
-    await client.stop()
-
-
 async def test_the_producer_takes_what_we_send_in_our_order() -> None:
     names = list(inspect.signature(Producer.send).parameters)
     assert names[:7] == ["self", "topic", "key", "value", "partition", "timestamp", "headers"]

@@ -11,9 +11,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
-from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
+from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
 from faust.types.tuples import Message
 
@@ -25,15 +24,6 @@ _READ_TIMEOUT_S = 0.2
 """How long a read waits for records, and so a rebalance for a read."""
 
 
-class CommittedThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is followed by no type checker here
-    """Makes a client that reads what is committed: an aborted transaction's requests were never sent."""
-
-    def _create_worker_consumer(self, transport: Transport) -> AIOKafkaConsumer:
-        client = super()._create_worker_consumer(transport)
-        client._isolation_level = "read_committed"  # noqa: SLF001 - Faust sets it with exactly_once alone
-        return client
-
-
 class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no type checker here
     """Holds partitions that are resumed until the flow is, and never seeks while it reads."""
 
@@ -43,9 +33,6 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
         self._reading = asyncio.Lock()
         self._expected: defaultdict[TP, deque[int]] = defaultdict(deque)
         super().__init__(*arguments, **options)
-
-    def _new_consumer_thread(self) -> CommittedThread:
-        return CommittedThread(self, loop=self.loop, beacon=self.beacon)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Take partitions over, paused: Faust would let them flow until it pauses them itself.
@@ -142,8 +129,8 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
     def follows(self, message: Message) -> bool:
         """Return whether a message is the next that was read of its partition, and none before it was lost.
 
-        Each message that comes to the agent is asked for once. Offsets that hold no event, such as those of
-        aborted transactions and of transactions' markers, are never read.
+        Each message that comes to the agent is asked for once. Offsets that hold no event, such as markers of
+        transactions, are never read.
         """
         expected = self._expected[message.tp]
         return bool(expected) and expected.popleft() == message.offset
