@@ -52,6 +52,18 @@ def smallest(one: dict[str, Any], table: dict[str, Any], count: Callable[[str], 
     return rendered(one["content"]) if steps is None else steps.smallest().tokens
 
 
+def fitted(
+    ones: list[dict[str, Any]],
+    asked: dict[str, Any],
+    table: dict[str, Any],
+    counting: tuple[Engine, CounterName],
+) -> Answered:
+    """Compose these candidates under a policy with that table, counted so."""
+    engine, counter = counting
+    policy = lanes_policy(counter=counter, budget_tokens=TOTAL, **table)
+    return answer(request(ones, **asked), policy, engine=engine)
+
+
 @SETTINGS
 @given(candidates(), st.fixed_dictionaries(limits), tables(), counting)
 def test_the_count_of_what_is_emitted_never_passes_the_limit(
@@ -61,8 +73,7 @@ def test_the_count_of_what_is_emitted_never_passes_the_limit(
     counting: tuple[Engine, CounterName],
 ) -> None:
     engine, counter = counting
-    policy = lanes_policy(counter=counter, budget_tokens=TOTAL, **table)
-    outcome = answer(request(ones, **asked), policy, engine=engine)
+    outcome = fitted(ones, asked, table, counting)
     used = engine.counters[counter].count(outcome.composed.text or "")
     assert used == outcome.composed.tokens.used <= asked["budget_tokens"]
     assert_accounted(outcome, len(ones))
@@ -78,9 +89,7 @@ def test_protected_ones_stand_wherever_anything_does(
     table: dict[str, Any],
     counting: tuple[Engine, CounterName],
 ) -> None:
-    engine, counter = counting
-    policy = lanes_policy(counter=counter, budget_tokens=TOTAL, **table)
-    outcome = answer(request(ones, **asked), policy, engine=engine)
+    outcome = fitted(ones, asked, table, counting)
     reasons = {entry.reason for entry in outcome.decision.candidates if is_protected(entry)}
     withheld = Reason.INFEASIBLE if outcome.composed.status is Status.INFEASIBLE else None
     assert {reason for reason in reasons if reason} <= {Reason.DUPLICATE, Reason.NO_CONTENT, withheld}
@@ -98,8 +107,7 @@ def test_artifacts_go_from_the_last_lane_to_the_first_the_lowest_score_first(
     counting: tuple[Engine, CounterName],
 ) -> None:
     engine, counter = counting
-    policy = lanes_policy(counter=counter, budget_tokens=TOTAL, **table)
-    outcome = answer(request(ones, **asked), policy, engine=engine)
+    outcome = fitted(ones, asked, table, counting)
     order = in_shrinking_order(outcome, table)
     free = [entry.reason is Reason.DROPPED_AFTER_RENDER for entry in order if not is_protected(entry)]
     assert free == sorted(free, reverse=True)
