@@ -48,8 +48,12 @@ def log_of(records: Iterable[StateRecord], first: int = 0) -> list[Stored]:
 def read(*records: StateRecord, expiring: bool = False) -> PartitionRows:
     rows = PartitionRows(PLACE, expiring=expiring)
     rows.read(log_of(records))
-    rows.join()
+    rows.join(rows.changelog_offset)
     return rows
+
+
+def upkeep(rows: PartitionRows, let_go_until_us: int = 0) -> list[StateRecord]:
+    return [record for group in rows.upkeep(let_go_until_us) for record in group]
 
 
 def artifact(name: str, content: str = "x") -> Pooled:
@@ -127,14 +131,14 @@ def test_a_row_behind_which_a_late_one_stands_is_written_again() -> None:
     new, late = Row(5, session(5)), Row(3, session(3))
     log = [(KEY, encode_row(new), ()), (KEY, encode_row(late), ())]
     rows = read(*log)
-    again = rows.upkeep(0)
+    again = upkeep(rows)
     assert read(*compacted([*log, *again])).row(KEY) == new
-    assert rows.upkeep(0) == []
+    assert upkeep(rows) == []
 
 
 def test_a_late_row_does_not_come_back_behind_its_tombstone() -> None:
     rows = read((KEY, encode_row(Row(5, session(5, event_us=0))), ()), expiring=True)
-    removed = rows.upkeep(10**12)
+    removed = upkeep(rows, 10**12)
     assert rows.row(KEY) is None
     late = (KEY, encode_row(Row(4, session(4))), ())
     fresh = (KEY, encode_row(Row(9, session(1))), ())
@@ -144,11 +148,11 @@ def test_a_late_row_does_not_come_back_behind_its_tombstone() -> None:
 
 def test_a_late_tombstone_removes_no_newer_row() -> None:
     rows = read((KEY, encode_row(Row(5, session(5, event_us=0))), ()), expiring=True)
-    late = rows.upkeep(10**12)
+    late = upkeep(rows, 10**12)
     fresh = (KEY, encode_row(Row(9, session(1))), ())
     survived = read(fresh, *late)
     assert survived.row(KEY) == Row(9, session(1))
-    assert survived.upkeep(0) == [fresh]
+    assert upkeep(survived) == [fresh]
 
 
 def test_somebody_elses_tombstone_removes_the_row() -> None:
@@ -184,7 +188,7 @@ def test_an_artifact_that_goes_is_removed_behind_the_row_that_has_it_no_more() -
     ]
     again = read(*log, *removing)
     assert again.row(KEY) == rows.row(KEY)
-    assert again.upkeep(0) == []
+    assert upkeep(again) == []
 
 
 def test_an_artifact_published_again_under_its_id_is_another() -> None:
@@ -219,8 +223,8 @@ def test_artifacts_that_no_row_has_are_removed() -> None:
     rows = PartitionRows(PLACE)
     orphan = changed(rows, KEY, Row(1, session(0, artifact("a"))))[0]
     left = read(orphan)
-    assert left.upkeep(0) == [(orphan[0], None, ())]
-    assert left.upkeep(0) == []
+    assert upkeep(left) == [(orphan[0], None, ())]
+    assert upkeep(left) == []
 
 
 def test_an_artifact_that_a_late_worker_removed_is_written_again() -> None:
@@ -229,7 +233,7 @@ def test_an_artifact_that_a_late_worker_removed_is_written_again() -> None:
     log = [*records, (records[0][0], None, ())]
     left = read(*log)
     assert left.row(KEY) == rows.row(KEY)
-    assert read(*compacted([*log, *left.upkeep(0)])).row(KEY) == rows.row(KEY)
+    assert read(*compacted([*log, *upkeep(left)])).row(KEY) == rows.row(KEY)
 
 
 def test_what_was_abandoned_is_not_held() -> None:
@@ -261,16 +265,16 @@ def test_only_rows_that_expired_by_the_committed_stream_time_are_let_go() -> Non
     rows = PartitionRows(PLACE, expiring=True)
     for key, kept in ((b"d/short", short), (b"d/long", long), (b"d/never", never)):
         changed(rows, key, Row(1, kept))
-    assert rows.upkeep(minute_us - 1) == []
-    gone = rows.upkeep(2 * minute_us)
+    assert upkeep(rows, minute_us - 1) == []
+    gone = upkeep(rows, 2 * minute_us)
     assert [key for key, value, _ in gone if value is None] == [
         b"d/short",
         artifact_key(b"d/short", artifact_name(1)),
     ]
     assert len(rows) == 2
     changed(rows, b"d/long", Row(2, session(2, event_us=100 * minute_us)))
-    assert rows.upkeep(50 * minute_us) == []
-    assert rows.upkeep(10**12)[0][0] == b"d/long"
+    assert upkeep(rows, 50 * minute_us) == []
+    assert upkeep(rows, 10**12)[0][0] == b"d/long"
     assert rows.row(b"d/never") is not None
 
 
@@ -278,7 +282,7 @@ def test_few_rows_are_let_go_beside_one_batch() -> None:
     expired = [(b"d/%d" % number, encode_row(Row(1, session(1, event_us=0))), ()) for number in range(1200)]
     rows = read(*expired, expiring=True)
     counts = []
-    while records := rows.upkeep(10**12):
+    while records := upkeep(rows, 10**12):
         counts.append(len(records))
     assert sum(counts) == len(expired)
     assert max(counts) <= 500
@@ -286,7 +290,7 @@ def test_few_rows_are_let_go_beside_one_batch() -> None:
 
 def test_rows_that_never_go_are_not_watched() -> None:
     rows = read((KEY, encode_row(Row(1, session(1, event_us=0))), ()))
-    assert rows.upkeep(10**12) == []
+    assert upkeep(rows, 10**12) == []
     assert rows.row(KEY) is not None
 
 
@@ -309,7 +313,7 @@ def test_a_row_that_was_in_use_is_the_one_that_is_read_later() -> None:
     rows = read((KEY, encode_row(Row(1, EMPTY)), ()))
     assert rows.row(KEY) == Row(1, EMPTY)
     rows.read(log_of([(KEY, encode_row(Row(2, session(2))), ())], first=1))
-    rows.join()
+    rows.join(rows.changelog_offset)
     assert rows.row(KEY) == Row(2, session(2))
 
 
@@ -342,5 +346,5 @@ def test_whatever_happened_the_changelog_gives_the_rows_back(chance: random.Rand
     held = {key: rows.row(key) for key in keys}
     again = read(*log)
     assert {key: again.row(key) for key in keys} == held
-    settled = read(*compacted([*log, *again.upkeep(0)]))
+    settled = read(*compacted([*log, *upkeep(again)]))
     assert {key: settled.row(key) for key in keys} == held

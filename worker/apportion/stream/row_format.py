@@ -17,6 +17,7 @@ All integers are big-endian. A row of version 1 is JSON, with its pool in it.
 
 from collections.abc import Sequence
 from struct import Struct as Layout
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -42,8 +43,10 @@ _DIGEST = "sha256:"
 _HEX = 64
 _DECISION_HEX = 32
 
-StateRecord = tuple[bytes, bytes | None, tuple[tuple[str, bytes], ...]]
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+StateRecord: TypeAlias = tuple[bytes, bytes | None, Headers]
 """A record of the changelog: key, value (None: a tombstone), headers."""
+NO_HEADERS: Headers = ()
 
 
 class UnreadableRowError(ValueError):

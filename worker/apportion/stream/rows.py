@@ -16,6 +16,7 @@ from apportion.core.session import Session
 from apportion.stream.expiry import ExpiryIndex
 from apportion.stream.row_format import (
     NEVER_US,
+    NO_HEADERS,
     SEPARATOR,
     Row,
     StateRecord,
@@ -111,7 +112,8 @@ class PartitionRows:
     def changes(self, before: Mapping[bytes, Row | None]) -> list[StateRecord]:
         """Return the records that make durable what changed in these sessions since they were as `before`.
 
-        They are to be appended in one record batch: a crash between them would change what is composed again.
+        Those of a session are to be appended in one record batch: a crash between them would change what is
+        composed again.
         """
         records: list[StateRecord] = []
         for key in before:
@@ -169,53 +171,64 @@ class PartitionRows:
         if record is not None:
             self.changelog_offset = record.offset + 1
 
-    def join(self) -> None:
-        """Join the rows that were read with their artifacts; those that no row has are let go.
+    def join(self, end_offset: int, *, afresh: bool = False) -> None:
+        """Join the rows that were read up to an offset with their artifacts; let those go that no row has.
+
+        With `afresh`, sessions are let go of which something is missing.
 
         Raises:
             ArtifactMissingError: a row has an artifact that the changelog has not.
         """
-        needed: dict[bytes, tuple[bytes, ...]] = {}
-        for key, value in self._values.items():
-            if value[_COUNTED] != _NO_ARTIFACTS and (names := artifact_names(value)):
-                needed[key] = names
+        needed = {
+            key: names
+            for key, value in self._values.items()
+            if value[_COUNTED] != _NO_ARTIFACTS and (names := artifact_names(value))
+        }
+        self._require_artifacts(needed, afresh=afresh)
         for key, held in list(self._artifacts.items()):
-            names = needed.get(key, ())
-            for name in held.keys() - set(names):
+            for name in held.keys() - set(needed.get(key, ())):
                 del held[name]
                 self._orphans.append(artifact_key(key, name))
             if not held:
                 del self._artifacts[key]
-        for key, names in needed.items():
-            if missing := len(set(names) - self._artifacts.get(key, {}).keys()):
-                raise ArtifactMissingError(self._place, missing)
         self._gone.clear()
         if self._expiring:
             self._expiry = ExpiryIndex()
             for key, value in self._values.items():
                 self._expiry.add(key, expires_us_of(value))
+        self.changelog_offset = max(self.changelog_offset, end_offset)
 
-    def upkeep(self, let_go_until_us: int) -> list[StateRecord]:
+    def upkeep(self, let_go_until_us: int) -> list[list[StateRecord]]:
         """Return records that keep the changelog small and right, no more than stand well beside a batch.
 
         Asked right behind `changes`: the records go with that batch's. Rows that expired until then are let
         go: `let_go_until_us` is the committed stream time less the lateness that is accepted. A row behind
         which a stale one was written is written again, for compaction keeps the last one; an artifact that no
-        row has is removed.
+        row has is removed. Each list is to be appended in one record batch.
         """
-        records: list[StateRecord] = []
+        groups: list[list[StateRecord]] = []
         if self._expiring:
-            for key in self._expiry.due(let_go_until_us, _UPKEEP_MAX):
-                self._let_go(key, let_go_until_us, records)
-        while self._again and len(records) < _UPKEEP_MAX:
+            due = self._expiry.due(let_go_until_us, _UPKEEP_MAX)
+            groups += [gone for key in due if (gone := self._let_go(key, let_go_until_us))]
+        while self._again and len(groups) < _UPKEEP_MAX:
             key, _ = self._again.popitem()
             if (value := self._values.get(key)) is not None:
                 held = self._artifacts.get(key, {})
-                records += [(artifact_key(key, name), held[name], ()) for name in artifact_names(value)]
-                records.append((key, value, ()))
-        while self._orphans and len(records) < _UPKEEP_MAX:
-            records.append((self._orphans.pop(), None, ()))
-        return records
+                records = [
+                    (artifact_key(key, name), held[name], NO_HEADERS) for name in artifact_names(value)
+                ]
+                groups.append([*records, (key, value, NO_HEADERS)])
+        while self._orphans and len(groups) < _UPKEEP_MAX:
+            groups.append([(self._orphans.pop(), None, NO_HEADERS)])
+        return groups
+
+    def _require_artifacts(self, needed: dict[bytes, tuple[bytes, ...]], *, afresh: bool) -> None:
+        for key, names in list(needed.items()):
+            missing = set(names) - self._artifacts.get(key, {}).keys()
+            if missing and not afresh:
+                raise ArtifactMissingError(self._place, len(missing))
+            if missing:
+                del self._values[key], needed[key]
 
     def _read_artifact(self, key: bytes, value: bytes | None) -> None:
         """Take an artifact in, or let one go; one that its row still has was removed by a worker too late."""
@@ -261,12 +274,12 @@ class PartitionRows:
             for name, artifact in zip(row.artifacts, row.session.pool, strict=True):
                 if name not in held:
                     held[name] = encode_artifact(artifact)
-                    records.append((artifact_key(key, name), held[name], ()))
+                    records.append((artifact_key(key, name), held[name], NO_HEADERS))
             gone = sorted(held.keys() - set(row.artifacts))
-        records.append((key, self._put_value(key, encode_row(row)), ()))
+        records.append((key, self._put_value(key, encode_row(row)), NO_HEADERS))
         for name in gone:
             del self._artifacts[key][name]
-            records.append((artifact_key(key, name), None, ()))
+            records.append((artifact_key(key, name), None, NO_HEADERS))
         if held is not None and not held:
             del self._artifacts[key]
         self._again.pop(key, None)
@@ -286,20 +299,23 @@ class PartitionRows:
         self._values[key] = value
         return value
 
-    def _let_go(self, key: bytes, until_us: int, records: list[StateRecord]) -> None:
+    def _let_go(self, key: bytes, until_us: int) -> list[StateRecord]:
         """Let a row go that has expired until then; one that lives on is looked at again when it expires."""
         value = self._values.get(key)
         if value is None:
-            return
+            return []
         expires_us = expires_us_of(value)
         if key in self._changed or expires_us > until_us:
             self._expiry.add(key, max(expires_us, until_us + 1))
-            return
+            return []
         del self._values[key]
         self._forget(key)
         self._again.pop(key, None)
-        records.append(tombstone(key, seen_offset_of(value)))
-        records += [(artifact_key(key, name), None, ()) for name in self._artifacts.pop(key, {})]
+        artifacts = self._artifacts.pop(key, {})
+        return [
+            tombstone(key, seen_offset_of(value)),
+            *[(artifact_key(key, name), None, NO_HEADERS) for name in artifacts],
+        ]
 
     def _pool(self, key: bytes, value: bytes) -> tuple[Pooled, ...]:
         names = artifact_names(value)

@@ -45,16 +45,15 @@ class RequestsReplacedError(StreamError):
         )
 
 
-class RecoveryStalledError(StreamError):
+class RecoveryFailedError(StreamError):
     """Partitions were assigned, and their state could not be read to its end."""
 
-    code = "recovery_stalled"
+    code = "recovery_failed"
 
-    def __init__(self, waiting: str, timeout_s: float, why: str = "") -> None:
+    def __init__(self, places: str, why: str) -> None:
         super().__init__(
-            f"nothing more could be read of {waiting} for {timeout_s:g} s (recovery_timeout_s)"
-            f"{why and ': ' + why}; are its leaders and the group's coordinator there? Nothing is lost, and "
-            "a worker that starts goes on where this one stood"
+            f"{places} could not be read to the end: {why} (recovery_timeout_s); are the leaders and the "
+            "group's coordinator there? Nothing is lost: a worker that starts goes on where this one stood"
         )
 
 
