@@ -24,7 +24,7 @@ from apportion.core.events import session_key
 from apportion.settings import PREFIX, Settings
 from apportion.stream.connection import connection_arguments
 from apportion.stream.partitions import partition_of
-from apportion.stream.sessions import Row, encode_row
+from apportion.stream.rows import Row, encode_row
 from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic, create_topics
 
 DEADLINE_S = 40.0

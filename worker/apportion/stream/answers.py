@@ -25,7 +25,7 @@ from apportion.settings import Settings
 from apportion.stream.message import Message
 from apportion.stream.outputs import source_of
 from apportion.stream.partitions import check_place
-from apportion.stream.sessions import Row, encode_row
+from apportion.stream.rows import Row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
 
 VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
@@ -33,10 +33,10 @@ VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 
 
 class Answer(Struct, frozen=True):
-    """The messages of one event, none for an artifact, and the encoded row that says that it is answered."""
+    """The messages of one event, none for an artifact, and the row that says that it is answered."""
 
     messages: tuple[Message, ...]
-    row: bytes
+    row: Row
 
 
 class Answers:
@@ -71,7 +71,7 @@ class Answers:
         composer = Composer(self._engine, catalogue, settings.default_policy, self._memory)
         session, outcome = composer.handle(event, EMPTY if row is None else row.session, clock.phase)
         messages = () if outcome is None else self._messages(record, outcome, clock)
-        return Answer(messages, encode_row(Row(record.offset, session)))
+        return Answer(messages, Row(record.offset, session))
 
     def refuse(self, record: Record, error: EventError) -> Message:
         """Return the dead letter of a record. Its id is the record's place, for that alone is sure."""
