@@ -1,11 +1,11 @@
 """How long it takes to read a million sessions back, and what each takes in memory.
 
-    python -m benchmarks.recovery --brokers localhost:9092 [--rows 1000000] [--keep]
+    python -m benchmarks.recovery --brokers localhost:9092 [--rows 1000000]
 
-Fills the changelog of an app id of its own, in one partition: rows, among them sessions with artifacts, rows
-that were written twice, tombstones, aborted transactions, one stale row that a late worker wrote, and a
-trailing run of transactions' markers. Then reads it by the worker's own recovery, compares every row with what
-was written, and tells seconds of one core and bytes a session. Deletes its topics at the end.
+Fills the changelog of an app id of its own, in one partition: rows, some written twice, tombstones, an aborted
+transaction, one stale row that a late worker wrote, and a trailing run of transactions' markers. Then reads it
+by the worker's own recovery, compares every row with what was written, and tells seconds, CPU and memory.
+Deletes its topics at the end.
 """
 
 import argparse
@@ -15,9 +15,9 @@ import hashlib
 import os
 import sys
 import time
-import tracemalloc
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
@@ -27,7 +27,7 @@ from apportion.settings import Settings
 from apportion.stream.recovery import partition_rows, recover
 from apportion.stream.row_format import Row, StateRecord, encode_row, tombstone
 from apportion.stream.rows import PartitionRows
-from apportion.stream.topics import changelog_topic, create_topics
+from apportion.stream.topics import changelog_topic, create_topics, plan_topics
 
 ABORTED = 20_000
 TOMBSTONES_EVERY = 50
@@ -44,7 +44,9 @@ def hex_of(*parts: object) -> str:
 def session_of(number: int, prompts: int) -> Session:
     """Return a session that has had some requests."""
     recent = tuple(
-        SeenRequest(f"{hex_of(number)[:40]}-{index}", f"sha256:{hex_of(number, index)}", hex_of(index, number)[:32])
+        SeenRequest(
+            f"{hex_of(number)[:40]}-{index}", f"sha256:{hex_of(number, index)}", hex_of(index, number)[:32]
+        )
         for index in range(prompts)
     )
     return Session(
@@ -81,7 +83,11 @@ def log_of(rows: int, kept: dict[bytes, bytes]) -> Iterator[StateRecord]:
 async def fill(settings: Settings, rows: int) -> dict[bytes, bytes]:
     """Write the changelog, and return what has to be read back."""
     topic, kept = changelog_topic(settings), {}
-    common = {"bootstrap_servers": list(settings.brokers), "max_request_size": 4 << 20, "max_batch_size": 1 << 20}
+    common = {
+        "bootstrap_servers": list(settings.brokers),
+        "max_request_size": 4 << 20,
+        "max_batch_size": 1 << 20,
+    }
 
     async def write(producer: AIOKafkaProducer, records: Iterator[StateRecord]) -> None:
         batch, sent = producer.create_batch(), []
@@ -116,15 +122,18 @@ async def fill(settings: Settings, rows: int) -> dict[bytes, bytes]:
 
 def differing(rows: PartitionRows, kept: dict[bytes, bytes]) -> int:
     """Return how many sessions are not as they were written."""
-    held = rows._values
+    held = rows.values
     return sum(held.get(key) != value for key, value in kept.items()) + len(held.keys() - kept.keys())
 
 
 async def run(brokers: str, count: int) -> int:
     """Fill, read back, compare; return how many rows differ."""
     settings = Settings(
-        brokers=tuple(brokers.split(",")), app_id=f"recovery-{uuid.uuid4().hex[:8]}", partitions=1,
-        topic_prefix=f"recovery-{uuid.uuid4().hex[:8]}.", replication_factor=1,
+        brokers=tuple(brokers.split(",")),
+        app_id=f"recovery-{uuid.uuid4().hex[:8]}",
+        partitions=1,
+        topic_prefix=f"recovery-{uuid.uuid4().hex[:8]}.",
+        replication_factor=1,
     )
     await create_topics(settings)
     try:
@@ -144,16 +153,13 @@ async def run(brokers: str, count: int) -> int:
     finally:
         admin = AIOKafkaAdminClient(bootstrap_servers=list(settings.brokers))
         await admin.start()
-        await admin.delete_topics([changelog_topic(settings), *(
-            getattr(settings, f"{kind}_topic") for kind in ("requests", "policies", "composed", "decisions", "dead_letters")
-        )])
+        await admin.delete_topics([topic.name for topic in plan_topics(settings)])
         await admin.close()
     return wrong
 
 
 def _resident_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from apportion.settings import Settings
 from apportion.stream.message import Message
 from apportion.stream.outputs import source_of
 from apportion.stream.partitions import check_place
-from apportion.stream.rows import Row
+from apportion.stream.row_format import Row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
 
 VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)

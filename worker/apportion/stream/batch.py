@@ -22,7 +22,8 @@ from apportion.stream.faults import (
 )
 from apportion.stream.log import RefusalLog
 from apportion.stream.message import Message
-from apportion.stream.rows import PartitionRows, Row
+from apportion.stream.row_format import Row, StateRecord
+from apportion.stream.rows import PartitionRows
 
 
 class BatchBounds(Struct, frozen=True):
@@ -47,7 +48,7 @@ class Batch(Struct):
     events: int
     messages: dict[str, list[Message]]
     before: dict[bytes, Row | None]
-    states: list[list[tuple[bytes, bytes | None]]]
+    states: list[list[StateRecord]]
     size_bytes: int
     failure: Exception | None = None
 
@@ -87,7 +88,7 @@ class BatchComposer:
                 break
         for key, row in batch.before.items():
             batch.states.append(state := rows.changes({key: row}))
-            batch.size_bytes += sum(len(value or b"") for _, value in state)
+            batch.size_bytes += sum(len(value or b"") for _, value, _ in state)
         return batch
 
     def _take(self, batch: Batch, rows: PartitionRows, read: ConsumerRecord) -> None:

@@ -13,10 +13,11 @@ from aiokafka.structs import ConsumerRecord
 from msgspec import Struct
 
 from apportion.stream.batch import Batch, BatchComposer
+from apportion.stream.commit_metadata import CommitMetadata, encode_metadata
 from apportion.stream.faults import EventLostError, NotDurableError
 from apportion.stream.membership import Membership
 from apportion.stream.policies import PolicyReader
-from apportion.stream.rows import CommitMetadata, PartitionRows, encode_metadata
+from apportion.stream.rows import PartitionRows
 from apportion.stream.writer import Writer, Writing
 
 IN_FLIGHT_MAX = 4

@@ -84,6 +84,11 @@ class PartitionRows:
     def __len__(self) -> int:
         return len(self._values.keys() | self._changed.keys()) if self._changed else len(self._values)
 
+    @property
+    def values(self) -> Mapping[bytes, bytes]:
+        """The rows by session key, as they stand in the changelog."""
+        return self._values
+
     def row(self, key: bytes) -> Row | None:
         """Return a session's row; None: it has none yet.
 
