@@ -2,9 +2,9 @@
 
     python -m benchmarks.recovery --brokers localhost:9092 [--rows 1000000]
 
-Fills the changelog of an app id of its own, in one partition: rows, some written twice, tombstones, an aborted
-transaction, one stale row that a late worker wrote, and a trailing run of transactions' markers. Then reads it
-by the worker's own recovery, compares every row with what was written, and tells seconds, CPU and memory.
+Fills the changelog of an app id of its own, in one partition: rows, some written twice, tombstones, an
+aborted transaction, one stale row that a late worker wrote, and a trailing run of transactions' markers. Then
+reads it by the worker's own recovery, compares every row with what was written, and tells time and memory.
 Deletes its topics at the end.
 """
 
@@ -82,7 +82,8 @@ def log_of(rows: int, kept: dict[bytes, bytes]) -> Iterator[StateRecord]:
 
 async def fill(settings: Settings, rows: int) -> dict[bytes, bytes]:
     """Write the changelog, and return what has to be read back."""
-    topic, kept = changelog_topic(settings), {}
+    topic = changelog_topic(settings)
+    kept: dict[bytes, bytes] = {}
     common = {
         "bootstrap_servers": list(settings.brokers),
         "max_request_size": 4 << 20,
@@ -146,7 +147,8 @@ async def run(brokers: str, count: int) -> int:
         grown = _resident_bytes() - resident
         wrong = differing(rows[0], kept)
         sys.stdout.write(
-            f"{count:,} sessions, {rows[0].changelog_offset:,} offsets: {took_s:.2f} s, {cpu_s:.2f} s of CPU, "
+            f"{count:,} sessions, {rows[0].changelog_offset:,} offsets: {took_s:.2f} s, "
+            f"{cpu_s:.2f} s of CPU, "
             f"{grown / len(rows[0]):,.0f} bytes resident a session, "
             f"{sum(map(len, kept.values())) / len(kept):,.0f} of them the row; {wrong} differ\n"
         )

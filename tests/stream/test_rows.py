@@ -28,6 +28,7 @@ from apportion.stream.rows import PartitionRows
 from apportion.stream.state_faults import ArtifactMissingError, ChangelogTruncatedError
 
 PLACE = "changelog partition 0"
+LATENESS_S = 10
 KEY = b"default/s"
 OTHER = b"default/t"
 
@@ -45,15 +46,16 @@ def log_of(records: Iterable[StateRecord], first: int = 0) -> list[Stored]:
     return [Stored(offset, *record) for offset, record in enumerate(records, first)]
 
 
-def read(*records: StateRecord, expiring: bool = False) -> PartitionRows:
-    rows = PartitionRows(PLACE, expiring=expiring)
+def read(*records: StateRecord, max_lateness_s: int = 0) -> PartitionRows:
+    rows = PartitionRows(PLACE, max_lateness_s)
     rows.read(log_of(records))
     rows.join(rows.changelog_offset)
     return rows
 
 
 def upkeep(rows: PartitionRows, let_go_until_us: int = 0) -> list[StateRecord]:
-    return [record for group in rows.upkeep(let_go_until_us) for record in group]
+    rows.time.begin(let_go_until_us + LATENESS_S * 1_000_000)
+    return [record for group in rows.upkeep() for record in group]
 
 
 def artifact(name: str, content: str = "x") -> Pooled:
@@ -137,7 +139,7 @@ def test_a_row_behind_which_a_late_one_stands_is_written_again() -> None:
 
 
 def test_a_late_row_does_not_come_back_behind_its_tombstone() -> None:
-    rows = read((KEY, encode_row(Row(5, session(5, event_us=0))), ()), expiring=True)
+    rows = read((KEY, encode_row(Row(5, session(5, event_us=0))), ()), max_lateness_s=LATENESS_S)
     removed = upkeep(rows, 10**12)
     assert rows.row(KEY) is None
     late = (KEY, encode_row(Row(4, session(4))), ())
@@ -147,7 +149,7 @@ def test_a_late_row_does_not_come_back_behind_its_tombstone() -> None:
 
 
 def test_a_late_tombstone_removes_no_newer_row() -> None:
-    rows = read((KEY, encode_row(Row(5, session(5, event_us=0))), ()), expiring=True)
+    rows = read((KEY, encode_row(Row(5, session(5, event_us=0))), ()), max_lateness_s=LATENESS_S)
     late = upkeep(rows, 10**12)
     fresh = (KEY, encode_row(Row(9, session(1))), ())
     survived = read(fresh, *late)
@@ -262,7 +264,7 @@ def test_only_rows_that_expired_by_the_committed_stream_time_are_let_go() -> Non
     minute_us = 60_000_000
     short, long = session(1, artifact("a"), event_us=0, idle_s=60), session(1, event_us=0, idle_s=600)
     never = session(1, idle_s=0)
-    rows = PartitionRows(PLACE, expiring=True)
+    rows = PartitionRows(PLACE, max_lateness_s=LATENESS_S)
     for key, kept in ((b"d/short", short), (b"d/long", long), (b"d/never", never)):
         changed(rows, key, Row(1, kept))
     assert upkeep(rows, minute_us - 1) == []
@@ -280,7 +282,7 @@ def test_only_rows_that_expired_by_the_committed_stream_time_are_let_go() -> Non
 
 def test_few_rows_are_let_go_beside_one_batch() -> None:
     expired = [(b"d/%d" % number, encode_row(Row(1, session(1, event_us=0))), ()) for number in range(1200)]
-    rows = read(*expired, expiring=True)
+    rows = read(*expired, max_lateness_s=LATENESS_S)
     counts = []
     while records := upkeep(rows, 10**12):
         counts.append(len(records))
@@ -320,7 +322,7 @@ def test_a_row_that_was_in_use_is_the_one_that_is_read_later() -> None:
 @given(st.randoms(use_true_random=False))
 def test_whatever_happened_the_changelog_gives_the_rows_back(chance: random.Random) -> None:
     """Also compacted, and also when a worker that was replaced writes what it once had to write."""
-    rows, log, earlier = PartitionRows(PLACE, expiring=True), [], []
+    rows, log, earlier = PartitionRows(PLACE, max_lateness_s=LATENESS_S), [], []
     keys = [b"d/%d" % number for number in range(3)]
     for offset in range(20):
         key = chance.choice(keys)

@@ -105,7 +105,7 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
             await self._thread.flow_from(starts)
             for tp in sorted(requests):
                 rows = self.app.sessions.rows_of(tp.partition)
-                self.app.lane.begin(tp.partition, rows, offsets[tp][0] if tp in offsets else None)
+                self.app.lane.begin(tp.partition, rows, *offsets.get(tp, (None, "")))
             self._moved_s = monotonic()
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:

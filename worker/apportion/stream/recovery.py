@@ -46,7 +46,7 @@ Offsets = Mapping[TopicPartition, int]
 def partition_rows(settings: Settings, partition: int) -> PartitionRows:
     """Return the rows of a partition, none of them read yet."""
     place = f"{changelog_topic(settings)} partition {partition}"
-    return PartitionRows(place, expiring=settings.max_lateness_s > 0)
+    return PartitionRows(place, settings.max_lateness_s)
 
 
 async def recover(

@@ -14,6 +14,7 @@ from msgspec import Struct
 from apportion.core.pool import Pooled
 from apportion.core.session import Session
 from apportion.stream.expiry import ExpiryIndex
+from apportion.stream.lateness import StreamTime
 from apportion.stream.row_format import (
     NEVER_US,
     NO_HEADERS,
@@ -65,12 +66,14 @@ class _Decoded(Struct, frozen=True):
 class PartitionRows:
     """The rows of a partition by session key."""
 
-    def __init__(self, place: str, *, expiring: bool = False) -> None:
-        """Hold nothing; `place` names the changelog partition, `expiring` rows are let go by `upkeep`."""
+    def __init__(self, place: str, max_lateness_s: int = 0) -> None:
+        """Hold nothing; `place` names the changelog partition, `max_lateness_s` how late events may be."""
+        self.time = StreamTime(max_lateness_s)
         self.changelog_offset = 0
         """Up to where (exclusive) the changelog is contained here."""
+        self.changelog_end = 0
+        """Up to where (exclusive) something is known to stand in it."""
         self._place = place
-        self._expiring = expiring
         self._values: dict[bytes, bytes] = {}
         self._artifacts: dict[bytes, dict[bytes, bytes]] = {}
         self._changed: dict[bytes, Row] = {}
@@ -148,6 +151,7 @@ class PartitionRows:
             raise ChangelogTruncatedError(self._place, self.changelog_offset, first_offset)
         if first_offset == self.changelog_offset:
             self.changelog_offset = last_offset + 1
+        self.changelog_end = max(self.changelog_end, last_offset + 1)
 
     def read(self, records: Iterable[Written]) -> None:
         """Take in what stands in the changelog, in its order; of a session's rows the one that has seen most.
@@ -197,24 +201,26 @@ class PartitionRows:
             if not held:
                 del self._artifacts[key]
         self._gone.clear()
-        if self._expiring:
+        if self.time.is_bounded:
             self._expiry = ExpiryIndex()
             for key, value in self._values.items():
                 self._expiry.add(key, expires_us_of(value))
         self.changelog_offset = max(self.changelog_offset, end_offset)
+        self.changelog_end = max(self.changelog_end, end_offset)
 
-    def upkeep(self, let_go_until_us: int) -> list[list[StateRecord]]:
+    def upkeep(self) -> list[list[StateRecord]]:
         """Return records that keep the changelog small and right, no more than stand well beside a batch.
 
-        Asked right behind `changes`: the records go with that batch's. Rows that expired until then are let
-        go: `let_go_until_us` is the committed stream time less the lateness that is accepted. A row behind
-        which a stale one was written is written again, for compaction keeps the last one; an artifact that no
-        row has is removed. Each list is to be appended in one record batch.
+        Asked right behind `changes`: the records go with that batch's. Rows are let go that expired before
+        any event that may still come. A row behind which a stale one was written is written again, for
+        compaction keeps the last one; an artifact that no row has is removed. Each list is to be appended in
+        one record batch.
         """
         groups: list[list[StateRecord]] = []
-        if self._expiring:
-            due = self._expiry.due(let_go_until_us, _UPKEEP_MAX)
-            groups += [gone for key in due if (gone := self._let_go(key, let_go_until_us))]
+        if self.time.is_bounded:
+            until_us = self.time.let_go_until_us
+            due = self._expiry.due(until_us, _UPKEEP_MAX)
+            groups += [gone for key in due if (gone := self._let_go(key, until_us))]
         while self._again and len(groups) < _UPKEEP_MAX:
             key, _ = self._again.popitem()
             if (value := self._values.get(key)) is not None:
@@ -297,7 +303,7 @@ class PartitionRows:
             del self._artifacts[key]
 
     def _put_value(self, key: bytes, value: bytes) -> bytes:
-        if self._expiring:
+        if self.time.is_bounded:
             held = self._values.get(key)
             if held is None or expires_us_of(held) == NEVER_US:
                 self._expiry.add(key, expires_us_of(value))

@@ -21,7 +21,7 @@ from apportion.stream.state_faults import RecoveryFailedError
 class SessionRecovery(Recovery):  # type: ignore[misc] # faust is followed by no type checker here
     """Reads the sessions of the partitions that are assigned, and then lets their requests flow."""
 
-    @Service.task
+    @Service.task  # type: ignore[untyped-decorator] # as above
     async def _restart_recovery(self) -> None:
         while not await self.wait_for_stopped(self.signal_recovery_start):
             self.signal_recovery_start.clear()
