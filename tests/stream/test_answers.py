@@ -18,7 +18,7 @@ from apportion.offline.sessions import Sessions
 from apportion.settings import Settings
 from apportion.stream.answers import VALUE_MAX_BYTES, Answer, Answers
 from apportion.stream.message import Message
-from apportion.stream.rows import encode_row
+from apportion.stream.row_format import encode_row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
 
 SETTINGS = Settings(partitions=1)

@@ -19,17 +19,19 @@ from apportion.stream.faults import (
     TooManyDeadLettersError,
     TopicReplacedError,
 )
-from apportion.stream.rows import PartitionRows, Row, decode_row
+from apportion.stream.row_format import Row, seen_offset_of
+from apportion.stream.rows import PartitionRows
 
 SETTINGS = Settings(partitions=1)
 KEY = b"default/s"
+NOW_MS = 1_772_366_400_000
 CHANGELOG = "apportion-sessions-changelog"
 OUTPUTS = [SETTINGS.composed_topic, SETTINGS.decisions_topic]
 BAD = {"type": "nothing"}
 LONG = BatchBounds(work_s=60.0)
 
 
-def read(offset: int, event: Any, timestamp: int | None = 1_000, key: bytes = KEY) -> Any:
+def read(offset: int, event: Any, timestamp: int | None = NOW_MS, key: bytes = KEY) -> Any:
     value, headers = json.dumps(event).encode(), (("traceparent", b"00-1"),)
     return ConsumerRecord(
         SETTINGS.requests_topic,
@@ -55,7 +57,7 @@ def composer(
 
 
 def rows_with(row: Row | None) -> PartitionRows:
-    rows = PartitionRows()
+    rows = PartitionRows("changelog 0")
     if row is not None:
         rows.hold(KEY, row)
     return rows
@@ -70,7 +72,7 @@ def counts(batch: Batch) -> dict[str, int]:
 
 
 def test_a_batch_has_the_answers_in_order_and_the_last_row_of_each_session() -> None:
-    rows = PartitionRows()
+    rows = PartitionRows("changelog 0")
     other = request("r1", "t")
     batch = compose(
         read(3, request("r0")), read(4, other, key=b"default/t"), read(7, request("r2")), rows=rows
@@ -80,10 +82,11 @@ def test_a_batch_has_the_answers_in_order_and_the_last_row_of_each_session() -> 
         assert [json.loads(one.value)["request_id"] for one in batch.messages[topic]] == ["r0", "r1", "r2"]
         assert all(("traceparent", b"00-1") in one.headers for one in batch.messages[topic])
     assert batch.before == {KEY: None, b"default/t": None}
-    states = {key: decode_row(value or b"") for [(key, value)] in batch.states}
-    assert {key: row.seen_offset for key, row in states.items()} == {KEY: 7, b"default/t": 4}
-    assert states[KEY].session.prompts == 2
-    assert rows.row(KEY) == states[KEY]
+    seen = {key: seen_offset_of(value or b"") for [(key, value, _)] in batch.states}
+    assert seen == {KEY: 7, b"default/t": 4}
+    row = rows.row(KEY)
+    assert row is not None
+    assert (row.seen_offset, row.session.prompts) == (7, 2)
 
 
 def test_an_artifact_gives_a_row_alone() -> None:
@@ -117,7 +120,7 @@ def test_a_refused_event_gives_a_dead_letter_and_changes_no_row() -> None:
         "topic": SETTINGS.requests_topic,
         "partition": 0,
         "offset": 7,
-        "timestamp_ms": 1_000,
+        "timestamp_ms": NOW_MS,
     }
 
 
@@ -149,19 +152,19 @@ def test_a_batch_ends_at_each_bound_and_has_one_event_at_least(bounds: BatchBoun
 
 
 def test_a_batch_goes_on_where_the_one_before_ended() -> None:
-    rows, made = PartitionRows(), composer()
+    rows, made = PartitionRows("changelog 0"), composer()
     records = [read(offset, request(f"r{offset}")) for offset in range(3)]
     assert made.compose(rows, records, 2).offset == 2
 
 
 def test_a_batch_ends_before_an_event_that_cannot_be_dealt_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, rows = composer(), PartitionRows()
+    made, rows = composer(), PartitionRows("changelog 0")
     real = made._answers.answer
 
-    def answer(record: Any, row: Any) -> Any:
+    def answer(record: Any, *rest: Any) -> Any:
         if record.offset == 1:
             raise ZeroDivisionError
-        return real(record, row)
+        return real(record, *rest)
 
     monkeypatch.setattr(made._answers, "answer", answer)
     batch = made.compose(rows, [read(offset, request(f"r{offset}")) for offset in range(3)], 0)

@@ -20,7 +20,6 @@ from apportion.stream.app import WorkerApp, create_app
 from apportion.stream.consumer import LaneConsumer
 from apportion.stream.faust_hooks import MemberThread
 from apportion.stream.membership import Membership
-from apportion.stream.rows import PartitionRows
 from apportion.stream.sessions import Rows
 
 pytestmark = pytest.mark.asyncio
@@ -48,16 +47,6 @@ async def test_the_table_keeps_its_rows_in_our_store(app: WorkerApp) -> None:
 
 async def test_the_transport_makes_our_consumer(app: WorkerApp) -> None:
     assert type(app.consumer) is LaneConsumer
-
-
-async def test_recovery_asks_the_table_where_to_go_on(app: WorkerApp) -> None:
-    await app.sessions.data.on_rebalance({CHANGELOG}, set(), set())
-    app.tables.recovery.add_active(app.sessions, CHANGELOG)
-    assert app.tables.recovery.active_offsets[CHANGELOG] == -1
-    app.sessions.data.data[0] = PartitionRows()
-    app.sessions.data.data[0].changelog_offset = 42
-    app.tables.recovery.add_active(app.sessions, CHANGELOG)
-    assert app.tables.recovery.active_offsets[CHANGELOG] == 41
 
 
 async def test_what_is_put_into_the_streams_queue_comes_to_the_agent_as_it_is(app: WorkerApp) -> None:

@@ -19,6 +19,7 @@ from apportion.stream.faults import DeadLetterShare, EventFailedError, EventLost
 from apportion.stream.lane import IN_FLIGHT_MAX, Fetched, Lane
 from apportion.stream.membership import Membership
 from apportion.stream.policies import PoliciesUnreadError
+from apportion.stream.row_format import seen_offset_of
 from apportion.stream.rows import PartitionRows
 from apportion.stream.writer import EffectivelyOnceWriter
 
@@ -28,12 +29,13 @@ SETTINGS = Settings(partitions=1)
 CHANGELOG = "apportion-sessions-changelog"
 COMPOSED, DECISIONS = SETTINGS.composed_topic, SETTINGS.decisions_topic
 DEADLINE_S = 5
+NOW_MS = 1_772_366_400_000
 
 
 def read(offset: int, event: dict[str, Any] | None = None, partition: int = 0) -> Any:
     value = json.dumps(event or request(f"r{offset}")).encode()
     return ConsumerRecord(
-        SETTINGS.requests_topic, partition, offset, 1, 0, b"default/s", value, None, 0, 0, ()
+        SETTINGS.requests_topic, partition, offset, NOW_MS, 0, b"default/s", value, None, 0, 0, ()
     )
 
 
@@ -41,7 +43,7 @@ class Sent:
     """A record batch that the broker has not acknowledged yet."""
 
     def __init__(self, topic: str, records: list[Any]) -> None:
-        self.topic, self.values, self.records = topic, [value for _, value, _ in records], len(records)
+        self.topic, self.values, self.records = topic, [value for _, value, *_ in records], len(records)
         self.acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.offset = 0
 
@@ -104,7 +106,7 @@ class Stage:
         self.failures: list[Exception] = []
         self.lane.deliver = self.fetched.append
         self.lane.failed = self.failures.append
-        self.rows = PartitionRows()
+        self.rows = PartitionRows("changelog 0")
         self.lane.begin(0, self.rows, None)
 
     async def current(self) -> None:
@@ -168,7 +170,7 @@ async def test_outputs_of_the_next_batch_leave_at_once_and_its_rows_after_those_
     assert stage.broker.topics.count(CHANGELOG) == 1
     stage.broker.acknowledge()
     await stage.broker.has_sent(CHANGELOG, 2)
-    seen = [json.loads(one.values[0])["seen_offset"] for one in stage.broker.sent if one.topic == CHANGELOG]
+    seen = [seen_offset_of(one.values[0]) for one in stage.broker.sent if one.topic == CHANGELOG]
     assert seen == [0, 1], "a row never tells of an event whose outputs may be lost"
     assert stage.committable() == 1
 
@@ -295,10 +297,10 @@ async def test_events_before_one_that_cannot_be_dealt_with_are_written(
     answers = stage.lane._composer._answers
     real = answers.answer
 
-    def answer(record: Any, row: Any) -> Any:
+    def answer(record: Any, *rest: Any) -> Any:
         if record.offset == 1:
             raise ZeroDivisionError
-        return real(record, row)
+        return real(record, *rest)
 
     monkeypatch.setattr(answers, "answer", answer)
     with pytest.raises(EventFailedError, match="offset 1"):

@@ -10,13 +10,14 @@ PROGRAM = """
 import asyncio, os, signal, sys
 from apportion.settings import Settings
 from apportion.stream import run
+from apportion.stream.recovery import partition_rows
 from apportion.stream.app import WorkerApp
 
 run.STOP_TIMEOUT_S = 0.1
 
 async def start(app):
     if "in-flight" in sys.argv:
-        app.lane.begin(0, None, None)
+        app.lane.begin(0, partition_rows(app.settings, 0), None)
         app.lane._flows[0].in_flight.append(None)
     if "crashed" in sys.argv:
         app._crash(ZeroDivisionError())

@@ -33,6 +33,7 @@ from apportion.stream.outputs import require_own_outputs
 from apportion.stream.policies import PolicyReader, write
 from apportion.stream.producer import RecordProducer
 from apportion.stream.sessions import SessionTable, session_table
+from apportion.stream.table_recovery import SessionTables
 from apportion.stream.topics import (
     MESSAGE_MAX_BYTES,
     changelog_topic,
@@ -141,6 +142,7 @@ def create_app(settings: Settings) -> WorkerApp:
         stream_wait_empty=True,
         store="memory://",
         table_standby_replicas=0,
+        TableManager=SessionTables,
         topic_allow_declare=False,
         topic_disable_leader=True,
         topic_partitions=settings.partitions,

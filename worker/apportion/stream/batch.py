@@ -22,7 +22,8 @@ from apportion.stream.faults import (
 )
 from apportion.stream.log import RefusalLog
 from apportion.stream.message import Message
-from apportion.stream.rows import PartitionRows, Row
+from apportion.stream.row_format import Row, StateRecord
+from apportion.stream.rows import PartitionRows
 
 
 class BatchBounds(Struct, frozen=True):
@@ -37,8 +38,9 @@ class Batch(Struct):
     """What the events of a partition from `offset` to before `next_offset` give, in their order.
 
     `before` are the rows that were held of each session that changed, `states` the records that make durable
-    what they are now, those of a session together. `failure` is why the batch ended before
-    the event at `next_offset`, or behind it where that was refused: what is in the batch stands all the same.
+    what they are now and let expired ones go, those of a session together. `failure` is why the batch ended
+    before the event at `next_offset`, or behind it where that was refused: what is in the batch stands all
+    the same.
     """
 
     partition: int
@@ -47,9 +49,17 @@ class Batch(Struct):
     events: int
     messages: dict[str, list[Message]]
     before: dict[bytes, Row | None]
-    states: list[list[tuple[bytes, bytes | None]]]
+    states: list[list[StateRecord]]
     size_bytes: int
     failure: Exception | None = None
+    stream_time_us: int = 0
+    stream_time_before_us: int = 0
+    last_timestamp_ms: int = -1
+
+    def undo(self, rows: PartitionRows) -> None:
+        """Take back what the batch has changed in the rows; batches behind it were taken back before."""
+        rows.restore(self.before)
+        rows.time.seen_us = self.stream_time_before_us
 
 
 class BatchComposer:
@@ -78,6 +88,7 @@ class BatchComposer:
         """
         first = records[start]
         batch = Batch(first.partition, first.offset, first.offset, 0, {}, {}, [], 0)
+        batch.stream_time_before_us = rows.time.seen_us
         bounds = self._bounds
         until_s = perf_counter() + bounds.work_s
         last = min(len(records), start + bounds.records)
@@ -85,9 +96,10 @@ class BatchComposer:
             self._take(batch, rows, records[index])
             if batch.failure or batch.size_bytes >= bounds.bytes or perf_counter() >= until_s:
                 break
-        for key, row in batch.before.items():
-            batch.states.append(state := rows.changes({key: row}))
-            batch.size_bytes += sum(len(value or b"") for _, value in state)
+        batch.states += [rows.changes({key: row}) for key, row in batch.before.items()]
+        batch.states += rows.upkeep()
+        batch.size_bytes += sum(len(value or b"") for state in batch.states for _, value, _ in state)
+        batch.stream_time_us = rows.time.seen_us
         return batch
 
     def _take(self, batch: Batch, rows: PartitionRows, read: ConsumerRecord) -> None:
@@ -107,6 +119,7 @@ class BatchComposer:
             row = rows.row(key) if key else None
             if row is not None and row.seen_offset >= record.offset:
                 self._require_same_topic(record, row)
+                self._answers.pass_over(record, rows.time)
             else:
                 refusal = self._answer(batch, rows, record, row)
         except StreamError as error:
@@ -117,6 +130,7 @@ class BatchComposer:
             return
         batch.events += 1
         batch.next_offset = record.offset + 1
+        batch.last_timestamp_ms = record.timestamp_ms
         if refusal is not None:
             self._refusals.tell(refusal, str(record))
         try:
@@ -127,7 +141,7 @@ class BatchComposer:
     def _answer(self, batch: Batch, rows: PartitionRows, record: Record, row: Row | None) -> ErrorCode | None:
         """Put what an event gives into the batch, and return why it was refused, if it was."""
         try:
-            answer = self._answers.answer(record, row)
+            answer = self._answers.answer(record, row, rows.time)
         except EventError as error:
             _add(batch, self._answers.refuse(record, error))
             return error.code

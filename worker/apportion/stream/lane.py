@@ -13,10 +13,11 @@ from aiokafka.structs import ConsumerRecord
 from msgspec import Struct
 
 from apportion.stream.batch import Batch, BatchComposer
+from apportion.stream.commit_metadata import NOTHING_KNOWN, CommitMetadata, decode_metadata, encode_metadata
 from apportion.stream.faults import EventLostError, NotDurableError
 from apportion.stream.membership import Membership
 from apportion.stream.policies import PolicyReader
-from apportion.stream.rows import CommitMetadata, PartitionRows, encode_metadata
+from apportion.stream.rows import PartitionRows
 from apportion.stream.writer import Writer, Writing
 
 IN_FLIGHT_MAX = 4
@@ -34,6 +35,7 @@ class Flow:
         self.rows = rows
         self.committed_offset = offset
         self.durable_offset = offset
+        self.metadata = self.committing = NOTHING_KNOWN
         self.in_flight: deque[Writing] = deque()
         self.waiting: Fetched | None = None
         self.handed_over = 0
@@ -90,9 +92,13 @@ class Lane:
         """How many batches are being written."""
         return sum(len(flow.in_flight) for flow in self._flows.values())
 
-    def begin(self, partition: int, rows: PartitionRows, offset: int | None) -> None:
-        """Let a partition flow from its committed offset on; None: from its beginning."""
+    def begin(self, partition: int, rows: PartitionRows, offset: int | None, metadata: str = "") -> None:
+        """Let a partition flow from its committed offset on; None: from its beginning.
+
+        `metadata` are those that were committed with it.
+        """
         assert partition not in self._flows, "a flow ends before it begins again"
+        rows.time.begin(decode_metadata(metadata).stream_time_us)
         self._flows[partition] = Flow(partition, rows, offset)
 
     def has_room(self, partition: int) -> bool:
@@ -131,7 +137,7 @@ class Lane:
                 return
             batch = self._composer.compose(flow.rows, records, fetched.taken)
             if not self._membership.is_held:
-                flow.rows.restore(batch.before)
+                batch.undo(flow.rows)
                 continue
             fetched.taken += batch.events
             if batch.events:
@@ -163,6 +169,11 @@ class Lane:
             flow.in_flight.popleft()
             self._in_flight_bytes -= batch.size_bytes
             flow.durable_offset = batch.next_offset
+            flow.metadata = CommitMetadata(
+                stream_time_us=batch.stream_time_us,
+                changelog_end_offset=flow.rows.changelog_end,
+                last_timestamp_ms=batch.last_timestamp_ms,
+            )
             if flow.waiting is not None and not flow.is_over:
                 waiting, flow.waiting = flow.waiting, None
                 self.deliver(waiting)
@@ -170,17 +181,19 @@ class Lane:
 
     def committable(self) -> Mapping[int, tuple[int, str]]:
         """Return the offsets that may be committed and are not yet, each with its metadata."""
-        return {
-            partition: (flow.durable_offset, encode_metadata(CommitMetadata()))
-            for partition, flow in self._flows.items()
-            if flow.durable_offset is not None and flow.durable_offset != flow.committed_offset
-        }
+        offsets: dict[int, tuple[int, str]] = {}
+        for partition, flow in self._flows.items():
+            if flow.durable_offset is not None and flow.durable_offset != flow.committed_offset:
+                flow.committing = flow.metadata
+                offsets[partition] = (flow.durable_offset, encode_metadata(flow.metadata))
+        return offsets
 
     def committed(self, offsets: Mapping[int, int]) -> None:
         """Count offsets as committed."""
         for partition, offset in offsets.items():
             if flow := self._flows.get(partition):
                 flow.committed_offset = offset
+                flow.rows.time.committed_us = flow.committing.stream_time_us
 
     def abandon(self) -> None:
         """Stop the work on all partitions where it stands: they are taken away.
@@ -195,7 +208,7 @@ class Lane:
             while flow.in_flight:
                 writing = flow.in_flight.pop()
                 self._writer.abandon(writing)
-                flow.rows.restore(writing.batch.before)
+                writing.batch.undo(flow.rows)
                 self._in_flight_bytes -= writing.batch.size_bytes
 
     def end(self) -> None:

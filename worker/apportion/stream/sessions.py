@@ -4,17 +4,17 @@ Decides which partitions' rows are here: those that are ours, for as long as the
 row says about a session: the core does.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import faust
 from faust.stores.memory import Store
 
 from apportion.stream.faults import PartitionNotOursError
+from apportion.stream.recovery import partition_rows
 from apportion.stream.rows import PartitionRows
 
 NAME = "sessions"
-_NOTHING_READ = -1
 
 
 class Rows(Store):  # type: ignore[misc] # faust is followed by no type checker here
@@ -23,23 +23,6 @@ class Rows(Store):  # type: ignore[misc] # faust is followed by no type checker 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.data: dict[int, PartitionRows] = {}
-
-    def persisted_offset(self, tp: Any) -> int:
-        """Return the changelog's last offset that these rows hold: recovery goes on behind it."""
-        rows = self.data.get(tp.partition)
-        return _NOTHING_READ if rows is None else rows.changelog_offset - 1
-
-    def apply_changelog_batch(
-        self,
-        batch: Iterable[Any],
-        to_key: Callable[[Any], Any],  # noqa: ARG002 - keys are bytes as they are
-        to_value: Callable[[Any], Any],  # noqa: ARG002 - so are values
-    ) -> None:
-        """Hold what recovery read, in its order."""
-        for event in batch:
-            message = event.message
-            if message.partition in self.data:
-                self.data[message.partition].read(message.key, message.value, message.offset)
 
     async def on_rebalance(
         self,
@@ -51,7 +34,10 @@ class Rows(Store):  # type: ignore[misc] # faust is followed by no type checker 
         """Keep the rows of the partitions that stay, and let go of all others."""
         topic = self.table.changelog_topic_name
         ours = {tp.partition for tp in assigned if tp.topic == topic}
-        self.data = {partition: self.data.get(partition) or PartitionRows() for partition in ours}
+        self.data = {
+            partition: self.data.get(partition) or partition_rows(self.app.settings, partition)
+            for partition in sorted(ours)
+        }
 
 
 class SessionTable(faust.Table):  # type: ignore[misc] # faust is followed by no type checker here
@@ -61,9 +47,15 @@ class SessionTable(faust.Table):  # type: ignore[misc] # faust is followed by no
         return Rows("memory://", self.app, self, table_name=self.name, loop=self.loop)
 
     @property
+    def by_partition(self) -> Mapping[int, PartitionRows]:
+        """The rows of the partitions that are this worker's."""
+        rows: Mapping[int, PartitionRows] = self.data.data
+        return rows
+
+    @property
     def row_counts(self) -> dict[int, int]:
         """How many rows this worker holds of each partition that it has."""
-        return {partition: len(rows) for partition, rows in self.data.data.items()}
+        return {partition: len(rows) for partition, rows in self.by_partition.items()}
 
     def rows_of(self, partition: int) -> PartitionRows:
         """Return a partition's rows.
@@ -71,7 +63,7 @@ class SessionTable(faust.Table):  # type: ignore[misc] # faust is followed by no
         Raises:
             PartitionNotOursError: they are not here.
         """
-        rows: PartitionRows | None = self.data.data.get(partition)
+        rows = self.by_partition.get(partition)
         if rows is None:
             raise PartitionNotOursError(partition)
         return rows

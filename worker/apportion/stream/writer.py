@@ -87,8 +87,7 @@ class EffectivelyOnceWriter:
     def send_rows(self, writing: Writing) -> None:
         """Send the last row of each session in the batch; the records of one session stand together."""
         batch = writing.batch
-        groups = ([(key, value, ()) for key, value in state] for state in batch.states)
-        writing.states = self._producer.send(self._changelog, batch.partition, groups)
+        writing.states = self._producer.send(self._changelog, batch.partition, batch.states)
 
     async def rows_acknowledged(self, writing: Writing) -> None:
         """Return when all rows are durable."""
