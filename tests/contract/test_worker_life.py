@@ -159,11 +159,12 @@ async def test_an_event_that_cannot_be_dealt_with_stops_the_worker_and_is_not_co
     outputs = await stage.outputs.wait_for_end()
     durable = ids(outputs.decisions)
     assert ("fault" in durable) == (fault == "the row is not acknowledged")
+    again = len(sent) + len(durable - {"before"})
     async with worker_running(stage.settings) as worker:
-        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        await stage.outputs.wait_for(answers(again))
         assert await worker.stop() == 0
     outputs = await stage.outputs.wait_for_end()
-    assert len(outputs.decisions) == len(sent) + len(durable - {"before"})
+    assert len(outputs.decisions) == again
     unique = {decision["decision_id"]: without_run(decision) for decision in outputs.decisions}
     assert [decision["request_id"] for decision in unique.values()] == ["before", "fault", "after"]
     row = await stage.last_row("s")

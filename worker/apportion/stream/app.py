@@ -216,6 +216,7 @@ def _timeouts(settings: Settings) -> dict[str, float]:
     """
     joining_s = settings.rebalance_timeout_s + settings.request_timeout_s
     return {
+        "producer_request_timeout": settings.request_timeout_s,
         "broker_session_timeout": settings.session_timeout_s,
         "broker_rebalance_timeout": settings.rebalance_timeout_s,
         "broker_request_timeout": max(joining_s, settings.session_timeout_s, settings.recovery_timeout_s),

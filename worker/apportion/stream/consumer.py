@@ -33,6 +33,8 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
         self._reading = asyncio.Lock()
         self._committing = asyncio.Lock()
         self._moved_s = monotonic()
+        self.is_recovering = False
+        """Whether rows are being read: that has a deadline of its own."""
         super().__init__(*arguments, **options)
 
     def _new_consumer_thread(self) -> MemberThread:
@@ -108,13 +110,8 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
                 self.app.lane.begin(tp.partition, rows, *offsets.get(tp, (None, "")))
             self._moved_s = monotonic()
 
-    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        """Seek changelogs when no read is under way; it may bring rows that nobody takes yet."""
-        async with self._reading:
-            await super().seek_wait(partitions)
-
     async def _drain_messages(self, fetcher: Any) -> None:
-        """Read until the fetcher is stopped: requests for the lane, changelogs for the table's recovery.
+        """Read requests for the lane until the fetcher is stopped; changelogs have a client of their own.
 
         Raises:
             OffsetOutOfRangeError: the offset to go on at is not in its topic (any more).
@@ -132,20 +129,13 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
     async def _read_once(self) -> None:
         active = frozenset(self._get_active_partitions())
         lane = self.app.lane
-        readable = {tp for tp in active if self._is_changelog_tp(tp) or lane.has_room(tp.partition)}
+        readable = {tp for tp in active if lane.has_room(tp.partition)}
         if not readable:
             await asyncio.sleep(_FULL_TIMEOUT_S)
             return
-        full = len(readable) < len(active)
-        for tp, records in (
-            await self._getmany(readable, _FULL_TIMEOUT_S if full else _READ_TIMEOUT_S)
-        ).items():
-            if self._is_changelog_tp(tp):
-                self._moved_s = monotonic()
-                for record in records:
-                    await self.callback(self._to_message(tp, record))
-            else:
-                lane.fetched(tp.partition, records)
+        timeout_s = _FULL_TIMEOUT_S if len(readable) < len(active) else _READ_TIMEOUT_S
+        for tp, records in (await self._getmany(readable, timeout_s)).items():
+            lane.fetched(tp.partition, records)
 
     async def _getmany(self, active_partitions: Any, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's
         """Read; what comes when partitions have moved meanwhile is dropped, for all of them are sought again.
@@ -175,6 +165,8 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
             NotFlowingError: naming them.
         """
         within_s = self.app.settings.recovery_timeout_s
+        if self.is_recovering:
+            self._moved_s = monotonic()
         if self.app.rebalancing and monotonic() - self._moved_s > within_s:
             owned = {tp.partition for tp in self.assignment() if not self._is_changelog_tp(tp)}
             if owned:

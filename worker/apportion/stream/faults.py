@@ -8,7 +8,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 
 from aiokafka.errors import KafkaError
-from faust.exceptions import ProducerSendError
 
 from apportion.core.errors import ErrorCode
 from apportion.core.record import Record
@@ -214,7 +213,7 @@ def _place(record: Record) -> str:
 
 
 def _told(error: BaseException | None) -> str:
-    if isinstance(error, KafkaError | ProducerSendError | TimeoutError):
+    if isinstance(error, KafkaError | TimeoutError):
         return f"the broker did not acknowledge ({str(error) or type(error).__name__})"
     if error is None:
         return "no reason was given"

@@ -62,8 +62,20 @@ class RecordProducer:
         Raises:
             KafkaError: no broker answered.
         """
+        self._client = self._new_client()
+        await self._client.start()
+        for topic in topics:
+            await self._client.partitions_for(topic)
+
+    def _new_client(self) -> AIOKafkaProducer:
+        """Return a client that tries again until it is told to end.
+
+        Without idempotence a try whose acknowledgement was lost writes a record twice. A partition without a
+        leader is waited for as long as for all else: the client gives it up by the time of one try, and has
+        no argument for it.
+        """
         settings = self._settings
-        self._client = AIOKafkaProducer(
+        client = AIOKafkaProducer(
             **connection_arguments(settings),
             client_id=settings.app_id,
             acks="all",
@@ -72,12 +84,8 @@ class RecordProducer:
             max_request_size=MESSAGE_MAX_BYTES,
             request_timeout_ms=int(settings.request_timeout_s * 1000),
         )
-        # a partition without a leader is waited for as long as for all else: the client would give it up
-        # by the time of one try, and has no argument for it
-        self._client._message_accumulator._batch_ttl = settings.delivery_timeout_s  # noqa: SLF001 - see above
-        await self._client.start()
-        for topic in topics:
-            await self._client.partitions_for(topic)
+        client._message_accumulator._batch_ttl = settings.delivery_timeout_s  # noqa: SLF001 - see above
+        return client
 
     async def stop(self) -> None:
         """Close; what is not acknowledged by then is given up."""

@@ -41,7 +41,11 @@ class SessionRecovery(Recovery):  # type: ignore[misc] # faust is followed by no
     async def _recover(self) -> None:
         since_s, rows = monotonic(), self.app.sessions.by_partition
         before = sum(len(held) for held in rows.values())
-        await recover(self.app.settings, rows)
+        self.app.consumer.is_recovering = True
+        try:
+            await recover(self.app.settings, rows)
+        finally:
+            self.app.consumer.is_recovering = False
         count = sum(len(held) for held in rows.values())
         took_s = round(monotonic() - since_s, 3)
         log_fact("recovered", partitions=sorted(rows), rows=count, new=count - before, after_s=took_s)

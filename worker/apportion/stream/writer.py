@@ -99,6 +99,7 @@ class EffectivelyOnceWriter:
 
 async def _acknowledged(sent: Sequence[Sent]) -> None:
     if waiting := [one.acknowledged for one in sent if not one.acknowledged.done()]:
-        await asyncio.wait(waiting)
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
     for one in sent:
-        one.acknowledged.result()
+        if one.acknowledged.done():  # where one has failed, others may not be
+            one.acknowledged.result()
