@@ -9,6 +9,7 @@ import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import TopicPartition
+from containers import container, free_port, require_docker
 from msgspec.structs import replace
 from running import (
     DEADLINE_S,
@@ -36,6 +37,20 @@ from apportion.stream.topics import changelog_topic, create_topics
 pytestmark = pytest.mark.asyncio
 
 STALLED_S = 3.0
+TAKING_OVER = """
+import asyncio, sys
+from apportion.stream import table_recovery
+
+recover = table_recovery.recover
+
+async def told(*arguments):
+    sys.stderr.write("taking over\\n")
+    await asyncio.sleep(1)
+    await recover(*arguments)
+
+table_recovery.recover = told
+"""
+"""Tells when partitions are assigned, and leaves time to take the broker away."""
 KEY = b"default/s"
 
 
@@ -186,6 +201,22 @@ async def test_a_worker_whose_sessions_cannot_be_read_ends(stage: Stage) -> None
         await transactional.abort_transaction()
     async with worker_running(settings) as worker:
         assert await worker.stop() == 0
+
+
+async def test_a_worker_whose_brokers_fall_silent_while_it_takes_partitions_over_ends() -> None:
+    """Leaders of the changelog and the group's coordinator alike; Faust by itself would wait for ever."""
+    require_docker()
+    port = free_port()
+    with container(port) as broker:
+        settings = own_settings(f"127.0.0.1:{port}", recovery_timeout_s=STALLED_S)
+        await create_topics(settings)
+        async with worker_running(settings, until_ready=False, prelude=TAKING_OVER) as worker:
+            await worker.wait_for_line("taking over")
+            broker.get_wrapped_container().pause()
+            try:
+                await ended_with(worker, "RecoveryFailedError")
+            finally:
+                broker.get_wrapped_container().unpause()
 
 
 async def test_a_newer_versions_row_is_not_taken_for_nothing(stage: Stage) -> None:
