@@ -17,6 +17,7 @@ from running import (
     Worker,
     ids,
     own_settings,
+    request,
     requests,
     staged,
     worker_running,
@@ -260,3 +261,28 @@ async def test_requests_that_retention_took_after_they_were_answered_stop_nobody
     async with admin_client(stage.settings) as admin:
         await admin.delete_records({place: RecordsToDelete(before_offset=-1) for place in places})
     await answered(stage, "after", 8)
+
+
+async def test_sessions_that_are_over_go_by_committed_time_and_late_events_find_nothing(kafka: str) -> None:
+    settings = own_settings(kafka, partitions=1, max_lateness_s=60, dead_letter_share_max=1.0)
+    async with staged(settings) as stage:
+
+        async def answer(name: str, session_id: str, day: str) -> None:
+            await stage.send(request(name, session_id, requested_at=f"2026-{day}T12:00:00Z"))
+            await stage.outputs.wait_for(lambda out: out.answered([name]))
+
+        async with worker_running(settings) as worker:
+            await answer("first", "over", "01-01")
+            await answer("second", "new", "03-01")
+            async with asyncio.timeout(DEADLINE_S):
+                number = 0
+                while b"default/over" in (await read_rows(settings, [0]))[0].values:
+                    await answer(f"third-{number}", "new", "03-01")
+                    number += 1
+            assert await worker.stop() == 0
+        async with worker_running(settings) as worker:
+            await stage.send(request("late", "over", requested_at="2026-01-01T12:00:01Z"))
+            await stage.outputs.wait_for(lambda out: bool(out.dead_letters))
+            assert await worker.stop() == 0
+        [letter] = stage.outputs.dead_letters
+        assert letter["error"]["code"] == "too_late"
