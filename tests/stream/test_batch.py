@@ -13,8 +13,8 @@ from apportion.core.session import EMPTY
 from apportion.settings import Settings
 from apportion.stream.answers import Answers
 from apportion.stream.batch import Batch, BatchBounds, BatchComposer
+from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.faults import (
-    DeadLetterShare,
     EventFailedError,
     TooManyDeadLettersError,
     TopicReplacedError,
