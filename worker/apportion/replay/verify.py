@@ -15,6 +15,7 @@ from apportion.core.canonical import named
 from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered, compose
 from apportion.core.composer import Composer
+from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction, Event, session_key
@@ -213,6 +214,7 @@ class Verification:
             return Found.NO_DECISION
         different: Different | None = None
         reason: Found | None = None
+        decision = in_detail(decision, recorded.detail)
         if recorded.engine_version != self.engine.version:
             reason = Found.ENGINE_VERSION
         elif recorded.policy_digest not in self.policies:
