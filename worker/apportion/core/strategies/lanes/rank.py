@@ -29,8 +29,8 @@ LOW_OXYGEN = 0.5
 class Lane(Struct, gc=False):
     """A lane while candidates are chosen; `used` and `available` are tokens by selection cost.
 
-    Among the rest (see `select`), `refused` sums what its ceiling refused, and `full` is what it would hold
-    without the limit. `tight` tells that its ceiling had a say in its floor, too.
+    `refused` sums what its ceiling refused among the rest, `full` what it would hold if there were no limit;
+    `tight` tells that its ceiling refused what its floor would have taken (see `select`).
     """
 
     name: str
