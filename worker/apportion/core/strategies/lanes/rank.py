@@ -46,7 +46,14 @@ class Lane(Struct, gc=False):
 
     def claim(self) -> int:
         """Return what the floor can still ask for."""
-        return max(0, min(self.floor, self.available) - self.used)
+        return self._claim(self.used)
+
+    def claim_without_limit(self) -> int:
+        """Return what the floor could still ask for if there were no limit."""
+        return self._claim(self.full)
+
+    def _claim(self, used: int) -> int:
+        return max(0, min(self.floor, self.available) - used)
 
 
 class Artifact(Verdict, gc=False, kw_only=True):

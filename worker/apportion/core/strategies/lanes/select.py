@@ -5,8 +5,8 @@ Decides by selection cost: the candidate's `token_estimate`, else its count. Nev
 What is refused among the rest is told how many tokens more of that bound alone have it selected, all else as
 it was (`more`). They are enough, not the fewest:
 
-- of the limit, as many as all take that would be selected up to it if there were no limit, and no fewer
-  than fill the floors and what floors can claim in vain, so that no floor is filled otherwise;
+- of the limit, as many as all take that would be selected up to it if there were no limit, and while floors
+  are filled, what other floors can still claim beside, so that no floor is filled otherwise;
 - of its lane's ceiling, as many as it and those of its lane take that the ceiling refused before it, where
   the limit has that much left, so that nobody before it fares otherwise, and where the ceiling had no say in
   the floor.
@@ -117,25 +117,28 @@ def _take_all(rest: list[Artifact], left_tokens: int) -> bool:
 def _tell_more(rest: list[Artifact], floors: list[tuple[Lane, list[Artifact]]], past_tokens: int) -> None:
     """Tell those that the limit refused how many tokens more would do: select again as if there were none.
 
-    `past_tokens` is by how much what is selected passes the limit, below 0 by how much it does not.
+    `past_tokens` is by how much what is selected passes the limit, below 0 by how much it does not. `more` is
+    what all steps so far ask for: in the floors they hold back what other lanes can claim.
     """
-    filling: set[int] = set()
-    vain_tokens = 0
+    more, filling = past_tokens, set[int]()
+    claims = sum([lane.claim_without_limit() for lane, _ in floors])
     for lane, candidates in floors:
+        others = claims - lane.claim_without_limit()
         for one in candidates:
             if lane.full >= lane.floor:
                 break
             if one.cost <= lane.ceiling - lane.full:
                 lane.full += one.cost
                 past_tokens += one.cost
+                more = max(more, past_tokens + others)
                 filling.add(id(one))
-        vain_tokens += max(0, min(lane.floor, lane.available) - lane.full)
-    least = past_tokens + vain_tokens
+                if one.bound is Bound.LIMIT:
+                    one.more = more
+        claims = others + lane.claim_without_limit()
     for one in rest:
-        if id(one) not in filling:
-            if one.cost > one.lane.ceiling - one.lane.full:
-                continue
+        if id(one) not in filling and one.cost <= one.lane.ceiling - one.lane.full:
             one.lane.full += one.cost
             past_tokens += one.cost
-        if one.bound is Bound.LIMIT:
-            one.more = least if id(one) in filling else max(past_tokens, least)
+            more = max(more, past_tokens)
+            if one.bound is Bound.LIMIT:
+                one.more = more
