@@ -17,6 +17,7 @@ from apportion.core.verdict import Verdict
 
 ONE = 1_000
 """1.0 in thousandths."""
+SCORE_PARTS = ("recency", "relevance", "specificity", "risk_alignment")
 RECENCY_OF_BUCKET = 200
 _RECENCY = tuple(RECENCY_OF_BUCKET * recency_bucket(age) for age in range(len(AGE_EDGES_US) + 1))
 """By class of age."""
@@ -26,7 +27,11 @@ LOW_OXYGEN = 0.5
 
 
 class Lane(Struct, gc=False):
-    """A lane while candidates are chosen; `used` and `available` are tokens by selection cost."""
+    """A lane while candidates are chosen; `used` and `available` are tokens by selection cost.
+
+    `refused` sums what its ceiling refused among the rest, `full` what it would hold if there were no limit;
+    `tight` tells that its ceiling refused what its floor would have taken (see `select`).
+    """
 
     name: str
     priority: int
@@ -35,10 +40,20 @@ class Lane(Struct, gc=False):
     ceiling: int
     used: int = 0
     available: int = 0
+    refused: int = 0
+    full: int = 0
+    tight: bool = False
 
     def claim(self) -> int:
         """Return what the floor can still ask for."""
-        return max(0, min(self.floor, self.available) - self.used)
+        return self._claim(self.used)
+
+    def claim_without_limit(self) -> int:
+        """Return what the floor could still ask for if there were no limit."""
+        return self._claim(self.full)
+
+    def _claim(self, used: int) -> int:
+        return max(0, min(self.floor, self.available) - used)
 
 
 class Artifact(Verdict, gc=False, kw_only=True):
@@ -95,12 +110,6 @@ def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Artifact]:
         if relevance > ONE:  # noqa: PLR1730 - min() costs as much as all of the score
             relevance = ONE
         score = (30 * recency + 35 * relevance + 20 * specificity + 15 * risk + 50) // 100
-        parts = {
-            "recency": recency,
-            "relevance": relevance,
-            "specificity": specificity,
-            "risk_alignment": risk,
-        }
         # candidates that are equal in all of these are equal in everything: the index only ends the tie
         keyed.append(
             (
@@ -115,7 +124,7 @@ def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Artifact]:
                     prepared.kind,
                     lane.name,
                     score,
-                    parts,
+                    (recency, relevance, specificity, risk),
                     prepared.constraint,
                     prepared.bound,
                     prepared=prepared,
