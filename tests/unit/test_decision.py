@@ -199,6 +199,7 @@ def test_what_was_withheld_was_neither_counted_nor_weighed(strategy: str) -> Non
     decision = json.loads(encode(outcome.decision))
     assert decision["candidates"]
     for entry in decision["candidates"]:
-        assert not entry.keys() & {"outcome", "tokens", "needed", "left", "more", "fidelity"}
+        assert entry["outcome"] == "omitted"
+        assert not entry.keys() & {"tokens", "needed", "left", "more", "fidelity"}
     for group in decision["groups"]:
-        assert not group.keys() & {"used", "available", "selected"}
+        assert (group["used"], group["available"], group["selected"]) == (0, 0, 0)

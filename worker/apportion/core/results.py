@@ -170,14 +170,14 @@ class Margin(Struct, frozen=True, gc=False):
 
 
 class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One candidate, accounted for. What is not there does not apply; without `outcome` it is omitted."""
+    """One candidate, accounted for. What is not there does not apply."""
 
     id: str
     kind: str
     group: str
     rank: int
     """From 1, in the strategy's canonical order."""
-    outcome: Outcome = Outcome.OMITTED
+    outcome: Outcome
     score: Opt[int] = UNSET
     """Thousandths."""
     parts: Opt[tuple[int, ...]] = UNSET
@@ -218,21 +218,18 @@ class Shortfall(Struct, frozen=True):
     available: int
 
 
-class Group(Result, frozen=True, kw_only=True, gc=False):
-    """A lane, category, section or layer, in tokens and candidates. A number that is not there is 0.
-
-    `max` is absent where there is none.
-    """
+class Group(Result, frozen=True, kw_only=True, omit_defaults=False, gc=False):
+    """A lane, category, section or layer, in tokens and candidates; `max` is absent where there is none."""
 
     name: str
-    min: int = 0
+    min: int
     max: Opt[int] = UNSET
-    used: int = 0
+    used: int
     """The exact count of what stands."""
-    available: int = 0
+    available: int
     """What its candidates would cost together."""
-    selected: int = 0
-    rejected: int = 0
+    selected: int
+    rejected: int
     shortfall: Opt[Shortfall] = UNSET
 
 
