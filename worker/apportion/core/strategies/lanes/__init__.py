@@ -26,7 +26,7 @@ from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Lane, open_lanes, rank
 from apportion.core.strategies.lanes.render import render
-from apportion.core.strategies.lanes.select import estimate, select
+from apportion.core.strategies.lanes.select import Canonical, choosable_of, estimate, greedy, settle
 from apportion.core.task import Task
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
@@ -84,7 +84,8 @@ class LanesStrategy:
         if not task.limit_tokens:
             return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=False))
         estimate(ranked, task.count_contents)
-        select(ranked, list(lanes.values()), task.limit_tokens)
+        choosable = choosable_of(ranked, list(lanes.values()), task.limit_tokens)
+        settle(choosable, greedy(choosable, Canonical(choosable.scores)))
         selected = [one for one in ranked if one.fidelity is not None]
         rendered = render(selected, task.policy, task.limit_tokens, task.counter)
         if rendered is None:
