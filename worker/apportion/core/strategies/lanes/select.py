@@ -195,8 +195,18 @@ def greedy(choosable: Choosable, order: Order, held: Iterable[int] = ()) -> Sele
     return selection
 
 
-def settle(choosable: Choosable, selection: Selection) -> None:
-    """Mark what is selected, and for the others the bound that refused them at last."""
+def output_order(choosable: Choosable, selection: Selection, first: Iterable[int] = ()) -> Sequence[int]:
+    """Return the places of what is selected: these first, then by lane priority, then canonical order."""
+    order = dict.fromkeys(first)
+    rest = [place for place, taken in enumerate(selection.taken) if taken and place not in order]
+    return [*order, *sorted(rest, key=choosable.lane_of.__getitem__)]
+
+
+def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] = ()) -> None:
+    """Mark what is selected, and for the others the bound that refused them at last.
+
+    What was `displaced` by what is held, of that bound.
+    """
     for one, taken in zip(choosable.ones, selection.taken, strict=True):
         if taken:
             one.fidelity = _FULL
@@ -205,3 +215,5 @@ def settle(choosable: Choosable, selection: Selection) -> None:
     for refusal in selection.refused:
         one = choosable.ones[refusal.place]
         one.refuse(refusal.bound, one.cost, refusal.left)
+    for place in displaced:
+        choosable.ones[place].bound = Bound.PREFIX
