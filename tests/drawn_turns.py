@@ -17,9 +17,10 @@ steps_s = st.sampled_from(_STEPS_S)
 @st.composite
 def sources(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Return the candidates of a session: a few that may have to give way, or many that never do."""
+    many = st.sampled_from([st.integers(1, 3), st.integers(5, 12)])
     few = draw(st.integers(0, 2)) == 0
     texts = contents.filter(bool) if few else st.sampled_from(["a", "é", "two\nlines"])
-    estimates = st.none() | st.integers(1, 40) if few else st.integers(5, 12)
+    estimates = st.none() | st.integers(1, 40) if few else draw(many)
     drawn = []
     for number in range(draw(st.integers(1, 6) if few else st.integers(6, 20))):
         one: dict[str, Any] = {
