@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apportion.core.identity import EPOCH
-from apportion.core.results import ContextDecision, Entry, Outcome, Status
+from apportion.core.results import ContextDecision, Entry, Outcome, Prefix, Status
 from apportion.printable import printable
 
 OMISSIONS_SHOWN = 10
@@ -67,6 +67,8 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     yield Text()
     yield _tokens(decision)
     yield from _beside_tokens(decision)
+    if decision.prefix is not UNSET:
+        yield from _prefix(decision.prefix, decision.tokens.used)
     entries = decision.candidates
     selected = [one for one in entries if one.outcome is Outcome.SELECTED]
     omitted = [one for one in entries if one.outcome is Outcome.OMITTED]
@@ -136,6 +138,21 @@ def _beside_tokens(decision: ContextDecision) -> Iterator[RenderableType]:
                 f"floor of {group.name} not met: {short.requested:,} asked for, "
                 f"its candidates have {short.available:,}"
             )
+
+
+def _prefix(prefix: Prefix, used_tokens: int) -> Iterator[RenderableType]:
+    """How much stands as it did in the session's text before; items are counted from 0, as in the record."""
+    line = f"{prefix.prefix_tokens:,} of {used_tokens:,} tokens as last turn"
+    if (broken := prefix.broken) is not None:
+        line += f"; broken at item {broken.at:,}: {broken.why}"
+    yield _line(line)
+    if prefix.cold:
+        yield _line("by then a provider's cache is cold, so nothing was given up for it")
+    if prefix.held_only or prefix.displaced:
+        yield _line(
+            f"held for that: {len(prefix.held_only):,}, given way: {len(prefix.displaced):,}; "
+            f"value {prefix.value:,} instead of {prefix.value_without:,}"
+        )
 
 
 def _selected(entries: Iterable[Entry]) -> Table:
