@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apportion.core.identity import EPOCH
-from apportion.core.results import Certificate, ContextDecision, Entry, Exact, Outcome, Status
+from apportion.core.results import Certificate, ContextDecision, Entry, Exact, Outcome, Prefix, Status
 from apportion.printable import printable
 
 OMISSIONS_SHOWN = 10
@@ -69,6 +69,8 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     yield from _beside_tokens(decision)
     if decision.certificate is not UNSET:
         yield _line(_certificate(decision.certificate))
+    if decision.prefix is not UNSET:
+        yield from _prefix(decision.prefix, decision.tokens.used)
     entries = decision.candidates
     selected = [one for one in entries if one.outcome is Outcome.SELECTED]
     omitted = [one for one in entries if one.outcome is Outcome.OMITTED]
@@ -163,6 +165,21 @@ def _points(thousandths: Exact, tokens: int = 1) -> str:
 def percent(permille: int) -> str:
     """Return thousandths as percent."""
     return f"{permille // 10}.{permille % 10} %"
+
+
+def _prefix(prefix: Prefix, used_tokens: int) -> Iterator[RenderableType]:
+    """How much stands as it did in the session's text before; items are counted from 0, as in the record."""
+    line = f"{prefix.prefix_tokens:,} of {used_tokens:,} tokens as last turn"
+    if (broken := prefix.broken) is not None:
+        line += f"; broken at item {broken.at:,}: {broken.why}"
+    yield _line(line)
+    if prefix.cold:
+        yield _line("by then a provider's cache is cold, so nothing was given up for it")
+    if prefix.held_only or prefix.displaced:
+        yield _line(
+            f"held for that: {len(prefix.held_only):,}, given way: {len(prefix.displaced):,}; "
+            f"value {prefix.value:,} instead of {prefix.value_without:,}"
+        )
 
 
 def _selected(entries: Iterable[Entry]) -> Table:

@@ -37,6 +37,7 @@ _MEANINGS = {
     Reason.LANE_MAX_REACHED: "it did not fit under its lane's ceiling",
     Reason.CATEGORY_BUDGET_REACHED: "its category could not pay for it, nor what it may draw on beside",
     Reason.BUDGET_EXCEEDED: "it did not fit under the limit of the request",
+    Reason.DISPLACED_BY_PREFIX: "it gave way to what the session's text before began with",
     Reason.NO_ROOM: "there was no room for the least of it that could stand",
     Reason.HISTORY_TRUNCATED: "it did not fit into the part of the total that is for messages",
     Reason.DROPPED_AFTER_RENDER: "it was chosen, and went when the text as a whole passed the limit",
