@@ -30,6 +30,7 @@ from apportion.core.identity import thousandths
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Entry, Fidelity, Reason
+from apportion.core.session import Session
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.strategies.categories.policy import CategoriesPolicy
 from apportion.core.strategies.lanes.policy import LanesPolicy
@@ -198,7 +199,21 @@ class _Search:
         return any(item.id == self._id for item in answered.composed.items)
 
     def _composed(self, case: _Case, memory: Memory | None) -> Answered:
-        return compose(case.request, self._origin.session, case.policy, self._engine, memory)
+        session = _as_left_under(case.policy, self._origin)
+        return compose(case.request, session, case.policy, self._engine, memory)
+
+
+def _as_left_under(policy: Policy, origin: Origin) -> Session:
+    """Return the row as if all that its policy left had been left under the changed one.
+
+    Else every change of the policy would change, beside itself, what the session carries.
+    """
+    was = origin.policy.digest
+    if policy.digest == was or not origin.session.carried:
+        return origin.session
+    carried = origin.session.carried
+    own = [replace(one, policy_digest=policy.digest) if one.policy_digest == was else one for one in carried]
+    return replace(origin.session, carried=tuple(own))
 
 
 def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
