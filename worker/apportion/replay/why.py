@@ -30,10 +30,10 @@ from apportion.core.identity import thousandths
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Entry, Fidelity, Reason
-from apportion.core.session import Session
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.strategies.categories.policy import CategoriesPolicy
 from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.replay.changed_row import row_under
 from apportion.replay.origin import Origin
 
 RECOMPOSITIONS_MAX = 256
@@ -199,21 +199,8 @@ class _Search:
         return any(item.id == self._id for item in answered.composed.items)
 
     def _composed(self, case: _Case, memory: Memory | None) -> Answered:
-        session = _as_left_under(case.policy, self._origin)
+        session = row_under(self._origin.session, self._origin.policy, case.policy)
         return compose(case.request, session, case.policy, self._engine, memory)
-
-
-def _as_left_under(policy: Policy, origin: Origin) -> Session:
-    """Return the row as if all that its policy left had been left under the changed one.
-
-    Else every change of the policy would change, beside itself, what the session carries.
-    """
-    was = origin.policy.digest
-    if policy.digest == was or not origin.session.carried:
-        return origin.session
-    carried = origin.session.carried
-    own = [replace(one, policy_digest=policy.digest) if one.policy_digest == was else one for one in carried]
-    return replace(origin.session, carried=tuple(own))
 
 
 def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
