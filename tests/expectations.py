@@ -29,6 +29,9 @@ def shown(outcome: Answered) -> dict[str, Any]:
     for key in ("reasons", "unlisted"):
         decision[key] = {one["reason"]: one["count"] for one in decision[key]}
     decision["constraints"] = {one["name"]: one for one in decision["constraints"]}
+    if "certificate" in decision:
+        groups = decision["certificate"]["groups"]
+        decision["certificate"]["groups"] = {one.pop("name"): one for one in groups}
     return {
         **composed,
         **decision["tokens"],
@@ -44,7 +47,8 @@ def shown(outcome: Answered) -> dict[str, Any]:
 def _in_full(value: Any) -> Any:
     """Return what stands in a record with what is left out of it for being 0 or empty."""
     if isinstance(value, Struct):
-        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        fields = {told: getattr(value, name) for told, name in names}
         return {name: _in_full(field) for name, field in fields.items() if field is not UNSET}
     if isinstance(value, tuple):
         return [_in_full(one) for one in value]

@@ -15,10 +15,13 @@ from apportion.core.events import Opt
 from apportion.core.memory import process_wide
 from apportion.core.results import (
     Bound,
+    Breakpoint,
+    Certificate,
     ComposedItem,
     Entry,
     Group,
     Outcome,
+    Prefix,
     Reason,
     ReasonCount,
     Shortfall,
@@ -32,9 +35,11 @@ _REASONS: Mapping[Bound, Reason] = {
     Bound.EXCLUSION: Reason.EXCLUDED_BY_POLICY,
     Bound.CONTENT: Reason.NO_CONTENT,
     Bound.THRESHOLD: Reason.BELOW_THRESHOLD,
+    Bound.REDUNDANCY: Reason.REDUNDANT,
     Bound.LANE: Reason.LANE_MAX_REACHED,
     Bound.CATEGORY: Reason.CATEGORY_BUDGET_REACHED,
     Bound.LIMIT: Reason.BUDGET_EXCEEDED,
+    Bound.PREFIX: Reason.DISPLACED_BY_PREFIX,
     Bound.ROOM: Reason.NO_ROOM,
     Bound.HISTORY: Reason.HISTORY_TRUNCATED,
     Bound.RENDER: Reason.DROPPED_AFTER_RENDER,
@@ -60,6 +65,9 @@ class Composition(Struct, frozen=True, kw_only=True):
     reserved_tokens: int
     truncated_messages: Opt[int]
     carried: bytes
+    certificate: Opt[Certificate]
+    prefix: Opt[Prefix]
+    breakpoints: tuple[Breakpoint, ...]
 
 
 NOTHING = Composition(
@@ -76,6 +84,9 @@ NOTHING = Composition(
     reserved_tokens=0,
     truncated_messages=UNSET,
     carried=b"",
+    certificate=UNSET,
+    prefix=UNSET,
+    breakpoints=(),
 )
 """What is made where no strategy was asked."""
 
@@ -109,6 +120,9 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         reserved_tokens=answer.reserved_tokens,
         truncated_messages=answer.truncated_messages,
         carried=answer.carried,
+        certificate=answer.certificate or UNSET,
+        prefix=answer.prefix,
+        breakpoints=answer.breakpoints,
     )
 
 
@@ -172,6 +186,7 @@ def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]
                     absent,
                     absent,
                     one.constraint or absent,
+                    one.redundant or absent,
                 )
             )
         else:
@@ -195,6 +210,7 @@ def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]
                     one.more or absent,
                     one.limit_left,
                     one.constraint or absent,
+                    one.redundant or absent,
                 )
             )
     return tuple(entries)

@@ -6,7 +6,7 @@ looks a member of an enum up in 0.2 µs, as long as an entry takes to make: loop
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import UNSET, Struct
 
@@ -15,6 +15,9 @@ from apportion.core.events import Opt, Trigger
 
 SCHEMA_VERSION = 2
 """Of decisions: raised where a field is renamed, goes, or means something else; not where one is added."""
+
+Exact: TypeAlias = int | str
+"""An integer; past 2**53 - 1, where JSON holds none exactly, its decimal digits."""
 
 
 class Status(StrEnum):
@@ -56,9 +59,11 @@ class Reason(StrEnum):
     BACKOFF = "backoff"
     NO_CONTENT = "no_content"
     BELOW_THRESHOLD = "below_threshold"
+    REDUNDANT = "redundant"
     LANE_MAX_REACHED = "lane_max_reached"
     CATEGORY_BUDGET_REACHED = "category_budget_reached"
     BUDGET_EXCEEDED = "budget_exceeded"
+    DISPLACED_BY_PREFIX = "displaced_by_prefix"
     NO_ROOM = "no_room"
     HISTORY_TRUNCATED = "history_truncated"
     DROPPED_AFTER_RENDER = "dropped_after_render"
@@ -106,10 +111,22 @@ class ComposedSession(Result, frozen=True, kw_only=True):
     max_tokens: int
 
 
+class Breakpoint(Struct, frozen=True, gc=False):
+    """A place in the text, at the end of an item: how many items, and code points, stand up to there."""
+
+    items: int
+    characters: int
+
+
 class ContextComposed(
     Result, frozen=True, kw_only=True, omit_defaults=False, tag_field="type", tag="context-composed"
 ):
-    """The answer to a request: the context itself. `items` stand as they do in the text."""
+    """The answer to a request: the context itself. `items` stand as they do in the text.
+
+    Where the policy holds the beginning of a session's text, `prefix_tokens` is the exact count of what
+    stands as it did before, 0 without a text, and `breakpoints` are where a provider may be told to cache,
+    ascending.
+    """
 
     request_id: str
     session_id: str
@@ -125,6 +142,8 @@ class ContextComposed(
     session: ComposedSession
     duplicate_of: Opt[str] = UNSET
     truncated_messages: Opt[int] = UNSET
+    prefix_tokens: Opt[int] = UNSET
+    breakpoints: Opt[tuple[Breakpoint, ...]] = UNSET
 
 
 class Bound(StrEnum):
@@ -140,12 +159,16 @@ class Bound(StrEnum):
     """It has none."""
     THRESHOLD = "threshold"
     """Its activation is below the policy's lowest."""
+    REDUNDANCY = "redundancy"
+    """What is chosen says all of it."""
     LANE = "lane"
     """Its lane's ceiling."""
     CATEGORY = "category"
     """Its category's budget, and the reserve that it may draw on."""
     LIMIT = "limit"
     """The limit of the request."""
+    PREFIX = "prefix"
+    """What is held of the session's text before it."""
     ROOM = "room"
     """There is no room for the least of it that could stand."""
     HISTORY = "history"
@@ -167,6 +190,13 @@ class Margin(Struct, frozen=True, gc=False):
 
     needed: int
     left: int
+
+
+class Redundant(Struct, frozen=True, gc=False):
+    """What of a candidate was said already when it was considered last: by whom, and how many thousandths."""
+
+    covered_by: str
+    permille: int
 
 
 class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -202,6 +232,8 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     few as well."""
     constraint: Opt[str] = UNSET
     """The place of the constraint that decided, as `must_exclude[2]`."""
+    redundant: Opt[Redundant] = UNSET
+    """What of it others said when it was considered last."""
 
     @property
     def margin(self) -> Margin | None:
@@ -265,6 +297,35 @@ class ReasonCount(Struct, frozen=True):
 
     reason: Reason
     count: int
+
+
+class GroupPrice(Result, frozen=True, kw_only=True):
+    """What a token of a lane or category is worth beside one of the limit, in thousandths of score.
+
+    More by `ceiling` where its ceiling holds candidates back; less by `floor` where its floor lets them in.
+    """
+
+    name: str
+    ceiling: Opt[Exact] = UNSET
+    floor: Opt[Exact] = UNSET
+
+
+class Certificate(Result, frozen=True, kw_only=True):
+    """How good the selection is, before rendering. A value is Σ score · cost, in thousandths of score.
+
+    No selection within limit and ceilings that has the protected candidates, and fills every lane with others
+    up to its floor at least as far as this one, has a greater `value` than `bound`. `gap` is what is missing,
+    in thousandths of the bound, rounded up. `price` is what one more token of the limit is worth. Scores are
+    `undiscounted` where the policy discounts them for overlap.
+    """
+
+    value: Exact
+    bound: Exact
+    gap: int
+    price: Exact
+    groups: tuple[GroupPrice, ...]
+    """Those with either, in the order of the decision's groups."""
+    undiscounted: bool = False
 
 
 class ConstraintCount(Result, frozen=True, kw_only=True, omit_defaults=False):
@@ -350,6 +411,53 @@ class Run(Result, frozen=True, kw_only=True):
     cache_hit: Opt[bool] = UNSET
 
 
+class Broken(StrEnum):
+    """Why the text goes on otherwise than the one before."""
+
+    POLICY = "policy"
+    GONE = "gone"
+    EXCLUDED = "excluded"
+    CHANGED = "changed"
+    LANE_MAX = "lane_max"
+    LIMIT = "limit"
+    SHRUNK = "shrunk"
+    COLD = "cold"
+    FLOORS = "floors"
+    MAX_LOSS = "max_loss"
+    CORE = "core"
+    WORTH = "worth"
+
+
+class Break(Struct, frozen=True):
+    """Where the text stops being as before: the place and id of the first item that does not stand so."""
+
+    at: int
+    id: str | None
+    why: Broken
+
+
+class Prefix(Struct, frozen=True, kw_only=True, rename={"broken": "break"}):
+    """What of a text is a beginning of the session's text before it, and what that cost.
+
+    `previous_items` stood at the beginning of that text in full, `held_items` of them do so again, and
+    `prefix_tokens` is the exact count up to the end of the last. `held_only` are the ids that stand only for
+    that, in their order, `displaced` those that do not stand for it, by rank. `value` is that of what was
+    selected, thousandths of score times tokens, `value_without` what it would be without the rule; `tried` is
+    how many selections were tried. `cold`: the text before is too old for a cache, or is of a later time.
+    """
+
+    previous_items: int
+    held_items: int
+    prefix_tokens: int
+    cold: bool
+    broken: Break | None
+    held_only: tuple[str, ...]
+    displaced: tuple[str, ...]
+    value: int
+    value_without: int
+    tried: int
+
+
 class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="context-decision"):
     """Everything needed to audit, count and replay one decision; no content and no path.
 
@@ -379,6 +487,8 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     tokens: DecisionTokens
     session: SessionLedger
     groups: tuple[Group, ...] = ()
+    certificate: Opt[Certificate] = UNSET
+    """How good the selection is, where the policy asks for it."""
     score_parts: tuple[str, ...] = ()
     """What a score is made of: the names of the candidates' `parts`, in their order."""
     candidates: tuple[Entry, ...] = ()
@@ -400,6 +510,8 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     """How many went before those."""
     cache_key: Opt[str] = UNSET
     """Under which the composition may be remembered."""
+    prefix: Opt[Prefix] = UNSET
+    """What of the session's text before stands again at the beginning, where the policy asks for it."""
     run: Opt[Run] = UNSET
 
 

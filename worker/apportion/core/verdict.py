@@ -4,14 +4,14 @@ Decides how a verdict is put. What is told of the verdicts (entries, groups, ite
 accountant makes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET, Struct
 
 from apportion.core.events import Opt
-from apportion.core.results import Bound, Fidelity, Margin
+from apportion.core.results import Bound, Breakpoint, Certificate, Fidelity, Margin, Prefix, Redundant
 
-__all__ = ["Bound", "GroupBounds", "Verdict", "Verdicts", "mark_repeats"]
+__all__ = ["Bound", "GroupBounds", "Verdict", "Verdicts", "mark_covered", "mark_repeats"]
 
 
 class Verdict(Struct, gc=False):
@@ -23,7 +23,8 @@ class Verdict(Struct, gc=False):
     stand in full. A count of 0 is not known. `more` tokens of the bound alone would have had it selected (0:
     not known to), and of the limit `limit_left` were left where they were too few beside another bound.
     `score` and `parts`, in the order of the answer's `score_parts`, are thousandths; `constraint` is the
-    place of the constraint that decided.
+    place of the constraint that decided. `redundant` tells what of it others said when it was considered
+    last.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Verdict(Struct, gc=False):
     full_tokens: int = 0
     more: int = 0
     limit_left: Opt[int] = UNSET
+    redundant: Redundant | None = None
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Leave it out; nothing is left where more was used than there was."""
@@ -75,7 +77,9 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     selected, where that is not the sum of the costs of what stands. Where the protected ones alone pass the
     limit the answer is `infeasible`, and nothing stands. `kept` are the places of the messages of the history
     that go along with the new message, the oldest first. `carried` is what the strategy wants to find in the
-    session's next task under the same policy; empty leaves there what is.
+    session's next task under the same policy; empty leaves there what is. `prefix` and `breakpoints` are told
+    where a beginning of the session's text before it may be held, `certificate`, how good the selection is,
+    where the policy asks for it.
     """
 
     verdicts: Sequence[Verdict]
@@ -91,6 +95,15 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     reserved_tokens: int = 0
     truncated_messages: Opt[int] = UNSET
     carried: bytes = b""
+    certificate: Certificate | None = None
+    prefix: Opt[Prefix] = UNSET
+    breakpoints: tuple[Breakpoint, ...] = ()
+
+
+def mark_covered(ones: Sequence[Verdict], covered: Mapping[int, tuple[int, int]]) -> None:
+    """Say of candidates, by place, by whom and how many thousandths they were covered."""
+    for place, (by, permille) in covered.items():
+        ones[place].redundant = Redundant(ones[by].id, permille)
 
 
 def mark_repeats(ranked: Sequence[Verdict]) -> None:

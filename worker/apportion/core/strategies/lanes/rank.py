@@ -27,11 +27,7 @@ LOW_OXYGEN = 0.5
 
 
 class Lane(Struct, gc=False):
-    """A lane while candidates are chosen; `used` and `available` are tokens by selection cost.
-
-    `refused` sums what its ceiling refused among the rest, `full` what it would hold if there were no limit;
-    `tight` tells that its ceiling refused what its floor would have taken (see `select`).
-    """
+    """A lane while candidates are chosen; `used` and `available` are tokens by selection cost."""
 
     name: str
     priority: int
@@ -40,20 +36,10 @@ class Lane(Struct, gc=False):
     ceiling: int
     used: int = 0
     available: int = 0
-    refused: int = 0
-    full: int = 0
-    tight: bool = False
 
     def claim(self) -> int:
-        """Return what the floor can still ask for."""
-        return self._claim(self.used)
-
-    def claim_without_limit(self) -> int:
-        """Return what the floor could still ask for if there were no limit."""
-        return self._claim(self.full)
-
-    def _claim(self, used: int) -> int:
-        return max(0, min(self.floor, self.available) - used)
+        """Return what the floor can ask for, at the start."""
+        return min(self.floor, self.available)
 
 
 class Artifact(Verdict, gc=False, kw_only=True):
