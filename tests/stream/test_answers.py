@@ -12,6 +12,7 @@ from apportion.core.bounds import Bounds
 from apportion.core.cloudevents import EventHeaders
 from apportion.core.errors import EventError
 from apportion.core.record import Record
+from apportion.core.results import Detail
 from apportion.core.session import ROW_MAX_BYTES
 from apportion.core.wire import decode
 from apportion.offline.sessions import Sessions
@@ -74,15 +75,27 @@ def test_run_tells_who_made_the_decision_from_what() -> None:
     run = decision["run"]
     assert run["source"] == {"topic": "context-requests", "partition": 0, "offset": 3}
     assert run["worker"] == "apportion@host:1"
-    assert list(run["phases_us"]) == ["decode", "prepare", "choose", "record"]
+    assert [one["name"] for one in run["phases"]] == ["decode", "prepare", "choose", "record"]
     assert run["cache_hit"] is False
+
+
+def test_a_decision_leaves_in_the_detail_of_the_settings() -> None:
+    sent = record(request("r1", candidates=[candidate("a"), candidate("b", content="")]))
+    told = {}
+    for detail in Detail:
+        answer = answers(settings=Settings(partitions=1, decision_detail=detail)).answer(sent, None)
+        told[detail] = event_of(answer.messages[1])
+        assert told[detail]["run"]["worker"] == "w"
+    listed = [[one["id"] for one in each.get("candidates", ())] for each in told.values()]
+    assert listed == [["a", "b"], ["a"], []]
+    assert [each.get("detail") for each in told.values()] == [None, "selected", "summary"]
 
 
 def test_each_phase_has_its_own_time_in_whole_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks_ns = iter([5_000, 6_999, 9_000, 13_000, 21_000, 37_000])
     monkeypatch.setattr("apportion.stream.answers.perf_counter_ns", lambda: next(ticks_ns))
     decision = event_of(answers().answer(record(request("r")), None).messages[1])
-    assert decision["run"]["phases_us"] == {"decode": 1, "prepare": 2, "choose": 4, "record": 8}
+    assert [one["duration_us"] for one in decision["run"]["phases"]] == [1, 2, 4, 8]
 
 
 def test_a_record_under_another_key_than_its_sessions_is_refused() -> None:

@@ -145,7 +145,7 @@ def test_an_unknown_candidate_is_wrong_usage_and_not_repeated(decisions: list[by
 
 
 def test_of_candidates_that_are_not_listed_the_error_says_how_many(decisions: list[bytes]) -> None:
-    short = altered(decisions[1], "unlisted", value={"no_room": 7})
+    short = altered(decisions[1], "unlisted", value=[{"reason": "no_room", "count": 7}])
     Path("decisions").write_bytes(short + b"\n")
     assert "7 that were left out are not listed" in explain(short, "--candidate", "x").err
 
@@ -227,6 +227,20 @@ def test_every_reason_is_told(reason: Reason) -> None:
     lines = shown(candidate_explanation(made, [entry]), 120)
     assert lines[0] == "candidate \\x1b[2J"
     assert any(line.startswith(f"Left out, {reason}: ") for line in lines)
+
+
+def test_it_is_told_who_says_how_much_of_it() -> None:
+    same = "The same passage, which retrieval brought twice."
+    lanes = {"local": {"priority": 0, "min_tokens": 20, "max_tokens": 100}}
+    policy = lanes_policy(overlap={"threshold": 300}, lanes=lanes)
+    ones = [
+        candidate(name, content=same, relevance=share) for name, share in (("a", 1), ("b", 0.5), ("c", 0))
+    ]
+    made = answer(request(ones), policy).decision
+    told = [shown(candidate_explanation(made, [one]), 120) for one in made.candidates]
+    assert "When it was chosen 100.0 % of it was in a." in told[1]
+    assert "100.0 % of it is in a." in told[2]
+    assert any(line.startswith("Left out, redundant: what was chosen") for line in told[2])
 
 
 def test_a_floor_is_told_where_there_is_one() -> None:

@@ -9,6 +9,7 @@ from support import lanes_policy
 
 from apportion.core.canonical import Facts
 from apportion.core.events import Conversation, LaneRequirement, Vitals
+from apportion.core.order import Overlap
 from apportion.core.task import Prepared, Task
 from apportion.core.verdict import Bound
 from apportion.counters import COUNTERS
@@ -32,7 +33,10 @@ TASK: Task[Any] = Task(
     layers={},
     conversation=UNSET,
     carried=b"",
+    carried_cold=False,
+    carried_outdated=False,
     count_contents=lambda those: [len(one.content) for one in those],
+    overlap_of=lambda those, _: Overlap([() for _ in those], range(len(those)), {}),
 )
 OTHERWISE: dict[str, Any] = {
     "policy": lanes_policy(version="2"),
@@ -45,6 +49,8 @@ OTHERWISE: dict[str, Any] = {
     "layers": {"project": "x"},
     "conversation": Conversation("x"),
     "carried": b"x",
+    "carried_cold": True,
+    "carried_outdated": True,
 }
 FACTS_OTHERWISE: dict[str, Any] = dict.fromkeys(
     ("activation", "chunk_index", "priority", "relevance", "risk_alignment", "specificity"), 7
@@ -69,7 +75,9 @@ def key(task: Task[Any]) -> str:
     return task.key(("a scope",))
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Task) if field.name != "count_contents"])
+@pytest.mark.parametrize(
+    "name", [field.name for field in fields(Task) if field.name not in {"count_contents", "overlap_of"}]
+)
 def test_every_field_of_a_task_is_in_its_key(name: str) -> None:
     assert key(replace(TASK, **{name: OTHERWISE[name]})) != key(TASK)
 

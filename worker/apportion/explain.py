@@ -6,7 +6,6 @@ same for every strategy. Plain where it is not printed on a terminal.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 
 from msgspec import UNSET, Struct
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -16,8 +15,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from apportion.core.identity import EPOCH
-from apportion.core.results import ContextDecision, Entry, Outcome, Status
+from apportion.core.results import Certificate, ContextDecision, Entry, Exact, Outcome, Prefix, Status
 from apportion.printable import printable
 
 OMISSIONS_SHOWN = 10
@@ -67,6 +65,10 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     yield Text()
     yield _tokens(decision)
     yield from _beside_tokens(decision)
+    if decision.certificate is not UNSET:
+        yield _line(_certificate(decision.certificate))
+    if decision.prefix is not UNSET:
+        yield from _prefix(decision.prefix, decision.tokens.used)
     entries = decision.candidates
     selected = [one for one in entries if one.outcome is Outcome.SELECTED]
     omitted = [one for one in entries if one.outcome is Outcome.OMITTED]
@@ -76,10 +78,12 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     if omitted:
         yield _heading("Left out, by rank")
         yield _omitted(omitted[:OMISSIONS_SHOWN])
-        if any(one.margin is not UNSET for one in omitted):
-            yield _line("left then: when the candidate was considered last, not in the end", _ASIDE)
+        if any(one.margin is not None for one in omitted):
+            yield _line("left: when the candidate was considered last, not in the end", _ASIDE)
+        if any(one.more is not UNSET for one in omitted):
+            yield _line("more: with so many tokens more of that bound alone it is selected", _ASIDE)
     shown = Counter(str(one.reason) for one in omitted[:OMISSIONS_SHOWN])
-    if rest := Counter(decision.reasons) - shown:
+    if rest := Counter(_by_reason(decision)) - shown:
         yield _line(f"and {rest.total():,} more: {_counts(rest.items())}", _ASIDE)
     yield _heading("Constraints and session")
     yield from _constraints(decision)
@@ -138,27 +142,76 @@ def _beside_tokens(decision: ContextDecision) -> Iterator[RenderableType]:
             )
 
 
+def _certificate(certificate: Certificate) -> str:
+    """Say how good the selection is, and what its bounds cost; a value is score times tokens."""
+    near = (
+        f"within {percent(certificate.gap)} of the best possible" if certificate.gap else "the best possible"
+    )
+    told = [f"value {_points(certificate.value)}, {near}"]
+    if certificate.price not in {0, "0"}:
+        told.append(f"1,000 more tokens would add about {_points(certificate.price, 1_000)}")
+    for price in certificate.groups:
+        bound, cost = ("ceiling", price.ceiling) if price.ceiling is not UNSET else ("floor", price.floor)
+        told.append(
+            f"the {bound} of {price.name} costs about {_points(cost or 0, 1_000)} for every 1,000 tokens"
+        )
+    without = " (overlap not discounted)" if certificate.undiscounted else ""
+    return "; ".join(told) + without
+
+
+def _points(thousandths: Exact, tokens: int = 1) -> str:
+    """Return a value, or what so many tokens are worth at a price; past what JSON holds, only that it is."""
+    return f"{thousandths * tokens // 1_000:,}" if isinstance(thousandths, int) else "more than 2**53"
+
+
+def percent(permille: int) -> str:
+    """Return thousandths as percent."""
+    return f"{permille // 10}.{permille % 10} %"
+
+
+def _prefix(prefix: Prefix, used_tokens: int) -> Iterator[RenderableType]:
+    """How much stands as it did in the session's text before; items are counted from 0, as in the record."""
+    line = f"{prefix.prefix_tokens:,} of {used_tokens:,} tokens as last turn"
+    if (broken := prefix.broken) is not None:
+        line += f"; broken at item {broken.at:,}: {broken.why}"
+    yield _line(line)
+    if prefix.cold:
+        yield _line("by then a provider's cache is cold, so nothing was given up for it")
+    if prefix.held_only or prefix.displaced:
+        yield _line(
+            f"held for that: {len(prefix.held_only):,}, given way: {len(prefix.displaced):,}; "
+            f"value {prefix.value:,} instead of {prefix.value_without:,}"
+        )
+
+
 def _selected(entries: Iterable[Entry]) -> Table:
     table = _table("Rank", "Kind", "Group", "Score", "Tokens", "Fidelity", "Id", right=(0, 3, 4))
     for one in entries:
         tokens = "" if one.tokens is UNSET else f"{one.tokens:,}"
         fidelity = "" if one.fidelity is UNSET else str(one.fidelity)
+        if one.full_tokens is not UNSET:
+            fidelity += f", of {one.full_tokens:,}"
         named = str(one.rank), _text(one.kind), _text(one.group), _score(one)
-        table.add_row(*named, tokens, fidelity + _constraint(one), _text(one.id))
+        table.add_row(*named, tokens, _text(fidelity + _constraint(one) + _redundant(one)), _text(one.id))
     return table
 
 
 def _omitted(entries: Iterable[Entry]) -> Table:
-    """Where a candidate was weighed, what it needed and what was left then; else what it would have cost."""
-    table = _table("Rank", "Group", "Score", "Needed", "Left then", "Reason", "Id", right=(0, 2, 3, 4))
+    """Where a candidate was weighed, what it needed and what was left then; else what it would have cost.
+
+    Where it is known, how many tokens more of that alone would have had it selected.
+    """
+    table = _table("Rank", "Group", "Score", "Needed", "Left", "More", "Reason", "Id", right=(0, 2, 3, 4, 5))
     for one in entries:
-        if one.margin is not UNSET:
+        if one.margin is not None:
             margin = f"{one.margin.needed:,}", f"{one.margin.left:,}"
         else:
             margin = "" if one.tokens is UNSET else f"{one.tokens:,}", ""
         reason = "" if one.reason is UNSET else str(one.reason)
         named = str(one.rank), _text(one.group), _score(one)
-        table.add_row(*named, *margin, reason + _constraint(one), _text(one.id))
+        more = "" if one.more is UNSET else f"{one.more:,}"
+        why = _text(reason + _constraint(one) + _redundant(one))
+        table.add_row(*named, *margin, more, why, _text(one.id))
     return table
 
 
@@ -170,10 +223,15 @@ def _constraint(one: Entry) -> str:
     return "" if one.constraint is UNSET else f", {one.constraint}"
 
 
+def _redundant(one: Entry) -> str:
+    if one.redundant is UNSET:
+        return ""
+    return f", {percent(one.redundant.permille)} in {one.redundant.covered_by}"
+
+
 def _constraints(decision: ContextDecision) -> Iterator[RenderableType]:
-    for name, count in decision.constraints.items():
-        if count.given:
-            yield _line(f"{name}: {count.given} given, {count.matched} matched, {count.unmatched} unmatched")
+    for one in decision.constraints:
+        yield _line(f"{one.name}: {one.given} given, {one.matched} matched, {one.unmatched} unmatched")
 
 
 def _session(decision: ContextDecision) -> Iterator[RenderableType]:
@@ -190,15 +248,12 @@ def _session(decision: ContextDecision) -> Iterator[RenderableType]:
     if decision.evicted:
         more = f", and {decision.evicted_unlisted} before them" if decision.evicted_unlisted else ""
         yield _line(f"pushed out of the pool: {', '.join(decision.evicted)}{more}")
-    if after.expires_us is not None:
-        yield _line(f"starts afresh at {_time(after.expires_us)}")
+    if after.expires_at is not None:
+        yield _line(f"starts afresh at {after.expires_at.isoformat()}")
 
 
-def _time(moment_us: int) -> str:
-    try:
-        return (EPOCH + timedelta(microseconds=moment_us)).isoformat()
-    except OverflowError:
-        return "a time after the year 9999"
+def _by_reason(decision: ContextDecision) -> dict[str, int]:
+    return {str(one.reason): one.count for one in decision.reasons}
 
 
 def _counts(counts: Iterable[tuple[str, int]]) -> str:

@@ -18,6 +18,7 @@ from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
 from apportion.core.identity import decision_id, digest
 from apportion.core.memory import Memory
+from apportion.core.order import Overlap
 from apportion.core.policy import Policy
 from apportion.core.results import ContextComposed, ContextDecision, Reason, Status
 from apportion.core.session import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
@@ -123,7 +124,18 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
             return counter.count_many(contents)
         return counts.count(counter, [one.facts.content or "" for one in those], contents)
 
+    def overlap_of(those: Sequence[Prepared], threshold: int) -> Overlap:
+        from apportion.core import overlap, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
+
+        contents = [one.content for one in those]
+        digests = [one.facts.content or "" for one in those]
+        if memory is None:
+            return overlap.overlap_of(digests, [sketch.sketch(one) for one in contents], threshold)
+        return overlap.overlap_of(digests, memory.sketches.of(digests, contents, sketch.sketch), threshold)
+
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
+    left = accepted.asked.before.carried_under(policy.name)
+    is_own = left is not None and left.policy_digest == policy.digest
     return Task(
         policy=policy,
         limit_tokens=accepted.limit_tokens,
@@ -134,9 +146,18 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         lane_requirements=constraints.lane_requirements,
         layers={} if request.layers is UNSET else request.layers,
         conversation=request.conversation,
-        carried=accepted.asked.before.carried_for(policy.name, policy.digest),
+        carried=left.value if left is not None and is_own else b"",
+        carried_cold=left is not None and is_own and _is_cold(left, policy, accepted.asked.event_us),
+        carried_outdated=left is not None and not is_own and policy.prefix_ttl_s > 0,
         count_contents=count_contents,
+        overlap_of=overlap_of,
     )
+
+
+def _is_cold(left: Carried, policy: Policy, event_us: int) -> bool:
+    """Tell whether what was left under a policy that holds prefixes is too old, or of a later time."""
+    ttl_us = policy.prefix_ttl_s * _MICROSECONDS
+    return ttl_us > 0 and not 0 <= event_us - left.requested_us <= ttl_us
 
 
 def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
@@ -168,5 +189,9 @@ def _charge(accepted: Accepted, answered: SeenRequest, made: Composition) -> Cha
         request=answered,
         injected=frozenset([item.id for item in made.items]) if limits.backoff_prompts else frozenset(),
         expired=frozenset([one.id for one in accepted.prepared.aside if one.reason is Reason.EXPIRED]),
-        carried=Carried(policy.name, policy.digest, made.carried) if made.carried else None,
+        carried=_left(accepted, made.carried) if made.carried else None,
     )
+
+
+def _left(accepted: Accepted, value: bytes) -> Carried:
+    return Carried(accepted.policy.name, accepted.policy.digest, value, accepted.asked.event_us)

@@ -60,7 +60,7 @@ class _Part(Struct):
 
 
 class Joined:
-    """The pieces by place. Those that are taken out come back in the reverse order."""
+    """The pieces by place. What is taken out comes back in the reverse order, or after a piece told."""
 
     def __init__(self, pieces: Iterable[tuple[str, int]], units: Units) -> None:
         """Begin with all pieces; the count of each is known."""
@@ -71,6 +71,15 @@ class Joined:
         self._after = [*range(1, none + 1), 0]
         self._joints = [self._joint(place - 1 if place else none, place) for place in range(none)] + [0]
         self._sum = sum(part.units for part in self._parts) + sum(self._joints)
+
+    @classmethod
+    def empty(cls, number: int, units: Units) -> "Joined":
+        """Begin with room for so many pieces, none of which stands."""
+        joined = cls((), units)
+        joined._parts = [_Part("", 0, "", 0, 0, glue=False)] * number
+        joined._before, joined._after = [number] * (number + 1), [number] * (number + 1)
+        joined._joints = [0] * (number + 1)
+        return joined
 
     def tokens(self) -> int:
         """Return the count of the text."""
@@ -99,6 +108,13 @@ class Joined:
         self._joints[place] = self._joint(before, place)
         self._sum += self._parts[place].units + self._joints[place]
         self._rejoin_from(after)
+
+    def put_in(self, place: int, text: str, tokens: int, before: int | None) -> None:
+        """Let a piece stand that did not, right after another, or as the first; its count is known."""
+        before = len(self._parts) if before is None else before
+        self._parts[place] = self._part(text, tokens)
+        self._before[place], self._after[place] = before, self._after[before]
+        self.put_back(place)
 
     def _part(self, text: str, tokens: int) -> _Part:
         end = end_of(text)

@@ -21,6 +21,7 @@ _ALWAYS_US = -(2**63)
 """Before any event: an offset takes one to before the year 1 in UTC."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Thousandths = Annotated[int, Field(ge=0, le=1_000)]
 OwnName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,64}$")]
 """What a policy calls its lanes, kinds, categories: a name that travels, as those of events."""
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
@@ -71,6 +72,23 @@ class SessionLimits(Table):
     idle_timeout_s: Count = 86_400
 
 
+class OverlapPolicy(Table):
+    """`[overlap]`: thousandths of the shorter content that must be shared before it counts. 0: off."""
+
+    threshold: Thousandths = 0
+
+
+class CertificatePolicy(Table):
+    """`[certificate]`: whether decisions tell how good the selection is."""
+
+    enabled: bool = False
+
+
+def is_default(table: Table) -> bool:
+    """Tell whether a table says nothing; one that came later stays out of the digest then."""
+    return table == type(table)()
+
+
 class Policy(Table):
     """What every policy states. `budget_tokens` is the total; 0 disables."""
 
@@ -88,7 +106,11 @@ class Policy(Table):
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the canonical JSON of every key, defaults included."""
+        """The digest of the canonical JSON of every key, defaults included.
+
+        A table that came later stands in it only where it is not as by default: else the digests of all
+        policies before it would change.
+        """
         return digest(canonical_json_of_any(self.model_dump(mode="json")))
 
     @cached_property
@@ -115,6 +137,11 @@ class Policy(Table):
     @property
     def cache_ttl_s(self) -> int:
         """How long, in event time, a composition may be remembered."""
+        return 0
+
+    @property
+    def prefix_ttl_s(self) -> int:
+        """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
         return 0
 
     @classmethod

@@ -1,43 +1,17 @@
 """What a strategy answers: a verdict on each candidate, and what stands in the text.
 
-Decides the closed set of bounds that can refuse a candidate, and how a verdict is put. What is told of the
-verdicts (entries, groups, items, reasons, counts) the accountant makes.
+Decides how a verdict is put. What is told of the verdicts (entries, groups, items, reasons, counts) the
+accountant makes.
 """
 
-from collections.abc import Sequence
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET, Struct
 
 from apportion.core.events import Opt
-from apportion.core.results import Fidelity, Margin, ScoreParts
+from apportion.core.results import Bound, Breakpoint, Certificate, Fidelity, Margin, Prefix, Redundant
 
-
-class Bound(StrEnum):
-    """What keeps a candidate out of the context."""
-
-    ID = "id"
-    """Another candidate of that id stands for it."""
-    GROUP = "group"
-    """It belongs to a group that is not complete."""
-    EXCLUSION = "exclusion"
-    """A constraint of the request excludes it."""
-    CONTENT = "content"
-    """It has none."""
-    THRESHOLD = "threshold"
-    """Its activation is below the policy's lowest."""
-    LANE = "lane"
-    """Its lane's ceiling."""
-    CATEGORY = "category"
-    """Its category's budget, and the reserve that it may draw on."""
-    LIMIT = "limit"
-    """The limit of the request."""
-    ROOM = "room"
-    """There is no room for the least of it that could stand."""
-    HISTORY = "history"
-    """The part of the total that is meant for messages."""
-    RENDER = "render"
-    """The text as a whole, after everything was shrunk."""
+__all__ = ["Bound", "GroupBounds", "Verdict", "Verdicts", "mark_covered", "mark_repeats"]
 
 
 class Verdict(Struct, gc=False):
@@ -45,21 +19,29 @@ class Verdict(Struct, gc=False):
 
     It stands where `fidelity` is set, else `bound` says what refused it the last time that it was
     considered, and `margin` what it needed then and what was left. `tokens` is the exact count of it as it
-    stands, or stood last; `cost` is what it was selected by. A count of 0 is not known. `score` and `parts`
-    are thousandths, `constraint` is the place of the constraint that decided.
+    stands, or stood last; `cost` is what it was selected by; `full_tokens` is the count of one that does not
+    stand in full. A count of 0 is not known. `more` tokens of the bound alone would have had it selected (0:
+    not known to), and of the limit `limit_left` were left where they were too few beside another bound.
+    `score` and `parts`, in the order of the answer's `score_parts`, are thousandths; `constraint` is the
+    place of the constraint that decided. `redundant` tells what of it others said when it was considered
+    last.
     """
 
     id: str
     kind: str
     group: str
     score: Opt[int] = UNSET
-    parts: Opt[ScoreParts] = UNSET
+    parts: Opt[tuple[int, ...]] = UNSET
     constraint: str = ""
     bound: Bound | None = None
     margin: Margin | None = None
     fidelity: Fidelity | None = None
     tokens: int = 0
     cost: int = 0
+    full_tokens: int = 0
+    more: int = 0
+    limit_left: Opt[int] = UNSET
+    redundant: Redundant | None = None
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Leave it out; nothing is left where more was used than there was."""
@@ -95,10 +77,13 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     selected, where that is not the sum of the costs of what stands. Where the protected ones alone pass the
     limit the answer is `infeasible`, and nothing stands. `kept` are the places of the messages of the history
     that go along with the new message, the oldest first. `carried` is what the strategy wants to find in the
-    session's next task under the same policy; empty leaves there what is.
+    session's next task under the same policy; empty leaves there what is. `prefix` and `breakpoints` are told
+    where a beginning of the session's text before it may be held, `certificate`, how good the selection is,
+    where the policy asks for it.
     """
 
     verdicts: Sequence[Verdict]
+    score_parts: tuple[str, ...] = ()
     groups: Sequence[GroupBounds]
     standing: Sequence[Verdict] = ()
     infeasible: bool = False
@@ -110,6 +95,15 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     reserved_tokens: int = 0
     truncated_messages: Opt[int] = UNSET
     carried: bytes = b""
+    certificate: Certificate | None = None
+    prefix: Opt[Prefix] = UNSET
+    breakpoints: tuple[Breakpoint, ...] = ()
+
+
+def mark_covered(ones: Sequence[Verdict], covered: Mapping[int, tuple[int, int]]) -> None:
+    """Say of candidates, by place, by whom and how many thousandths they were covered."""
+    for place, (by, permille) in covered.items():
+        ones[place].redundant = Redundant(ones[by].id, permille)
 
 
 def mark_repeats(ranked: Sequence[Verdict]) -> None:

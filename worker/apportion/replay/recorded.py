@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from apportion.core.events import session_key
 from apportion.core.identity import canonical_json
+from apportion.core.results import Detail
+from apportion.offline.answers import TOPIC, UNKNOWN_MS
 
 _NAME_BYTES = 16
 
@@ -34,16 +36,20 @@ class _Decision(Struct, frozen=True, tag_field="type", tag="context-decision"):
     engine_version: str
     policy: _Policy
     digests: _Digests
+    detail: Detail = Detail.FULL
 
 
 class _Source(Struct, frozen=True):
     topic: str
     partition: int
     offset: int
+    timestamp_ms: int
 
 
 class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-letter"):
     source: _Source
+    key: str | None
+    headers: tuple[tuple[str, str], ...]
     value_digest: str
     engine_version: str
 
@@ -51,7 +57,9 @@ class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-lette
 class Recorded(Struct, frozen=True):
     """A line of a log: what it answers, by `name`; its `identity`, by which consumers drop repeats.
 
-    Of a dead letter, the policy and the session are empty. `number` counts from 0.
+    Of a dead letter, the policy and the session are empty; one `is_of_file` if its topic is that of files, or
+    it has neither time, key nor headers, so that no edit of one field makes it a worker's. `number` counts
+    from 0.
     """
 
     number: int
@@ -63,7 +71,8 @@ class Recorded(Struct, frozen=True):
     policy_digest: str = ""
     session_before: str = ""
     session_after: str = ""
-    topic: str = ""
+    is_of_file: bool = False
+    detail: Detail = Detail.FULL
 
 
 Parse: TypeAlias = Callable[[int, bytes], Recorded]
@@ -96,6 +105,7 @@ def parse_decision(number: int, value: bytes) -> Recorded:
         one.policy.digest,
         one.digests.session_before,
         one.digests.session_after,
+        detail=one.detail,
     )
 
 
@@ -104,7 +114,9 @@ def parse_dead_letter(number: int, value: bytes) -> Recorded:
     one = _dead_letter_decoder.decode(value)
     identity = f"{one.source.topic}/{one.source.partition}/{one.source.offset}"
     name = value_name(one.value_digest)
-    return Recorded(number, value, name, identity, one.engine_version, topic=one.source.topic)
+    bare = one.source.timestamp_ms == UNKNOWN_MS and one.key is None and not one.headers
+    is_of_file = bare or one.source.topic == TOPIC
+    return Recorded(number, value, name, identity, one.engine_version, is_of_file=is_of_file)
 
 
 def _short(data: bytes) -> bytes:

@@ -15,6 +15,7 @@ from apportion.core.canonical import named
 from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered, compose
 from apportion.core.composer import Composer
+from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction, Event, session_key
@@ -23,7 +24,7 @@ from apportion.core.memory import Bounded, Memory
 from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
 from apportion.core.session import Session, at
-from apportion.offline.answers import TOPIC, event_of, refused
+from apportion.offline.answers import event_of, refused
 from apportion.offline.lines import Line
 from apportion.offline.rows import Rows
 from apportion.policies import builtin_policies
@@ -213,6 +214,7 @@ class Verification:
             return Found.NO_DECISION
         different: Different | None = None
         reason: Found | None = None
+        decision = in_detail(decision, recorded.detail)
         if recorded.engine_version != self.engine.version:
             reason = Found.ENGINE_VERSION
         elif recorded.policy_digest not in self.policies:
@@ -290,7 +292,7 @@ class Verification:
         reason: Found | None = None
         different: Different | None = None
         try:
-            beside = () if recorded.topic == TOPIC else _PLACE
+            beside = () if recorded.is_of_file else _PLACE
             different = compare(recorded.value, wire.encode(letter), beside)
         except NotJsonError:
             reason = Found.NOT_JSON

@@ -33,6 +33,7 @@ from apportion.core.results import Entry, Fidelity, Reason
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.strategies.categories.policy import CategoriesPolicy
 from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.replay.changed_row import row_under
 from apportion.replay.origin import Origin
 
 RECOMPOSITIONS_MAX = 256
@@ -98,6 +99,7 @@ _HELPFUL: Mapping[Reason, tuple[Lever, ...]] = {
     Reason.EXHAUSTED: (),
     Reason.BACKOFF: (Lever.PIN,),
     Reason.BELOW_THRESHOLD: (Lever.SCORE,),
+    Reason.REDUNDANT: (Lever.SCORE, Lever.PIN),
     Reason.DISABLED: (Lever.TOTAL,),
 }
 """What can help against reasons that are not about room; against all others, everything may."""
@@ -198,12 +200,13 @@ class _Search:
         return any(item.id == self._id for item in answered.composed.items)
 
     def _composed(self, case: _Case, memory: Memory | None) -> Answered:
-        return compose(case.request, self._origin.session, case.policy, self._engine, memory)
+        session = row_under(self._origin.session, self._origin.policy, case.policy)
+        return compose(case.request, session, case.policy, self._engine, memory)
 
 
 def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
     request, policy = origin.request, origin.policy
-    step = 1 if entry.margin is UNSET else max(1, entry.margin.needed - entry.margin.left)
+    step = 1 if entry.margin is None else max(1, entry.margin.needed - entry.margin.left)
     total = policy.total_tokens(request.budget_tokens)
     yield _Way(
         Lever.TOTAL,

@@ -12,21 +12,40 @@ numbers these are; where it contradicts itself, the rules here hold:
 - Output stands by lane priority, then canonical order. If the whole text passes the limit, artifacts
   are shrunk, and if that is not enough dropped, from the last lane to the first, within a lane the lowest
   score first (see `fit`); protected ones are never dropped, and at the very last shrunk without a floor.
+- Under a policy with `[prefix]` what a session's text began with may be selected before the floors, and
+  stands first, so that a provider's cache serves it (see `hold`); what is shrunk or dropped goes from the
+  end of that order.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from msgspec import UNSET
 
+from apportion.core.certificate import Cap, Choice, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
+from apportion.core.order import Canonical, Discounted, Order
 from apportion.core.recency import AGE_EDGES_US
+from apportion.core.results import Certificate
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
+from apportion.core.strategies.lanes.carried import items_of
+from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
+from apportion.core.strategies.lanes.more import tell_more
 from apportion.core.strategies.lanes.policy import LanesPolicy
-from apportion.core.strategies.lanes.rank import Lane, open_lanes, rank
+from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, Lane, open_lanes, rank
 from apportion.core.strategies.lanes.render import render
-from apportion.core.strategies.lanes.select import estimate, select
+from apportion.core.strategies.lanes.select import (
+    Choosable,
+    Selection,
+    choosable_of,
+    estimate,
+    greedy,
+    output_order,
+    settle,
+)
+from apportion.core.strategies.lanes.told import tell
 from apportion.core.task import Task
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
@@ -82,20 +101,78 @@ class LanesStrategy:
         ranked = rank(task, lanes)
         mark_repeats(ranked)
         if not task.limit_tokens:
-            return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=False))
+            return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=_bounds(lanes, tried=False))
         estimate(ranked, task.count_contents)
-        select(ranked, list(lanes.values()), task.limit_tokens)
-        selected = [one for one in ranked if one.fidelity is not None]
-        rendered = render(selected, task.policy, task.limit_tokens, task.counter)
+        choosable = choosable_of(ranked, list(lanes.values()), task.limit_tokens)
+        new_order = _new_order(task, choosable)
+        holding = _held(task, ranked, choosable, new_order)
+        if holding is None:
+            selection = greedy(choosable, new_order())
+            order = output_order(choosable, selection)
+            settle(choosable, selection)
+        else:
+            selection, order = holding.selection, holding.order
+            settle(choosable, selection, holding.displaced)
+        certificate = _certificate(task.policy, choosable, selection)
+        standing = [choosable.ones[place] for place in order]
+        rendered = render(standing, task.policy, task.limit_tokens, task.counter)
         if rendered is None:
-            return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=True), infeasible=True)
-        return Verdicts(
+            return Verdicts(
+                verdicts=ranked,
+                score_parts=SCORE_PARTS,
+                groups=_bounds(lanes, tried=True),
+                infeasible=True,
+                certificate=certificate,
+            )
+        if holding is None and not task.policy.overlap.threshold:
+            tell_more(choosable, selection)
+        answer = Verdicts(
             verdicts=ranked,
+            score_parts=SCORE_PARTS,
             groups=_bounds(lanes, tried=True),
-            standing=[one for one in rendered.standing if one.fidelity is not None],
+            standing=rendered.standing,
             text=rendered.text,
             used_tokens=rendered.tokens,
+            certificate=certificate,
         )
+        return answer if holding is None or not rendered.standing else tell(answer, holding, rendered, task)
+
+
+def _new_order(task: Task[LanesPolicy], choosable: Choosable) -> Callable[[], Order]:
+    """Return what gives the order of a selection: with `[overlap]`, what is said twice is discounted."""
+    threshold = task.policy.overlap.threshold
+    if not threshold:
+        canonical = Canonical(choosable.scores)
+        return lambda: canonical
+    overlap = task.overlap_of([one.prepared for one in choosable.ones], threshold)
+    return lambda: Discounted(overlap, choosable.scores, choosable.protected)
+
+
+def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection) -> Certificate | None:
+    """Return how good a selection is, where the policy asks for it and the protected ones fit."""
+    if not policy.certificate.enabled:
+        return None
+    choice = Choice(
+        scores=choosable.scores,
+        costs=choosable.costs,
+        group_of=choosable.lane_of,
+        taken=selection.taken,
+        protected=choosable.protected,
+        caps=[Cap(lane.name, lane.floor, lane.ceiling) for lane in choosable.lanes],
+        limit_tokens=choosable.limit_tokens,
+    )
+    return certify(choice, undiscounted=bool(policy.overlap.threshold))
+
+
+def _held(
+    task: Task[LanesPolicy], ranked: list[Artifact], choosable: Choosable, new_order: Callable[[], Order]
+) -> Holding | None:
+    """Return what `[prefix]` chooses, or None where the policy has no such table."""
+    prefix, template = task.policy.prefix, task.policy.render.template
+    if not prefix.weight:
+        return None
+    before = before_of(items_of(task.carried), ranked, choosable, template)
+    return hold_beginning(choosable, before, prefix, new_order, cold=task.carried_cold)
 
 
 def _bounds(lanes: dict[str, Lane], *, tried: bool) -> list[GroupBounds]:

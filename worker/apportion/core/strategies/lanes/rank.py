@@ -17,6 +17,7 @@ from apportion.core.verdict import Verdict
 
 ONE = 1_000
 """1.0 in thousandths."""
+SCORE_PARTS = ("recency", "relevance", "specificity", "risk_alignment")
 RECENCY_OF_BUCKET = 200
 _RECENCY = tuple(RECENCY_OF_BUCKET * recency_bucket(age) for age in range(len(AGE_EDGES_US) + 1))
 """By class of age."""
@@ -37,8 +38,8 @@ class Lane(Struct, gc=False):
     available: int = 0
 
     def claim(self) -> int:
-        """Return what the floor can still ask for."""
-        return max(0, min(self.floor, self.available) - self.used)
+        """Return what the floor can ask for, at the start."""
+        return min(self.floor, self.available)
 
 
 class Artifact(Verdict, gc=False, kw_only=True):
@@ -95,12 +96,6 @@ def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Artifact]:
         if relevance > ONE:  # noqa: PLR1730 - min() costs as much as all of the score
             relevance = ONE
         score = (30 * recency + 35 * relevance + 20 * specificity + 15 * risk + 50) // 100
-        parts = {
-            "recency": recency,
-            "relevance": relevance,
-            "specificity": specificity,
-            "risk_alignment": risk,
-        }
         # candidates that are equal in all of these are equal in everything: the index only ends the tie
         keyed.append(
             (
@@ -115,7 +110,7 @@ def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Artifact]:
                     prepared.kind,
                     lane.name,
                     score,
-                    parts,
+                    (recency, relevance, specificity, risk),
                     prepared.constraint,
                     prepared.bound,
                     prepared=prepared,
