@@ -99,7 +99,7 @@ class TopicReplacedError(StreamError):
     def __init__(self, record: Record, seen_offset: int, changelog: str) -> None:
         super().__init__(
             f"stopped at {_place(record)}: its session has seen offset {seen_offset} of a topic of that name "
-            f"that is gone; delete {changelog}, too, or start with another app_id: then sessions start anew"
+            f"that is gone; start with another app_id, whose sessions start anew (those are in {changelog})"
         )
 
 
