@@ -204,8 +204,13 @@ class NotTakenError(Exception):
     """Raised by a test to abort a transaction."""
 
 
-async def test_requests_of_aborted_transactions_are_neither_answered_nor_charged(stage: Stage) -> None:
-    settings = stage.settings
+async def test_requests_of_aborted_transactions_are_neither_answered_nor_charged(kafka: str) -> None:
+    """Seen on Apache Kafka alone.
+
+    The embedded broker lists an aborted transaction in every answer, also when its marker lies before what is
+    fetched. A client never comes to the marker then, and takes all that its producer commits for aborted.
+    """
+    settings = own_settings(kafka)
     partition = partition_of(b"default/s", settings.partitioner, settings.partitions)
     producer = AIOKafkaProducer(bootstrap_servers=list(settings.brokers), transactional_id=settings.app_id)
 
@@ -220,7 +225,7 @@ async def test_requests_of_aborted_transactions_are_neither_answered_nor_charged
                 if abort:
                     raise NotTakenError
 
-    async with producer:
+    async with staged(settings) as stage, producer:
         await send_all("aborted-0", abort=True)
         await send_all("r0", "r1", abort=False)
         async with worker_running(settings) as worker:
@@ -230,11 +235,12 @@ async def test_requests_of_aborted_transactions_are_neither_answered_nor_charged
             assert await worker.stop() == 0
         await send_all("aborted-3", abort=True)
         await send_all("r3", abort=False)
-        async with worker_running(settings):
+        async with worker_running(settings) as worker:
             await stage.outputs.wait_for(lambda out: out.answered(["r3"]))
-    outputs = await stage.outputs.wait_for_end()
-    assert [event["request_id"] for event in outputs.composed] == ["r0", "r1", "r2", "r3"]
-    assert (await stage.last_row("s"))["session"]["prompts"] == 4
+            assert await worker.stop() == 0
+        outputs = await stage.outputs.wait_for_end()
+        assert [event["request_id"] for event in outputs.composed] == ["r0", "r1", "r2", "r3"]
+        assert (await stage.last_row("s"))["session"]["prompts"] == 4
 
 
 async def test_rows_of_a_topic_that_is_gone_stop_the_worker(stage: Stage) -> None:

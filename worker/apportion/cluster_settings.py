@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from apportion.setting_types import (
     Addresses,
     AppId,
+    Compression,
     Count,
     OptionalPath,
     OptionalSecret,
@@ -93,6 +94,17 @@ class ClusterSettings(BaseSettings):
     max_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Refuse events that are further behind the latest event of their partition (too_late), in seconds, so
     that the rows of sessions that expired so long ago can be removed; 0: take all, and remove none."""
+    compression: Annotated[Compression, Field(strict=False)] = Compression.NONE
+    """How a worker compresses what it writes, its sessions' changelog included: none, gzip, lz4 or zstd."""
+    batch_max_bytes: Annotated[int, Field(ge=1, le=2 << 20)] = 1 << 20
+    """How much a worker gathers of a partition's answers before it writes them, in bytes; one answer may be
+    more."""
+    linger_ms: Annotated[int, Field(ge=0, le=1000)] = 0
+    """How long a worker lets more events come before it reads again, in milliseconds: fewer and larger
+    batches cost less, and wait longer."""
+    static_member: OptionalText = None
+    """Name of this worker within its group (group.instance.id), different for each worker: one that is back
+    within session_timeout_s gets its partitions again, and the others notice nothing."""
     app_id: AppId = "apportion"
     """Name of this worker's consumer group and prefix of its table topics."""
     partitions: Count = 24

@@ -22,6 +22,15 @@ class Partitioner(StrEnum):
     ANY = "any"
 
 
+class Compression(StrEnum):
+    """How record batches are compressed, by Kafka's own names."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
 class SecurityProtocol(StrEnum):
     """What a broker's listener speaks, by Kafka's own names."""
 

@@ -141,6 +141,8 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
         timeout_s = _FULL_TIMEOUT_S if len(readable) < len(active) else _READ_TIMEOUT_S
         for tp, records in (await self._getmany(readable, timeout_s)).items():
             lane.fetched(tp.partition, records)
+        if linger_ms := self.app.settings.linger_ms:
+            await asyncio.sleep(linger_ms / 1000)
 
     async def _getmany(self, active_partitions: Any, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's
         """Read; what comes when partitions have moved meanwhile is dropped, for all of them are sought again.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.structs import RecordMetadata
 
+from apportion.setting_types import Compression
 from apportion.settings import Settings
 from apportion.stream.connection import connection_arguments
 from apportion.stream.topics import MESSAGE_MAX_BYTES
@@ -80,6 +81,7 @@ class RecordProducer:
             client_id=settings.app_id,
             acks="all",
             enable_idempotence=True,
+            compression_type=None if settings.compression is Compression.NONE else str(settings.compression),
             max_batch_size=MESSAGE_MAX_BYTES,
             max_request_size=MESSAGE_MAX_BYTES,
             request_timeout_ms=int(settings.request_timeout_s * 1000),
