@@ -32,6 +32,8 @@ TASK: Task[Any] = Task(
     layers={},
     conversation=UNSET,
     carried=b"",
+    carried_cold=False,
+    carried_outdated=False,
     count_contents=lambda those: [len(one.content) for one in those],
 )
 OTHERWISE: dict[str, Any] = {
@@ -45,6 +47,8 @@ OTHERWISE: dict[str, Any] = {
     "layers": {"project": "x"},
     "conversation": Conversation("x"),
     "carried": b"x",
+    "carried_cold": True,
+    "carried_outdated": True,
 }
 FACTS_OTHERWISE: dict[str, Any] = dict.fromkeys(
     ("activation", "chunk_index", "priority", "relevance", "risk_alignment", "specificity"), 7

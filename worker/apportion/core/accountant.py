@@ -13,7 +13,17 @@ from msgspec import UNSET, Struct
 from apportion.core.candidates import Aside
 from apportion.core.events import Opt
 from apportion.core.memory import process_wide
-from apportion.core.results import ComposedItem, Entry, Group, Outcome, Reason, Shortfall, Status
+from apportion.core.results import (
+    Breakpoint,
+    ComposedItem,
+    Entry,
+    Group,
+    Outcome,
+    Prefix,
+    Reason,
+    Shortfall,
+    Status,
+)
 from apportion.core.verdict import Bound, Verdict, Verdicts
 
 _REASONS: Mapping[Bound, Reason] = {
@@ -25,6 +35,7 @@ _REASONS: Mapping[Bound, Reason] = {
     Bound.LANE: Reason.LANE_MAX_REACHED,
     Bound.CATEGORY: Reason.CATEGORY_BUDGET_REACHED,
     Bound.LIMIT: Reason.BUDGET_EXCEEDED,
+    Bound.PREFIX: Reason.DISPLACED_BY_PREFIX,
     Bound.ROOM: Reason.NO_ROOM,
     Bound.HISTORY: Reason.HISTORY_TRUNCATED,
     Bound.RENDER: Reason.DROPPED_AFTER_RENDER,
@@ -49,6 +60,8 @@ class Composition(Struct, frozen=True, kw_only=True):
     reserved_tokens: int
     truncated_messages: Opt[int]
     carried: bytes
+    prefix: Opt[Prefix]
+    breakpoints: tuple[Breakpoint, ...]
 
 
 NOTHING = Composition(
@@ -64,6 +77,8 @@ NOTHING = Composition(
     reserved_tokens=0,
     truncated_messages=UNSET,
     carried=b"",
+    prefix=UNSET,
+    breakpoints=(),
 )
 """What is made where no strategy was asked."""
 
@@ -96,6 +111,8 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         reserved_tokens=answer.reserved_tokens,
         truncated_messages=answer.truncated_messages,
         carried=answer.carried,
+        prefix=answer.prefix,
+        breakpoints=answer.breakpoints,
     )
 
 

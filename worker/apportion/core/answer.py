@@ -83,6 +83,8 @@ def composed_event(answer: Settled) -> ContextComposed:
         ),
         duplicate_of=answer.duplicate_of,
         truncated_messages=made.truncated_messages,
+        prefix_tokens=_prefix_tokens(made) if policy.prefix_ttl_s else UNSET,
+        breakpoints=made.breakpoints if policy.prefix_ttl_s else UNSET,
     )
 
 
@@ -134,7 +136,12 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
         evicted=before.evicted if asked.seen is None else (),
         evicted_unlisted=before.evicted_unlisted if asked.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
+        prefix=made.prefix,
     )
+
+
+def _prefix_tokens(made: Composition) -> int:
+    return 0 if made.prefix is UNSET else made.prefix.prefix_tokens
 
 
 def _messages(answer: Settled) -> Opt[tuple[dict[str, Any], ...]]:

@@ -124,6 +124,8 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         return counts.count(counter, [one.facts.content or "" for one in those], contents)
 
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
+    left = accepted.asked.before.carried_under(policy.name)
+    is_own = left is not None and left.policy_digest == policy.digest
     return Task(
         policy=policy,
         limit_tokens=accepted.limit_tokens,
@@ -134,9 +136,17 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         lane_requirements=constraints.lane_requirements,
         layers={} if request.layers is UNSET else request.layers,
         conversation=request.conversation,
-        carried=accepted.asked.before.carried_for(policy.name, policy.digest),
+        carried=left.value if left is not None and is_own else b"",
+        carried_cold=left is not None and is_own and _is_cold(left, policy, accepted.asked.event_us),
+        carried_outdated=left is not None and not is_own and policy.prefix_ttl_s > 0,
         count_contents=count_contents,
     )
+
+
+def _is_cold(left: Carried, policy: Policy, event_us: int) -> bool:
+    """Tell whether what was left under a policy that holds prefixes is too old, or of a later time."""
+    ttl_us = policy.prefix_ttl_s * _MICROSECONDS
+    return ttl_us > 0 and not 0 <= event_us - left.requested_us <= ttl_us
 
 
 def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
@@ -168,5 +178,9 @@ def _charge(accepted: Accepted, answered: SeenRequest, made: Composition) -> Cha
         request=answered,
         injected=frozenset([item.id for item in made.items]) if limits.backoff_prompts else frozenset(),
         expired=frozenset([one.id for one in accepted.prepared.aside if one.reason is Reason.EXPIRED]),
-        carried=Carried(policy.name, policy.digest, made.carried) if made.carried else None,
+        carried=_left(accepted, made.carried) if made.carried else None,
     )
+
+
+def _left(accepted: Accepted, value: bytes) -> Carried:
+    return Carried(accepted.policy.name, accepted.policy.digest, value, accepted.asked.event_us)

@@ -88,7 +88,11 @@ class Policy(Table):
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the canonical JSON of every key, defaults included."""
+        """The digest of the canonical JSON of every key, defaults included.
+
+        A table that came later stands in it only where it is not as by default: else the digests of all
+        policies before it would change.
+        """
         return digest(canonical_json_of_any(self.model_dump(mode="json")))
 
     @cached_property
@@ -115,6 +119,11 @@ class Policy(Table):
     @property
     def cache_ttl_s(self) -> int:
         """How long, in event time, a composition may be remembered."""
+        return 0
+
+    @property
+    def prefix_ttl_s(self) -> int:
+        """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
         return 0
 
     @classmethod

@@ -59,6 +59,7 @@ class Reason(StrEnum):
     LANE_MAX_REACHED = "lane_max_reached"
     CATEGORY_BUDGET_REACHED = "category_budget_reached"
     BUDGET_EXCEEDED = "budget_exceeded"
+    DISPLACED_BY_PREFIX = "displaced_by_prefix"
     NO_ROOM = "no_room"
     HISTORY_TRUNCATED = "history_truncated"
     DROPPED_AFTER_RENDER = "dropped_after_render"
@@ -106,10 +107,22 @@ class ComposedSession(Result, frozen=True, kw_only=True):
     max_tokens: int
 
 
+class Breakpoint(Struct, frozen=True, gc=False):
+    """A place in the text, at the end of an item: how many items, and code points, stand up to there."""
+
+    items: int
+    characters: int
+
+
 class ContextComposed(
     Result, frozen=True, kw_only=True, omit_defaults=False, tag_field="type", tag="context-composed"
 ):
-    """The answer to a request: the context itself. `items` stand as they do in the text."""
+    """The answer to a request: the context itself. `items` stand as they do in the text.
+
+    Where the policy holds the beginning of a session's text, `prefix_tokens` is the exact count of what
+    stands as it did before, 0 without a text, and `breakpoints` are where a provider may be told to cache,
+    ascending.
+    """
 
     request_id: str
     session_id: str
@@ -125,6 +138,8 @@ class ContextComposed(
     session: ComposedSession
     duplicate_of: Opt[str] = UNSET
     truncated_messages: Opt[int] = UNSET
+    prefix_tokens: Opt[int] = UNSET
+    breakpoints: Opt[tuple[Breakpoint, ...]] = UNSET
 
 
 class Margin(Struct, frozen=True, gc=False):
@@ -250,6 +265,53 @@ class Run(Result, frozen=True, kw_only=True):
     cache_hit: Opt[bool] = UNSET
 
 
+class Broken(StrEnum):
+    """Why the text goes on otherwise than the one before."""
+
+    POLICY = "policy"
+    GONE = "gone"
+    EXCLUDED = "excluded"
+    CHANGED = "changed"
+    LANE_MAX = "lane_max"
+    LIMIT = "limit"
+    SHRUNK = "shrunk"
+    COLD = "cold"
+    FLOORS = "floors"
+    MAX_LOSS = "max_loss"
+    CORE = "core"
+    WORTH = "worth"
+
+
+class Break(Struct, frozen=True):
+    """Where the text stops being as before: the place and id of the first item that does not stand so."""
+
+    at: int
+    id: str | None
+    why: Broken
+
+
+class Prefix(Struct, frozen=True, kw_only=True, rename={"broken": "break"}):
+    """What of a text is a beginning of the session's text before it, and what that cost.
+
+    `previous_items` stood at the beginning of that text in full, `held_items` of them do so again, and
+    `prefix_tokens` is the exact count up to the end of the last. `held_only` are the ids that stand only for
+    that, in their order, `displaced` those that do not stand for it, by rank. `value` is that of what was
+    selected, thousandths of score times tokens, `value_without` what it would be without the rule; `tried` is
+    how many selections were tried. `cold`: the text before is too old for a cache, or is of a later time.
+    """
+
+    previous_items: int
+    held_items: int
+    prefix_tokens: int
+    cold: bool
+    broken: Break | None
+    held_only: tuple[str, ...]
+    displaced: tuple[str, ...]
+    value: int
+    value_without: int
+    tried: int
+
+
 class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="context-decision"):
     """Everything needed to audit, count and replay one decision; no content and no path.
 
@@ -283,6 +345,7 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     evicted: tuple[str, ...] = ()
     evicted_unlisted: int = 0
     cache_key: Opt[str] = UNSET
+    prefix: Opt[Prefix] = UNSET
     run: Opt[Run] = UNSET
 
 

@@ -53,12 +53,15 @@ class Injection(Struct, frozen=True, array_like=True):
 class Carried(Struct, frozen=True, array_like=True):
     """What a strategy left for the session's next request under a policy: its name, its digest, the value.
 
-    A value that is too large for the row is forgotten, as is the oldest where all are.
+    `requested_us` is the event time of the request that left it. A value that is too large for the row is
+    forgotten, as is the oldest where all are.
     """
 
     policy: str
     policy_digest: str
     value: bytes
+    requested_us: int = 0
+    """A row that was written before this was told has a time long ago."""
 
 
 class Session(Struct, frozen=True, omit_defaults=True):
@@ -105,12 +108,12 @@ class Session(Struct, frozen=True, omit_defaults=True):
                 return request
         return None
 
-    def carried_for(self, policy: str, policy_digest: str) -> bytes:
-        """Return what a strategy left under that very policy; empty where it left nothing."""
+    def carried_under(self, policy: str) -> Carried | None:
+        """Return what a strategy left under a policy of that name."""
         for one in self.carried:
-            if one.policy == policy and one.policy_digest == policy_digest:
-                return one.value
-        return b""
+            if one.policy == policy:
+                return one
+        return None
 
     def backed_off(self, backoff_prompts: int) -> frozenset[str]:
         """Return the ids that the next prompt may not inject again.

@@ -54,8 +54,10 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
     Where `limit_tokens` is 0 nothing may stand, and nothing needs to be counted. `total_tokens` is the
     configured total, for strategies that read `budget_tokens` beside the limit, else 0. `candidates` stand in
     no order that means anything. `carried` is what the strategy left for this session's next task, empty
-    where it left nothing under this policy. `count_contents` counts contents as `counter` does, each
-    distinct one once.
+    where it left nothing under this policy. Under a policy that holds prefixes, `carried_cold` tells that it
+    was left too long ago, or for a later time, and `carried_outdated` that something was left under another
+    policy of that name, and so is not here. `count_contents` counts contents as `counter` does, each distinct
+    one once.
     """
 
     policy: P
@@ -68,6 +70,8 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
     layers: Mapping[str, LayerContent]
     conversation: Opt[Conversation]
     carried: bytes
+    carried_cold: bool
+    carried_outdated: bool
     count_contents: Callable[[Sequence[Prepared]], list[int]]
 
     def key(self, scope: Sequence[Any]) -> str:
@@ -88,6 +92,12 @@ def _candidates(task: Task[Any]) -> Any:
     return [(one.facts, one.age, one.bound, one.constraint, one.protected, one.tie) for one in ordered]
 
 
+def _carried(task: Task[Any]) -> Any:
+    """Return what is carried alone where there is nothing else to tell of it, as keys always had it."""
+    told = task.carried_cold, task.carried_outdated
+    return (task.carried, *told) if any(told) else task.carried
+
+
 _VIEWS: Mapping[str, Callable[[Task[Any]], Any]] = {
     "policy": attrgetter("policy.digest"),
     "counter": attrgetter("counter.name", "counter.digest"),
@@ -95,9 +105,9 @@ _VIEWS: Mapping[str, Callable[[Task[Any]], Any]] = {
     "vitals": lambda task: _canonical(task.vitals),
     "layers": lambda task: _canonical(task.layers),
     "conversation": lambda task: _canonical(task.conversation),
+    "carried": _carried,
 }
 """How a field enters the key, where not as it is."""
-_READ = tuple(
-    _VIEWS.get(name, attrgetter(name)) for name in Task.__struct_fields__ if name != "count_contents"
-)
+_ELSEWHERE = frozenset({"carried_cold", "carried_outdated", "count_contents"})
+_READ = tuple(_VIEWS.get(name, attrgetter(name)) for name in Task.__struct_fields__ if name not in _ELSEWHERE)
 """How each field is read for the key; what counts as the counter does is no input of its own."""

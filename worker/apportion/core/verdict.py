@@ -10,7 +10,7 @@ from enum import StrEnum
 from msgspec import UNSET, Struct
 
 from apportion.core.events import Opt
-from apportion.core.results import Fidelity, Margin, ScoreParts
+from apportion.core.results import Breakpoint, Fidelity, Margin, Prefix, ScoreParts
 
 
 class Bound(StrEnum):
@@ -32,6 +32,8 @@ class Bound(StrEnum):
     """Its category's budget, and the reserve that it may draw on."""
     LIMIT = "limit"
     """The limit of the request."""
+    PREFIX = "prefix"
+    """What is held of the session's text before it."""
     ROOM = "room"
     """There is no room for the least of it that could stand."""
     HISTORY = "history"
@@ -95,7 +97,8 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     selected, where that is not the sum of the costs of what stands. Where the protected ones alone pass the
     limit the answer is `infeasible`, and nothing stands. `kept` are the places of the messages of the history
     that go along with the new message, the oldest first. `carried` is what the strategy wants to find in the
-    session's next task under the same policy; empty leaves there what is.
+    session's next task under the same policy; empty leaves there what is. `prefix` and `breakpoints` are told
+    where a beginning of the session's text before it may be held.
     """
 
     verdicts: Sequence[Verdict]
@@ -110,6 +113,8 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     reserved_tokens: int = 0
     truncated_messages: Opt[int] = UNSET
     carried: bytes = b""
+    prefix: Opt[Prefix] = UNSET
+    breakpoints: tuple[Breakpoint, ...] = ()
 
 
 def mark_repeats(ranked: Sequence[Verdict]) -> None:

@@ -12,6 +12,9 @@ numbers these are; where it contradicts itself, the rules here hold:
 - Output stands by lane priority, then canonical order. If the whole text passes the limit, artifacts
   are shrunk, and if that is not enough dropped, from the last lane to the first, within a lane the lowest
   score first (see `fit`); protected ones are never dropped, and at the very last shrunk without a floor.
+- Under a policy with `[prefix]` what a session's text began with may be selected before the floors, and
+  stands first, so that a provider's cache serves it (see `hold`); what is shrunk or dropped goes from the
+  end of that order.
 """
 
 from typing import ClassVar
@@ -23,10 +26,21 @@ from apportion.core.events import Candidate
 from apportion.core.recency import AGE_EDGES_US
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
+from apportion.core.strategies.lanes.carried import items_of
+from apportion.core.strategies.lanes.hold import Holding, before_of, hold
 from apportion.core.strategies.lanes.policy import LanesPolicy
-from apportion.core.strategies.lanes.rank import Lane, open_lanes, rank
+from apportion.core.strategies.lanes.rank import Artifact, Lane, open_lanes, rank
 from apportion.core.strategies.lanes.render import render
-from apportion.core.strategies.lanes.select import estimate, select
+from apportion.core.strategies.lanes.select import (
+    Canonical,
+    Choosable,
+    choosable_of,
+    estimate,
+    greedy,
+    output_order,
+    settle,
+)
+from apportion.core.strategies.lanes.told import tell
 from apportion.core.task import Task
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
@@ -84,18 +98,36 @@ class LanesStrategy:
         if not task.limit_tokens:
             return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=False))
         estimate(ranked, task.count_contents)
-        select(ranked, list(lanes.values()), task.limit_tokens)
-        selected = [one for one in ranked if one.fidelity is not None]
-        rendered = render(selected, task.policy, task.limit_tokens, task.counter)
+        choosable = choosable_of(ranked, list(lanes.values()), task.limit_tokens)
+        holding = _held(task, ranked, choosable)
+        if holding is None:
+            selection = greedy(choosable, Canonical(choosable.scores))
+            order = output_order(choosable, selection)
+            settle(choosable, selection)
+        else:
+            order = holding.order
+            settle(choosable, holding.selection, holding.displaced)
+        standing = [choosable.ones[place] for place in order]
+        rendered = render(standing, task.policy, task.limit_tokens, task.counter)
         if rendered is None:
             return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=True), infeasible=True)
-        return Verdicts(
+        answer = Verdicts(
             verdicts=ranked,
             groups=_bounds(lanes, tried=True),
-            standing=[one for one in rendered.standing if one.fidelity is not None],
+            standing=rendered.standing,
             text=rendered.text,
             used_tokens=rendered.tokens,
         )
+        return answer if holding is None or not rendered.standing else tell(answer, holding, rendered, task)
+
+
+def _held(task: Task[LanesPolicy], ranked: list[Artifact], choosable: Choosable) -> Holding | None:
+    """Return what `[prefix]` chooses, or None where the policy has no such table."""
+    prefix, template = task.policy.prefix, task.policy.render.template
+    if not prefix.weight:
+        return None
+    before = before_of(items_of(task.carried), ranked, choosable, template)
+    return hold(choosable, before, prefix, lambda: Canonical(choosable.scores), cold=task.carried_cold)
 
 
 def _bounds(lanes: dict[str, Lane], *, tried: bool) -> list[GroupBounds]:

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from operator import itemgetter
 from string import Formatter
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import UNSET
 from pydantic import Field, field_validator
 
+from apportion.core.events import MAX_INTEGER
 from apportion.core.policy import Count, OwnName, Policy, Problem, Table, clashing_priorities, integer
 from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
 from apportion.core.task import Prepared
@@ -29,6 +30,9 @@ KIND_ORDER = (
 DEFAULT_TOTAL_TOKENS = 8_000
 
 _PLACEHOLDERS = frozenset({"content", "id", "kind", "lane"})
+
+
+Thousandths = Annotated[int, Field(ge=0, le=1_000)]
 
 
 class LanePolicy(Table):
@@ -58,6 +62,25 @@ class CachePolicy(Table):
 
     ttl_s: Count = 300
     max_entries: Count = 1_024
+
+
+class PrefixPolicy(Table):
+    """`[prefix]`: what it is worth that a text begins as the session's text before it did. 0 weight: off.
+
+    `weight` is how many thousandths of score one token is worth that a provider's cache serves; `max_loss` is
+    how many thousandths of a selection's value may be given up for it; `core` is how many thousandths of the
+    rule's own tokens, the best-ranked, always stand; below `min_cached` tokens a provider caches nothing, and
+    after `ttl_s` of event time its cache is cold.
+    """
+
+    weight: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    max_loss: Thousandths = 50
+    core: Thousandths = 100
+    min_cached: Count = 0
+    ttl_s: Annotated[int, Field(ge=1, le=MAX_INTEGER)] = 300
+
+
+_NO_PREFIX = PrefixPolicy()
 
 
 class RenderPolicy(Table):
@@ -97,6 +120,7 @@ class LanesPolicy(Policy):
     shrink: ShrinkPolicy = ShrinkPolicy()
     render: RenderPolicy = RenderPolicy()
     cache: CachePolicy = CachePolicy()
+    prefix: PrefixPolicy = Field(default=_NO_PREFIX, exclude_if=lambda table: table == _NO_PREFIX)
 
     @property
     def cache_entries_max(self) -> int:
@@ -107,6 +131,11 @@ class LanesPolicy(Policy):
     def cache_ttl_s(self) -> int:
         """How long, in event time, a composition may be remembered."""
         return self.cache.ttl_s
+
+    @property
+    def prefix_ttl_s(self) -> int:
+        """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
+        return self.prefix.ttl_s if self.prefix.weight else 0
 
     @cached_property
     def in_order(self) -> tuple[tuple[str, int, str | None, int, int], ...]:
@@ -136,7 +165,10 @@ class LanesPolicy(Policy):
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield floors above ceilings, shared priorities, floors above the total, kinds without place."""
+        """Yield floors above ceilings, shared priorities, floors above the total, kinds without place.
+
+        And what breaks every prefix, beside a `[prefix]` that holds them.
+        """
         yield from super().cross_check(raw)
         kinds = raw.get("kinds")
         for name, kind in kinds.items() if isinstance(kinds, Mapping) else ():
@@ -150,6 +182,8 @@ class LanesPolicy(Policy):
             if high is not None and low > high:
                 yield Problem(f"lanes.{name}.min_tokens", f"{low} is above max_tokens {high}")
         yield from clashing_priorities("lanes", "lane", lanes)
+        if integer(raw.get("prefix"), "weight"):
+            yield from _prefix_breakers(raw, lanes)
         total = integer(raw, "budget_tokens")
         total = DEFAULT_TOTAL_TOKENS if total is None else total
         defaults = sum(lane.min_tokens for lane in DEFAULT_LANES.values())
@@ -158,3 +192,13 @@ class LanesPolicy(Policy):
             yield Problem(
                 "budget_tokens", f"the lanes' min_tokens add up to {floors}, above the total {total}"
             )
+
+
+def _prefix_breakers(raw: Mapping[str, Any], lanes: Mapping[str, Any]) -> Iterable[Problem]:
+    """Yield the keys by whose design a text never begins as the one before."""
+    reason = "breaks what [prefix] holds; leave it out, or set prefix.weight to 0"
+    for name, lane in lanes.items():
+        if isinstance(lane, Mapping) and lane.get("heading") is not None:
+            yield Problem(f"lanes.{name}.heading", reason)
+    if integer(raw.get("session"), "backoff_prompts"):
+        yield Problem("session.backoff_prompts", reason)

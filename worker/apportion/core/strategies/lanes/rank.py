@@ -37,8 +37,8 @@ class Lane(Struct, gc=False):
     available: int = 0
 
     def claim(self) -> int:
-        """Return what the floor can still ask for."""
-        return max(0, min(self.floor, self.available) - self.used)
+        """Return what the floor can ask for, at the start."""
+        return min(self.floor, self.available)
 
 
 class Artifact(Verdict, gc=False, kw_only=True):

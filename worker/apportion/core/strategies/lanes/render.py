@@ -1,20 +1,21 @@
-"""Rendering of lanes: output order, headings, template, and how the whole is brought under the limit.
+"""Rendering of lanes: headings, template, and how the whole is brought under the limit.
 
 Decides nothing about who was selected, only how each stands, or that it cannot. Pieces go in the reverse of
-the output order: from the last lane to the first, within a lane the lowest score first.
+the output order: without `[prefix]` from the last lane to the first, within a lane the lowest score first.
 
 Where a content has no seam in sight, and the counter is dear, forms are reckoned on a grid (see `core.grid`),
 and so is the whole until it is counted itself. Then what stands shrunk is counted once more, for its tokens.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from msgspec import UNSET, Struct
 
 from apportion.core.alike import Alike
 from apportion.core.fit import Fit, Piece
 from apportion.core.grid import needs_grid
-from apportion.core.render import join
+from apportion.core.render import SEPARATOR, join
 from apportion.core.results import Fidelity
 from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, Shrunk, ladder
 from apportion.core.strategies.lanes.policy import LanesPolicy
@@ -28,35 +29,34 @@ LEAST_FORM_TOKENS = 6
 
 
 class Rendered(Struct, frozen=True):
-    """The text, its exact count, and the artifacts in the order in which they stand in it.
-
-    Some of these may have been dropped.
-    """
+    """The text, its exact count, the artifacts in the order in which they stand in it, and their contents."""
 
     text: str
     tokens: int
     standing: Sequence[Artifact]
+    forms: Sequence[str]
+
+    def ends(self, template: str | None) -> Sequence[int]:
+        """Return how many code points of a text without headings stand up to the end of each piece."""
+        both = zip(self.standing, self.forms, strict=True)
+        lengths = [len(rendered(one, form, template)) + len(SEPARATOR) for one, form in both]
+        return [end - len(SEPARATOR) for end in accumulate(lengths)]
 
 
 def render(
-    selected: Iterable[Artifact], policy: LanesPolicy, limit_tokens: int, counter: TokenCounter
+    standing: Sequence[Artifact], policy: LanesPolicy, limit_tokens: int, counter: TokenCounter
 ) -> Rendered | None:
-    """Return the text of the selected artifacts, which must stand in canonical order, by lane priority.
+    """Return the text of the selected artifacts, which are given in output order.
 
     Sets how each of them stands, or that it was dropped. None: the protected ones alone
     pass the limit, however small they are made.
     """
-    standing = output_order(selected)
     template = policy.render.template
     _count(standing, template, counter)
-    text = join(with_headings(((one, one.prepared.content) for one in standing), template))
-    whole = Rendered(text, counter.count(text), standing)
+    contents = [one.prepared.content for one in standing]
+    text = join(with_headings(zip(standing, contents, strict=True), template))
+    whole = Rendered(text, counter.count(text), standing, contents)
     return whole if whole.tokens <= limit_tokens else _fitted(standing, whole, policy, limit_tokens, counter)
-
-
-def output_order(ranked: Iterable[Artifact]) -> list[Artifact]:
-    """Return artifacts that stand in canonical order by lane priority, else as they stood."""
-    return sorted(ranked, key=lambda one: one.lane.priority)
 
 
 def _fitted(
@@ -81,7 +81,10 @@ def _fitted(
             one.stand(Fidelity.SHRUNK)
             if on_grid:  # what a form was reckoned at is not told
                 one.tokens = counter.count(rendered(one, piece.form.text, template))
-    return Rendered(fit.text, fit.tokens, standing) if fits else None
+    if not fits:
+        return None
+    kept = [(one, piece.form.text) for one, piece in zip(standing, pieces, strict=True) if not piece.dropped]
+    return Rendered(fit.text, fit.tokens, [one for one, _ in kept], [form for _, form in kept])
 
 
 def _pieces(

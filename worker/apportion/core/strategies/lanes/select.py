@@ -1,11 +1,13 @@
-"""Selection in lanes: protected ones, floors by lane priority, floors without reserve, the rest.
+"""Selection in lanes: protected ones, what is held, floors by priority, floors without reserve, the rest.
 
-Decides by selection cost: the candidate's `token_estimate`, else its count. Never renders.
+Decides by selection cost: the candidate's `token_estimate`, else its count. Never renders. A selection is
+made on flat lists and marks nothing, for a rule may try several; `settle` marks the one that holds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from apportion.core.results import Fidelity
 from apportion.core.strategies.lanes.rank import Artifact, Lane
@@ -13,6 +15,111 @@ from apportion.core.task import Prepared
 from apportion.core.verdict import Bound
 
 _FULL = Fidelity.FULL
+
+
+class Order(Protocol):
+    """In which order a selection considers candidates; one order serves one selection."""
+
+    def over(self, places: Sequence[int]) -> Iterable[int]:
+        """Return these places, given in canonical order, in the order in which they are considered.
+
+        What is taken meanwhile may change what comes next.
+        """
+        ...
+
+    def taken(self, place: int) -> int:
+        """Take notice that the candidate at a place is selected; return its score at this moment."""
+        ...
+
+
+class Canonical:
+    """Canonical order, and the scores as they are."""
+
+    def __init__(self, scores: Sequence[int]) -> None:
+        """`scores` are those of the choosable, by place."""
+        self.taken = scores.__getitem__
+
+    def over(self, places: Sequence[int]) -> Sequence[int]:
+        """Return the places as they are given."""
+        return places
+
+
+class Choosable(Struct, frozen=True):
+    """The candidates that can be chosen, by place in canonical order, and what bounds them, by lane.
+
+    `costs` and `scores` are those of `ones`, `lane_of` the places of their lanes. `floors` are the places of
+    the lanes with a floor and a candidate, by priority, each with the candidates that are not `protected`;
+    `rest` are those of all lanes.
+    """
+
+    ones: Sequence[Artifact]
+    costs: Sequence[int]
+    scores: Sequence[int]
+    lane_of: Sequence[int]
+    lanes: Sequence[Lane]
+    protected: Sequence[int]
+    floors: Sequence[tuple[int, Sequence[int]]]
+    rest: Sequence[int]
+    limit_tokens: int
+
+
+class Refusal(Struct, frozen=True, gc=False):
+    """What kept a candidate out when it was considered last, and what was left for it then."""
+
+    place: int
+    bound: Bound
+    left: int
+
+
+class Selection:
+    """What is selected, by place, and what each lane has used of it; `value` is Σ score · cost."""
+
+    def __init__(self, choosable: Choosable, order: Order) -> None:
+        """Begin with nothing."""
+        self.taken = bytearray(len(choosable.ones))
+        self.used = [0] * len(choosable.lanes)
+        self.left_tokens = choosable.limit_tokens
+        self.value = 0
+        self.refused: list[Refusal] = []
+        self._choosable = choosable
+        self._order = order
+
+    def take(self, place: int) -> None:
+        """Select a candidate, whether it fits or not."""
+        choosable = self._choosable
+        cost = choosable.costs[place]
+        self.taken[place] = 1
+        self.used[choosable.lane_of[place]] += cost
+        self.left_tokens -= cost
+        self.value += self._order.taken(place) * cost
+
+    def fill_floor(self, lane: int, places: Sequence[int], reserve: int) -> None:
+        """Select what fits into the lane and the limit less the reserve, until the floor is met."""
+        taken, used, costs = self.taken, self.used, self._choosable.costs
+        floor, ceiling = self._choosable.lanes[lane].floor, self._choosable.lanes[lane].ceiling
+        for place in self._order.over(places):
+            if used[lane] >= floor:
+                break
+            cost = costs[place]
+            if not taken[place] and cost <= ceiling - used[lane] and cost <= self.left_tokens - reserve:
+                self.take(place)
+
+    def fill(self, places: Sequence[int]) -> None:
+        """Select what fits into its lane and the limit, and say what refused the others."""
+        taken, used = self.taken, self.used
+        costs, lane_of = self._choosable.costs, self._choosable.lane_of
+        ceilings = [lane.ceiling for lane in self._choosable.lanes]
+        lane_bound, limit_bound = Bound.LANE, Bound.LIMIT
+        for place in self._order.over(places):
+            if not taken[place]:
+                cost, lane = costs[place], lane_of[place]
+                lane_left = ceilings[lane] - used[lane]
+                if cost > lane_left:
+                    self.refused.append(Refusal(place, lane_bound, lane_left))
+                elif cost > self.left_tokens:
+                    self.refused.append(Refusal(place, limit_bound, self.left_tokens))
+                else:
+                    self.take(place)
 
 
 def estimate(ranked: list[Artifact], count_contents: Callable[[Sequence[Prepared]], list[int]]) -> None:
@@ -31,59 +138,82 @@ def estimate(ranked: list[Artifact], count_contents: Callable[[Sequence[Prepared
         one.lane.available += tokens
 
 
-def select(ranked: list[Artifact], lanes: list[Lane], limit_tokens: int) -> None:
-    """Mark what is selected; the others keep the bound that refused them at last, among all the rest."""
-    left_tokens = limit_tokens
-    rest: list[Artifact] = []
-    by_lane: dict[str, list[Artifact]] = {}
-    for one in ranked:
-        if one.bound is None:
-            if one.prepared.protected:
-                left_tokens -= _take(one)
-            else:
-                rest.append(one)
-                by_lane.setdefault(one.group, []).append(one)
-    open_lanes = [lane for lane in lanes if lane.floor and lane.name in by_lane]
-    claims = sum([lane.claim() for lane in open_lanes])  # of what stands already, nothing is left to claim
-    for lane in open_lanes:
-        others = claims - lane.claim()
-        left_tokens = _fill_floor(lane, by_lane[lane.name], left_tokens, others)
-        claims = others + lane.claim()
-    for lane in open_lanes:
-        left_tokens = _fill_floor(lane, by_lane[lane.name], left_tokens, 0)
-    _take_all(rest, left_tokens)
+def choosable_of(ranked: Iterable[Artifact], lanes: Sequence[Lane], limit_tokens: int) -> Choosable:
+    """Return those of candidates in canonical order that nothing has refused, and their lanes by priority."""
+    ones = [one for one in ranked if one.bound is None]
+    place_of_lane = {lane.name: place for place, lane in enumerate(lanes)}
+    lane_of = [place_of_lane[one.group] for one in ones]
+    protected: list[int] = []
+    rest: list[int] = []
+    by_lane: list[list[int]] = [[] for _ in lanes]
+    for place, one in enumerate(ones):
+        if one.prepared.protected:
+            protected.append(place)
+        else:
+            rest.append(place)
+            by_lane[lane_of[place]].append(place)
+    return Choosable(
+        ones=ones,
+        costs=[one.cost for one in ones],
+        scores=[one.score or 0 for one in ones],
+        lane_of=lane_of,
+        lanes=lanes,
+        protected=protected,
+        floors=[(place, by_lane[place]) for place, lane in enumerate(lanes) if lane.floor and by_lane[place]],
+        rest=rest,
+        limit_tokens=limit_tokens,
+    )
 
 
-def _take(one: Artifact) -> int:
-    """Select an artifact, whether it fits or not; return its cost."""
-    one.fidelity = _FULL
-    one.lane.used += one.cost
-    return one.cost
+def greedy(choosable: Choosable, order: Order, held: Iterable[int] = ()) -> Selection:
+    """Select the protected ones and what is held, whatever the bounds, then by floors, then all the rest.
 
-
-def _fill_floor(lane: Lane, candidates: list[Artifact], left_tokens: int, reserve: int) -> int:
-    """Select what fits into the lane and the limit less the reserve, until the floor is met.
-
-    Return what is left of the limit.
+    A floor's first round holds back what the floors of other lanes can still claim: the lesser of floor and
+    available, less what the lane has used.
     """
-    floor, ceiling = lane.floor, lane.ceiling
-    for one in candidates:
-        if lane.used >= floor:
-            break
-        if one.fidelity is None and one.cost <= ceiling - lane.used and one.cost <= left_tokens - reserve:
-            left_tokens -= _take(one)
-    return left_tokens
+    selection = Selection(choosable, order)
+    for place in choosable.protected:
+        selection.take(place)
+    for place in held:
+        if not selection.taken[place]:
+            selection.take(place)
+    claims = [lane.claim() for lane in choosable.lanes]
+    used = selection.used
+
+    def unmet(lane: int) -> int:
+        return max(0, claims[lane] - used[lane])
+
+    # of what stands already, nothing is left to claim: a lane without another candidate has no claim
+    reserve = sum([unmet(lane) for lane, _ in choosable.floors])
+    for lane, places in choosable.floors:
+        reserve -= unmet(lane)
+        selection.fill_floor(lane, places, reserve)
+        reserve += unmet(lane)
+    for lane, places in choosable.floors:
+        selection.fill_floor(lane, places, 0)
+    selection.fill(choosable.rest)
+    return selection
 
 
-def _take_all(rest: list[Artifact], left_tokens: int) -> None:
-    """Select what fits into its lane and the limit, in canonical order."""
-    lane_bound, limit_bound = Bound.LANE, Bound.LIMIT
-    for one in rest:
-        if one.fidelity is None:
-            cost, lane_left = one.cost, one.lane.ceiling - one.lane.used
-            if cost > lane_left:
-                one.refuse(lane_bound, cost, lane_left)
-            elif cost > left_tokens:
-                one.refuse(limit_bound, cost, left_tokens)
-            else:
-                left_tokens -= _take(one)
+def output_order(choosable: Choosable, selection: Selection, first: Iterable[int] = ()) -> Sequence[int]:
+    """Return the places of what is selected: these first, then by lane priority, then canonical order."""
+    order = dict.fromkeys(first)
+    rest = [place for place, taken in enumerate(selection.taken) if taken and place not in order]
+    return [*order, *sorted(rest, key=choosable.lane_of.__getitem__)]
+
+
+def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] = ()) -> None:
+    """Mark what is selected, and for the others the bound that refused them at last.
+
+    What was `displaced` by what is held, of that bound.
+    """
+    for one, taken in zip(choosable.ones, selection.taken, strict=True):
+        if taken:
+            one.fidelity = _FULL
+    for lane, used in zip(choosable.lanes, selection.used, strict=True):
+        lane.used = used
+    for refusal in selection.refused:
+        one = choosable.ones[refusal.place]
+        one.refuse(refusal.bound, one.cost, refusal.left)
+    for place in displaced:
+        choosable.ones[place].bound = Bound.PREFIX
