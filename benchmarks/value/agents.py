@@ -13,7 +13,6 @@ from msgspec import Struct
 from benchmarks.value.world import Document, Line, document, edited, random_of, text_of, version, windows
 
 TURNS = 40
-_HISTORY_MAX = 24
 
 
 class Offer(Struct, frozen=True):
@@ -56,13 +55,13 @@ class Habits(Struct, frozen=True):
 
 
 KINDS = {
-    "coder": Habits("code", 24, 12, 0.6, 0.10, 8, 24, 0.1, 0.1, 0.02, 0.3),
-    "explorer": Habits("code", 60, 16, 0.1, 0.35, 2, 30, 0.1, 0.05, 0.03, 0.5),
-    "debugger": Habits("log", 16, 9, 0.4, 0.08, 20, 20, 0.2, 0.5, 0.03, 0.4),
-    "researcher": Habits("prose", 40, 6, 0.05, 0.25, 0, 50, 0.25, 0.2, 0.04, 1.0),
-    "support": Habits("prose", 20, 8, 0.15, 0.15, 4, 44, 0.2, 0.6, 0.02, 0.2),
-    "reviewer": Habits("code", 50, 14, 0.3, 0.45, 6, 16, 0.05, 0.05, 0.02, 0.6, pause_s=(30.0, 200.0)),
-    "watcher": Habits("log", 12, 10, 0.8, 0.05, 30, 16, 0.1, 0.4, 0.08, 1.0, pause_s=(5.0, 20.0)),
+    "coder": Habits("code", 24, 14, 0.5, 0.08, 3, 24, 0.1, 0.1, 0.02, 0.3),
+    "explorer": Habits("code", 60, 24, 0.05, 0.3, 0, 30, 0.1, 0.05, 0.02, 0.5),
+    "debugger": Habits("log", 16, 10, 0.3, 0.05, 8, 16, 0.2, 0.5, 0.03, 0.4),
+    "researcher": Habits("prose", 40, 6, 0.03, 0.15, 0, 50, 0.25, 0.2, 0.03, 1.0),
+    "support": Habits("prose", 20, 8, 0.05, 0.1, 2, 44, 0.2, 0.6, 0.02, 0.2),
+    "reviewer": Habits("code", 50, 18, 0.2, 0.3, 3, 16, 0.05, 0.05, 0.02, 0.6, pause_s=(30.0, 200.0)),
+    "watcher": Habits("log", 12, 10, 0.5, 0.04, 20, 16, 0.1, 0.4, 0.06, 1.0, pause_s=(5.0, 20.0)),
 }
 """What each is given by place: see `Habits`."""
 
@@ -116,7 +115,7 @@ class _Agent:
         self._corpus = self._searched()
         self._diagnostics: list[tuple[int, _Piece]] = []
         self._diffs: deque[_Piece] = deque(maxlen=10)
-        self._history: deque[_Piece] = deque(maxlen=_HISTORY_MAX)
+        self._history: deque[_Piece] = deque()
         for _ in range(habits.open_files):
             self._read(-3_600.0)
 
@@ -222,7 +221,7 @@ class _Agent:
             if len(self._diagnostics) < self._habits.diagnostics:
                 text = document(random, f"diagnostic{number}-{place}", "log", random.randint(1, 10))
                 piece = self._piece(text.name, "violation", "local", text.lines, at_s)
-                self._diagnostics.append((number + random.randint(1, 8), piece))
+                self._diagnostics.append((number + random.randint(1, 12), piece))
 
     def _said(self, number: int, at_s: float) -> _Piece:
         text = document(self._random, f"turn{number}", "prose", self._random.randint(1, 6))

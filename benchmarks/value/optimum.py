@@ -37,7 +37,6 @@ def optimum(
     policy: LanesPolicy,
     limit_tokens: int,
     filled: Mapping[str, int],
-    seconds: float,
 ) -> Optimum:
     """Return the optimum; `filled` is what each lane has to use at least."""
     model = CpModel()

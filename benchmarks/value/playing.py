@@ -6,7 +6,7 @@ several chosen ones say only the dearest counts. Of a candidate that was made sm
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from msgspec import UNSET, Struct
@@ -44,16 +44,13 @@ class Step(Struct, frozen=True):
     undiscounted: float
 
 
-def play(
-    turns: Iterable[Turn], policy: Policy, budget_tokens: int, memory: Memory, done: Callable[[], None]
-) -> list[Step]:
+def play(turns: Iterable[Turn], policy: Policy, budget_tokens: int, memory: Memory) -> list[Step]:
     """Compose a session, turn after turn."""
     steps, row = [], EMPTY
     for number, turn in enumerate(turns):
         answered = compose(request(turn, number, budget_tokens), row, policy, ENGINE, memory)
         row = answered.session
         steps.append(_step(turn, answered))
-        done()
     return steps
 
 
@@ -100,7 +97,7 @@ def _step(turn: Turn, answered: Answered) -> Step:
         turn.at_s,
         composed.text or "",
         composed.tokens.used,
-        tuple(each.characters for each in getattr(composed, "breakpoints", ())),
+        tuple(each.characters for each in composed.breakpoints or ()),
         worth(chosen, turn.offers),
         sum(chosen.values()),
     )

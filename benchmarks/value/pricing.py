@@ -18,20 +18,21 @@ def share_held(steps: Sequence[Step]) -> float:
     return held / (sum(step.used_tokens for step in steps[1:]) or 1)
 
 
-def price_with_marks(steps: Sequence[Step], marks: Sequence[Sequence[int]]) -> float:
-    """Return the price with these breakpoints, in code points, of each text.
+def price_with_marks(steps: Sequence[Step], *, looks_back: bool) -> float:
+    """Return the price with the breakpoints that were emitted; all up to the last of them is written.
 
-    Read is up to the last breakpoint at which an equal beginning was written, or read, within the ttl: a
-    provider looks where a request says, and nowhere else. All up to the last breakpoint is written.
+    Read is up to the last place at which an equal beginning was written, or read, within the ttl. A provider
+    that `looks_back` finds every such place itself; else it looks at the breakpoints of the request alone.
     """
     known: dict[str, float] = {}
     paid = total = 0.0
-    for step, ends in zip(steps, marks, strict=True):
+    for step in steps:
         known = {text: at_s for text, at_s in known.items() if step.at_s - at_s <= TTL_S}
+        ends = {len(text) for text in known} if looks_back else step.breakpoints
         read = max((end for end in ends if step.text[:end] in known), default=0)
-        paid += _price(step, read, max(ends, default=0))
+        paid += _price(step, read, max(step.breakpoints, default=0))
         total += step.used_tokens
-        known.update({step.text[:end]: step.at_s for end in ends})
+        known.update({step.text[:end]: step.at_s for end in (*step.breakpoints, read) if end})
     return paid / (total or 1)
 
 

@@ -41,7 +41,7 @@ def parts_of(composed: ContextComposed) -> list[Part]:
     Raises:
         FormatError: nothing was composed.
     """
-    return cut(text_of(composed), [each.characters for each in getattr(composed, "breakpoints", ())])
+    return cut(text_of(composed), [each.characters for each in composed.breakpoints or ()])
 
 
 def text_of(composed: ContextComposed) -> str:
