@@ -99,7 +99,9 @@ def hold(
     search = _Search(choosable, held, policy, base, cold=cold)
     if not cold:
         search.run(new_order)
-    end, selection = search.end, search.selection
+    end, selection = search.end, base
+    if search.length:  # once more, to tell what it refuses
+        selection = greedy(choosable, new_order(), held[: search.length])
     if end < len(held):
         broken = Broken.COLD if cold else search.bar or Broken.WORTH
     first = [*held[:end], *(place for place in before.unchanged if selection.taken[place])]
@@ -146,7 +148,7 @@ class _Search:
         self._at = [0, *accumulate(choosable.costs[place] for place in held)]
         self._cold = cold
         self._core = self._core_of_base()
-        self.selection = base
+        self.length = 0
         self.end = self._repeats(0, base)
         self._best = base.value + self._gain(self.end)
         self.bar: Broken | None = None
@@ -161,7 +163,7 @@ class _Search:
             if base.value + weight * self._at[length] <= self._best or self.tried == TRIES_MAX:
                 break
             self.tried += 1
-            selection = greedy(self._choosable, new_order(), held[:length])
+            selection = greedy(self._choosable, new_order(), held[:length], tells=False)
             bar = self._bar_of(selection)
             if bar is not None:
                 self.bar = self.bar or bar
@@ -169,7 +171,7 @@ class _Search:
             end = self._repeats(length, selection)
             worth = selection.value + self._gain(end)
             if worth > self._best:
-                self._best, self.end, self.selection = worth, end, selection
+                self._best, self.end, self.length = worth, end, length
 
     def _gain(self, end: int) -> int:
         tokens = self._at[end]

@@ -49,7 +49,7 @@ class Choosable(Struct, frozen=True):
 
     `costs` and `scores` are those of `ones`, `lane_of` the places of their lanes. `floors` are the places of
     the lanes with a floor and a candidate, by priority, each with the candidates that are not `protected`;
-    `rest` are those of all lanes.
+    `rest` are those of all lanes, and `least_tokens` is the lowest cost of them.
     """
 
     ones: Sequence[Artifact]
@@ -60,6 +60,7 @@ class Choosable(Struct, frozen=True):
     protected: Sequence[int]
     floors: Sequence[tuple[int, Sequence[int]]]
     rest: Sequence[int]
+    least_tokens: int
     limit_tokens: int
 
 
@@ -72,7 +73,10 @@ class Refusal(Struct, frozen=True, gc=False):
 
 
 class Selection:
-    """What is selected, by place, and what each lane has used of it; `value` is Σ score · cost."""
+    """What is selected, by place, and what each lane has used of it; `value` is Σ score · cost.
+
+    `refused` are the others, if they are told.
+    """
 
     def __init__(self, choosable: Choosable, order: Order) -> None:
         """Begin with nothing."""
@@ -104,9 +108,9 @@ class Selection:
             if not taken[place] and cost <= ceiling - used[lane] and cost <= self.left_tokens - reserve:
                 self.take(place)
 
-    def fill(self, places: Sequence[int]) -> None:
-        """Select what fits into its lane and the limit, and say what refused the others."""
-        taken, used = self.taken, self.used
+    def fill(self, places: Sequence[int], *, tells: bool) -> None:
+        """Select what fits into its lane and the limit; where it `tells`, say what refused the others."""
+        taken, used, least_tokens = self.taken, self.used, self._choosable.least_tokens
         costs, lane_of = self._choosable.costs, self._choosable.lane_of
         ceilings = [lane.ceiling for lane in self._choosable.lanes]
         lane_bound, limit_bound = Bound.LANE, Bound.LIMIT
@@ -114,12 +118,13 @@ class Selection:
             if not taken[place]:
                 cost, lane = costs[place], lane_of[place]
                 lane_left = ceilings[lane] - used[lane]
-                if cost > lane_left:
-                    self.refused.append(Refusal(place, lane_bound, lane_left))
-                elif cost > self.left_tokens:
-                    self.refused.append(Refusal(place, limit_bound, self.left_tokens))
-                else:
+                if cost <= lane_left and cost <= self.left_tokens:
                     self.take(place)
+                elif tells:
+                    refusal = (lane_bound, lane_left) if cost > lane_left else (limit_bound, self.left_tokens)
+                    self.refused.append(Refusal(place, *refusal))
+                elif self.left_tokens < least_tokens:
+                    break
 
 
 def estimate(ranked: list[Artifact], count_contents: Callable[[Sequence[Prepared]], list[int]]) -> None:
@@ -152,24 +157,26 @@ def choosable_of(ranked: Iterable[Artifact], lanes: Sequence[Lane], limit_tokens
         else:
             rest.append(place)
             by_lane[lane_of[place]].append(place)
+    costs = [one.cost for one in ones]
     return Choosable(
         ones=ones,
-        costs=[one.cost for one in ones],
+        costs=costs,
         scores=[one.score or 0 for one in ones],
         lane_of=lane_of,
         lanes=lanes,
         protected=protected,
         floors=[(place, by_lane[place]) for place, lane in enumerate(lanes) if lane.floor and by_lane[place]],
         rest=rest,
+        least_tokens=min([costs[place] for place in rest], default=0),
         limit_tokens=limit_tokens,
     )
 
 
-def greedy(choosable: Choosable, order: Order, held: Iterable[int] = ()) -> Selection:
+def greedy(choosable: Choosable, order: Order, held: Iterable[int] = (), *, tells: bool = True) -> Selection:
     """Select the protected ones and what is held, whatever the bounds, then by floors, then all the rest.
 
     A floor's first round holds back what the floors of other lanes can still claim: the lesser of floor and
-    available, less what the lane has used.
+    available, less what the lane has used. A selection that is only weighed need not tell what was refused.
     """
     selection = Selection(choosable, order)
     for place in choosable.protected:
@@ -191,7 +198,7 @@ def greedy(choosable: Choosable, order: Order, held: Iterable[int] = ()) -> Sele
         reserve += unmet(lane)
     for lane, places in choosable.floors:
         selection.fill_floor(lane, places, 0)
-    selection.fill(choosable.rest)
+    selection.fill(choosable.rest, tells=tells)
     return selection
 
 

@@ -1,0 +1,67 @@
+"""Strategy lanes with `[prefix]` against a slow and simple reading of its rules (`held_lanes_model`)."""
+
+from datetime import timedelta
+from typing import Any
+
+from drawn_lanes import NOW
+from drawn_turns import constraints, sources, steps_s, tables, turns
+from held_lanes_model import HeldModel, Left
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lanes_model import COUNTS
+from msgspec import to_builtins
+from support import answer, lanes_policy, request
+
+from apportion.core.compose import Answered
+from apportion.core.session import EMPTY
+
+TOTAL = 10_000
+limits = st.sampled_from([30, 60, 60, 60, TOTAL]) | st.integers(1, 120)
+
+
+def assert_agrees(model: HeldModel, outcome: Answered) -> None:
+    """Pass if the answer is what the model says."""
+    composed, decision = outcome.composed, outcome.decision
+    told = [
+        (one.id, one.reason or None, (one.margin.needed, one.margin.left) if one.margin else None)
+        for one in decision.candidates
+    ]
+    assert told == [(one.id, one.reason, one.margin) for one in model.ranked]
+    chosen = [] if model.infeasible else model.order()
+    assert composed.status == ("infeasible" if model.infeasible else "composed" if chosen else "empty")
+    assert [(item.id, item.fidelity == "full") for item in composed.items] == [
+        (one.id, model.is_full(one)) for one in chosen
+    ]
+    if not chosen:
+        assert (composed.prefix_tokens, composed.breakpoints) == (0, ())
+        assert not decision.prefix
+        return
+    assert composed.text == model.text()
+    assert to_builtins(decision.prefix) == model.told()
+    assert composed.prefix_tokens == model.told()["prefix_tokens"]
+    assert list(to_builtins(composed.breakpoints)) == model.breakpoints()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data(), tables(), sources(), st.sampled_from(sorted(COUNTS)))
+def test_every_turn_is_what_the_rules_say(
+    data: st.DataObject, table: dict[str, Any], given_ones: list[dict[str, Any]], counter: str
+) -> None:
+    versions = [lanes_policy(counter=counter, budget_tokens=TOTAL, version=each, **table) for each in "12"]
+    session, now = EMPTY, NOW
+    left: Left | None = None
+    for _ in range(data.draw(st.integers(2, 5))):
+        now += timedelta(seconds=data.draw(steps_s))
+        ones = data.draw(turns(given_ones))
+        asked = {
+            "budget_tokens": data.draw(limits),
+            "constraints": data.draw(constraints),
+            "vitals": {},
+        }
+        policy = versions[data.draw(st.sampled_from([0] * 9 + [1]))]
+        outcome = answer(request(ones, requested_at=now.isoformat(), **asked), policy, session)
+        session = outcome.session
+        model = HeldModel(ones, asked, {**table, "counter": counter}, left, (policy.digest, now))
+        assert_agrees(model, outcome)
+        if outcome.composed.status == "composed":
+            left = model.left()
