@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -94,6 +95,23 @@ def test_a_text_without_breakpoints_has_no_cache_control() -> None:
     assert for_anthropic(made)["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": made.text}]}
     ]
+
+
+def test_a_text_that_is_held_is_cut_and_marked_at_its_breakpoints_for_anthropic() -> None:
+    policy = next(policy for policy in builtin_policies() if policy.name == "agent")
+    told = [candidate(f"a{number}", 30, relevance=1 - number / 20) for number in range(12)]
+    first = answer(request(told), policy)
+    second = answer(request([*told[:9], candidate("new", 30)]), policy, first.session).composed
+    [message] = for_anthropic(second)["messages"]
+    marked = [part for part in message["content"] if "cache_control" in part]
+    assert all(part["cache_control"] == {"type": "ephemeral"} for part in marked)
+    assert second.breakpoints
+    assert len(marked) == len(second.breakpoints) <= 4
+    ends = list(accumulate(len(part["text"]) for part in message["content"]))
+    assert ends[: len(marked)] == [each.characters for each in second.breakpoints]
+    assert "".join(part["text"] for part in message["content"]) == second.text
+    assert text_body(second)["parts"] == [part["text"] for part in message["content"]]
+    assert [len(message["content"]) for message in for_openai(second)["messages"]] == [1]
 
 
 def test_an_empty_context_is_no_message() -> None:
