@@ -10,8 +10,12 @@ from hashlib import sha256
 from typing import Any
 
 from lanes_model import Model, One
+from msgspec import to_builtins
+
+from apportion.core.compose import Answered
 
 DEFAULTS = {"max_loss": 50, "core": 100, "min_cached": 0, "ttl_s": 300}
+_ASIDE = ("expired", "superseded")
 
 
 @dataclass(frozen=True)
@@ -224,3 +228,27 @@ class HeldModel(Model):
             if items and items not in found and len(found) < 4:
                 found.append(items)
         return [{"items": items, "characters": ends[items - 1]} for items in sorted(found)]
+
+
+def assert_agrees(model: HeldModel, outcome: Answered) -> None:
+    """Pass if the answer is what the model says."""
+    composed, decision = outcome.composed, outcome.decision
+    told = [
+        (one.id, one.reason or None, (one.margin.needed, one.margin.left) if one.margin else None)
+        for one in decision.candidates
+        if one.reason not in _ASIDE
+    ]
+    assert told == [(one.id, one.reason, one.margin) for one in model.ranked]
+    chosen = [] if model.infeasible else model.order()
+    assert composed.status == ("infeasible" if model.infeasible else "composed" if chosen else "empty")
+    assert [(item.id, item.fidelity == "full") for item in composed.items] == [
+        (one.id, model.is_full(one)) for one in chosen
+    ]
+    if not chosen:
+        assert (composed.prefix_tokens, composed.breakpoints) == (0, ())
+        assert not decision.prefix
+        return
+    assert composed.text == model.text()
+    assert to_builtins(decision.prefix) == model.told()
+    assert composed.prefix_tokens == model.told()["prefix_tokens"]
+    assert list(to_builtins(composed.breakpoints)) == model.breakpoints()

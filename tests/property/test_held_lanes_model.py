@@ -5,41 +5,16 @@ from typing import Any
 
 from drawn_lanes import NOW
 from drawn_turns import constraints, sources, steps_s, tables, turns
-from held_lanes_model import HeldModel, Left
+from held_lanes_model import HeldModel, Left, assert_agrees
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lanes_model import COUNTS
-from msgspec import to_builtins
 from support import answer, lanes_policy, request
 
-from apportion.core.compose import Answered
 from apportion.core.session import EMPTY
 
 TOTAL = 10_000
 limits = st.sampled_from([30, 60, 60, 60, TOTAL]) | st.integers(1, 120)
-
-
-def assert_agrees(model: HeldModel, outcome: Answered) -> None:
-    """Pass if the answer is what the model says."""
-    composed, decision = outcome.composed, outcome.decision
-    told = [
-        (one.id, one.reason or None, (one.margin.needed, one.margin.left) if one.margin else None)
-        for one in decision.candidates
-    ]
-    assert told == [(one.id, one.reason, one.margin) for one in model.ranked]
-    chosen = [] if model.infeasible else model.order()
-    assert composed.status == ("infeasible" if model.infeasible else "composed" if chosen else "empty")
-    assert [(item.id, item.fidelity == "full") for item in composed.items] == [
-        (one.id, model.is_full(one)) for one in chosen
-    ]
-    if not chosen:
-        assert (composed.prefix_tokens, composed.breakpoints) == (0, ())
-        assert not decision.prefix
-        return
-    assert composed.text == model.text()
-    assert to_builtins(decision.prefix) == model.told()
-    assert composed.prefix_tokens == model.told()["prefix_tokens"]
-    assert list(to_builtins(composed.breakpoints)) == model.breakpoints()
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])

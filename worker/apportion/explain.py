@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apportion.core.identity import EPOCH
-from apportion.core.results import ContextDecision, Entry, Outcome, Status
+from apportion.core.results import Certificate, ContextDecision, Entry, Exact, Outcome, Prefix, Status
 from apportion.printable import printable
 
 OMISSIONS_SHOWN = 10
@@ -67,6 +67,10 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     yield Text()
     yield _tokens(decision)
     yield from _beside_tokens(decision)
+    if decision.certificate is not UNSET:
+        yield _line(_certificate(decision.certificate))
+    if decision.prefix is not UNSET:
+        yield from _prefix(decision.prefix, decision.tokens.used)
     entries = decision.candidates
     selected = [one for one in entries if one.outcome is Outcome.SELECTED]
     omitted = [one for one in entries if one.outcome is Outcome.OMITTED]
@@ -138,13 +142,53 @@ def _beside_tokens(decision: ContextDecision) -> Iterator[RenderableType]:
             )
 
 
+def _certificate(certificate: Certificate) -> str:
+    """Say how good the selection is, and what its bounds cost; a value is score times tokens."""
+    near = (
+        f"within {percent(certificate.gap)} of the best possible" if certificate.gap else "the best possible"
+    )
+    told = [f"value {_points(certificate.value)}, {near}"]
+    if certificate.price not in {0, "0"}:
+        told.append(f"1,000 more tokens would add about {_points(certificate.price, 1_000)}")
+    for name, price in certificate.groups.items():
+        bound, cost = ("ceiling", price.ceiling) if price.ceiling is not UNSET else ("floor", price.floor)
+        told.append(f"the {bound} of {name} costs about {_points(cost or 0, 1_000)} for every 1,000 tokens")
+    without = " (overlap not discounted)" if certificate.undiscounted else ""
+    return "; ".join(told) + without
+
+
+def _points(thousandths: Exact, tokens: int = 1) -> str:
+    """Return a value, or what so many tokens are worth at a price; past what JSON holds, only that it is."""
+    return f"{thousandths * tokens // 1_000:,}" if isinstance(thousandths, int) else "more than 2**53"
+
+
+def percent(permille: int) -> str:
+    """Return thousandths as percent."""
+    return f"{permille // 10}.{permille % 10} %"
+
+
+def _prefix(prefix: Prefix, used_tokens: int) -> Iterator[RenderableType]:
+    """How much stands as it did in the session's text before; items are counted from 0, as in the record."""
+    line = f"{prefix.prefix_tokens:,} of {used_tokens:,} tokens as last turn"
+    if (broken := prefix.broken) is not None:
+        line += f"; broken at item {broken.at:,}: {broken.why}"
+    yield _line(line)
+    if prefix.cold:
+        yield _line("by then a provider's cache is cold, so nothing was given up for it")
+    if prefix.held_only or prefix.displaced:
+        yield _line(
+            f"held for that: {len(prefix.held_only):,}, given way: {len(prefix.displaced):,}; "
+            f"value {prefix.value:,} instead of {prefix.value_without:,}"
+        )
+
+
 def _selected(entries: Iterable[Entry]) -> Table:
     table = _table("Rank", "Kind", "Group", "Score", "Tokens", "Fidelity", "Id", right=(0, 3, 4))
     for one in entries:
         tokens = "" if one.tokens is UNSET else f"{one.tokens:,}"
         fidelity = "" if one.fidelity is UNSET else str(one.fidelity)
         named = str(one.rank), _text(one.kind), _text(one.group), _score(one)
-        table.add_row(*named, tokens, fidelity + _constraint(one), _text(one.id))
+        table.add_row(*named, tokens, _text(fidelity + _constraint(one) + _redundant(one)), _text(one.id))
     return table
 
 
@@ -158,7 +202,7 @@ def _omitted(entries: Iterable[Entry]) -> Table:
             margin = "" if one.tokens is UNSET else f"{one.tokens:,}", ""
         reason = "" if one.reason is UNSET else str(one.reason)
         named = str(one.rank), _text(one.group), _score(one)
-        table.add_row(*named, *margin, reason + _constraint(one), _text(one.id))
+        table.add_row(*named, *margin, _text(reason + _constraint(one) + _redundant(one)), _text(one.id))
     return table
 
 
@@ -168,6 +212,12 @@ def _score(one: Entry) -> str:
 
 def _constraint(one: Entry) -> str:
     return "" if one.constraint is UNSET else f", {one.constraint}"
+
+
+def _redundant(one: Entry) -> str:
+    if one.redundant is UNSET:
+        return ""
+    return f", {percent(one.redundant.permille)} in {one.redundant.covered_by}"
 
 
 def _constraints(decision: ContextDecision) -> Iterator[RenderableType]:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apportion.core.results import ContextDecision, Entry, Reason, Status
+from apportion.explain import percent
 from apportion.printable import printable
 from apportion.replay.why import Change, Lever, Searched, Why
 
@@ -32,9 +33,11 @@ _MEANINGS = {
     Reason.BACKOFF: "it stood in a context shortly before; only a pin, where there are any, goes before that",
     Reason.NO_CONTENT: f"it has no content: {_NO_CHANGE}",
     Reason.BELOW_THRESHOLD: "its activation is below the lowest of the policy's tiers",
+    Reason.REDUNDANT: "what was chosen before it says all of it",
     Reason.LANE_MAX_REACHED: "it did not fit under its lane's ceiling",
     Reason.CATEGORY_BUDGET_REACHED: "its category could not pay for it, nor what it may draw on beside",
     Reason.BUDGET_EXCEEDED: "it did not fit under the limit of the request",
+    Reason.DISPLACED_BY_PREFIX: "it gave way to what the session's text before began with",
     Reason.NO_ROOM: "there was no room for the least of it that could stand",
     Reason.HISTORY_TRUNCATED: "it did not fit into the part of the total that is for messages",
     Reason.DROPPED_AFTER_RENDER: "it was chosen, and went when the text as a whole passed the limit",
@@ -62,6 +65,9 @@ def _of_record(decision: ContextDecision, one: Entry) -> Iterator[RenderableType
     if one.reason is UNSET:
         tokens = "" if one.tokens is UNSET else f", {one.tokens:,} tokens"
         yield _line(f"It stands in the context: {one.fidelity}{tokens}.")
+        if one.redundant is not UNSET:
+            said = percent(one.redundant.permille)
+            yield _line(f"When it was chosen {said} of it was in {one.redundant.covered_by}.")
         return
     if decision.status is Status.DUPLICATE:
         yield _line(
@@ -71,6 +77,8 @@ def _of_record(decision: ContextDecision, one: Entry) -> Iterator[RenderableType
     yield _line(f"Left out, {one.reason}: {_MEANINGS[one.reason]}.")
     if one.constraint is not UNSET:
         yield _line(f"The constraint that decided is {one.constraint} of the request.")
+    if one.redundant is not UNSET:
+        yield _line(f"{percent(one.redundant.permille)} of it is in {one.redundant.covered_by}.")
     if one.margin is not UNSET:
         needed, left = one.margin.needed, one.margin.left
         short = f", {needed - left:,} too few" if needed > left else ""

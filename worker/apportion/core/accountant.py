@@ -15,6 +15,7 @@ from apportion.core.events import Opt
 from apportion.core.memory import process_wide
 from apportion.core.results import (
     Breakpoint,
+    Certificate,
     ComposedItem,
     Entry,
     Group,
@@ -32,6 +33,7 @@ _REASONS: Mapping[Bound, Reason] = {
     Bound.EXCLUSION: Reason.EXCLUDED_BY_POLICY,
     Bound.CONTENT: Reason.NO_CONTENT,
     Bound.THRESHOLD: Reason.BELOW_THRESHOLD,
+    Bound.REDUNDANCY: Reason.REDUNDANT,
     Bound.LANE: Reason.LANE_MAX_REACHED,
     Bound.CATEGORY: Reason.CATEGORY_BUDGET_REACHED,
     Bound.LIMIT: Reason.BUDGET_EXCEEDED,
@@ -60,6 +62,7 @@ class Composition(Struct, frozen=True, kw_only=True):
     reserved_tokens: int
     truncated_messages: Opt[int]
     carried: bytes
+    certificate: Opt[Certificate]
     prefix: Opt[Prefix]
     breakpoints: tuple[Breakpoint, ...]
 
@@ -77,6 +80,7 @@ NOTHING = Composition(
     reserved_tokens=0,
     truncated_messages=UNSET,
     carried=b"",
+    certificate=UNSET,
     prefix=UNSET,
     breakpoints=(),
 )
@@ -111,6 +115,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         reserved_tokens=answer.reserved_tokens,
         truncated_messages=answer.truncated_messages,
         carried=answer.carried,
+        certificate=answer.certificate or UNSET,
         prefix=answer.prefix,
         breakpoints=answer.breakpoints,
     )
@@ -173,6 +178,7 @@ def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]
                     absent,
                     absent,
                     one.constraint or absent,
+                    one.redundant or absent,
                 )
             )
         else:
@@ -190,6 +196,7 @@ def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]
                     reasons[one.bound],
                     one.margin or absent,
                     one.constraint or absent,
+                    one.redundant or absent,
                 )
             )
     return tuple(entries)

@@ -127,6 +127,7 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
         tokens=tokens,
         session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
         groups=made.groups,
+        certificate=made.certificate,
         candidates=candidates,
         candidates_total=len(entries),
         reasons=reasons,

@@ -18,6 +18,7 @@ from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
 from apportion.core.identity import decision_id, digest
 from apportion.core.memory import Memory
+from apportion.core.order import Overlap
 from apportion.core.policy import Policy
 from apportion.core.results import ContextComposed, ContextDecision, Reason, Status
 from apportion.core.session import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
@@ -123,6 +124,15 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
             return counter.count_many(contents)
         return counts.count(counter, [one.facts.content or "" for one in those], contents)
 
+    def overlap_of(those: Sequence[Prepared], threshold: int) -> Overlap:
+        from apportion.core import overlap, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
+
+        contents = [one.content for one in those]
+        digests = [one.facts.content or "" for one in those]
+        if memory is None:
+            return overlap.overlap_of(digests, [sketch.sketch(one) for one in contents], threshold)
+        return overlap.overlap_of(digests, memory.sketches.of(digests, contents, sketch.sketch), threshold)
+
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
     left = accepted.asked.before.carried_under(policy.name)
     is_own = left is not None and left.policy_digest == policy.digest
@@ -140,6 +150,7 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         carried_cold=left is not None and is_own and _is_cold(left, policy, accepted.asked.event_us),
         carried_outdated=left is not None and not is_own and policy.prefix_ttl_s > 0,
         count_contents=count_contents,
+        overlap_of=overlap_of,
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from apportion.core.accountant import Composition
     from apportion.core.candidates import Named
+    from apportion.core.sketch import Sketch
     from apportion.core.tokens import TokenCounter
 
 K = TypeVar("K")
@@ -124,13 +125,53 @@ class CountMemo:
         return counts
 
 
+class SketchMemo:
+    """Sketches of contents by their digest; least recently used out first.
+
+    The bound is on what they weigh, for a sketch may be as long as its content.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        """Start empty."""
+        self._sketches: OrderedDict[str, tuple[Sketch, int]] = OrderedDict()
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self.hits = 0
+        self.misses = 0
+
+    def of(
+        self, digests: Sequence[str], contents: Sequence[str], sketch: "Callable[[str], Sketch]"
+    ) -> "list[Sketch]":
+        """Return the sketch of each content, making what is not known; the digests are theirs."""
+        known, found = self._sketches, []
+        for digest, content in zip(digests, contents, strict=True):
+            entry = known.get(digest)
+            if entry is None:
+                self.misses += 1
+                made = sketch(content)
+                entry = known[digest] = (made, made.weight_bytes(content))
+                self._bytes += entry[1]
+            else:
+                self.hits += 1
+                known.move_to_end(digest)
+            found.append(entry[0])
+        while self._bytes > self._bytes_max:
+            self._bytes -= known.popitem(last=False)[1][1]
+        return found
+
+
 class Memory:
     """Everything that one worker remembers between calls of `compose`."""
 
     def __init__(
-        self, compositions_max: int = 1 << 16, counts_max: int = 1 << 18, artifacts_max: int = 1 << 12
+        self,
+        compositions_max: int = 1 << 16,
+        counts_max: int = 1 << 18,
+        artifacts_max: int = 1 << 12,
+        sketches_max_bytes: int = 1 << 26,
     ) -> None:
         """Start empty, with these bounds."""
         self.compositions = CompositionCache(compositions_max)
         self.counts = CountMemo(counts_max)
         self.artifacts: Bounded[str, Named] = Bounded(artifacts_max)
+        self.sketches = SketchMemo(sketches_max_bytes)

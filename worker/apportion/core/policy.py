@@ -21,6 +21,7 @@ _ALWAYS_US = -(2**63)
 """Before any event: an offset takes one to before the year 1 in UTC."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Thousandths = Annotated[int, Field(ge=0, le=1_000)]
 OwnName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,64}$")]
 """What a policy calls its lanes, kinds, categories: a name that travels, as those of events."""
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
@@ -69,6 +70,23 @@ class SessionLimits(Table):
     max_tokens_per_request: Count = 0
     backoff_prompts: Count = 0
     idle_timeout_s: Count = 86_400
+
+
+class OverlapPolicy(Table):
+    """`[overlap]`: thousandths of the shorter content that must be shared before it counts. 0: off."""
+
+    threshold: Thousandths = 0
+
+
+class CertificatePolicy(Table):
+    """`[certificate]`: whether decisions tell how good the selection is."""
+
+    enabled: bool = False
+
+
+def is_default(table: Table) -> bool:
+    """Tell whether a table says nothing; one that came later stays out of the digest then."""
+    return table == type(table)()
 
 
 class Policy(Table):

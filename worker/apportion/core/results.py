@@ -15,6 +15,8 @@ from apportion.core.errors import ErrorCode
 from apportion.core.events import Opt, Trigger
 
 ScoreParts: TypeAlias = Mapping[str, int]
+Exact: TypeAlias = int | str
+"""An integer; past 2**53 - 1, where JSON holds none exactly, its decimal digits."""
 
 
 class Status(StrEnum):
@@ -56,6 +58,7 @@ class Reason(StrEnum):
     BACKOFF = "backoff"
     NO_CONTENT = "no_content"
     BELOW_THRESHOLD = "below_threshold"
+    REDUNDANT = "redundant"
     LANE_MAX_REACHED = "lane_max_reached"
     CATEGORY_BUDGET_REACHED = "category_budget_reached"
     BUDGET_EXCEEDED = "budget_exceeded"
@@ -149,6 +152,13 @@ class Margin(Struct, frozen=True, gc=False):
     left: int
 
 
+class Redundant(Struct, frozen=True, gc=False):
+    """What of a candidate was said already when it was considered last: by whom, and how many thousandths."""
+
+    covered_by: str
+    permille: int
+
+
 class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     """One candidate, accounted for.
 
@@ -169,6 +179,7 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     reason: Opt[Reason] = UNSET
     margin: Opt[Margin] = UNSET
     constraint: Opt[str] = UNSET
+    redundant: Opt[Redundant] = UNSET
 
 
 class Shortfall(Struct, frozen=True):
@@ -199,6 +210,33 @@ class DecisionTokens(Result, frozen=True, kw_only=True, omit_defaults=False):
     estimated: int
     used: int
     remaining: int
+
+
+class GroupPrice(Result, frozen=True, kw_only=True):
+    """What a token of a lane or category is worth beside one of the limit, in thousandths of score.
+
+    More by `ceiling` where its ceiling holds candidates back; less by `floor` where its floor lets them in.
+    """
+
+    ceiling: Opt[Exact] = UNSET
+    floor: Opt[Exact] = UNSET
+
+
+class Certificate(Result, frozen=True, kw_only=True):
+    """How good the selection is, before rendering. A value is Σ score · cost, in thousandths of score.
+
+    No selection within limit and ceilings that has the protected candidates, and fills every lane with others
+    up to its floor at least as far as this one, has a greater `value` than `bound`. `gap` is what is missing,
+    in thousandths of the bound, rounded up. `price` is what one more token of the limit is worth. Scores are
+    `undiscounted` where the policy discounts them for overlap.
+    """
+
+    value: Exact
+    bound: Exact
+    gap: int
+    price: Exact
+    groups: Mapping[str, GroupPrice]
+    undiscounted: bool = False
 
 
 class ConstraintCount(Result, frozen=True, kw_only=True, omit_defaults=False):
@@ -336,6 +374,7 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     tokens: DecisionTokens
     session: SessionLedger
     groups: tuple[Group, ...] = ()
+    certificate: Opt[Certificate] = UNSET
     candidates: tuple[Entry, ...] = ()
     candidates_total: int
     reasons: Mapping[str, int] = {}

@@ -15,6 +15,7 @@ from msgspec import Struct
 from apportion.core.canonical import Facts
 from apportion.core.events import Conversation, LaneRequirement, LayerContent, Opt, Vitals
 from apportion.core.identity import canonical_json_of_any, digest
+from apportion.core.order import Overlap
 from apportion.core.policy import Policy
 from apportion.core.tokens import TokenCounter
 from apportion.core.verdict import Bound
@@ -57,7 +58,7 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
     where it left nothing under this policy. Under a policy that holds prefixes, `carried_cold` tells that it
     was left too long ago, or for a later time, and `carried_outdated` that something was left under another
     policy of that name, and so is not here. `count_contents` counts contents as `counter` does, each distinct
-    one once.
+    one once; `overlap_of` tells what candidates, in canonical order, say of each other, by a threshold.
     """
 
     policy: P
@@ -73,6 +74,7 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
     carried_cold: bool
     carried_outdated: bool
     count_contents: Callable[[Sequence[Prepared]], list[int]]
+    overlap_of: Callable[[Sequence[Prepared], int], Overlap]
 
     def key(self, scope: Sequence[Any]) -> str:
         """Return the digest of all that composing depends on, within a scope.
@@ -108,6 +110,6 @@ _VIEWS: Mapping[str, Callable[[Task[Any]], Any]] = {
     "carried": _carried,
 }
 """How a field enters the key, where not as it is."""
-_ELSEWHERE = frozenset({"carried_cold", "carried_outdated", "count_contents"})
+_ELSEWHERE = frozenset({"carried_cold", "carried_outdated", "count_contents", "overlap_of"})
 _READ = tuple(_VIEWS.get(name, attrgetter(name)) for name in Task.__struct_fields__ if name not in _ELSEWHERE)
-"""How each field is read for the key; what counts as the counter does is no input of its own."""
+"""How each field is read for the key; functions of what it has are no inputs of their own."""

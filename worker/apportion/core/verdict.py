@@ -4,13 +4,13 @@ Decides the closed set of bounds that can refuse a candidate, and how a verdict 
 verdicts (entries, groups, items, reasons, counts) the accountant makes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import UNSET, Struct
 
 from apportion.core.events import Opt
-from apportion.core.results import Breakpoint, Fidelity, Margin, Prefix, ScoreParts
+from apportion.core.results import Breakpoint, Certificate, Fidelity, Margin, Prefix, Redundant, ScoreParts
 
 
 class Bound(StrEnum):
@@ -26,6 +26,8 @@ class Bound(StrEnum):
     """It has none."""
     THRESHOLD = "threshold"
     """Its activation is below the policy's lowest."""
+    REDUNDANCY = "redundancy"
+    """What is chosen says all of it."""
     LANE = "lane"
     """Its lane's ceiling."""
     CATEGORY = "category"
@@ -48,7 +50,8 @@ class Verdict(Struct, gc=False):
     It stands where `fidelity` is set, else `bound` says what refused it the last time that it was
     considered, and `margin` what it needed then and what was left. `tokens` is the exact count of it as it
     stands, or stood last; `cost` is what it was selected by. A count of 0 is not known. `score` and `parts`
-    are thousandths, `constraint` is the place of the constraint that decided.
+    are thousandths, `constraint` is the place of the constraint that decided. `redundant` tells what of it
+    others said when it was considered last.
     """
 
     id: str
@@ -62,6 +65,7 @@ class Verdict(Struct, gc=False):
     fidelity: Fidelity | None = None
     tokens: int = 0
     cost: int = 0
+    redundant: Redundant | None = None
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Leave it out; nothing is left where more was used than there was."""
@@ -98,7 +102,8 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     limit the answer is `infeasible`, and nothing stands. `kept` are the places of the messages of the history
     that go along with the new message, the oldest first. `carried` is what the strategy wants to find in the
     session's next task under the same policy; empty leaves there what is. `prefix` and `breakpoints` are told
-    where a beginning of the session's text before it may be held.
+    where a beginning of the session's text before it may be held, `certificate`, how good the selection is,
+    where the policy asks for it.
     """
 
     verdicts: Sequence[Verdict]
@@ -113,8 +118,15 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     reserved_tokens: int = 0
     truncated_messages: Opt[int] = UNSET
     carried: bytes = b""
+    certificate: Certificate | None = None
     prefix: Opt[Prefix] = UNSET
     breakpoints: tuple[Breakpoint, ...] = ()
+
+
+def mark_covered(ones: Sequence[Verdict], covered: Mapping[int, tuple[int, int]]) -> None:
+    """Say of candidates, by place, by whom and how many thousandths they were covered."""
+    for place, (by, permille) in covered.items():
+        ones[place].redundant = Redundant(ones[by].id, permille)
 
 
 def mark_repeats(ranked: Sequence[Verdict]) -> None:

@@ -98,6 +98,7 @@ _HELPFUL: Mapping[Reason, tuple[Lever, ...]] = {
     Reason.EXHAUSTED: (),
     Reason.BACKOFF: (Lever.PIN,),
     Reason.BELOW_THRESHOLD: (Lever.SCORE,),
+    Reason.REDUNDANT: (Lever.SCORE, Lever.PIN),
     Reason.DISABLED: (Lever.TOTAL,),
 }
 """What can help against reasons that are not about room; against all others, everything may."""

@@ -24,7 +24,7 @@ from apportion.core.events import Candidate
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, CategoriesPolicy
 from apportion.core.strategies.categories.rank import AGE_EDGES_US, rank
-from apportion.core.strategies.categories.select import select
+from apportion.core.strategies.categories.select import certified, select
 from apportion.core.task import Task
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
@@ -80,4 +80,5 @@ class CategoriesStrategy:
             text=text,
             used_tokens=used_tokens,
             reserved_tokens=reserve_tokens,
+            certificate=certified(queue, budgets, reserve_tokens, task),
         )

@@ -9,7 +9,18 @@ from typing import Any
 
 from pydantic import Field
 
-from apportion.core.policy import Count, OwnName, Policy, Problem, Table, clashing_priorities, integer
+from apportion.core.policy import (
+    CertificatePolicy,
+    Count,
+    OverlapPolicy,
+    OwnName,
+    Policy,
+    Problem,
+    Table,
+    clashing_priorities,
+    integer,
+    is_default,
+)
 
 DEFAULT_TOTAL_TOKENS = 1_200
 SMALLEST_TOTAL_TOKENS = 100
@@ -51,6 +62,8 @@ class CategoriesPolicy(Policy):
     budget_tokens: Count = DEFAULT_TOTAL_TOKENS
     categories: dict[OwnName, CategoryPolicy] = Field(DEFAULT_CATEGORIES, min_length=1, validate_default=True)
     reserve: ReservePolicy = ReservePolicy()
+    overlap: OverlapPolicy = Field(OverlapPolicy(), exclude_if=is_default)
+    certificate: CertificatePolicy = Field(CertificatePolicy(), exclude_if=is_default)
 
     def parts(self, total_tokens: int) -> tuple[dict[str, int], int]:
         """Return the categories' budgets, by priority, and the reserve at that total."""

@@ -1,44 +1,92 @@
 """Selection in categories: what each candidate's category, the reserve and the limit can pay for.
 
-Decides by cost first, then by the count of the text as it would be with the candidate. That is reckoned on
-the end of the text, from its last seam on, and no more than its last code points; what comes out is counted
-itself (see `docs/adr/0009-bounded-work.md`).
+Decides by cost first, then by the count of the text as it would be with the candidate. That is reckoned (see
+`categories.text`); what comes out is counted itself (see `docs/adr/0009-bounded-work.md`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from msgspec import UNSET
 
+from apportion.core.certificate import Cap, Choice, certify
 from apportion.core.cut import largest
-from apportion.core.render import SEPARATOR, join
-from apportion.core.results import Fidelity
-from apportion.core.seams import end_of, stands_apart
+from apportion.core.order import Canonical, Discounted, Order
+from apportion.core.render import join
+from apportion.core.results import Certificate, Fidelity
 from apportion.core.strategies.categories.policy import CategoriesPolicy, Overflow
 from apportion.core.strategies.categories.rank import Contender
+from apportion.core.strategies.categories.text import GrowingText, OrderedText, Text
 from apportion.core.task import Task
-from apportion.core.tokens import Units, units_of
-from apportion.core.verdict import Bound
+from apportion.core.tokens import units_of
+from apportion.core.verdict import Bound, mark_covered
 
 
 def select(
     queue: list[Contender], budgets: Mapping[str, int], reserve_tokens: int, task: Task[CategoriesPolicy]
 ) -> tuple[str, int]:
-    """Select from the candidates in their order; return their text and its exact count."""
+    """Select from the candidates, category by category; return their text and its exact count."""
     _estimate(queue, task)
     purse = _Purse(task.policy, budgets, reserve_tokens, task.limit_tokens)
-    units = units_of(task.counter)
-    text = _GrowingText(units)
-    for one in queue:
-        if purse.affords(one):
-            longer_units = text.units_with(one.prepared.content)
-            longer_tokens = units.tokens(longer_units)
-            if longer_tokens <= task.limit_tokens:
-                purse.pay(one)
-                text.add(one.prepared.content, longer_units)
-            else:
-                tokens = units.tokens(text.units)
-                one.refuse(Bound.LIMIT, longer_tokens - tokens, task.limit_tokens - tokens)
+    order, text = _order_and_text(queue, task)
+    for _, places in groupby(range(len(queue)), key=lambda place: queue[place].group):
+        for place in order.over(list(places)):
+            one = queue[place]
+            if place in order.redundant:
+                one.bound = Bound.REDUNDANCY
+            elif purse.affords(one):
+                longer_tokens = text.tokens_with(place)
+                if longer_tokens <= task.limit_tokens:
+                    purse.pay(one)
+                    text.add(place)
+                    order.taken(place)
+                else:
+                    tokens = text.tokens()
+                    one.refuse(Bound.LIMIT, longer_tokens - tokens, task.limit_tokens - tokens)
+    mark_covered(queue, order.covered)
     return _counted([one for one in queue if one.fidelity is not None], task)
+
+
+def certified(
+    queue: Sequence[Contender], budgets: Mapping[str, int], reserve_tokens: int, task: Task[CategoriesPolicy]
+) -> Certificate | None:
+    """Return how good a selection is, where the policy asks for it.
+
+    A category's ceiling is all that it may draw on: its budget, and the reserve or the limit.
+    """
+    policy = task.policy
+    if not policy.certificate.enabled:
+        return None
+    caps = []
+    for name, budget in budgets.items():
+        may_overflow, draws_on_all = (
+            policy.categories[name].may_overflow,
+            policy.reserve.overflow is Overflow.ANY,
+        )
+        most = budget + reserve_tokens if may_overflow else budget
+        caps.append(Cap(name, 0, task.limit_tokens if may_overflow and draws_on_all else most))
+    places = {name: place for place, name in enumerate(budgets)}
+    choice = Choice(
+        scores=[one.priority for one in queue],
+        costs=[one.cost for one in queue],
+        group_of=[places[one.group] for one in queue],
+        taken=[one.fidelity is not None for one in queue],
+        protected=(),
+        caps=caps,
+        limit_tokens=task.limit_tokens,
+    )
+    return certify(choice, undiscounted=bool(policy.overlap.threshold))
+
+
+def _order_and_text(queue: Sequence[Contender], task: Task[CategoriesPolicy]) -> tuple[Order, Text]:
+    """Return in which order candidates are considered: with `[overlap]`, what is said twice is discounted."""
+    threshold, units = task.policy.overlap.threshold, units_of(task.counter)
+    prepared = [one.prepared for one in queue]
+    contents, priorities = [one.content for one in prepared], [one.priority for one in queue]
+    if not threshold:
+        return Canonical(priorities), GrowingText(contents, units)
+    order = Discounted(task.overlap_of(prepared, threshold), priorities)
+    return order, OrderedText(contents, task.count_contents(prepared), units)
 
 
 def _estimate(queue: list[Contender], task: Task[CategoriesPolicy]) -> None:
@@ -52,7 +100,7 @@ def _estimate(queue: list[Contender], task: Task[CategoriesPolicy]) -> None:
 def _counted(standing: list[Contender], task: Task[CategoriesPolicy]) -> tuple[str, int]:
     """Return the text of what was selected, and its count; where it passes the limit, the last of it go.
 
-    Bisection finds how many. None have to go where units add up as far as `_GrowingText` looks; the limit
+    Bisection finds how many. None have to go where units add up as far as the text looks; the limit
     holds with any counter.
     """
     tokens = [0] * (len(standing) + 1)
@@ -103,33 +151,3 @@ class _Purse:
             self._reserve_tokens -= above
         self._limit_tokens -= one.cost
         one.stand(Fidelity.FULL)
-
-
-class _GrowingText:
-    """The units of a text to which one piece after another is joined.
-
-    What stands after its last seam is all that a next piece can change. No more than its last code points
-    are looked at for that (see `core.seams.REACH`).
-    """
-
-    def __init__(self, units: Units) -> None:
-        """Start empty."""
-        self.units = 0
-        self._units_of = units.of
-        self._end = ""
-        self._end_units = 0
-        self._before_end_units = 0
-
-    def units_with(self, piece: str) -> int:
-        """Return what the units would be with one more piece."""
-        if stands_apart(self._end.rstrip("\n"), piece):
-            return self._before_end_units + self._end_units + self._units_of(piece)
-        return self._before_end_units + self._units_of(self._end + piece)
-
-    def add(self, piece: str, units: int) -> None:
-        """Join a piece, with which the units are these."""
-        end = end_of(self._end + piece)
-        self.units = units
-        self._before_end_units = units - self._units_of(end)
-        self._end = end + SEPARATOR
-        self._end_units = self._units_of(self._end)

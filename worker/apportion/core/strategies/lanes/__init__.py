@@ -17,13 +17,17 @@ numbers these are; where it contradicts itself, the rules here hold:
   end of that order.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from msgspec import UNSET
 
+from apportion.core.certificate import Cap, Choice, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
+from apportion.core.order import Canonical, Discounted, Order
 from apportion.core.recency import AGE_EDGES_US
+from apportion.core.results import Certificate
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.carried import items_of
@@ -32,8 +36,8 @@ from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Artifact, Lane, open_lanes, rank
 from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import (
-    Canonical,
     Choosable,
+    Selection,
     choosable_of,
     estimate,
     greedy,
@@ -99,35 +103,66 @@ class LanesStrategy:
             return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=False))
         estimate(ranked, task.count_contents)
         choosable = choosable_of(ranked, list(lanes.values()), task.limit_tokens)
-        holding = _held(task, ranked, choosable)
+        new_order = _new_order(task, choosable)
+        holding = _held(task, ranked, choosable, new_order)
         if holding is None:
-            selection = greedy(choosable, Canonical(choosable.scores))
+            selection = greedy(choosable, new_order())
             order = output_order(choosable, selection)
             settle(choosable, selection)
         else:
-            order = holding.order
-            settle(choosable, holding.selection, holding.displaced)
+            selection, order = holding.selection, holding.order
+            settle(choosable, selection, holding.displaced)
+        certificate = _certificate(task.policy, choosable, selection)
         standing = [choosable.ones[place] for place in order]
         rendered = render(standing, task.policy, task.limit_tokens, task.counter)
         if rendered is None:
-            return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=True), infeasible=True)
+            groups = _bounds(lanes, tried=True)
+            return Verdicts(verdicts=ranked, groups=groups, infeasible=True, certificate=certificate)
         answer = Verdicts(
             verdicts=ranked,
             groups=_bounds(lanes, tried=True),
             standing=rendered.standing,
             text=rendered.text,
             used_tokens=rendered.tokens,
+            certificate=certificate,
         )
         return answer if holding is None or not rendered.standing else tell(answer, holding, rendered, task)
 
 
-def _held(task: Task[LanesPolicy], ranked: list[Artifact], choosable: Choosable) -> Holding | None:
+def _new_order(task: Task[LanesPolicy], choosable: Choosable) -> Callable[[], Order]:
+    """Return what gives the order of a selection: with `[overlap]`, what is said twice is discounted."""
+    threshold = task.policy.overlap.threshold
+    if not threshold:
+        return lambda: Canonical(choosable.scores)
+    overlap = task.overlap_of([one.prepared for one in choosable.ones], threshold)
+    return lambda: Discounted(overlap, choosable.scores, choosable.protected)
+
+
+def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection) -> Certificate | None:
+    """Return how good a selection is, where the policy asks for it and the protected ones fit."""
+    if not policy.certificate.enabled:
+        return None
+    choice = Choice(
+        scores=choosable.scores,
+        costs=choosable.costs,
+        group_of=choosable.lane_of,
+        taken=selection.taken,
+        protected=choosable.protected,
+        caps=[Cap(lane.name, lane.floor, lane.ceiling) for lane in choosable.lanes],
+        limit_tokens=choosable.limit_tokens,
+    )
+    return certify(choice, undiscounted=bool(policy.overlap.threshold))
+
+
+def _held(
+    task: Task[LanesPolicy], ranked: list[Artifact], choosable: Choosable, new_order: Callable[[], Order]
+) -> Holding | None:
     """Return what `[prefix]` chooses, or None where the policy has no such table."""
     prefix, template = task.policy.prefix, task.policy.render.template
     if not prefix.weight:
         return None
     before = before_of(items_of(task.carried), ranked, choosable, template)
-    return hold(choosable, before, prefix, lambda: Canonical(choosable.scores), cold=task.carried_cold)
+    return hold(choosable, before, prefix, new_order, cold=task.carried_cold)
 
 
 def _bounds(lanes: dict[str, Lane], *, tried: bool) -> list[GroupBounds]:

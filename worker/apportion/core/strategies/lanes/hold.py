@@ -20,11 +20,12 @@ from itertools import accumulate
 
 from msgspec import Struct
 
+from apportion.core.order import Order
 from apportion.core.results import Broken
 from apportion.core.strategies.lanes.carried import Item, piece_digest
 from apportion.core.strategies.lanes.policy import PrefixPolicy
 from apportion.core.strategies.lanes.rank import Artifact
-from apportion.core.strategies.lanes.select import Choosable, Order, Selection, greedy, output_order
+from apportion.core.strategies.lanes.select import Choosable, Selection, greedy, output_order
 from apportion.core.verdict import Bound
 
 TRIES_MAX = 16

@@ -10,7 +10,19 @@ from msgspec import UNSET
 from pydantic import Field, field_validator
 
 from apportion.core.events import MAX_INTEGER
-from apportion.core.policy import Count, OwnName, Policy, Problem, Table, clashing_priorities, integer
+from apportion.core.policy import (
+    CertificatePolicy,
+    Count,
+    OverlapPolicy,
+    OwnName,
+    Policy,
+    Problem,
+    Table,
+    Thousandths,
+    clashing_priorities,
+    integer,
+    is_default,
+)
 from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
 from apportion.core.task import Prepared
 
@@ -30,9 +42,6 @@ KIND_ORDER = (
 DEFAULT_TOTAL_TOKENS = 8_000
 
 _PLACEHOLDERS = frozenset({"content", "id", "kind", "lane"})
-
-
-Thousandths = Annotated[int, Field(ge=0, le=1_000)]
 
 
 class LanePolicy(Table):
@@ -80,9 +89,6 @@ class PrefixPolicy(Table):
     ttl_s: Annotated[int, Field(ge=1, le=MAX_INTEGER)] = 300
 
 
-_NO_PREFIX = PrefixPolicy()
-
-
 class RenderPolicy(Table):
     """`[render]`: the template of one artifact; `{content}`, `{id}`, `{kind}`, `{lane}`."""
 
@@ -120,7 +126,9 @@ class LanesPolicy(Policy):
     shrink: ShrinkPolicy = ShrinkPolicy()
     render: RenderPolicy = RenderPolicy()
     cache: CachePolicy = CachePolicy()
-    prefix: PrefixPolicy = Field(default=_NO_PREFIX, exclude_if=lambda table: table == _NO_PREFIX)
+    prefix: PrefixPolicy = Field(PrefixPolicy(), exclude_if=is_default)
+    overlap: OverlapPolicy = Field(OverlapPolicy(), exclude_if=is_default)
+    certificate: CertificatePolicy = Field(CertificatePolicy(), exclude_if=is_default)
 
     @property
     def cache_entries_max(self) -> int:

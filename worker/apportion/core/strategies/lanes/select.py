@@ -5,43 +5,16 @@ made on flat lists and marks nothing, for a rule may try several; `settle` marks
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from msgspec import UNSET, Struct
 
+from apportion.core.order import Order
 from apportion.core.results import Fidelity
 from apportion.core.strategies.lanes.rank import Artifact, Lane
 from apportion.core.task import Prepared
-from apportion.core.verdict import Bound
+from apportion.core.verdict import Bound, mark_covered
 
 _FULL = Fidelity.FULL
-
-
-class Order(Protocol):
-    """In which order a selection considers candidates; one order serves one selection."""
-
-    def over(self, places: Sequence[int]) -> Iterable[int]:
-        """Return these places, given in canonical order, in the order in which they are considered.
-
-        What is taken meanwhile may change what comes next.
-        """
-        ...
-
-    def taken(self, place: int) -> int:
-        """Take notice that the candidate at a place is selected; return its score at this moment."""
-        ...
-
-
-class Canonical:
-    """Canonical order, and the scores as they are."""
-
-    def __init__(self, scores: Sequence[int]) -> None:
-        """`scores` are those of the choosable, by place."""
-        self.taken = scores.__getitem__
-
-    def over(self, places: Sequence[int]) -> Sequence[int]:
-        """Return the places as they are given."""
-        return places
 
 
 class Choosable(Struct, frozen=True):
@@ -75,7 +48,8 @@ class Refusal(Struct, frozen=True, gc=False):
 class Selection:
     """What is selected, by place, and what each lane has used of it; `value` is Σ score · cost.
 
-    `refused` are the others, if they are told.
+    `redundant` are those of which others said all when they were considered last, and `refused` the others,
+    if they are told.
     """
 
     def __init__(self, choosable: Choosable, order: Order) -> None:
@@ -85,8 +59,9 @@ class Selection:
         self.left_tokens = choosable.limit_tokens
         self.value = 0
         self.refused: list[Refusal] = []
+        self.redundant: list[int] = []
+        self.order = order
         self._choosable = choosable
-        self._order = order
 
     def take(self, place: int) -> None:
         """Select a candidate, whether it fits or not."""
@@ -95,13 +70,13 @@ class Selection:
         self.taken[place] = 1
         self.used[choosable.lane_of[place]] += cost
         self.left_tokens -= cost
-        self.value += self._order.taken(place) * cost
+        self.value += self.order.taken(place) * cost
 
     def fill_floor(self, lane: int, places: Sequence[int], reserve: int) -> None:
         """Select what fits into the lane and the limit less the reserve, until the floor is met."""
         taken, used, costs = self.taken, self.used, self._choosable.costs
         floor, ceiling = self._choosable.lanes[lane].floor, self._choosable.lanes[lane].ceiling
-        for place in self._order.over(places):
+        for place in self.order.over(places):
             if used[lane] >= floor:
                 break
             cost = costs[place]
@@ -113,9 +88,11 @@ class Selection:
         taken, used, least_tokens = self.taken, self.used, self._choosable.least_tokens
         costs, lane_of = self._choosable.costs, self._choosable.lane_of
         ceilings = [lane.ceiling for lane in self._choosable.lanes]
-        lane_bound, limit_bound = Bound.LANE, Bound.LIMIT
-        for place in self._order.over(places):
-            if not taken[place]:
+        lane_bound, limit_bound, redundant = Bound.LANE, Bound.LIMIT, self.order.redundant
+        for place in self.order.over(places):
+            if place in redundant:
+                self.redundant.append(place)
+            elif not taken[place]:
                 cost, lane = costs[place], lane_of[place]
                 lane_left = ceilings[lane] - used[lane]
                 if cost <= lane_left and cost <= self.left_tokens:
@@ -222,5 +199,8 @@ def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] 
     for refusal in selection.refused:
         one = choosable.ones[refusal.place]
         one.refuse(refusal.bound, one.cost, refusal.left)
+    for place in selection.redundant:
+        choosable.ones[place].bound = Bound.REDUNDANCY
+    mark_covered(choosable.ones, selection.order.covered)
     for place in displaced:
         choosable.ones[place].bound = Bound.PREFIX
