@@ -152,7 +152,7 @@ class _Agent:
             found = document(random, f"page{number}", habits.style, random.randint(20, 80))
             texts = [found]
             if random.random() < habits.versions:
-                texts.append(version(random, found, f"page{number}v"))
+                texts = [version(random, found, f"page{number}v{place}") for place in range(2)]
             topic, size = random.randrange(6), random.randint(6, 24)
             for text in texts:
                 for start, lines in windows(

@@ -56,7 +56,7 @@ def _of_document(random: Random, name: str, redundancy: Redundancy) -> Iterator[
     found = document(random, name, style, random.randint(8, 40))
     texts = [found]
     if random.random() < redundancy.versions:
-        texts += [version(random, found, f"{name}v{number}") for number in range(random.randint(1, 2))]
+        texts = [version(random, found, f"{name}v{number}") for number in range(random.randint(2, 3))]
     size = random.randint(6, 20)
     likes = random.betavariate(3, 2)
     for text in texts:

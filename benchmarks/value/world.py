@@ -26,10 +26,11 @@ class Line(Struct, frozen=True):
 
 
 class Document(Struct, frozen=True):
-    """A file, a page or a log: lines, in order."""
+    """A file, a page or a log: lines, in order, and a title that every chunk of it begins with, if any."""
 
     name: str
     lines: tuple[Line, ...]
+    title: str = ""
 
 
 def random_of(*seed: object) -> Random:
@@ -44,13 +45,16 @@ def document(random: Random, name: str, style: str, lines: int) -> Document:
 
 
 def version(random: Random, base: Document, name: str) -> Document:
-    """Return the same text but for a digit in its first line and, by chance, in others."""
-    number = random.randrange(2_000, 2_100)
-    lines = [Line(f"Version {number}: {base.lines[0].text}", f"{name}/0")]
-    for place, line in enumerate(base.lines[1:], 1):
-        changed = f"{line.text} ({random.randrange(100)})" if random.random() < 1 / 8 else line.text
-        lines.append(Line(changed, f"{name}/{place}"))
-    return Document(name, tuple(lines))
+    """Return the same text but for its release, and by chance a digit in other lines."""
+    release = random.randrange(2_000, 2_100)
+    lines = [
+        Line(
+            f"{line.text} ({random.randrange(100)})" if random.random() < 1 / 8 else line.text,
+            f"{name}/{place}",
+        )
+        for place, line in enumerate(base.lines)
+    ]
+    return Document(name, tuple(lines), f"Release {release}")
 
 
 def edited(random: Random, base: Document, turn: int) -> Document:
@@ -65,7 +69,8 @@ def edited(random: Random, base: Document, turn: int) -> Document:
 def windows(base: Document, size: int, step: int) -> Sequence[tuple[int, tuple[Line, ...]]]:
     """Return the windows of a text with where they begin; they overlap where the step is below the size."""
     last = max(1, len(base.lines) - size + step)
-    return [(start, base.lines[start : start + size]) for start in range(0, last, step)]
+    title = (Line(base.title, f"{base.name}/title"),) if base.title else ()
+    return [(start, title + base.lines[start : start + size]) for start in range(0, last, step)]
 
 
 def text_of(lines: Sequence[Line]) -> str:
