@@ -85,7 +85,7 @@ class HeldModel(Model):
         for one in self.free:
             one.reason = one.margin = None
         self.greedy(self.free, beginning)
-        return Tried(self.chosen, self.used, sum(one.score * one.cost for one in self.chosen))
+        return Tried(self.chosen, self.used, self.value)
 
     def candidate(self, name: str) -> One | None:
         return next((one for one in self.ranked if one.id == name), None)

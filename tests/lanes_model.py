@@ -5,7 +5,7 @@ It counts as chars4 and bytes4 do, which are monotone: there the search for the 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from drawn_lanes import NOW
+from naive_overlap import Said, covers
 
 from apportion.core.shrink import SHRINK_BY_KIND, Shrunk, ladder
 
@@ -60,6 +61,7 @@ class One:
     reason: str | None
     cost: int = 0
     margin: tuple[int, int] | None = None
+    redundant: tuple[int, str] | None = None
     form: Shrunk = field(default_factory=lambda: Shrunk("", 0))
 
     @property
@@ -89,10 +91,14 @@ class Model:
             name: min(lane["max_tokens"], max([lane["min_tokens"], *self.required(name)]))
             for name, lane in self.lanes.items()
         }
+        self.threshold: int = policy.get("overlap", {}).get("threshold", 0)
         self.ranked = self.rank(ones)
+        self.covers: list[list[int]] = []
         self.used: dict[str, int]
         self.chosen: list[One]
+        self.value: int
         self.select()
+        self.selected = list(self.chosen)
         self.met = {name: self.used[name] >= floor for name, floor in self.floors.items()}
         self.infeasible = not self.render()
 
@@ -143,6 +149,8 @@ class Model:
 
     def choose(self, one: One) -> None:
         one.reason, one.margin = None, None
+        self.value += self.look_at(one) * one.cost
+        self.said.chosen.append(self.free.index(one))
         self.used[one.lane] += one.cost
         self.chosen.append(one)
 
@@ -159,21 +167,46 @@ class Model:
     def select(self) -> None:
         self.greedy([one for one in self.ranked if one.reason is None], ())
 
+    def look_at(self, one: One) -> int:
+        """Say how much of it was said by whom, and return what it is worth now."""
+        place = self.free.index(one)
+        cover, by = self.said.cover(place)
+        one.redundant = (cover, self.free[by].id) if cover and not one.protected else None
+        return self.said.worth(place)
+
+    def in_turn(self, ones: Iterable[One]) -> Iterator[One]:
+        """Yield those that are not chosen, each when its turn comes."""
+        left = [self.free.index(one) for one in ones if one not in self.chosen]
+        while left:
+            place = self.said.next(left) if self.threshold else left[0]
+            left.remove(place)
+            yield self.free[place]
+
     def greedy(self, free: Sequence[One], held: Sequence[One]) -> None:
         """Choose afresh: the protected, what is held, by floors, then all the rest."""
-        self.used, self.chosen = dict.fromkeys(self.lanes, 0), []
+        self.used, self.chosen, self.value, self.free = dict.fromkeys(self.lanes, 0), [], 0, list(free)
+        if not self.covers:
+            contents = [one.raw["content"] for one in free]
+            self.covers = (
+                covers(contents, self.threshold) if self.threshold else [[0] * len(free)] * len(free)
+            )
+        exempt = [place for place, one in enumerate(free) if one.protected]
+        self.said = Said(self.covers, [one.score for one in free], exempt)
         for one in [*(one for one in free if one.protected), *held]:
             if one not in self.chosen:
                 self.choose(one)
         for held_back in (True, False):
             for lane in self.lanes:
                 others = sum(self.claim(other) for other in self.lanes if other != lane)
-                for one in free:
-                    short = self.used[lane] < self.floors[lane]
-                    if one.lane == lane and one not in self.chosen and short:
-                        self.consider(one, others if held_back else 0)
-        for one in free:
-            if one not in self.chosen:
+                for one in self.in_turn([one for one in free if one.lane == lane]):
+                    if self.used[lane] >= self.floors[lane]:
+                        break
+                    self.consider(one, others if held_back else 0)
+        for one in self.in_turn(free):
+            self.look_at(one)
+            if one.score and one.redundant and one.redundant[0] == 1_000:
+                one.reason, one.margin = "redundant", None
+            else:
                 self.consider(one, 0)
 
     def shortfall(self, lane: str) -> tuple[int, int] | None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from ortools.sat.python import cp_model
 
 from apportion.core.certificate import Choice
+from apportion.core.events import Opt
+from apportion.core.results import Certificate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +72,17 @@ def by_solving(choice: Choice, seconds: float) -> int:
     status = solver.solve(model)
     assert status in {cp_model.OPTIMAL, cp_model.FEASIBLE}, "the selection itself is one"
     return _value(choice, [*[n for n in free if solver.value(taken[n])], *choice.protected])
+
+
+def assert_certified(certificate: Opt[Certificate], choice: Choice) -> None:
+    """Hold a certificate to the exact optimum, and to what it says of itself."""
+    if choice.limit_tokens < sum(choice.costs[place] for place in choice.protected):
+        assert not certificate
+        return
+    assert certificate
+    taken = [place for place, is_taken in enumerate(choice.taken) if is_taken]
+    assert certificate.value == sum(choice.scores[place] * choice.costs[place] for place in taken)
+    assert int(certificate.value) <= by_trying(choice) <= int(certificate.bound)
 
 
 def _value(choice: Choice, those: "Sequence[int]") -> int:

@@ -1,0 +1,127 @@
+"""Lanes with `[overlap]` and `[certificate]` against a slow and simple reading of the rules (`lanes_model`).
+
+All pairs are compared, and every score is looked at again for each choice; with `[prefix]`, turn by turn.
+"""
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import drawn_turns
+from drawn_lanes import LANES, NOW, constraints, tables
+from drawn_overlap import contents, estimates, scores, thresholds
+from held_lanes_model import HeldModel, Left, assert_agrees
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lanes_model import Model
+from optimum import assert_certified
+from support import answer, lanes_policy, request
+
+from apportion.core.certificate import Cap, Choice
+from apportion.core.compose import Answered
+from apportion.core.memory import Memory
+from apportion.core.session import EMPTY
+from apportion.core.wire import encode
+
+SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+TOTAL = 10_000
+CERTIFIED = {"certificate": {"enabled": True}}
+
+
+@st.composite
+def candidates_in_lanes(draw: st.DrawFn) -> list[dict[str, Any]]:
+    drawn = draw(st.lists(st.tuples(contents, st.sampled_from(LANES), scores, estimates), max_size=9))
+    return [
+        {
+            "id": f"id-{number}",
+            "kind": draw(st.sampled_from(["semantic_match", "rule_doc"])),
+            "lane": lane,
+            "content": content,
+            "recency_bucket": 0,
+            **dict.fromkeys(("relevance", "specificity", "risk_alignment"), share / 1_000),
+            **({"token_estimate": estimate} if estimate else {}),
+        }
+        for number, (content, lane, share, estimate) in enumerate(drawn)
+    ]
+
+
+def choice_of(model: Model) -> Choice:
+    free = [one for one in model.free if not one.protected] + [one for one in model.free if one.protected]
+    names = list(model.lanes)
+    return Choice(
+        scores=[one.score for one in free],
+        costs=[one.cost for one in free],
+        group_of=[names.index(one.lane) for one in free],
+        taken=[one in model.selected for one in free],
+        protected=[place for place, one in enumerate(free) if one.protected],
+        caps=[Cap(name, model.floors[name], lane["max_tokens"]) for name, lane in model.lanes.items()],
+        limit_tokens=model.limit,
+    )
+
+
+def assert_overlaps(model: Model, outcome: Answered) -> None:
+    """Pass if the answer says what the model does of what was said by whom."""
+    told = [
+        one.redundant and (one.redundant.permille, one.redundant.covered_by)
+        for one in outcome.decision.candidates
+    ]
+    assert [each or None for each in told] == [one.redundant for one in model.ranked]
+
+
+@SETTINGS
+@given(candidates_in_lanes(), constraints, st.integers(1, 120), tables(), thresholds)
+def test_lanes_choose_as_the_rules_say(
+    ones: list[dict[str, Any]], limits: dict[str, Any], limit: int, table: dict[str, Any], threshold: int
+) -> None:
+    table = {**table, "overlap": {"threshold": threshold}}
+    asked = {"constraints": limits, "budget_tokens": limit, "vitals": {}}
+    model = Model(ones, asked, {**table, "counter": "chars4"})
+    policy = lanes_policy(budget_tokens=TOTAL, **CERTIFIED, **table)
+    outcome = answer(request(ones, **asked), policy)
+    assert [(one.id, one.reason or None) for one in outcome.decision.candidates] == [
+        (one.id, one.reason) for one in model.ranked
+    ]
+    assert_overlaps(model, outcome)
+    assert_certified(outcome.decision.certificate, choice_of(model))
+    if not model.infeasible:
+        assert outcome.composed.text == model.text()
+
+
+@SETTINGS
+@given(st.data(), drawn_turns.tables(), drawn_turns.sources(), thresholds.filter(bool))
+def test_what_is_held_is_discounted_and_discounts_turn_by_turn(
+    data: st.DataObject, table: dict[str, Any], sources: list[dict[str, Any]], threshold: int
+) -> None:
+    table = {**table, "overlap": {"threshold": threshold}}
+    given_ones = [one | {"content": data.draw(contents.filter(bool))} for one in sources]
+    policy, session, now = lanes_policy(budget_tokens=TOTAL, **table), EMPTY, NOW
+    left: Left | None = None
+    for _ in range(data.draw(st.integers(2, 4))):
+        now += timedelta(seconds=1)
+        ones, limits = data.draw(drawn_turns.turns(given_ones)), data.draw(drawn_turns.constraints)
+        asked = {"budget_tokens": data.draw(st.integers(10, 150)), "constraints": limits, "vitals": {}}
+        outcome = answer(request(ones, requested_at=now.isoformat(), **asked), policy, session)
+        session = outcome.session
+        model = HeldModel(ones, asked, {**table, "counter": "chars4"}, left, (policy.digest, now))
+        assert_agrees(model, outcome)
+        assert_overlaps(model, outcome)
+        left = model.left() if outcome.composed.status == "composed" else left
+
+
+@SETTINGS
+@given(candidates_in_lanes(), thresholds.filter(bool), st.integers(1, 120), st.randoms(use_true_random=False))
+def test_shuffled_candidates_change_no_byte(
+    ones: list[dict[str, Any]], threshold: int, limit: int, rng: random.Random
+) -> None:
+    shuffled = list(ones)
+    rng.shuffle(shuffled)
+    policy = lanes_policy(
+        overlap={"threshold": threshold}, certificate={"enabled": True}, budget_tokens=10_000
+    )
+    memory = Memory()
+    asked = [request(each, request_id="same", budget_tokens=limit) for each in (ones, shuffled, ones)]
+    outcomes = [
+        answer(each, policy, memory=known) for each, known in zip(asked, (None, memory, memory), strict=True)
+    ]
+    assert len({encode(outcome.composed) for outcome in outcomes}) == 1
+    assert len({encode(outcome.decision) for outcome in outcomes}) == 1
