@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks.measure import micro
 from benchmarks.value.measuring import (
     BUDGETS,
     HISTORY,
@@ -26,6 +27,7 @@ from benchmarks.value.measuring import (
     measured,
 )
 from benchmarks.value.plots import write_all
+from benchmarks.value.timing import CANDIDATES, times_s
 
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ def main(
     ] = None,
     plots: Annotated[Path | None, typer.Option(help="Write the figures into this folder.")] = None,
 ) -> None:
-    """Print share held, value, price and value against the optimum."""
+    """Print share held, prices, value, value against the optimum, and time."""
     print(f"seeds 0 to {seeds - 1}")
     jobs = [(*each, budget) for each in all_sessions(seeds, repository) for budget in BUDGETS]
     played = [measured(kind, turns(), budget) for kind, turns, budget in _watched(jobs, "sessions")]
@@ -53,6 +55,9 @@ def main(
         _tell_sessions([each for each in played if each.budget_tokens == budget], budget)
     solved = [compared(*each) for each in _watched(list(comparisons(seeds)), "optima")]
     _tell_optimum(solved)
+    lanes_s, agent_s = times_s()
+    print(f"\na turn of {CANDIDATES} candidates, counts and sketches known: ", end="")
+    print(f"lanes {micro(lanes_s)}, agent {micro(agent_s)}, {agent_s / lanes_s:.2f} times")
     if plots is not None:
         write_all(plots, played, solved)
 

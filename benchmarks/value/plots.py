@@ -53,10 +53,10 @@ def _write_dots(
         places = [kinds.index(each.kind) for each in of_budget]
         panel.plot([figure(each.lanes) for each in of_budget], places, "o", ms=4, color=_GREY, label="lanes")
         panel.plot([figure(each.agent) for each in of_budget], places, "o", ms=4, color=_BLUE, label="agent")
-        panel.axvline(goal, color=_ORANGE, lw=1, label=f"goal {goal:.2f}")
+        panel.axvline(goal, color=_ORANGE, lw=1, label="goal")
         panel.set(title=f"budget {budget:,}", xlabel=label, xlim=(0, 1))
         panel.set_yticks(range(len(kinds)), kinds)
-        panel.legend(frameon=False, fontsize=7, loc="best")
+    panels[-1].legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     panels[0].invert_yaxis()
     _save(file)
 
@@ -67,11 +67,11 @@ def _write_optimum(file: Path, compared: Sequence[Compared]) -> None:
     places = [sorts.index(each.sort) for each in compared]
     panel.plot([each.lanes for each in compared], places, "o", ms=4, color=_GREY, label="lanes")
     panel.plot([each.agent for each in compared], places, "o", ms=4, color=_BLUE, label="agent")
-    panel.axvline(0.985, color=_ORANGE, lw=1, label="goal 0.985")
+    panel.axvline(0.985, color=_ORANGE, lw=1, label="goal")
     panel.set(xlabel="value, as a share of the exact optimum")
     panel.set_yticks(range(len(sorts)), sorts)
     panel.invert_yaxis()
-    panel.legend(frameon=False, fontsize=7, loc="best")
+    panel.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     _save(file)
 
 
