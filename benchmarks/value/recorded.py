@@ -2,7 +2,7 @@
 
 git knows a commit's time alone, so the turns are set 30 s apart; each candidate is as old as it was.
 Chunks, symbols, tests and differences come as the workload makes them. A line says what it reads, whoever
-has it.
+has it; so does a line of a difference that stands in the file then.
 """
 
 import json
@@ -32,7 +32,7 @@ def _turn(request: dict[str, Any], at_s: float) -> Turn:
 
 def _offer(candidate: dict[str, Any], now: datetime) -> Offer:
     place = (candidate.get("path", ""), candidate["kind"], candidate.get("chunk_index", 0))
-    lines = [line.strip() for line in candidate["content"].splitlines()]
+    lines = [_said(line, candidate["kind"]) for line in candidate["content"].splitlines()]
     return Offer(
         candidate.get("id") or ":".join(map(str, place)),
         candidate["kind"],
@@ -44,3 +44,7 @@ def _offer(candidate: dict[str, Any], now: datetime) -> Offer:
         candidate["risk_alignment"],
         tuple((line, len(line)) for line in lines if line),
     )
+
+
+def _said(line: str, kind: str) -> str:
+    return (line[1:] if kind == "local_diff" and line[:1] in ("+", " ") else line).strip()
