@@ -62,18 +62,24 @@ class _Part(Struct):
 class Joined:
     """The pieces by place. What is taken out comes back in the reverse order, or after a piece told."""
 
-    def __init__(self, pieces: Iterable[tuple[str, int]], units: Units, *, standing: bool = True) -> None:
-        """Begin with all pieces, or with none of them standing; the count of each is known."""
+    def __init__(self, pieces: Iterable[tuple[str, int]], units: Units) -> None:
+        """Begin with all pieces; the count of each is known."""
         self._units = units
         self._parts = [self._part(text, tokens) for text, tokens in pieces]
         none = len(self._parts)
-        self._before = [none, *range(none)] if standing else [none] * (none + 1)
-        self._after = [*range(1, none + 1), 0] if standing else [none] * (none + 1)
-        self._joints = [0] * (none + 1)
-        self._sum = 0
-        if standing:
-            self._joints[:none] = [self._joint(self._before[place], place) for place in range(none)]
-            self._sum = sum(part.units for part in self._parts) + sum(self._joints)
+        self._before = [none, *range(none)]
+        self._after = [*range(1, none + 1), 0]
+        self._joints = [self._joint(place - 1 if place else none, place) for place in range(none)] + [0]
+        self._sum = sum(part.units for part in self._parts) + sum(self._joints)
+
+    @classmethod
+    def empty(cls, number: int, units: Units) -> "Joined":
+        """Begin with room for so many pieces, none of which stands."""
+        joined = cls((), units)
+        joined._parts = [_Part("", 0, "", 0, 0, glue=False)] * number
+        joined._before, joined._after = [number] * (number + 1), [number] * (number + 1)
+        joined._joints = [0] * (number + 1)
+        return joined
 
     def tokens(self) -> int:
         """Return the count of the text."""
@@ -103,9 +109,10 @@ class Joined:
         self._sum += self._parts[place].units + self._joints[place]
         self._rejoin_from(after)
 
-    def put_in(self, place: int, before: int | None) -> None:
-        """Let a piece that does not stand do so right after another; None: as the first."""
+    def put_in(self, place: int, text: str, tokens: int, before: int | None) -> None:
+        """Let a piece stand that did not, right after another, or as the first; its count is known."""
         before = len(self._parts) if before is None else before
+        self._parts[place] = self._part(text, tokens)
         self._before[place], self._after[place] = before, self._after[before]
         self.put_back(place)
 

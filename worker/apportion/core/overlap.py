@@ -17,10 +17,11 @@ from apportion.core.sketch import Sketch
 
 PAIRED_MAX = 15
 """How many of the entries of equal key right before it an entry is paired with."""
-_FEW_ENTRIES = 1 << 12
-_DIGIT_BITS = 16
-_DIGITS = (0, 1, 2)
-"""Of the 48 bits of a key."""
+_DIGITS_IN_EIGHT_BYTES = 4
+_DIGITS_IN_A_KEY = 3
+"""Of 16 bits each: numpy sorts by these in linear time."""
+_FEW_PAIRS = 1 << 20
+"""So many are counted in a table."""
 
 
 def overlap_of(digests: Sequence[str], sketches: Sequence[Sketch], threshold: int) -> Overlap:
@@ -44,42 +45,39 @@ def overlap_of(digests: Sequence[str], sketches: Sequence[Sketch], threshold: in
 def _pairs(sketches: Sequence[Sketch], threshold: int, same: Sequence[int]) -> list[tuple[int, int, int]]:
     """Return each pair that counts, the earlier place first, and how many keys it shares; no copies."""
     sizes = np.array([one.size for one in sketches], np.int64)
-    keys = np.frombuffer(b"".join([one.keys for one in sketches]), "<u8")
-    keys, places = _shared(keys, np.repeat(np.arange(len(sketches)), sizes))
-    order = np.argsort(keys, kind="stable")  # of equal keys the earlier place stays first
-    met = _met(keys[order], places[order], len(sketches))
-    pairs, shared = np.unique(met, return_counts=True)
-    one, other = np.divmod(pairs, max(1, len(sketches)))
-    counts = ALL * shared >= threshold * np.minimum(sizes[one], sizes[other])
+    number = len(sketches)
+    met = _met(b"".join([one.keys for one in sketches]), np.repeat(np.arange(number), sizes), number)
+    pairs, shared = _counted(met, number * number)
+    one, other = np.divmod(pairs, max(1, number))
     first = np.array(same, np.int64)
+    counts = ALL * shared >= threshold * np.minimum(sizes[one], sizes[other])
     counts &= first[one] != first[other]
     return list(zip(one[counts].tolist(), other[counts].tolist(), shared[counts].tolist(), strict=True))
 
 
-def _shared(
-    keys: NDArray[np.uint64], places: NDArray[np.int64]
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the entries without most of those whose key comes once; they meet no other.
+def _met(sketched: bytes, places: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+    """Return earlier place · number + later place of each two entries that are paired.
 
-    Sorting is what takes time, and counting how often 16 bits of a key come takes a tenth of it.
+    The keys stand as their places do, so that of equal ones the earlier place stays first.
     """
-    for digit in _DIGITS:
-        if len(keys) <= _FEW_ENTRIES:
-            break
-        bits = (keys >> np.uint64(digit * _DIGIT_BITS)).astype(np.uint16)
-        again = np.flatnonzero(np.bincount(bits, minlength=1 << _DIGIT_BITS)[bits] > 1)
-        keys, places = keys[again], places[again]
-    return keys, places
-
-
-def _met(keys: NDArray[np.uint64], places: NDArray[np.int64], base: int) -> NDArray[np.int64]:
-    """Return earlier place · base + later place of each two entries that are paired; keys are sorted."""
-    met: list[NDArray[np.int64]] = []
-    ends = np.arange(len(keys))
+    keys = np.frombuffer(sketched, "<u8")
+    order = np.lexsort(keys.view("<u2").reshape(len(keys), _DIGITS_IN_EIGHT_BYTES).T[:_DIGITS_IN_A_KEY])
+    keys, places = keys[order], places[order]
+    as_before = np.zeros(len(keys), np.bool_)
+    np.equal(keys[1:], keys[:-1], out=as_before[1:])
+    earlier = places * number
+    met = [np.empty(0, np.int64)]
+    later = as_before.nonzero()[0]
     for back in range(1, PAIRED_MAX + 1):
-        ends = ends[ends >= back]
-        ends = ends[keys[ends] == keys[ends - back]]
-        if not len(ends):
-            break
-        met.append(places[ends - back] * base + places[ends])
-    return np.concatenate(met) if met else np.empty(0, np.int64)
+        met.append(earlier[later - back] + places[later])
+        later = later[as_before[later - back]]
+    return np.concatenate(met)
+
+
+def _counted(pairs: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each pair once, rising, and how often it comes; all are below `most`."""
+    if most > _FEW_PAIRS:
+        return np.unique(pairs, return_counts=True)
+    often = np.bincount(pairs, minlength=most)
+    there = often.nonzero()[0]
+    return there, often[there]

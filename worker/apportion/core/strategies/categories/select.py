@@ -85,8 +85,13 @@ def _order_and_text(queue: Sequence[Contender], task: Task[CategoriesPolicy]) ->
     contents, priorities = [one.content for one in prepared], [one.priority for one in queue]
     if not threshold:
         return Canonical(priorities), GrowingText(contents, units)
+
+    def counted(place: int) -> int:
+        is_cost = prepared[place].facts.token_estimate is UNSET
+        return queue[place].cost if is_cost else task.counter.count(contents[place])
+
     order = Discounted(task.overlap_of(prepared, threshold), priorities)
-    return order, OrderedText(contents, task.count_contents(prepared), units)
+    return order, OrderedText(contents, counted, units)
 
 
 def _estimate(queue: list[Contender], task: Task[CategoriesPolicy]) -> None:

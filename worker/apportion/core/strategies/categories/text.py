@@ -5,7 +5,7 @@ by their place in output order.
 """
 
 from bisect import bisect, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from apportion.core.joined import Joined
@@ -26,7 +26,7 @@ class Text(Protocol):
         ...
 
     def add(self, place: int) -> None:
-        """Join a candidate."""
+        """Join the candidate that was asked about last."""
         ...
 
 
@@ -75,27 +75,36 @@ class GrowingText:
 class OrderedText:
     """A text to which candidates are joined in any order, each at its place in output order."""
 
-    def __init__(self, contents: Sequence[str], counts: Sequence[int], units: Units) -> None:
-        """Start empty; the counts are those of the contents."""
-        self._joined = Joined(zip(contents, counts, strict=True), units, standing=False)
+    def __init__(self, contents: Sequence[str], counted: Callable[[int], int], units: Units) -> None:
+        """Start empty; `counted` gives the count of a content."""
+        self._contents = contents
+        self._counted = counted
+        self._joined = Joined.empty(len(contents), units)
         self._standing: list[int] = []
+        self._asked: int | None = None
 
     def tokens(self) -> int:
         """Return its count."""
+        self._withdraw()
         return self._joined.tokens()
 
     def tokens_with(self, place: int) -> int:
         """Return what it would count with one more candidate."""
-        self._put_in(place)
-        tokens = self._joined.tokens()
-        self._joined.take_out(place)
-        return tokens
+        self._withdraw()
+        after = bisect(self._standing, place)
+        before = self._standing[after - 1] if after else None
+        self._joined.put_in(place, self._contents[place], self._counted(place), before)
+        self._asked = place
+        return self._joined.tokens()
 
     def add(self, place: int) -> None:
-        """Join a candidate."""
-        self._put_in(place)
+        """Join the candidate that was asked about last."""
+        assert self._asked == place, "it was asked about last"
         insort(self._standing, place)
+        self._asked = None
 
-    def _put_in(self, place: int) -> None:
-        before = bisect(self._standing, place)
-        self._joined.put_in(place, self._standing[before - 1] if before else None)
+    def _withdraw(self) -> None:
+        """Let what was only asked about stand no longer."""
+        if self._asked is not None:
+            self._joined.take_out(self._asked)
+            self._asked = None
