@@ -73,6 +73,25 @@ def test_a_run_that_is_broken_or_hides_another_field_is_no_record(rest: bytes) -
     assert set(done.found) <= {Found.NOT_JSON, Found.CUT_OFF, Found.NO_DECISION}
 
 
+def test_turns_that_hold_a_prefix_are_verified_and_what_they_tell_of_it() -> None:
+    prefix = {"weight": 1_000, "max_loss": 1_000, "core": 0, "ttl_s": 60}
+    lanes = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 50}}
+    holding = Catalogue([POLICY, lanes_policy(name="holding", lanes=lanes, prefix=prefix)])
+    better = [candidate("a", 20), candidate("b", 30), candidate("c", 30, relevance=1)]
+    events = [
+        asked("r1", policy="holding"),
+        asked("r2", policy="holding", candidates=better),
+        asked("r3", policy="holding", candidates=better, at="2026-03-01T12:05:00Z"),
+    ]
+    recording = recorded(events, catalogue=holding)
+    assert b'"displaced":["c"]' in recording.decisions[1]
+    assert verified(recording, catalogue=holding).summary.verified == 3
+    told = altered(recording.decisions[1], "prefix", "held_items", value=1)
+    decisions = [recording.decisions[0], told, recording.decisions[2]]
+    [finding] = verified(recording, catalogue=holding, decisions=decisions).findings
+    assert (finding.found, finding.place) == (Found.DIFFERENCE, "$.prefix.held_items")
+
+
 def test_the_form_of_the_json_says_nothing() -> None:
     recording = several()
     forms = [json.dumps(json.loads(each), sort_keys=True).encode() for each in recording.decisions]

@@ -148,6 +148,18 @@ def test_a_constraint_that_excludes_leaves_nothing_to_look_for() -> None:
     assert told == Why((), 0)
 
 
+def test_under_a_changed_policy_the_session_s_text_before_is_held_still() -> None:
+    lanes = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 60}}
+    prefix = {"weight": 1_000, "max_loss": 1_000, "core": 0}
+    policy = lanes_policy(lanes=lanes, prefix=prefix)
+    session = answer(request([candidate("a", 30), candidate("b", 30)]), policy).session
+    event = request([candidate("a", 30), candidate("b", 30), candidate("c", 30, relevance=1)])
+    assert entry_of(answer(event, policy, session), "c").reason is Reason.DISPLACED_BY_PREFIX
+    changes = asked_why(event, policy, "c", session)
+    assert (changes[Lever.CEILING].needed, changes[Lever.CEILING].displaced) == (90, ())
+    assert (changes[Lever.PIN].needed, changes[Lever.PIN].displaced) == (1, ("b",))
+
+
 def test_the_limit_of_recompositions_is_kept_and_told() -> None:
     told = found(request(TIGHT), lanes_policy(lanes=LANES), "c", recompositions_max=3)
     assert told.recompositions == 3

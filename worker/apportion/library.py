@@ -36,6 +36,9 @@ from apportion.core.memory import Memory
 from apportion.core.policy import Policy, PolicyError, Problem
 from apportion.core.publish import publish
 from apportion.core.results import (
+    Break,
+    Breakpoint,
+    Broken,
     ComposedItem,
     ContextComposed,
     ContextDecision,
@@ -44,6 +47,7 @@ from apportion.core.results import (
     Group,
     Margin,
     Outcome,
+    Prefix,
     Reason,
     Status,
 )
@@ -71,6 +75,9 @@ __all__ = [
     "Answered",
     "AnthropicBody",
     "Bounds",
+    "Break",
+    "Breakpoint",
+    "Broken",
     "Candidate",
     "Catalogue",
     "ComposedItem",
@@ -102,6 +109,7 @@ __all__ = [
     "Outcome",
     "Policy",
     "PolicyError",
+    "Prefix",
     "Pressure",
     "Problem",
     "Reason",

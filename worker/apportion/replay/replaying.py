@@ -16,6 +16,7 @@ from apportion.core.results import Failure, Status
 from apportion.core.session import Session
 from apportion.offline.lines import Line
 from apportion.offline.rows import Rows
+from apportion.replay.changed_row import row_under
 from apportion.replay.findings import Finding, Found
 from apportion.replay.sums import Sum, Tally
 from apportion.replay.verify import Recomposed, Verification
@@ -79,6 +80,8 @@ class Replay:
         assert one.policy is not None, "requests have a policy"
         verification, policy = self._verification, self._policy(one.policy)
         asked = self._change.request_for(request, policy)
+        if self._rows is None:
+            before = row_under(before, one.policy, policy)
         return compose(asked, before, policy, verification.engine, verification.memory)
 
     def _published(self, one: Recomposed, before: Session) -> Session:

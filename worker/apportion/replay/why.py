@@ -33,6 +33,7 @@ from apportion.core.results import Entry, Fidelity, Reason
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.strategies.categories.policy import CategoriesPolicy
 from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.replay.changed_row import row_under
 from apportion.replay.origin import Origin
 
 RECOMPOSITIONS_MAX = 256
@@ -199,7 +200,8 @@ class _Search:
         return any(item.id == self._id for item in answered.composed.items)
 
     def _composed(self, case: _Case, memory: Memory | None) -> Answered:
-        return compose(case.request, self._origin.session, case.policy, self._engine, memory)
+        session = row_under(self._origin.session, self._origin.policy, case.policy)
+        return compose(case.request, session, case.policy, self._engine, memory)
 
 
 def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:

@@ -31,7 +31,7 @@ from apportion.core.results import Certificate
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.carried import items_of
-from apportion.core.strategies.lanes.hold import Holding, before_of, hold
+from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Artifact, Lane, open_lanes, rank
 from apportion.core.strategies.lanes.render import render
@@ -162,7 +162,7 @@ def _held(
     if not prefix.weight:
         return None
     before = before_of(items_of(task.carried), ranked, choosable, template)
-    return hold(choosable, before, prefix, new_order, cold=task.carried_cold)
+    return hold_beginning(choosable, before, prefix, new_order, cold=task.carried_cold)
 
 
 def _bounds(lanes: dict[str, Lane], *, tried: bool) -> list[GroupBounds]:

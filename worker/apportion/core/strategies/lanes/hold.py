@@ -88,7 +88,7 @@ def before_of(
     return Before(items, places)
 
 
-def hold(
+def hold_beginning(
     choosable: Choosable, before: Before, policy: PrefixPolicy, new_order: Callable[[], Order], *, cold: bool
 ) -> Holding:
     """Return the selection that the rule chooses; `new_order` gives the order of one selection."""
