@@ -230,21 +230,31 @@ def test_a_text_without_a_seam_is_counted_a_few_times_and_what_stands_of_it_exac
         assert told.items[0].tokens == counter.count(str(told.text).removeprefix(heading))
 
 
-def categories_policy(counter: str, budget: int) -> Policy:
+def categories_policy(counter: str, budget: int, threshold: int = 0) -> Policy:
     categories = {"a": {"priority": 0, "budget_tokens": budget}}
-    return policy_of("categories", counter, categories=categories, budget_tokens=budget)
+    overlap = {"threshold": threshold}
+    return policy_of("categories", counter, categories=categories, budget_tokens=budget, overlap=overlap)
 
 
 @SETTINGS
-@given(few_contents, numbers, counters, parts_of_whole)
-def test_categories(contents: list[str], number: int, counter: str, share: float) -> None:
+@given(few_contents, numbers, counters, parts_of_whole, st.sampled_from([0, 300]))
+def test_categories(contents: list[str], number: int, counter: str, share: float, threshold: int) -> None:
     each = [contents[n % len(contents)] for n in range(number)]
     ones = [
         {"id": f"{n}", "content": content, "category": "a", "priority": 1, "token_estimate": 1}
         for n, content in enumerate(each)
     ]
     budget = max(100, tokens_of(counter, each, share))
-    check(categories_policy(counter, budget), number, candidates=ones)
+    check(categories_policy(counter, budget, threshold), number, candidates=ones)
+
+
+@pytest.mark.parametrize("content", ["x1 ", "/", "one of many, number "])
+def test_categories_of_thousands_that_overlap_pairwise(content: str) -> None:
+    ones = [
+        {"id": f"{n:04}", "category": "a", "content": f"{content * 5}{n}", "priority": 1 + n % 3}
+        for n in range(2_000)
+    ]
+    check(categories_policy("o200k_base", 1_000_000, 300), 2_000, candidates=ones)
 
 
 @pytest.mark.parametrize("end", ["", ".", "é"])

@@ -1,5 +1,7 @@
 """What is reckoned from parts is what counting the whole gives, with every counter."""
 
+from random import Random
+
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +56,23 @@ def test_pieces_that_change_go_and_come_back_are_worth_their_text(
             texts[place] = text
             whole.change(place, text, counter.count(text))
         check()
+
+
+@SETTINGS
+@given(st.lists(worded, min_size=1, max_size=7), st.randoms(use_true_random=False), counters)
+def test_pieces_that_are_put_in_anywhere_are_worth_their_text(
+    pieces: list[str], rng: Random, name: CounterName
+) -> None:
+    counter = COUNTERS[name]
+    whole, standing = Joined.empty(len(pieces), units_of(counter)), list[int]()
+    for place in rng.sample(range(len(pieces)), len(pieces)):
+        before = max([one for one in standing if one < place], default=None)
+        whole.put_in(place, pieces[place], counter.count(pieces[place]), before)
+        if rng.random() < 0.3:
+            whole.take_out(place)
+        else:
+            standing.append(place)
+        assert whole.tokens() == counter.count(join(pieces[one] for one in sorted(standing)))
 
 
 @SETTINGS

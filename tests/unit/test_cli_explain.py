@@ -229,6 +229,20 @@ def test_every_reason_is_told(reason: Reason) -> None:
     assert any(line.startswith(f"Left out, {reason}: ") for line in lines)
 
 
+def test_it_is_told_who_says_how_much_of_it() -> None:
+    same = "The same passage, which retrieval brought twice."
+    lanes = {"local": {"priority": 0, "min_tokens": 20, "max_tokens": 100}}
+    policy = lanes_policy(overlap={"threshold": 300}, lanes=lanes)
+    ones = [
+        candidate(name, content=same, relevance=share) for name, share in (("a", 1), ("b", 0.5), ("c", 0))
+    ]
+    made = answer(request(ones), policy).decision
+    told = [shown(candidate_explanation(made, [one]), 120) for one in made.candidates]
+    assert "When it was chosen 100.0 % of it was in a." in told[1]
+    assert "100.0 % of it is in a." in told[2]
+    assert any(line.startswith("Left out, redundant: what was chosen") for line in told[2])
+
+
 def test_a_floor_is_told_where_there_is_one() -> None:
     many: Sequence[dict[str, Any]] = [candidate("a", 2_000), candidate("b", 2_000)]
     made = answer(request(many), lanes_policy()).decision

@@ -10,6 +10,7 @@ from support import answer, candidate, lanes_policy, request
 
 from apportion.core import wire
 from apportion.core.results import (
+    Certificate,
     ConstraintCount,
     ContextDecision,
     CounterRef,
@@ -18,11 +19,13 @@ from apportion.core.results import (
     Entry,
     Fidelity,
     Group,
+    GroupPrice,
     Ledger,
     Margin,
     Outcome,
     PolicyRef,
     Reason,
+    Redundant,
     SessionLedger,
     Shortfall,
     Status,
@@ -260,3 +263,42 @@ def test_a_margin_is_said_to_be_of_when_the_candidate_was_considered_last() -> N
 
 def test_text_in_brackets_is_no_markup() -> None:
     assert "[bold]x[/bold]" in shown(decision(summary="[bold]x[/bold]"))
+
+
+def test_a_certificate_is_told_in_words() -> None:
+    certificate = Certificate(
+        value=3_412_600,
+        bound=3_440_000,
+        gap=8,
+        price=512,
+        groups={"retrieved": GroupPrice(ceiling=120), "rules": GroupPrice(floor=50)},
+        undiscounted=True,
+    )
+    told = " ".join(shown(decision(certificate=certificate)).split())
+    assert (
+        "value 3,412, within 0.8 % of the best possible; 1,000 more tokens would add about 512; "
+        "the ceiling of retrieved costs about 120 for every 1,000 tokens; "
+        "the floor of rules costs about 50 for every 1,000 tokens (overlap not discounted)"
+    ) in told
+
+
+def test_the_best_possible_selection_is_called_that() -> None:
+    best = Certificate(value=5_000, bound=5_000, gap=0, price=0, groups={})
+    assert "value 5, the best possible\n" in shown(decision(certificate=best))
+
+
+def test_a_value_past_every_exact_integer_is_told_as_such() -> None:
+    great = Certificate(value="9" * 30, bound="9" * 30, gap=0, price="9" * 20, groups={})
+    told = shown(decision(certificate=great))
+    assert "value more than 2**53, the best possible; 1,000 more tokens would add about more than" in told
+
+
+def test_what_is_said_already_is_told_beside_the_reason() -> None:
+    said = Redundant("first", 812)
+    ones = (
+        selection(1, fidelity=Fidelity.FULL, redundant=said),
+        omission(2, Reason.REDUNDANT, redundant=said),
+    )
+    told = shown(decision(candidates=ones, candidates_total=2))
+    assert "full, 81.2 % in first" in told
+    assert "redundant, 81.2 % in first" in told

@@ -5,7 +5,7 @@ follows from them. Source: the dual of the fractional problem, of which any pric
 greedy ones. Never selects, and is exact: integers only.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import itemgetter
 
 from msgspec import Struct
@@ -40,68 +40,84 @@ class Choice(Struct, frozen=True, kw_only=True):
     limit_tokens: int
 
 
+class _Others(Struct, frozen=True):
+    """The candidates that are not protected, and what these leave them.
+
+    `offered` are score, cost and group of each, by score falling; `least` is how far the selection fills each
+    group, up to what is left of its floor.
+    """
+
+    offered: Sequence[tuple[int, int, int]]
+    left_tokens: int
+    ceilings: Sequence[int]
+    least: Sequence[int]
+
+
 def certify(choice: Choice, *, undiscounted: bool = False) -> Certificate | None:
     """Return the certificate of a selection; None where the protected ones do not fit the limit.
 
     No selection within limit and ceilings that has the protected ones, and fills each group with others at
     least as far as this one does, up to its floor, has a greater value than the bound.
     """
-    scores, costs, group_of = choice.scores, choice.costs, choice.group_of
-    in_groups = [0] * len(choice.caps)
-    for place in choice.protected:
-        in_groups[group_of[place]] += costs[place]
-    left_tokens = choice.limit_tokens - sum(in_groups)
-    if left_tokens < 0:
+    others = _others(choice)
+    if others.left_tokens < 0:
         return None
-    protected = frozenset(choice.protected)
-    free = [place for place in range(len(scores)) if place not in protected]
-    used = [0] * len(choice.caps)
-    for place in free:
-        if choice.taken[place]:
-            used[group_of[place]] += costs[place]
-    ceilings = [max(0, cap.ceiling - own) for cap, own in zip(choice.caps, in_groups, strict=True)]
-    least = [
-        min(max(0, cap.floor - own), others)
-        for cap, own, others in zip(choice.caps, in_groups, used, strict=True)
-    ]
-    free.sort(key=scores.__getitem__, reverse=True)
-    offered = [(scores[place], costs[place], group_of[place]) for place in free]
-    price, prices = _prices(offered, left_tokens, ceilings, least)
-    bound = sum([scores[place] * costs[place] for place in protected]) + price * left_tokens
-    for own, ceiling, floor in zip(prices, ceilings, least, strict=True):
+    price, prices = _prices(others)
+    bound = _value(choice, choice.protected) + price * others.left_tokens
+    for own, ceiling, floor in zip(prices, others.ceilings, others.least, strict=True):
         bound += (own - price) * (ceiling if own > price else floor)
-    bound += sum([cost * (score - prices[group]) for score, cost, group in offered if score > prices[group]])
-    value = sum([scores[place] * costs[place] for place, taken in enumerate(choice.taken) if taken])
+    for score, cost, group in others.offered:
+        if score > prices[group]:
+            bound += cost * (score - prices[group])
+    value = _value(choice, [place for place, taken in enumerate(choice.taken) if taken])
+    groups = {cap.name: own - price for cap, own in zip(choice.caps, prices, strict=True) if own != price}
     return Certificate(
         value=exact_json_integer(value),
         bound=exact_json_integer(bound),
         gap=-(-_PERMILLE * (bound - value) // bound) if bound else 0,
         price=exact_json_integer(price),
-        groups={
-            cap.name: GroupPrice(ceiling=exact_json_integer(own - price))
-            if own > price
-            else GroupPrice(floor=exact_json_integer(price - own))
-            for cap, own in zip(choice.caps, prices, strict=True)
-            if own != price
-        },
+        groups={name: _group_price(beside) for name, beside in groups.items()},
         undiscounted=undiscounted,
     )
 
 
-def _prices(
-    offered: Sequence[tuple[int, int, int]], left_tokens: int, ceilings: Sequence[int], least: Sequence[int]
-) -> tuple[int, list[int]]:
-    """Return what a token is worth under the limit, and in each group; `offered` falls by score.
+def _others(choice: Choice) -> _Others:
+    scores, costs, group_of = choice.scores, choice.costs, choice.group_of
+    protected = frozenset(choice.protected)
+    in_groups, used = [0] * len(choice.caps), [0] * len(choice.caps)
+    offered: list[tuple[int, int, int]] = []
+    for place, taken in enumerate(choice.taken):
+        group, cost = group_of[place], costs[place]
+        if place in protected:
+            in_groups[group] += cost
+        else:
+            offered.append((scores[place], cost, group))
+            if taken:
+                used[group] += cost
+    offered.sort(key=itemgetter(0), reverse=True)
+    both = list(zip(choice.caps, in_groups, strict=True))
+    floors = [max(0, cap.floor - own) for cap, own in both]
+    return _Others(
+        offered=offered,
+        left_tokens=choice.limit_tokens - sum(in_groups),
+        ceilings=[max(0, cap.ceiling - own) for cap, own in both],
+        least=list(map(min, floors, used)),
+    )
+
+
+def _prices(others: _Others) -> tuple[int, list[int]]:
+    """Return what a token is worth under the limit, and in each group.
 
     A group's token is worth what the limit's is, but more where its ceiling is passed sooner, and less
     where its least is reached later.
     """
-    highest = 1 + max(map(itemgetter(0), offered), default=0)
+    ceilings, least = others.ceilings, others.least
+    highest = 1 + max(map(itemgetter(0), others.offered), default=0)
     reached = [0 if floor else highest for floor in least]
     passed = [0 if ceiling else highest for ceiling in ceilings]
     drawn = [0] * len(ceilings)
     price, sure = 0, sum(map(min, ceilings, least))
-    for score, cost, group in offered:
+    for score, cost, group in others.offered:
         before, after = drawn[group], drawn[group] + cost
         drawn[group] = after
         floor, ceiling = least[group], ceilings[group]
@@ -110,7 +126,16 @@ def _prices(
         if before <= ceiling < after and ceiling:
             passed[group] = score
         sure += min(ceiling, max(floor, after)) - min(ceiling, max(floor, before))
-        if not price and sure > left_tokens:
+        if not price and sure > others.left_tokens:
             price = score
-    prices = [min(max(price, high), low) for high, low in zip(passed, reached, strict=True)]
-    return price, prices
+    return price, [min(max(price, high), low) for high, low in zip(passed, reached, strict=True)]
+
+
+def _value(choice: Choice, places: Iterable[int]) -> int:
+    return sum([choice.scores[place] * choice.costs[place] for place in places])
+
+
+def _group_price(beside: int) -> GroupPrice:
+    if beside > 0:
+        return GroupPrice(ceiling=exact_json_integer(beside))
+    return GroupPrice(floor=exact_json_integer(-beside))
