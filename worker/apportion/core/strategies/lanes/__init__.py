@@ -133,7 +133,8 @@ def _new_order(task: Task[LanesPolicy], choosable: Choosable) -> Callable[[], Or
     """Return what gives the order of a selection: with `[overlap]`, what is said twice is discounted."""
     threshold = task.policy.overlap.threshold
     if not threshold:
-        return lambda: Canonical(choosable.scores)
+        canonical = Canonical(choosable.scores)
+        return lambda: canonical
     overlap = task.overlap_of([one.prepared for one in choosable.ones], threshold)
     return lambda: Discounted(overlap, choosable.scores, choosable.protected)
 
