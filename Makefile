@@ -40,7 +40,7 @@ recording: $(VENV)/dev.done ## Record this repository's history as the workload 
 	$(BIN)/python -c 'from pathlib import Path; from apportion.workload.recording import record; \
 	  record(Path("."), Path("worker/apportion/workload/recorded.jsonl.xz"), max_requests=300)'
 
-benchmarks: $(VENV)/dev.done ## Measure against the floor and peers, and search for the dearest request
+benchmarks: $(VENV)/dev.done ## Measure against the floor, peers and the optimum, and search for the dearest request
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/benchmarks.txt
 	$(BIN)/python -m benchmarks
 

@@ -168,6 +168,9 @@ def _summed_up(total: Summary) -> Iterator[tuple[str, str]]:
         yield "sessions", f"{total.sessions:,}"
         yield "decisions", f"{duration}: {_counts(total.statuses)}"
         yield "utilisation", f"{total.utilisation:.0%} of the limits"
+        if total.held:
+            held = f"held: {total.held:.0%} of tokens; input price {total.input_price:.2f} of uncached"
+            yield "prefix", held
         yield "tokens by lane", ", ".join(shares)
         yield "left out for", _counts(total.reasons) or "nothing"
     if total.dead_letters:
