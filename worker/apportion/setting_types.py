@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_core import PydanticCustomError
-from pydantic_settings import NoDecode
 
 
 class Partitioner(StrEnum):
@@ -75,7 +74,7 @@ _PORT = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5
 Address = Annotated[
     str, _matches(rf"(\[[\da-fA-F:.%]+\]|[\w.-]+):{_PORT}", "host:port, as in localhost:9092")
 ]
-Addresses = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(_split), AfterValidator(_at_least_one)]
+Addresses = Annotated[tuple[Address, ...], BeforeValidator(_split), AfterValidator(_at_least_one)]
 TopicName = Annotated[str, _matches(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "1 to 249 of A-Z a-z 0-9 . _ -")]
 TopicPrefix = Annotated[str, _matches(r"[a-zA-Z0-9._-]{0,200}", "up to 200 of A-Z a-z 0-9 . _ -")]
 AppId = Annotated[str, _matches(r"[a-zA-Z0-9._-]{1,200}", "1 to 200 of A-Z a-z 0-9 . _ -")]

@@ -4,18 +4,30 @@ Decides what each setting is called, which values it may have and which source w
 file, default. Never connects, never logs, never shows a secret. Importing it reads nothing.
 """
 
+import ast
 import difflib
+import inspect
 import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    PrivateAttr,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
 from apportion.cluster_settings import ClusterSettings
 from apportion.core.bounds import Bounds
@@ -112,17 +124,6 @@ class Settings(ClusterSettings):
         """The bounds of an event, as the core takes them."""
         return Bounds(**{name: getattr(self, name) for name in Bounds.__struct_fields__})
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic-settings calls it with all of these
-        init_settings: PydanticBaseSettingsSource,
-        *_: PydanticBaseSettingsSource,
-        **__: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read nothing but what is passed in."""
-        return (init_settings,)
-
     @field_validator("fingerprint_secret")
     @classmethod
     def _comes_from_one_place(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
@@ -180,6 +181,20 @@ def load_settings(
     return _validated(values, origins, problems)
 
 
+@cache
+def help_texts() -> dict[str, str]:
+    """Return what stands under each setting's name, read from the sources: only who asks for help waits."""
+    texts: dict[str, str] = {}
+    for model in (ClusterSettings, Settings):
+        (definition,) = ast.parse(inspect.getsource(model)).body
+        assert isinstance(definition, ast.ClassDef), "a class's source is its definition"
+        for field, said in pairwise(definition.body):
+            match field, said:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    texts[name] = inspect.cleandoc(text)
+    return texts
+
+
 def flag_of(name: str) -> str:
     """Return the flag of a setting, `--app-id`."""
     return "--" + name.replace("_", "-")
@@ -219,10 +234,14 @@ def _with_paths_from(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(texts: dict[str, Any]) -> dict[str, Any]:
-    """Parse what came as text, as pydantic-settings parses variables; unknown names stay."""
-    source = EnvSettingsSource(Settings, case_sensitive=True, env_prefix="")
-    source.env_vars = texts
-    return texts | source()
+    """Read what came as text as the type of its setting; what cannot be read stays, and is found wrong."""
+    parsed = dict(texts)
+    for name, field in Settings.model_fields.items():
+        if name in texts:
+            kind: Any = field.annotation
+            with suppress(ValidationError):
+                parsed[name] = TypeAdapter(kind).validate_python(texts[name])
+    return parsed
 
 
 def _validated(values: dict[str, Any], origins: dict[str, str], problems: list[str]) -> Settings:

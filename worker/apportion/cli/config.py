@@ -26,11 +26,11 @@ def config(
       APPORTION_PARTITIONS=8 apportion config --app-id staging
       apportion config --json | jq -r .brokers.origin
     """
-    from apportion.settings import NAMES, Settings
+    from apportion.settings import NAMES, help_texts
 
     settings = read_settings(ctx)
     values: dict[str, Any] = settings.model_dump(mode="json")
-    help_of = {name: " ".join((Settings.model_fields[name].description or "").split()) for name in NAMES}
+    help_of = {name: " ".join(text.split()) for name, text in help_texts().items()}
     if as_json:
         shown = {
             name: {"value": values[name], "origin": settings.origin(name), "help": help_of[name]}
