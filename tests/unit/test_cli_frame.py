@@ -210,7 +210,7 @@ def drained(terminal: int) -> bytes:
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_config_masks_a_secret(form: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("APPORTION_FINGERPRINT_SECRET", "hush")
+    monkeypatch.setenv("APPORTION_FINGERPRINT_SECRET", "hush, this is a secret")
     ended = run("config", *form)
     assert ended.exit_code == 0
     assert "APPORTION_FINGERPRINT_SECRET" in ended.out

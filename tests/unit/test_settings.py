@@ -10,6 +10,8 @@ from apportion.core.bounds import Bounds
 from apportion.setting_types import Partitioner
 from apportion.settings import NAMES, Settings, SettingsError, help_texts, load_settings
 
+HUSH = "hush, this is a secret"
+
 
 def write(folder: Path, text: str) -> Path:
     file = folder / "apportion.toml"
@@ -212,22 +214,22 @@ def test_a_file_in_another_encoding_is_told(tmp_path: Path) -> None:
 
 
 def test_a_secret_is_masked_wherever_settings_are_shown() -> None:
-    settings = load_settings(environment={"APPORTION_FINGERPRINT_SECRET": "hush"})
+    settings = load_settings(environment={"APPORTION_FINGERPRINT_SECRET": HUSH})
     assert settings.fingerprint_secret is not None
-    assert settings.fingerprint_secret.get_secret_value() == "hush"
+    assert settings.fingerprint_secret.get_secret_value() == HUSH
     assert "hush" not in repr(settings) + str(settings) + settings.model_dump_json()
 
 
 def test_a_secret_is_in_no_error(tmp_path: Path) -> None:
     told = problems_of({}, write(tmp_path, "fingerprint_secret = 31337"))
-    told += problems_of({"APPORTION_FINGERPRINT_SECRET": "hush", "APPORTION_FINGERPRINT_SECRET_FILE": "x"})
+    told += problems_of({"APPORTION_FINGERPRINT_SECRET": HUSH, "APPORTION_FINGERPRINT_SECRET_FILE": "x"})
     assert len(told) == 2
     assert not any(secret in problem for problem in told for secret in ("31337", "hush"))
 
 
 def test_a_secret_and_a_file_of_secrets_exclude_each_other(tmp_path: Path) -> None:
     file = write(tmp_path, 'fingerprint_secret_file = "secret"')
-    [problem] = problems_of({"APPORTION_FINGERPRINT_SECRET": "hush"}, file)
+    [problem] = problems_of({"APPORTION_FINGERPRINT_SECRET": HUSH}, file)
     assert problem == (
         "fingerprint_secret (APPORTION_FINGERPRINT_SECRET): "
         "is given beside fingerprint_secret_file: set one of them"

@@ -84,3 +84,19 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 OptionalText = Annotated[str, Field(min_length=1)] | None
 OptionalSecret = Annotated[SecretStr, Field(min_length=1)] | None
+
+
+def _long_enough(secret: SecretStr) -> SecretStr:
+    if len(secret.get_secret_value().encode()) < FINGERPRINT_SECRET_MIN_BYTES:
+        raise PydanticCustomError("short", _TOO_SHORT, {"least": FINGERPRINT_SECRET_MIN_BYTES})
+    return secret
+
+
+FINGERPRINT_SECRET_MIN_BYTES = 16
+"""Fewer bytes cannot hold 128 bits, whatever they are made of: who has decisions and guesses one path of them
+could try all secrets, for the id of a path shows when the right one was found."""
+_TOO_SHORT = (
+    "is shorter than {least} bytes, so it could be guessed from decisions: take `openssl rand -hex 32`"
+)
+FingerprintSecret = Annotated[SecretStr, AfterValidator(_long_enough)]
+OptionalFingerprintSecret = FingerprintSecret | None

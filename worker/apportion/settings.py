@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from stat import S_IMODE
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -31,7 +32,14 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from apportion.cluster_settings import ClusterSettings
 from apportion.core.bounds import Bounds
-from apportion.setting_types import Count, OptionalPath, OptionalSecret, Seconds, Share
+from apportion.setting_types import (
+    Count,
+    OptionalFingerprintSecret,
+    OptionalPath,
+    OptionalSecret,
+    Seconds,
+    Share,
+)
 
 FILE_NAME = "apportion.toml"
 PREFIX = "APPORTION_"
@@ -79,7 +87,7 @@ class Settings(ClusterSettings):
     fingerprint_secret_file: OptionalPath = None
     """File with the secret that turns paths into ids: a text file with one for all tenants, or a .toml
     file with a table tenants (NAME = "secret") and an optional default."""
-    fingerprint_secret: OptionalSecret = None
+    fingerprint_secret: OptionalFingerprintSecret = None
     """The secret itself, for all tenants, instead of the file; from the environment or the settings file."""
 
     dead_letter_share_max: Share = 0.5
@@ -134,7 +142,9 @@ class Settings(ClusterSettings):
 
 NAMES = tuple(Settings.model_fields)
 SECRETS = frozenset(
-    name for name, field in Settings.model_fields.items() if field.annotation == OptionalSecret
+    name
+    for name, field in Settings.model_fields.items()
+    if field.annotation in (OptionalSecret, OptionalFingerprintSecret)
 )
 """They have no flag, for every user of a machine sees its processes' flags."""
 PATHS = frozenset(name for name, field in Settings.model_fields.items() if field.annotation == OptionalPath)
@@ -209,7 +219,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
+        raise SettingsError([f"{path}: cannot be read: {error.strerror}{_whose(path, error)}"]) from None
     except UnicodeDecodeError:
         raise SettingsError([f"{path}: is not UTF-8"]) from None
 
@@ -224,6 +234,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise SettingsError([f"{path}: is not valid TOML ({str(error).rpartition('(')[2]}"]) from None
+
+
+def _whose(path: Path, error: OSError) -> str:
+    """Return what to do about a file that is there and is not ours to read, as one of a container's host."""
+    try:
+        status = path.stat()
+    except OSError:  # nor is its folder
+        return ""
+    if not isinstance(error, PermissionError):
+        return ""
+    return (
+        f": its owner is {status.st_uid}:{status.st_gid}, its mode {S_IMODE(status.st_mode):04o}, and we are "
+        f"{os.geteuid()}:{os.getegid()}: let this user read it"
+    )
 
 
 def _with_paths_from(folder: Path, values: dict[str, Any]) -> dict[str, Any]:

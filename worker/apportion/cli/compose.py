@@ -55,7 +55,7 @@ def compose(
     Examples:
       apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
       apportion workload recorded |
-        APPORTION_FINGERPRINT_SECRET=any apportion compose --explain > /dev/null
+        APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain > /dev/null
     """
     settings = read_settings(ctx, default_policy=policy)
     require_distinct(file, decisions, dead_letters)

@@ -121,7 +121,7 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
         ),
         status=answer.status,
         summary=summary(answer.status, len(made.items), len(entries), tokens, reasons),
-        trigger=traced(request.trigger, engine.secrets.of(request.tenant)),
+        trigger=traced(request.trigger, engine.secrets.of(request.tenant, before.start_us or 0)),
         tokens=tokens,
         session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
         groups=made.groups,

@@ -239,7 +239,7 @@ class Verification:
         self, request: ContextRequest, decision: ContextDecision, recorded: Recorded
     ) -> Found | None:
         """Return why a decision that is not alike cannot be judged; nothing where it can."""
-        secret = self.engine.secrets.of(request.tenant)
+        secret = self.engine.secrets.of(request.tenant, decision.session.before.start_us)
         fields = read(recorded.value)
         trigger = fields.get("trigger")
         if secret is None and isinstance(trigger, dict) and "workspace" in trigger:
