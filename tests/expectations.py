@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import UNSET, Struct, to_builtins
 
 from apportion.core.compose import Answered
 from apportion.core.results import Outcome as Fate
@@ -13,19 +13,42 @@ _EXACT = ("omitted",)
 
 
 def shown(outcome: Answered) -> dict[str, Any]:
-    """Return an answer as expectations see it: keys as in the events, and by id what has an id."""
-    composed, decision = to_builtins(outcome.composed), to_builtins(outcome.decision)
-    entries = decision.get("candidates", ())
+    """Return an answer as expectations see it: keys as in the events, zeros too, by its name what has one.
+
+    So are a candidate by its id, a count by its reason and the parts of a score by theirs; what a candidate
+    needed and what was left for it are its `margin`.
+    """
+    composed, decision = to_builtins(outcome.composed), _in_full(outcome.decision)
+    entries = decision["candidates"]
+    names = outcome.decision.score_parts
+    for entry, own in zip(entries, outcome.decision.candidates, strict=True):
+        if own.parts is not UNSET:
+            entry["parts"] = dict(zip(names, own.parts, strict=True))
+        if own.margin is not None:
+            entry["margin"] = to_builtins(own.margin)
+    for key in ("reasons", "unlisted"):
+        decision[key] = {one["reason"]: one["count"] for one in decision[key]}
+    decision["constraints"] = {one["name"]: one for one in decision["constraints"]}
     return {
         **composed,
         **decision["tokens"],
         "ranks": [entry["id"] for entry in entries],
         "omitted": {entry["id"]: entry["reason"] for entry in entries if entry["outcome"] == "omitted"},
         "entries": {entry["id"]: entry for entry in entries},
-        "groups": {group["name"]: group for group in decision.get("groups", ())},
+        "groups": {group["name"]: group for group in decision["groups"]},
         "decision": decision,
         "cache_hit": outcome.cache_hit,
     }
+
+
+def _in_full(value: Any) -> Any:
+    """Return what stands in a record with what is left out of it for being 0 or empty."""
+    if isinstance(value, Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return {name: _in_full(field) for name, field in fields.items() if field is not UNSET}
+    if isinstance(value, tuple):
+        return [_in_full(one) for one in value]
+    return to_builtins(value)
 
 
 def assert_holds(expected: Any, actual: Any, place: str = "$") -> None:

@@ -13,7 +13,7 @@ from apportion.core import wire
 from apportion.core.bounds import Bounds
 from apportion.core.catalogue import Catalogue
 from apportion.core.engine import Engine
-from apportion.core.results import ContextDeadLetter, Run, Source
+from apportion.core.results import ContextDeadLetter, Phase, Run, Source
 from apportion.offline.answers import answer_lines
 from apportion.offline.lines import Line, read_lines
 from apportion.offline.sessions import Sessions
@@ -63,7 +63,9 @@ def recorded(
 
 def by_worker(decision: bytes, worker: str = "w") -> bytes:
     """Return a decision as a worker writes it."""
-    run = Run(source=Source(topic="requests", partition=3, offset=7), worker=worker, phases_us={"choose": 12})
+    run = Run(
+        source=Source(topic="requests", partition=3, offset=7), worker=worker, phases=(Phase("choose", 12),)
+    )
     return decision[:-1] + b',"run":' + wire.encode(run) + b"}"
 
 

@@ -13,7 +13,7 @@ from apportion.core.events import ContextArtifact, ContextRequest, ContextRetrac
 from apportion.core.identity import Secrets
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy
-from apportion.core.results import Entry
+from apportion.core.results import Entry, ReasonCount
 from apportion.core.session import EMPTY, Session
 from apportion.core.strategies import parse_policy
 from apportion.core.wire import decode
@@ -109,6 +109,11 @@ def omitted(outcome: Answered) -> dict[str, str]:
     return {
         entry.id: str(entry.reason) for entry in outcome.decision.candidates if entry.outcome == "omitted"
     }
+
+
+def counted(counts: Iterable[ReasonCount]) -> dict[str, int]:
+    """Return counts by reason, in their order."""
+    return {str(one.reason): one.count for one in counts}
 
 
 def entry_of(outcome: Answered, name: str) -> Entry:

@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
-from support import ENGINE
+from support import ENGINE, counted
 
 from apportion.core import pool
 from apportion.core.bounds import Bounds
@@ -169,8 +169,8 @@ class Sequences(RuleBasedStateMachine):
     def check(self, before: Session, outcome: Answered, asked: dict[str, Any]) -> None:
         composed, decision = outcome.composed, outcome.decision
         assert composed.tokens.used <= composed.tokens.limit
-        counted = ENGINE.counters[composed.tokens.counter].count(composed.text or "")
-        assert composed.messages or counted == composed.tokens.used
+        recounted = ENGINE.counters[composed.tokens.counter].count(composed.text or "")
+        assert composed.messages or recounted == composed.tokens.used
         ledger = decision.session
         assert ledger.after.sequence == ledger.before.sequence + 1
         duplicate = composed.status is Status.DUPLICATE
@@ -187,7 +187,7 @@ class Sequences(RuleBasedStateMachine):
             pooled = 0 if duplicate else ledger.before.pool_artifacts
             assert len(entries) == len(asked["candidates"]) + pooled
         assert ledger.before.pool_artifacts in (len(before.pool), 0)
-        assert sum(decision.reasons.values()) == len(entries) - len(chosen)
+        assert sum(counted(decision.reasons).values()) == len(entries) - len(chosen)
 
     def check_row(self) -> None:
         row = self.row

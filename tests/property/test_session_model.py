@@ -238,9 +238,9 @@ class SessionsMachine(RuleBasedStateMachine):
         ledger = outcome.decision.session.after
         assert (ledger.prompts, ledger.sequence) == (len(model.asked), model.answers)
         assert ledger.spent_tokens == outcome.composed.session.spent_tokens == model.spent
-        assert ledger.start_us == microseconds(model.times[0])
-        assert ledger.last_event_us == microseconds(max(model.times))
-        assert ledger.expires_us == (None if model.expiry is None else microseconds(model.expiry))
+        assert ledger.started_at == model.times[0]
+        assert ledger.last_event_at == max(model.times)
+        assert ledger.expires_at == model.expiry
         assert (ledger.injections, ledger.pool_artifacts) == (len(model.injections), len(model.pool))
 
     @rule(

@@ -74,7 +74,7 @@ def test_run_tells_who_made_the_decision_from_what() -> None:
     run = decision["run"]
     assert run["source"] == {"topic": "context-requests", "partition": 0, "offset": 3}
     assert run["worker"] == "apportion@host:1"
-    assert list(run["phases_us"]) == ["decode", "prepare", "choose", "record"]
+    assert [one["name"] for one in run["phases"]] == ["decode", "prepare", "choose", "record"]
     assert run["cache_hit"] is False
 
 
@@ -82,7 +82,7 @@ def test_each_phase_has_its_own_time_in_whole_microseconds(monkeypatch: pytest.M
     ticks_ns = iter([5_000, 6_999, 9_000, 13_000, 21_000, 37_000])
     monkeypatch.setattr("apportion.stream.answers.perf_counter_ns", lambda: next(ticks_ns))
     decision = event_of(answers().answer(record(request("r")), None).messages[1])
-    assert decision["run"]["phases_us"] == {"decode": 1, "prepare": 2, "choose": 4, "record": 8}
+    assert [one["duration_us"] for one in decision["run"]["phases"]] == [1, 2, 4, 8]
 
 
 def test_a_record_under_another_key_than_its_sessions_is_refused() -> None:

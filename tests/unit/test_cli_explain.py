@@ -145,7 +145,7 @@ def test_an_unknown_candidate_is_wrong_usage_and_not_repeated(decisions: list[by
 
 
 def test_of_candidates_that_are_not_listed_the_error_says_how_many(decisions: list[bytes]) -> None:
-    short = altered(decisions[1], "unlisted", value={"no_room": 7})
+    short = altered(decisions[1], "unlisted", value=[{"reason": "no_room", "count": 7}])
     Path("decisions").write_bytes(short + b"\n")
     assert "7 that were left out are not listed" in explain(short, "--candidate", "x").err
 

@@ -9,7 +9,9 @@ from rich.console import Console
 from support import answer, candidate, lanes_policy, request
 
 from apportion.core import wire
+from apportion.core.identity import utc
 from apportion.core.results import (
+    SCHEMA_VERSION,
     ConstraintCount,
     ContextDecision,
     CounterRef,
@@ -19,10 +21,11 @@ from apportion.core.results import (
     Fidelity,
     Group,
     Ledger,
-    Margin,
+    Limits,
     Outcome,
     PolicyRef,
     Reason,
+    ReasonCount,
     SessionLedger,
     Shortfall,
     Status,
@@ -34,9 +37,9 @@ LEDGER = Ledger(
     prompts=0,
     sequence=0,
     spent_tokens=0,
-    start_us=0,
-    last_event_us=0,
-    expires_us=None,
+    started_at=utc(0),
+    last_event_at=utc(0),
+    expires_at=None,
     injections=0,
     pool_artifacts=0,
     pool_bytes=0,
@@ -59,7 +62,10 @@ def decision(**changes: Any) -> ContextDecision:
         "summary": "the summary",
         "tokens": DecisionTokens(limit=1_000, reserved=0, estimated=250, used=250, remaining=750),
         "session": SessionLedger(before=LEDGER, after=LEDGER),
+        "schema_version": SCHEMA_VERSION,
+        "limits": Limits(),
         "candidates_total": 0,
+        "candidates_selected": 0,
     }
     return ContextDecision(**fields | changes)
 
@@ -150,26 +156,24 @@ def test_a_score_may_be_more_than_one() -> None:
 
 
 def test_an_omission_tells_what_it_needed_what_was_left_and_why() -> None:
-    text = shown(decision(candidates=(omission(3, margin=Margin(300, 120)), omission(4, tokens=80))))
+    text = shown(decision(candidates=(omission(3, tokens=200, needed=300, left=120), omission(4, tokens=80))))
     assert row(text, "3") == ["3", "group", "300", "120", "no_room", "c3"]
     assert row(text, "4") == ["4", "group", "80", "no_room", "c4"]
 
 
 def test_of_many_omissions_the_first_are_listed_and_the_rest_counted() -> None:
     many = tuple(omission(rank) for rank in range(1, OMISSIONS_SHOWN + 3))
-    reasons = {"no_room": len(many) + 5, "backoff": 2}
-    text = shown(decision(candidates=many, reasons=reasons, unlisted={"no_room": 5, "backoff": 2}))
+    reasons = (ReasonCount(Reason.NO_ROOM, len(many) + 5), ReasonCount(Reason.BACKOFF, 2))
+    unlisted = (ReasonCount(Reason.NO_ROOM, 5), ReasonCount(Reason.BACKOFF, 2))
+    text = shown(decision(candidates=many, reasons=reasons, unlisted=unlisted))
     assert f"c{OMISSIONS_SHOWN}\n" in text
     assert f"c{OMISSIONS_SHOWN + 1}\n" not in text
     assert "and 9 more: no_room 7, backoff 2" in text
 
 
 def test_constraints_tell_how_many_matched() -> None:
-    counts = {
-        "must_exclude": ConstraintCount(given=3, matched=1, unmatched=2),
-        "pinned": ConstraintCount(given=0, matched=0, unmatched=0),
-    }
-    text = shown(decision(constraints=counts))
+    count = ConstraintCount(name="must_exclude", given=3, matched=1, unmatched=2)
+    text = shown(decision(constraints=(count,)))
     assert "must_exclude: 3 given, 1 matched, 2 unmatched" in text
     assert "pinned" not in text
 
@@ -177,7 +181,7 @@ def test_constraints_tell_how_many_matched() -> None:
 def test_the_session_tells_what_was_spent() -> None:
     before = msgspec.structs.replace(LEDGER, prompts=3, sequence=4, spent_tokens=1_000)
     after = msgspec.structs.replace(
-        before, prompts=4, sequence=5, spent_tokens=1_250, pool_artifacts=2, pool_bytes=99, expires_us=0
+        before, prompts=4, sequence=5, spent_tokens=1_250, pool_artifacts=2, pool_bytes=99, expires_at=utc(0)
     )
     text = shown(decision(session=SessionLedger(before=before, after=after), evicted=("old", "older")))
     assert "prompt 4, answer 5: 1,000 tokens spent before, 250 now, 1,250 in all" in text
@@ -228,9 +232,8 @@ def test_a_bar_keeps_its_length_where_there_is_little_room() -> None:
 
 def test_an_id_that_is_made_of_a_path_is_whole_on_a_narrow_terminal() -> None:
     name = "3DK6gMKXnwpKbcFOeOUkOhb1"
-    margin = Margin(1_300, 1_200)
     chosen = Entry(name, "dependency_graph", "structure", 1, Outcome.SELECTED, 728, tokens=1_200)
-    left = omission(2, Reason.LANE_MAX_REACHED, score=728, margin=margin)
+    left = omission(2, Reason.LANE_MAX_REACHED, score=728, tokens=1_300, left=1_200)
     left = msgspec.structs.replace(left, id=name, group="structure")
     assert shown(decision(candidates=(chosen, left)), width=80).count(name) == 2
 
@@ -252,7 +255,7 @@ def test_ids_cannot_move_the_cursor() -> None:
 
 
 def test_a_margin_is_said_to_be_of_when_the_candidate_was_considered_last() -> None:
-    left = omission(1, Reason.BUDGET_EXCEEDED, margin=Margin(5, 0))
+    left = omission(1, Reason.BUDGET_EXCEEDED, tokens=5, left=0)
     said = "left then: when the candidate was considered last, not in the end"
     assert said in shown(decision(candidates=(left,)))
     assert said not in shown(decision(candidates=(omission(1, Reason.NO_CONTENT),)))

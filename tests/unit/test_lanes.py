@@ -8,7 +8,7 @@ from support import ENGINE, answer, candidate, entry_of, lanes_policy, omitted, 
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.policy import Policy, PolicyError
-from apportion.core.results import Margin
+from apportion.core.results import ConstraintCount, Margin
 
 
 def two_lanes(first: tuple[int, int], second: tuple[int, int], total: int = 100) -> Policy:
@@ -35,14 +35,14 @@ def test_recency_falls_by_bucket_with_age(age_s: int, bucket: int) -> None:
     one = candidate("a", recency_bucket=None, created_at=created.isoformat())
     parts = entry_of(answer(request([one]), lanes_policy()), "a").parts
     assert parts
-    assert parts["recency"] == 200 * bucket
+    assert parts[0] == 200 * bucket
 
 
 def test_created_at_counts_where_both_are_given() -> None:
     one = candidate("a", recency_bucket=0, created_at="2026-03-01T12:00:00Z")
     parts = entry_of(answer(request([one]), lanes_policy()), "a").parts
     assert parts
-    assert parts["recency"] == 1000
+    assert parts[0] == 1000
 
 
 def test_ties_go_by_lane_then_kind_then_id() -> None:
@@ -64,7 +64,7 @@ def test_vitals_add_up_and_stop_at_one() -> None:
         candidate("rule", lane="rules", recency_bucket=5, relevance=0.85),
     ]
     outcome = answer(request(ones, vitals=vitals), lanes_policy())
-    relevance = {entry.id: (entry.parts or {})["relevance"] for entry in outcome.decision.candidates}
+    relevance = {entry.id: (entry.parts or ())[1] for entry in outcome.decision.candidates}
     assert relevance == {"recent": 750, "old": 650, "rule": 1000}
 
 
@@ -157,8 +157,9 @@ def test_globs_match_whole_normalised_paths() -> None:
     constraints = {"must_exclude": [constraint("pattern", "src/*.py"), constraint("pattern", "zzz")]}
     outcome = answer(request(ones, constraints=constraints), lanes_policy())
     assert omitted(outcome) == {"flat": "excluded_by_policy"}
-    counted = outcome.decision.constraints["must_exclude"]
-    assert (counted.given, counted.matched, counted.unmatched) == (2, 1, 1)
+    assert outcome.decision.constraints == (
+        ConstraintCount(name="must_exclude", given=2, matched=1, unmatched=1),
+    )
 
 
 def test_without_content_even_a_pinned_candidate_is_omitted() -> None:

@@ -13,6 +13,7 @@ from support import (
     answer,
     artifact,
     candidate,
+    counted,
     entry_of,
     lanes_policy,
     omitted,
@@ -22,7 +23,7 @@ from support import (
 )
 
 from apportion.core.errors import EventError
-from apportion.core.identity import Secrets, event_time_us, path_id
+from apportion.core.identity import Secrets, event_time_us, key_id, path_id
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.session import (
@@ -414,7 +415,7 @@ def test_of_equal_ids_that_are_backed_off_one_is_backoff_and_the_others_duplicat
     policy = limited(backoff_prompts=5)
     session = answer(request([candidate("a")]), policy).session
     again = answer(request([candidate("a"), candidate("a")]), policy, session)
-    assert again.decision.reasons == {"backoff": 1, "duplicate": 1}
+    assert counted(again.decision.reasons) == {"backoff": 1, "duplicate": 1}
 
 
 ROTATED_US = event_time_us(datetime(2026, 3, 1, 12, 30, tzinfo=UTC))
@@ -478,3 +479,5 @@ def test_a_workspace_goes_by_the_sessions_secret_too() -> None:
         request(trigger=trigger, requested_at="2026-03-01T13:00:00Z"), lanes_policy(), engine=ROTATED
     )
     assert before.decision.trigger == kept.decision.trigger != began.decision.trigger
+    assert before.decision.fingerprint_key_id == kept.decision.fingerprint_key_id == key_id(SECRET)
+    assert began.decision.fingerprint_key_id == key_id(b"the secret after a rotation")

@@ -9,7 +9,7 @@ does without, `broker` embeds one, `workload` makes events from git, `cli` is th
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-ENGINE_VERSION = "0.2.0"
+ENGINE_VERSION = "0.3.0"
 """Part of every decision: the same events under the same engine version give the same bytes."""
 
 if TYPE_CHECKING:

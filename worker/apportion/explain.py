@@ -6,7 +6,6 @@ same for every strategy. Plain where it is not printed on a terminal.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 
 from msgspec import UNSET, Struct
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -16,7 +15,6 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from apportion.core.identity import EPOCH
 from apportion.core.results import ContextDecision, Entry, Outcome, Status
 from apportion.printable import printable
 
@@ -76,10 +74,10 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     if omitted:
         yield _heading("Left out, by rank")
         yield _omitted(omitted[:OMISSIONS_SHOWN])
-        if any(one.margin is not UNSET for one in omitted):
+        if any(one.margin is not None for one in omitted):
             yield _line("left then: when the candidate was considered last, not in the end", _ASIDE)
     shown = Counter(str(one.reason) for one in omitted[:OMISSIONS_SHOWN])
-    if rest := Counter(decision.reasons) - shown:
+    if rest := Counter(_by_reason(decision)) - shown:
         yield _line(f"and {rest.total():,} more: {_counts(rest.items())}", _ASIDE)
     yield _heading("Constraints and session")
     yield from _constraints(decision)
@@ -152,7 +150,7 @@ def _omitted(entries: Iterable[Entry]) -> Table:
     """Where a candidate was weighed, what it needed and what was left then; else what it would have cost."""
     table = _table("Rank", "Group", "Score", "Needed", "Left then", "Reason", "Id", right=(0, 2, 3, 4))
     for one in entries:
-        if one.margin is not UNSET:
+        if one.margin is not None:
             margin = f"{one.margin.needed:,}", f"{one.margin.left:,}"
         else:
             margin = "" if one.tokens is UNSET else f"{one.tokens:,}", ""
@@ -171,9 +169,8 @@ def _constraint(one: Entry) -> str:
 
 
 def _constraints(decision: ContextDecision) -> Iterator[RenderableType]:
-    for name, count in decision.constraints.items():
-        if count.given:
-            yield _line(f"{name}: {count.given} given, {count.matched} matched, {count.unmatched} unmatched")
+    for one in decision.constraints:
+        yield _line(f"{one.name}: {one.given} given, {one.matched} matched, {one.unmatched} unmatched")
 
 
 def _session(decision: ContextDecision) -> Iterator[RenderableType]:
@@ -190,15 +187,12 @@ def _session(decision: ContextDecision) -> Iterator[RenderableType]:
     if decision.evicted:
         more = f", and {decision.evicted_unlisted} before them" if decision.evicted_unlisted else ""
         yield _line(f"pushed out of the pool: {', '.join(decision.evicted)}{more}")
-    if after.expires_us is not None:
-        yield _line(f"starts afresh at {_time(after.expires_us)}")
+    if after.expires_at is not None:
+        yield _line(f"starts afresh at {after.expires_at.isoformat()}")
 
 
-def _time(moment_us: int) -> str:
-    try:
-        return (EPOCH + timedelta(microseconds=moment_us)).isoformat()
-    except OverflowError:
-        return "a time after the year 9999"
+def _by_reason(decision: ContextDecision) -> dict[str, int]:
+    return {str(one.reason): one.count for one in decision.reasons}
 
 
 def _counts(counts: Iterable[tuple[str, int]]) -> str:

@@ -71,7 +71,7 @@ def _of_record(decision: ContextDecision, one: Entry) -> Iterator[RenderableType
     yield _line(f"Left out, {one.reason}: {_MEANINGS[one.reason]}.")
     if one.constraint is not UNSET:
         yield _line(f"The constraint that decided is {one.constraint} of the request.")
-    if one.margin is not UNSET:
+    if one.margin is not None:
         needed, left = one.margin.needed, one.margin.left
         short = f", {needed - left:,} too few" if needed > left else ""
         yield _line(f"It needed {needed:,} tokens; when it was considered last {left:,} were left{short}.")

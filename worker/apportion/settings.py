@@ -32,6 +32,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from apportion.cluster_settings import ClusterSettings
 from apportion.core.bounds import Bounds
+from apportion.core.results import Detail
 from apportion.setting_types import (
     Count,
     OptionalFingerprintSecret,
@@ -116,6 +117,9 @@ class Settings(ClusterSettings):
     decision_omitted_max: Annotated[int, Field(ge=0)] = 1000
     """Omitted candidates that a decision lists one by one; beyond it they are counted by reason, but
     for what has expired and leaves the pool."""
+    decision_detail: Detail = Detail.FULL
+    """How much of a decision is stored: full; selected, without the candidates that were omitted;
+    summary, without any."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 

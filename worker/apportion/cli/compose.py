@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from apportion.core.compose import Answered
-    from apportion.core.results import ContextDeadLetter, ContextDecision
+    from apportion.core.results import ContextDeadLetter, ContextDecision, Detail
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -32,7 +32,7 @@ class DeadLettersError(Exception):
     exit_code = 3
 
 
-@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
+@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "decision_detail"))
 def compose(
     ctx: typer.Context,
     file: EventsFile = None,
@@ -64,9 +64,10 @@ def compose(
         if source.isatty():
             typer.echo("apportion: reading events from the terminal, one a line; Ctrl-D ends", err=True)
         answers = _answers(source, settings, None if explain else stack)
+        detail = settings.decision_detail
         decided = stack.enter_context(open_to_write(decisions)) if decisions else None
         refused = stack.enter_context(open_to_write(dead_letters)) if dead_letters else None
-        count = _write_all(answers, decided, refused, _explainer() if explain else None)
+        count = _write_all(answers, decided, detail, refused, _explainer() if explain else None)
     if count:
         kept = f"they are in {dead_letters}" if dead_letters else "--dead-letters FILE keeps them"
         raise DeadLettersError(f"events refused: {count:,}; {kept}")
@@ -89,10 +90,12 @@ def _answers(
 def _write_all(
     answers: Iterator["Answered | ContextDeadLetter"],
     decided: BinaryIO | None,
+    detail: "Detail",
     refused: BinaryIO | None,
     explain: "Callable[[ContextDecision], None] | None",
 ) -> int:
     """Write every answer where it belongs, and return how many were dead letters."""
+    from apportion.core.detail import in_detail
     from apportion.core.results import ContextDeadLetter
 
     count = 0
@@ -105,7 +108,7 @@ def _write_all(
                 _write(refused, answer)
             continue
         if decided is not None:
-            _write(decided, answer.decision)
+            _write(decided, in_detail(answer.decision, detail))
         if explain is not None:
             explain(answer.decision)
         _write(sys.stdout.buffer, answer.composed)

@@ -105,7 +105,7 @@ def _entries(decision: "ContextDecision", candidate_id: str) -> "list[Entry]":
 
     entries = [one for one in decision.candidates if one.id == candidate_id]
     if not entries:
-        unlisted = sum(decision.unlisted.values())
+        unlisted = sum([one.count for one in decision.unlisted])
         aside = f"; {unlisted:,} that were left out are not listed (decision_omitted_max)" if unlisted else ""
         raise UnknownCandidateError(f"the decision lists no candidate of that id{aside}")
     return sorted(entries, key=lambda one: one.reason is Reason.DUPLICATE)

@@ -13,8 +13,18 @@ from msgspec import UNSET, Struct
 from apportion.core.candidates import Aside
 from apportion.core.events import Opt
 from apportion.core.memory import process_wide
-from apportion.core.results import ComposedItem, Entry, Group, Outcome, Reason, Shortfall, Status
-from apportion.core.verdict import Bound, Verdict, Verdicts
+from apportion.core.results import (
+    Bound,
+    ComposedItem,
+    Entry,
+    Group,
+    Outcome,
+    Reason,
+    ReasonCount,
+    Shortfall,
+    Status,
+)
+from apportion.core.verdict import Verdict, Verdicts
 
 _REASONS: Mapping[Bound, Reason] = {
     Bound.ID: Reason.DUPLICATE,
@@ -40,6 +50,7 @@ class Composition(Struct, frozen=True, kw_only=True):
     status: Status
     entries: tuple[Entry, ...]
     groups: tuple[Group, ...]
+    score_parts: tuple[str, ...]
     items: tuple[ComposedItem, ...]
     text: Opt[str]
     system_prompt: Opt[str]
@@ -55,6 +66,7 @@ NOTHING = Composition(
     status=Status.EMPTY,
     entries=(),
     groups=(),
+    score_parts=(),
     items=(),
     text=UNSET,
     system_prompt=UNSET,
@@ -87,6 +99,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         status=Status.INFEASIBLE if answer.infeasible else status,
         entries=_entries(answer.verdicts, reasons),
         groups=_groups(answer, used),
+        score_parts=answer.score_parts,
         items=tuple(items),
         text=answer.text,
         system_prompt=answer.system_prompt,
@@ -111,15 +124,13 @@ def entries_of(made: Composition, aside: Sequence[Aside]) -> tuple[Entry, ...]:
     )
 
 
-def reason_counts(entries: Iterable[Entry]) -> dict[str, int]:
+def reason_counts(entries: Iterable[Entry]) -> tuple[ReasonCount, ...]:
     """Return how many were omitted for each reason: most first, ties by name."""
-    counts: dict[str, int] = {}
+    counts: dict[Reason, int] = {}
     for entry in entries:
         if entry.reason is not UNSET:
             counts[entry.reason] = counts.get(entry.reason, 0) + 1
-    return {
-        str(reason): count for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    }
+    return tuple([ReasonCount(*one) for one in sorted(counts.items(), key=lambda one: (-one[1], one[0]))])
 
 
 @process_wide(len(Reason))
@@ -138,7 +149,7 @@ def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | No
 
 def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]) -> tuple[Entry, ...]:
     entries: list[Entry] = []
-    selected, omitted, absent = _SELECTED, _OMITTED, UNSET
+    selected, omitted, absent, whole = _SELECTED, _OMITTED, UNSET, Reason.INFEASIBLE
     for rank, one in enumerate(verdicts, 1):
         fidelity = one.fidelity
         if fidelity is not None:
@@ -153,12 +164,18 @@ def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]
                     one.parts,
                     one.tokens,
                     fidelity,
+                    one.full_tokens or absent,
+                    absent,
+                    absent,
+                    absent,
+                    absent,
                     absent,
                     absent,
                     one.constraint or absent,
                 )
             )
         else:
+            tokens, margin, reason = one.tokens or one.cost or absent, one.margin, reasons[one.bound]
             entries.append(
                 Entry(
                     one.id,
@@ -168,10 +185,15 @@ def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]
                     omitted,
                     one.score,
                     one.parts,
-                    one.tokens or one.cost or absent,
+                    tokens,
                     absent,
-                    reasons[one.bound],
-                    one.margin or absent,
+                    absent,
+                    reason,
+                    absent if reason is not whole or one.bound is None else one.bound,
+                    absent if margin is None or margin.needed == tokens else margin.needed,
+                    absent if margin is None else margin.left,
+                    one.more or absent,
+                    one.limit_left,
                     one.constraint or absent,
                 )
             )

@@ -4,7 +4,7 @@ Decides what the record tells, so that anyone can audit, count and replay it; it
 path. Everything here is a function of the answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -18,9 +18,13 @@ from apportion.core.identity import (
     canonical_json,
     digest,
     fingerprint,
+    key_id,
     text_digest,
+    utc,
 )
+from apportion.core.policy import Policy
 from apportion.core.results import (
+    SCHEMA_VERSION,
     ComposedSession,
     ComposedTokens,
     ContextComposed,
@@ -30,8 +34,10 @@ from apportion.core.results import (
     Digests,
     Entry,
     Ledger,
+    Limits,
     Outcome,
     Reason,
+    ReasonCount,
     SessionLedger,
     Status,
 )
@@ -91,7 +97,8 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
     accepted, made = answer.accepted, answer.made
     asked, prepared = accepted.asked, accepted.prepared
     request, before = asked.request, asked.before
-    counter = engine.counters[accepted.policy.counter]
+    policy, secret = accepted.policy, engine.secrets.of(request.tenant, before.start_us or 0)
+    counter = engine.counters[policy.counter]
     entries = entries_of(made, prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)
     reasons = reason_counts(entries)
@@ -103,13 +110,14 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
         remaining=accepted.limit_tokens - made.used_tokens,
     )
     return ContextDecision(
+        schema_version=SCHEMA_VERSION,
         decision_id=answer.decision_id,
         request_id=request.request_id,
         session_id=request.session_id,
         tenant=request.tenant,
-        requested_at=request.requested_at,
+        requested_at=utc(asked.event_us),
         engine_version=engine.version,
-        policy=accepted.policy.ref,
+        policy=policy.ref,
         counter=CounterRef(name=counter.name, digest=counter.digest),
         digests=Digests(
             input=asked.input_digest,
@@ -119,14 +127,18 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
             session_after=answer.after.digest,
             output=_output_digest(composed, answer),
         ),
+        fingerprint_key_id=UNSET if secret is None else key_id(secret),
         status=answer.status,
         summary=summary(answer.status, len(made.items), len(entries), tokens, reasons),
-        trigger=traced(request.trigger, engine.secrets.of(request.tenant, before.start_us or 0)),
+        trigger=traced(request.trigger, secret),
+        limits=limits(policy, request.budget_tokens),
         tokens=tokens,
         session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
         groups=made.groups,
+        score_parts=made.score_parts,
         candidates=candidates,
         candidates_total=len(entries),
+        candidates_selected=len(made.items),
         reasons=reasons,
         unlisted=unlisted,
         constraints=prepared.constraints,
@@ -155,7 +167,7 @@ def _output_digest(composed: ContextComposed, answer: Settled) -> str:
     return digest(canonical_json(replace(composed, **parts)))
 
 
-def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], dict[str, int]]:
+def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], tuple[ReasonCount, ...]]:
     """Return all selected and the first omitted entries, by rank, and the rest counted by reason.
 
     What leaves the pool with this decision is always listed: no later one could name it.
@@ -163,19 +175,19 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
     omitted = [entry for entry in entries if entry.outcome is _OMITTED]
     rest = [entry for entry in omitted[omitted_max:] if entry.reason is not _EXPIRED]
     if not rest:
-        return tuple(entries), {}
+        return tuple(entries), ()
     unlisted = {entry.rank for entry in rest}
     return tuple([entry for entry in entries if entry.rank not in unlisted]), reason_counts(rest)
 
 
 def summary(
-    status: str, selected: int, total: int, tokens: DecisionTokens, reasons: Mapping[str, int]
+    status: str, selected: int, total: int, tokens: DecisionTokens, reasons: Sequence[ReasonCount]
 ) -> str:
     """Return the decision in one line."""
     line = f"{status}: {selected} of {total} candidates, {tokens.used} of {tokens.limit} tokens"
     if not reasons:
         return line
-    return line + "; left out: " + ", ".join(f"{reason} {count}" for reason, count in reasons.items())
+    return line + "; left out: " + ", ".join([f"{one.reason} {one.count}" for one in reasons])
 
 
 def traced(trigger: Opt[Trigger], secret: bytes | None) -> Opt[Trigger]:
@@ -185,15 +197,27 @@ def traced(trigger: Opt[Trigger], secret: bytes | None) -> Opt[Trigger]:
     return replace(trigger, workspace=UNSET if secret is None else fingerprint(secret, trigger.workspace))
 
 
+def limits(policy: Policy, asked_tokens: Opt[int]) -> Limits:
+    """Return what bounded a request and its session."""
+    own = policy.session
+    return Limits(
+        budget_tokens=policy.total_tokens(asked_tokens),
+        max_tokens=own.max_tokens,
+        max_tokens_per_request=own.max_tokens_per_request,
+        backoff_prompts=own.backoff_prompts,
+        idle_timeout_s=own.idle_timeout_s,
+    )
+
+
 def ledger(session: Session) -> Ledger:
     """Return what a decision tells of a session's row."""
     return Ledger(
         prompts=session.prompts,
         sequence=session.sequence,
         spent_tokens=session.spent_tokens,
-        start_us=session.start_us or 0,
-        last_event_us=session.last_event_us,
-        expires_us=session.expires_us,
+        started_at=utc(session.start_us or 0),
+        last_event_at=utc(session.last_event_us),
+        expires_at=None if session.expires_us is None else utc(session.expires_us),
         injections=len(session.injections),
         pool_artifacts=len(session.pool),
         pool_bytes=sum([one.content_bytes for one in session.pool]),

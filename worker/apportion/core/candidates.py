@@ -5,7 +5,7 @@ never counts tokens.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from msgspec import UNSET, Struct
@@ -74,7 +74,7 @@ class Preparation(Struct, frozen=True):
     candidates: tuple[Prepared, ...] = ()
     aside: tuple[Aside, ...] = ()
     digest: str = digest(b"[]")
-    constraints: Mapping[str, ConstraintCount] = {}
+    constraints: tuple[ConstraintCount, ...] = ()
 
 
 def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> Own:
@@ -134,7 +134,7 @@ class Preparer:
             whole_digest = _digest_of([one.canonical for one in (*own.candidates, *in_pool)])
         prepared = self._prepared(own.candidates, event_us, tied=own.repeated)
         prepared += self._prepared(in_pool, event_us, tied=False)
-        counts = {each.name: each.count() for each in self._lists}
+        counts = tuple([each.count() for each in self._lists if each.given])
         return Preparation(tuple(prepared), tuple(aside), whole_digest, counts)
 
     def _require_suitable(self, own: Sequence[Named]) -> None:

@@ -22,7 +22,7 @@ class ConstraintList:
     def __init__(self, name: str, constraints: Sequence[Constraint]) -> None:
         """Compile the list; `name` is the field's, as `must_exclude`."""
         self.name = name
-        self._given = len(constraints)
+        self.given = len(constraints)
         self._patterns: list[tuple[int, str, str]] = []
         self._ids: dict[str, list[int]] = {}
         self._kinds: dict[str, list[int]] = {}
@@ -56,7 +56,7 @@ class ConstraintList:
 
     def first(self, candidate_id: str, kind: str, lane: str, path: str | None) -> str:
         """Return the place of the first constraint that means the candidate, or the empty string."""
-        if not self._given:
+        if not self.given:
             return ""
         found = -1 if path is None else self._paths.get(path, -1)
         exact = (self._ids.get(candidate_id), self._kinds.get(kind), self._lanes.get(lane))
@@ -70,7 +70,9 @@ class ConstraintList:
     def count(self) -> ConstraintCount:
         """Return how many constraints have matched a candidate so far."""
         matched = len(self._matched)
-        return ConstraintCount(given=self._given, matched=matched, unmatched=self._given - matched)
+        return ConstraintCount(
+            name=self.name, given=self.given, matched=matched, unmatched=self.given - matched
+        )
 
 
 def match_paths(lists: Collection[ConstraintList], paths: Collection[str | None]) -> None:

@@ -145,6 +145,14 @@ def event_time_us(moment: datetime) -> int:
     return (moment - EPOCH) // _MICROSECOND
 
 
+def utc(moment_us: int) -> datetime:
+    """Return a moment in UTC; one before the year 1 or after 9999 is the nearest that can be written."""
+    try:
+        return EPOCH + timedelta(microseconds=moment_us)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if moment_us > 0 else datetime.min.replace(tzinfo=UTC)
+
+
 class Secrets(msgspec.Struct, frozen=True):
     """The fingerprint secrets: one for each tenant that has its own, one for all the others.
 
@@ -165,6 +173,14 @@ class Secrets(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "Secrets(…)"
+
+
+_KEY_ID_DOMAIN = b"apportion fingerprint key id\0"
+
+
+def key_id(secret: bytes) -> str:
+    """Return 16 hex digits that name a fingerprint secret: the first of SHA-256 over a domain and it."""
+    return hashlib.sha256(_KEY_ID_DOMAIN + secret).hexdigest()[:16]
 
 
 def fingerprint(secret: bytes, text: str) -> str:

@@ -4,17 +4,17 @@ Everything outside a decision's `run` is byte-identical for the same event; `run
 looks a member of an enum up in 0.2 µs, as long as an entry takes to make: loops bind what they need before.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import UNSET, Struct
 
 from apportion.core.errors import ErrorCode
 from apportion.core.events import Opt, Trigger
 
-ScoreParts: TypeAlias = Mapping[str, int]
+SCHEMA_VERSION = 2
+"""Of decisions: raised where a field is renamed, goes, or means something else; not where one is added."""
 
 
 class Status(StrEnum):
@@ -127,33 +127,88 @@ class ContextComposed(
     truncated_messages: Opt[int] = UNSET
 
 
+class Bound(StrEnum):
+    """What keeps a candidate out of the context. Each but the last has a reason that names it."""
+
+    ID = "id"
+    """Another candidate of that id stands for it."""
+    GROUP = "group"
+    """It belongs to a group that is not complete."""
+    EXCLUSION = "exclusion"
+    """A constraint of the request excludes it."""
+    CONTENT = "content"
+    """It has none."""
+    THRESHOLD = "threshold"
+    """Its activation is below the policy's lowest."""
+    LANE = "lane"
+    """Its lane's ceiling."""
+    CATEGORY = "category"
+    """Its category's budget, and the reserve that it may draw on."""
+    LIMIT = "limit"
+    """The limit of the request."""
+    ROOM = "room"
+    """There is no room for the least of it that could stand."""
+    HISTORY = "history"
+    """The part of the total that is meant for messages."""
+    RENDER = "render"
+    """The text as a whole, after everything was shrunk."""
+
+
+class Detail(StrEnum):
+    """How much of a decision is stored: all of it, the selected candidates alone, or no candidate."""
+
+    FULL = "full"
+    SELECTED = "selected"
+    SUMMARY = "summary"
+
+
 class Margin(Struct, frozen=True, gc=False):
-    """How many tokens the candidate needed, and how many were left for it."""
+    """How many tokens a candidate needed, and how many its bound had left for it."""
 
     needed: int
     left: int
 
 
 class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One candidate, accounted for.
-
-    `rank` counts from 1 in the strategy's canonical order; `score` and its `parts` are thousandths.
-    `tokens` is the exact count where selected (or infeasible), else what the candidate would have cost.
-    `constraint` is the place of the constraint that decided, as `must_exclude[2]`.
-    """
+    """One candidate, accounted for. What is not there does not apply; without `outcome` it is omitted."""
 
     id: str
     kind: str
     group: str
     rank: int
-    outcome: Outcome
+    """From 1, in the strategy's canonical order."""
+    outcome: Outcome = Outcome.OMITTED
     score: Opt[int] = UNSET
-    parts: Opt[ScoreParts] = UNSET
+    """Thousandths."""
+    parts: Opt[tuple[int, ...]] = UNSET
+    """What the score was made of, in thousandths, by the names of the decision's `score_parts`."""
     tokens: Opt[int] = UNSET
+    """Selected (or infeasible): the exact count as it stands; omitted: what it would have cost."""
     fidelity: Opt[Fidelity] = UNSET
+    full_tokens: Opt[int] = UNSET
+    """Of one that does not stand in full: the exact count in full, where it was counted."""
     reason: Opt[Reason] = UNSET
-    margin: Opt[Margin] = UNSET
+    """Why it was omitted; it names the bound that refused it."""
+    bound: Opt[Bound] = UNSET
+    """The bound that refused it, where its reason is that of the whole answer."""
+    needed: Opt[int] = UNSET
+    """How many tokens it needed when it was considered last, where that is not `tokens`."""
+    left: Opt[int] = UNSET
+    """How many tokens that bound had left then; absent where tokens were not what was short."""
+    more: Opt[int] = UNSET
+    """With so many more tokens of that bound alone it would have been selected, all else as it was."""
+    limit_left: Opt[int] = UNSET
+    """How many tokens the limit had left then, where it was another bound that refused, and they were too
+    few as well."""
     constraint: Opt[str] = UNSET
+    """The place of the constraint that decided, as `must_exclude[2]`."""
+
+    @property
+    def margin(self) -> Margin | None:
+        """What it needed and what was left when it was considered last; None where tokens did not decide."""
+        if self.left is UNSET:
+            return None
+        return Margin(self.tokens or 0 if self.needed is UNSET else self.needed, self.left)
 
 
 class Shortfall(Struct, frozen=True):
@@ -164,31 +219,62 @@ class Shortfall(Struct, frozen=True):
 
 
 class Group(Result, frozen=True, kw_only=True, gc=False):
-    """A lane, category, section or layer. `used` is exact, `available` what its candidates would cost."""
+    """A lane, category, section or layer, in tokens and candidates. A number that is not there is 0.
+
+    `max` is absent where there is none.
+    """
 
     name: str
-    min: int
+    min: int = 0
     max: Opt[int] = UNSET
-    used: int
-    available: int
-    selected: int
-    rejected: int
+    used: int = 0
+    """The exact count of what stands."""
+    available: int = 0
+    """What its candidates would cost together."""
+    selected: int = 0
+    rejected: int = 0
     shortfall: Opt[Shortfall] = UNSET
 
 
 class DecisionTokens(Result, frozen=True, kw_only=True, omit_defaults=False):
-    """`estimated` is the sum by which the candidates were selected; `used` the exact count emitted."""
+    """The tokens of the answer as a whole."""
 
     limit: int
+    """The least of the total, what a request may have, and what the session has left."""
     reserved: int
     estimated: int
+    """The sum by which the candidates were selected."""
     used: int
+    """The exact count emitted."""
     remaining: int
+    """The limit less what was used."""
+
+
+class Limits(Result, frozen=True, kw_only=True):
+    """What bounded the request and its session, as used. A number that is not there is 0: no bound."""
+
+    budget_tokens: int = 0
+    """The total: the request's own, up to the policy's maximum, else the policy's. 0 disables."""
+    max_tokens: int = 0
+    """What the session may spend."""
+    max_tokens_per_request: int = 0
+    backoff_prompts: int = 0
+    """How many prompts an id waits that was injected, for each time that it was."""
+    idle_timeout_s: int = 0
+
+
+class ReasonCount(Struct, frozen=True):
+    """How many candidates were omitted for a reason."""
+
+    reason: Reason
+    count: int
 
 
 class ConstraintCount(Result, frozen=True, kw_only=True, omit_defaults=False):
     """How many constraints of a list were given, how many matched a candidate, how many none."""
 
+    name: str
+    """The list's, as `must_exclude`."""
     given: int
     matched: int
     unmatched: int
@@ -202,28 +288,38 @@ class CounterRef(Result, frozen=True, kw_only=True):
 
 
 class Digests(Result, frozen=True, kw_only=True):
-    """SHA-256 over canonical JSON, `sha256:…`. `input` is the request without `requested_at`."""
+    """SHA-256 over canonical JSON, `sha256:…`."""
 
     input: str
+    """The request without `requested_at`."""
     candidates: str
     constraints: str
     session_before: str
     session_after: str
     output: str
+    """The composed event."""
+    record: Opt[str] = UNSET
+    """Of a record that is not full: the full one, with the `detail` that this one has, without this digest
+    and without `run`."""
 
 
-class Ledger(Result, frozen=True, kw_only=True, omit_defaults=False):
-    """A session's row without what grows. Times are event times in microseconds since 1970."""
+class Ledger(Result, frozen=True, kw_only=True):
+    """A session's row without what grows. Times are event times; a number that is not there is 0."""
 
-    prompts: int
-    sequence: int
-    spent_tokens: int
-    start_us: int
-    last_event_us: int
-    expires_us: int | None
-    injections: int
-    pool_artifacts: int
-    pool_bytes: int
+    prompts: int = 0
+    """Accepted requests that were no duplicates."""
+    sequence: int = 0
+    """Answers given."""
+    spent_tokens: int = 0
+    started_at: datetime
+    last_event_at: datetime
+    expires_at: datetime | None = None
+    """From then on it starts afresh; absent: never."""
+    injections: int = 0
+    """Ids that are remembered as injected."""
+    pool_artifacts: int = 0
+    pool_bytes: int = 0
+    """Of their contents."""
 
 
 class SessionLedger(Result, frozen=True, kw_only=True):
@@ -241,24 +337,32 @@ class Source(Result, frozen=True, kw_only=True, omit_defaults=False):
     offset: int
 
 
+class Phase(Struct, frozen=True):
+    """How long a phase took, in microseconds."""
+
+    name: str
+    duration_us: int
+
+
 class Run(Result, frozen=True, kw_only=True):
     """What may differ between two runs of the same event: filled in by the shell."""
 
     source: Opt[Source] = UNSET
     worker: Opt[str] = UNSET
-    phases_us: Opt[Mapping[str, int]] = UNSET
+    phases: tuple[Phase, ...] = ()
     cache_hit: Opt[bool] = UNSET
 
 
 class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="context-decision"):
     """Everything needed to audit, count and replay one decision; no content and no path.
 
-    `candidates` stand by rank: all selected, and omitted ones up to a bound, beyond it only what has
-    expired, for it leaves the pool; `unlisted` counts the rest by reason. `reasons` counts all that were
-    omitted. `evicted` names the artifacts that the pool's bounds pushed out since the session's last
-    decision; of very many the last ones, and `evicted_unlisted` counts those before.
+    What is empty or does not apply is left out. Times are RFC 3339 in UTC; one before the year 1 or after
+    9999 is the nearest that can be written.
     """
 
+    schema_version: int
+    detail: Detail = Detail.FULL
+    """How much of it is here."""
     decision_id: str
     request_id: str
     session_id: str
@@ -268,21 +372,37 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     policy: PolicyRef
     counter: CounterRef
     digests: Digests
+    fingerprint_key_id: Opt[str] = UNSET
+    """Names the secret that ids were made with; absent where there is none."""
     status: Status
     summary: str
+    """The decision in one line."""
     trigger: Opt[Trigger] = UNSET
+    limits: Limits
     tokens: DecisionTokens
     session: SessionLedger
     groups: tuple[Group, ...] = ()
+    score_parts: tuple[str, ...] = ()
+    """What a score is made of: the names of the candidates' `parts`, in their order."""
     candidates: tuple[Entry, ...] = ()
+    """By rank: all selected, and omitted ones up to a bound, beyond it only what has expired, for it leaves
+    the pool."""
     candidates_total: int
-    reasons: Mapping[str, int] = {}
-    unlisted: Mapping[str, int] = {}
-    constraints: Mapping[str, ConstraintCount] = {}
+    candidates_selected: int
+    reasons: tuple[ReasonCount, ...] = ()
+    """All that were omitted: most first, ties by name."""
+    unlisted: tuple[ReasonCount, ...] = ()
+    """Those of them that `candidates` does not list."""
+    constraints: tuple[ConstraintCount, ...] = ()
     duplicate_of: Opt[str] = UNSET
+    """The decision that answered the request first."""
     evicted: tuple[str, ...] = ()
+    """The artifacts that the pool's bounds pushed out since the session's last decision; of very many the
+    last ones."""
     evicted_unlisted: int = 0
+    """How many went before those."""
     cache_key: Opt[str] = UNSET
+    """Under which the composition may be remembered."""
     run: Opt[Run] = UNSET
 
 

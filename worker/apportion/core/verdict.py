@@ -1,43 +1,17 @@
 """What a strategy answers: a verdict on each candidate, and what stands in the text.
 
-Decides the closed set of bounds that can refuse a candidate, and how a verdict is put. What is told of the
-verdicts (entries, groups, items, reasons, counts) the accountant makes.
+Decides how a verdict is put. What is told of the verdicts (entries, groups, items, reasons, counts) the
+accountant makes.
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 
 from msgspec import UNSET, Struct
 
 from apportion.core.events import Opt
-from apportion.core.results import Fidelity, Margin, ScoreParts
+from apportion.core.results import Bound, Fidelity, Margin
 
-
-class Bound(StrEnum):
-    """What keeps a candidate out of the context."""
-
-    ID = "id"
-    """Another candidate of that id stands for it."""
-    GROUP = "group"
-    """It belongs to a group that is not complete."""
-    EXCLUSION = "exclusion"
-    """A constraint of the request excludes it."""
-    CONTENT = "content"
-    """It has none."""
-    THRESHOLD = "threshold"
-    """Its activation is below the policy's lowest."""
-    LANE = "lane"
-    """Its lane's ceiling."""
-    CATEGORY = "category"
-    """Its category's budget, and the reserve that it may draw on."""
-    LIMIT = "limit"
-    """The limit of the request."""
-    ROOM = "room"
-    """There is no room for the least of it that could stand."""
-    HISTORY = "history"
-    """The part of the total that is meant for messages."""
-    RENDER = "render"
-    """The text as a whole, after everything was shrunk."""
+__all__ = ["Bound", "GroupBounds", "Verdict", "Verdicts", "mark_repeats"]
 
 
 class Verdict(Struct, gc=False):
@@ -45,21 +19,27 @@ class Verdict(Struct, gc=False):
 
     It stands where `fidelity` is set, else `bound` says what refused it the last time that it was
     considered, and `margin` what it needed then and what was left. `tokens` is the exact count of it as it
-    stands, or stood last; `cost` is what it was selected by. A count of 0 is not known. `score` and `parts`
-    are thousandths, `constraint` is the place of the constraint that decided.
+    stands, or stood last; `cost` is what it was selected by; `full_tokens` is the count of one that does not
+    stand in full. A count of 0 is not known. `more` tokens of the bound alone would have had it selected (0:
+    not known to), and of the limit `limit_left` were left where they were too few beside another bound.
+    `score` and `parts`, in the order of the answer's `score_parts`, are thousandths; `constraint` is the
+    place of the constraint that decided.
     """
 
     id: str
     kind: str
     group: str
     score: Opt[int] = UNSET
-    parts: Opt[ScoreParts] = UNSET
+    parts: Opt[tuple[int, ...]] = UNSET
     constraint: str = ""
     bound: Bound | None = None
     margin: Margin | None = None
     fidelity: Fidelity | None = None
     tokens: int = 0
     cost: int = 0
+    full_tokens: int = 0
+    more: int = 0
+    limit_left: Opt[int] = UNSET
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Leave it out; nothing is left where more was used than there was."""
@@ -99,6 +79,7 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     """
 
     verdicts: Sequence[Verdict]
+    score_parts: tuple[str, ...] = ()
     groups: Sequence[GroupBounds]
     standing: Sequence[Verdict] = ()
     infeasible: bool = False

@@ -58,7 +58,7 @@ class Tally:
         self._used += decision.tokens.used
         self._limit += decision.tokens.limit
         self._groups.update({group.name: group.used for group in decision.groups})
-        self._reasons.update(decision.reasons)
+        self._reasons.update({str(one.reason): one.count for one in decision.reasons})
 
     def summary(self) -> Summary:
         """Return the totals so far; the largest first."""

@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from apportion.core.results import ComposedItem, ComposedTokens, ContextDecision, Failure, Outcome, Status
+from apportion.core.results import ComposedItem, ComposedTokens, ContextDecision, Failure, Status
 from apportion.demo.tally import Summary
 from apportion.explain import Bar
 from apportion.printable import printable
@@ -84,8 +84,8 @@ def line(decision: ContextDecision, latency_s: float, shape: Layout) -> Table:
         _cut(_trigger(decision), trigger),
         Bar(tokens.used, tokens.limit, cells=bar),
         f"{tokens.used:,}/{tokens.limit:,}",
-        f"{sum(entry.outcome is Outcome.SELECTED for entry in decision.candidates):,}",
-        f"{sum(decision.reasons.values()):,}",
+        f"{decision.candidates_selected:,}",
+        f"{decision.candidates_total - decision.candidates_selected:,}",
         _cut(_main_reason(decision), reason),
         f"{latency_s * 1000:.{shape.decimals}f}",
     )
@@ -193,8 +193,8 @@ def _trigger(decision: ContextDecision) -> str:
 
 
 def _main_reason(decision: ContextDecision) -> str:
-    for reason, count in decision.reasons.items():
-        return f"{reason} ({count})"
+    for one in decision.reasons:
+        return f"{one.reason} ({one.count})"
     return ""
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from apportion.core.events import session_key
 from apportion.core.identity import canonical_json
+from apportion.core.results import Detail
 
 _NAME_BYTES = 16
 
@@ -34,6 +35,7 @@ class _Decision(Struct, frozen=True, tag_field="type", tag="context-decision"):
     engine_version: str
     policy: _Policy
     digests: _Digests
+    detail: Detail = Detail.FULL
 
 
 class _Source(Struct, frozen=True):
@@ -64,6 +66,7 @@ class Recorded(Struct, frozen=True):
     session_before: str = ""
     session_after: str = ""
     topic: str = ""
+    detail: Detail = Detail.FULL
 
 
 Parse: TypeAlias = Callable[[int, bytes], Recorded]
@@ -96,6 +99,7 @@ def parse_decision(number: int, value: bytes) -> Recorded:
         one.policy.digest,
         one.digests.session_before,
         one.digests.session_after,
+        detail=one.detail,
     )
 
 

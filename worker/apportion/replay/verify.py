@@ -15,6 +15,7 @@ from apportion.core.canonical import named
 from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered, compose
 from apportion.core.composer import Composer
+from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction, Event, session_key
@@ -213,6 +214,7 @@ class Verification:
             return Found.NO_DECISION
         different: Different | None = None
         reason: Found | None = None
+        decision = in_detail(decision, recorded.detail)
         if recorded.engine_version != self.engine.version:
             reason = Found.ENGINE_VERSION
         elif recorded.policy_digest not in self.policies:
@@ -239,7 +241,7 @@ class Verification:
         self, request: ContextRequest, decision: ContextDecision, recorded: Recorded
     ) -> Found | None:
         """Return why a decision that is not alike cannot be judged; nothing where it can."""
-        secret = self.engine.secrets.of(request.tenant, decision.session.before.start_us)
+        secret = self.engine.secrets.of(request.tenant, event_time_us(decision.session.before.started_at))
         fields = read(recorded.value)
         trigger = fields.get("trigger")
         if secret is None and isinstance(trigger, dict) and "workspace" in trigger:

@@ -204,7 +204,7 @@ class _Search:
 
 def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
     request, policy = origin.request, origin.policy
-    step = 1 if entry.margin is UNSET else max(1, entry.margin.needed - entry.margin.left)
+    step = 1 if entry.margin is None else max(1, entry.margin.needed - entry.margin.left)
     total = policy.total_tokens(request.budget_tokens)
     yield _Way(
         Lever.TOTAL,

@@ -23,19 +23,19 @@ from apportion.core.identity import Secrets, event_time_us
 from apportion.core.policy import Policy, SessionLimits
 from apportion.core.publish import publish
 from apportion.core.record import Record
-from apportion.core.results import ContextDeadLetter, Run, Source
+from apportion.core.results import ContextDeadLetter, Phase, Run, Source
 from apportion.core.session import EMPTY, Session
 from apportion.core.strategies import parse_policy
 from apportion.core.tokens import ESTIMATORS
 from apportion.core.wire import decode
 
 _ENGINE = Engine(
-    version="0.2.0",
+    version="0.3.0",
     counters={counter.name: counter for counter in ESTIMATORS},
     secrets=Secrets(default=b"known to everyone: these are examples"),
 )
 _TOPIC, _PARTITION, _FIRST_OFFSET = "context-requests", 2, 1_041
-_PHASES_US = {"prepare": 212, "choose": 486, "record": 131}
+_PHASES = (Phase("prepare", 212), Phase("choose", 486), Phase("record", 131))
 
 
 def answers(folder: Path) -> Iterator[tuple[str, msgspec.Struct]]:
@@ -55,7 +55,7 @@ def answers(folder: Path) -> Iterator[tuple[str, msgspec.Struct]]:
         outcome = compose(event, session, _resolved(catalogue, event), _ENGINE)
         sessions[key] = outcome.session
         source = Source(topic=_TOPIC, partition=_PARTITION, offset=offset)
-        run = Run(source=source, worker="apportion-0", phases_us=_PHASES_US, cache_hit=outcome.cache_hit)
+        run = Run(source=source, worker="apportion-0", phases=_PHASES, cache_hit=outcome.cache_hit)
         yield f"context-composed/{name}", outcome.composed
         yield f"context-decision/{name}", replace(outcome.decision, run=run)
     yield "context-dead-letter/missing-field.json", _refused(_without_lane(folder), catalogue)

@@ -14,11 +14,12 @@ from apportion.core.cloudevents import event_headers, event_value
 from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.dead_letter import dead_letter
+from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.memory import Memory
 from apportion.core.record import Record
-from apportion.core.results import Run, Source
+from apportion.core.results import Phase, Run, Source
 from apportion.core.session import EMPTY
 from apportion.core.timeline import Timeline
 from apportion.settings import Settings
@@ -84,7 +85,7 @@ class Answers:
         run = Run(
             source=Source(topic=record.topic, partition=record.partition, offset=record.offset),
             worker=self._worker,
-            phases_us=clock.phases_us,
+            phases=tuple(clock.phases),
             cache_hit=outcome.cache_hit,
         )
         identity = outcome.decision.decision_id
@@ -96,7 +97,7 @@ class Answers:
             )
             return Message(topic, record.partition, record.key, _sized(f"{kind} event", value), headers)
 
-        decision = replace(outcome.decision, run=run)
+        decision = replace(in_detail(outcome.decision, self._settings.decision_detail), run=run)
         return (
             message(self._settings.composed_topic, "composed", wire.encode(outcome.composed)),
             message(self._settings.decisions_topic, "decision", wire.encode(decision)),
@@ -119,11 +120,11 @@ class _Clock:
     """Times the phases of one event; the only clock near an answer, and only for its `run`."""
 
     def __init__(self) -> None:
-        self.phases_us: dict[str, int] = {}
+        self.phases: list[Phase] = []
         self._since_ns = perf_counter_ns()
 
     def phase(self, name: str) -> None:
         """Count the time since the last phase under this name."""
         now_ns = perf_counter_ns()
-        self.phases_us[name] = (now_ns - self._since_ns) // 1000
+        self.phases.append(Phase(name, (now_ns - self._since_ns) // 1000))
         self._since_ns = now_ns

@@ -23,7 +23,7 @@ from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, CategoriesPolicy
-from apportion.core.strategies.categories.rank import AGE_EDGES_US, rank
+from apportion.core.strategies.categories.rank import AGE_EDGES_US, SCORE_PARTS, rank
 from apportion.core.strategies.categories.select import select
 from apportion.core.task import Task
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
@@ -66,7 +66,9 @@ class CategoriesStrategy:
         mark_repeats(ranked)
         bounds = [GroupBounds(name, 0, budget) for name, budget in budgets.items()]
         if not task.limit_tokens:
-            return Verdicts(verdicts=ranked, groups=bounds, reserved_tokens=reserve_tokens)
+            return Verdicts(
+                verdicts=ranked, score_parts=SCORE_PARTS, groups=bounds, reserved_tokens=reserve_tokens
+            )
         queue = [one for one in ranked if one.bound is None]
         text, used_tokens = select(queue, budgets, reserve_tokens, task)
         standing = [one for one in queue if one.fidelity is not None]
@@ -75,6 +77,7 @@ class CategoriesStrategy:
             one.tokens = tokens
         return Verdicts(
             verdicts=ranked,
+            score_parts=SCORE_PARTS,
             groups=bounds,
             standing=standing,
             text=text,

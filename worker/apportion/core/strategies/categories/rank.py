@@ -16,6 +16,7 @@ from apportion.core.task import Prepared, Task
 from apportion.core.verdict import Verdict
 
 AGE_EDGES_US = tuple(hours * 3_600_000_000 for hours in (1, 24, 7 * 24, 30 * 24))
+SCORE_PARTS = ("relevance", "recency", "diversity")
 _RECENCY = (1_300, 1_200, 1_100, 1_000, 800)
 _AGREEMENT_EDGES = (1_000, 2_500, 5_000)
 _DIVERSITY = (800, 1_000, 1_200, 1_500)
@@ -44,11 +45,11 @@ def _contender(one: Prepared) -> Contender:
     )
 
 
-def _priority(facts: Facts, age: int) -> tuple[int, Opt[dict[str, int]]]:
+def _priority(facts: Facts, age: int) -> tuple[int, Opt[tuple[int, ...]]]:
     """Return a priority and what it was made of: nothing, where it was given."""
     if facts.priority is not UNSET:
         return int(facts.priority), UNSET
     relevance, agreement = facts.relevance or 0, int(facts.weighted_agreement or 0)
     recency, diversity = _RECENCY[age], _DIVERSITY[bisect_right(_AGREEMENT_EDGES, agreement)]
     score = (relevance * recency * diversity + 500_000) // 1_000_000
-    return score, {"relevance": relevance, "recency": recency, "diversity": diversity}
+    return score, (relevance, recency, diversity)

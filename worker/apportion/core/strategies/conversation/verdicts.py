@@ -55,7 +55,11 @@ def verdict_on_prompt(given: Given, choice: Choice) -> list[Verdict]:
     one = Verdict(_PROMPT_ID, _PROMPT_ID, _SYSTEM, cost=given.system_tokens)
     if choice.system_prompt:
         one.tokens = choice.system_tokens
-        one.stand(Fidelity.FULL if choice.system_prompt == given.system_prompt else Fidelity.TRUNCATED)
+        if choice.system_prompt == given.system_prompt:
+            one.stand(Fidelity.FULL)
+        else:
+            one.stand(Fidelity.TRUNCATED)
+            one.full_tokens = given.system_tokens
     else:
         one.bound = Bound.ROOM if choice.sent else Bound.LIMIT
         one.margin = choice.system_margin

@@ -24,7 +24,7 @@ from apportion.core.recency import AGE_EDGES_US
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.policy import LanesPolicy
-from apportion.core.strategies.lanes.rank import Lane, open_lanes, rank
+from apportion.core.strategies.lanes.rank import SCORE_PARTS, Lane, open_lanes, rank
 from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import estimate, select
 from apportion.core.task import Task
@@ -82,15 +82,19 @@ class LanesStrategy:
         ranked = rank(task, lanes)
         mark_repeats(ranked)
         if not task.limit_tokens:
-            return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=False))
+            return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=_bounds(lanes, tried=False))
         estimate(ranked, task.count_contents)
         select(ranked, list(lanes.values()), task.limit_tokens)
         selected = [one for one in ranked if one.fidelity is not None]
         rendered = render(selected, task.policy, task.limit_tokens, task.counter)
         if rendered is None:
-            return Verdicts(verdicts=ranked, groups=_bounds(lanes, tried=True), infeasible=True)
+            for one in ranked:
+                one.more = 0  # more of one bound alone would not do
+            bounds = _bounds(lanes, tried=True)
+            return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=bounds, infeasible=True)
         return Verdicts(
             verdicts=ranked,
+            score_parts=SCORE_PARTS,
             groups=_bounds(lanes, tried=True),
             standing=[one for one in rendered.standing if one.fidelity is not None],
             text=rendered.text,

@@ -17,6 +17,7 @@ from apportion.core.verdict import Verdict
 
 ONE = 1_000
 """1.0 in thousandths."""
+SCORE_PARTS = ("recency", "relevance", "specificity", "risk_alignment")
 RECENCY_OF_BUCKET = 200
 _RECENCY = tuple(RECENCY_OF_BUCKET * recency_bucket(age) for age in range(len(AGE_EDGES_US) + 1))
 """By class of age."""
@@ -26,7 +27,11 @@ LOW_OXYGEN = 0.5
 
 
 class Lane(Struct, gc=False):
-    """A lane while candidates are chosen; `used` and `available` are tokens by selection cost."""
+    """A lane while candidates are chosen; `used` and `available` are tokens by selection cost.
+
+    Among the rest (see `select`), `refused` sums what its ceiling refused, and `full` is what it would hold
+    without the limit. `tight` tells that its ceiling had a say in its floor, too.
+    """
 
     name: str
     priority: int
@@ -35,6 +40,9 @@ class Lane(Struct, gc=False):
     ceiling: int
     used: int = 0
     available: int = 0
+    refused: int = 0
+    full: int = 0
+    tight: bool = False
 
     def claim(self) -> int:
         """Return what the floor can still ask for."""
@@ -95,12 +103,6 @@ def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Artifact]:
         if relevance > ONE:  # noqa: PLR1730 - min() costs as much as all of the score
             relevance = ONE
         score = (30 * recency + 35 * relevance + 20 * specificity + 15 * risk + 50) // 100
-        parts = {
-            "recency": recency,
-            "relevance": relevance,
-            "specificity": specificity,
-            "risk_alignment": risk,
-        }
         # candidates that are equal in all of these are equal in everything: the index only ends the tie
         keyed.append(
             (
@@ -115,7 +117,7 @@ def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Artifact]:
                     prepared.kind,
                     lane.name,
                     score,
-                    parts,
+                    (recency, relevance, specificity, risk),
                     prepared.constraint,
                     prepared.bound,
                     prepared=prepared,

@@ -79,6 +79,7 @@ def _fitted(
             one.refuse(Bound.RENDER, one.tokens, limit_tokens - fit.tokens if fits else limit_tokens)
         elif piece.form.text != piece.full.text:
             one.stand(Fidelity.SHRUNK)
+            one.full_tokens = piece.full.tokens
             if on_grid:  # what a form was reckoned at is not told
                 one.tokens = counter.count(rendered(one, piece.form.text, template))
     return Rendered(fit.text, fit.tokens, standing) if fits else None

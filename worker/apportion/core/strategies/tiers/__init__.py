@@ -77,6 +77,8 @@ class TiersStrategy:
                 one.bound, one.margin = Bound.LIMIT, sheet.margin(one)
             else:
                 one.stand(_FIDELITIES[one.tier])
+                if one.tier != FULL:
+                    one.full_tokens = one.tier_tokens[FULL]
         if infeasible:
             return Verdicts(verdicts=items, groups=bounds, infeasible=True)
         standing = [one for those in sections(shown).values() for one in those]
