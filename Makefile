@@ -1,11 +1,12 @@
 # Two commands do everything from a fresh clone: `make demo` and `make test`.
 PYTHON ?= python3
 VENV := .venv
+SECRET ?= deploy/secrets/fingerprint
 BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
   --no-emit-index-url
 
-.PHONY: help demo test check format schemas requirements recording benchmarks clean
+.PHONY: help demo test check format schemas requirements secret recording benchmarks clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/' | expand -t 22
@@ -35,6 +36,11 @@ requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes
 	for extra in benchmarks demo dev worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
+
+secret: ## Make the secret of docker-compose.yml, once: by it paths become ids
+	@mkdir -p -m 700 $(dir $(SECRET))
+	@test -s $(SECRET) || $(PYTHON) -c 'import secrets; print(secrets.token_hex(32))' > $(SECRET)
+	@chmod 444 $(SECRET) # the worker's user must read it; the folder keeps others out
 
 recording: $(VENV)/dev.done ## Record this repository's history as the workload that the package ships
 	$(BIN)/python -c 'from pathlib import Path; from apportion.workload.recording import record; \

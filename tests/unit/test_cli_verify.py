@@ -9,7 +9,7 @@ from commands import Ended, apportion
 from recording import altered, asked
 from support import candidate
 
-from apportion.core.identity import path_id
+from apportion.core.identity import key_id, path_id
 
 SECRET = b"a fixed secret for tests"
 OTHER = "another secret for tests"
@@ -161,7 +161,7 @@ def test_while_secrets_are_rotated_a_path_has_a_line_for_each_with_the_sessions_
     )
     ended = apportion("fingerprint", "a", "b", "--fingerprint-secret-file", "secrets.toml")
     assert [line.split("\t") for line in ended.out.decode().splitlines()] == [
-        [path_id(secret, path, "", "", 0), path, sessions]
+        [path_id(secret, path, "", "", 0), path, sessions, key_id(secret)]
         for path in ("a", "b")
         for secret, sessions in (
             (OTHER.encode(), "since 2026-02-28T23:00:00Z"),

@@ -35,14 +35,14 @@ def fingerprint(
 
     An id is made from the path and from the candidate's kind, lane and chunk index, under the secret of the
     tenant: docs/verify.md says how. Who does not hold the secret cannot do this. While secrets are rotated, a
-    path has a line for each, with the sessions that go by it.
+    path has a line for each, with the sessions that go by it and the key id by which decisions name it.
 
     Examples:
       apportion fingerprint src/auth.py --kind local_diff --lane local
       git ls-files | xargs apportion fingerprint --kind rule_doc --lane rules
     """
     from apportion.core.errors import EventError
-    from apportion.core.identity import normalised_path, path_id
+    from apportion.core.identity import key_id, normalised_path, path_id
     from apportion.fingerprint_secrets import read_secrets
     from apportion.printable import printable
 
@@ -57,14 +57,14 @@ def fingerprint(
     except EventError as error:
         raise typer.BadParameter(f"{error.pointer}: {error.message}") from None
     rows = [
-        (path_id(secret, path, kind, lane, chunk_index), printable(path), sessions)
+        (path_id(secret, path, kind, lane, chunk_index), printable(path), sessions, key_id(secret))
         for path in normal
         for sessions, secret in held.items()
     ]
     if len(held) == 1:
         print_table(("Id", "Path"), [row[:2] for row in rows])
     else:
-        print_table(("Id", "Path", "Sessions that began"), rows)
+        print_table(("Id", "Path", "Sessions that began", "Key id"), rows)
 
 
 def _by_sessions(secrets: "Secrets", tenant: str) -> dict[str, bytes]:

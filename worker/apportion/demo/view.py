@@ -136,7 +136,7 @@ Try next:{first}
     apportion workload from-git PATH --max-requests 5 -o events.jsonl
     APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain events.jsonl > composed.jsonl
   Apache Kafka and a worker:
-    docker compose up --detach"""
+    make secret; docker compose up --detach"""
 
 
 def columns(console: Console) -> int:
