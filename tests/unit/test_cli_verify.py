@@ -124,6 +124,18 @@ def test_a_file_that_is_not_there_or_given_twice_is_wrong_usage(decisions: list[
     assert apportion("verify", "events", "decisions", "--format", "xml").exit_code == 2
 
 
+@pytest.mark.parametrize("held", ["full", "digest"])
+def test_dead_letters_are_verified_by_what_they_hold(held: str) -> None:
+    events = [asked("r1"), asked("r2", layers={})]
+    Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in events))
+    letters = ("--dead-letters", "letters")
+    ended = apportion("compose", "events", "--decisions", "decisions", *letters, "--dead-letter-value", held)
+    assert ended.exit_code == 3
+    assert (json.loads(Path("letters").read_bytes())["value"] is None) == (held == "digest")
+    ended = apportion("verify", "events", "decisions", *letters)
+    assert (ended.exit_code, ended.err) == (0, "")
+
+
 def fingerprint(*arguments: str) -> Ended:
     Path("secret").write_bytes(SECRET)
     return apportion("fingerprint", "--fingerprint-secret-file", "secret", *arguments)

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from apportion.core.bounds import Bounds
+from apportion.core.results import DeadLetterValue, Detail
 from apportion.setting_types import Partitioner
 from apportion.settings import NAMES, Settings, SettingsError, help_texts, load_settings
 
@@ -260,3 +261,13 @@ def test_importing_and_building_settings_reads_neither_environment_nor_file(tmp_
         command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
     )
     assert run.stdout == "24\n"
+
+
+def test_a_closed_set_is_text_in_a_file_too(tmp_path: Path) -> None:
+    file = write(tmp_path, 'decision_detail = "summary"\ndead_letter_value = "digest"\npartitioner = "crc32"')
+    settings = load_settings(config=file, environment={})
+    assert (settings.decision_detail, settings.dead_letter_value, settings.partitioner) == (
+        Detail.SUMMARY,
+        DeadLetterValue.DIGEST,
+        Partitioner.CRC32,
+    )

@@ -32,7 +32,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from apportion.cluster_settings import ClusterSettings
 from apportion.core.bounds import Bounds
-from apportion.core.results import Detail
+from apportion.core.results import DeadLetterValue, Detail
 from apportion.setting_types import (
     Count,
     OptionalFingerprintSecret,
@@ -96,6 +96,9 @@ class Settings(ClusterSettings):
     instead of emptying the input into the dead letter topic; 1: never."""
     dead_letter_window: Count = 200
     """Over how many of the last events that share is taken in all; a tenant's, over its last 20 at most."""
+    dead_letter_value: Annotated[DeadLetterValue, Field(strict=False)] = DeadLetterValue.FULL
+    """What a dead letter holds of the event that was refused: full, all of it, to be read and sent again;
+    digest, only the digest and size of its value, and no headers."""
     event_max_bytes: Annotated[int, Field(ge=1, le=4 << 20)] = _BOUNDS.event_max_bytes
     """Largest event, in bytes; a larger one is a dead letter, as are all below that pass a bound."""
     candidates_max: Count = _BOUNDS.candidates_max
@@ -117,7 +120,7 @@ class Settings(ClusterSettings):
     decision_omitted_max: Annotated[int, Field(ge=0)] = 1000
     """Omitted candidates that a decision lists one by one; beyond it they are counted by reason, but
     for what has expired and leaves the pool."""
-    decision_detail: Detail = Detail.FULL
+    decision_detail: Annotated[Detail, Field(strict=False)] = Detail.FULL
     """How much of a decision is stored: full; selected, without the candidates that were omitted;
     summary, without any."""
 

@@ -12,9 +12,12 @@ from msgspec import Struct
 
 from apportion.core.events import session_key
 from apportion.core.identity import canonical_json
-from apportion.core.results import Detail
+from apportion.core.results import DeadLetterValue, Detail
 
 _NAME_BYTES = 16
+
+
+_NO_VALUE = msgspec.Raw(b"null")
 
 
 class _Policy(Struct, frozen=True):
@@ -47,7 +50,9 @@ class _Source(Struct, frozen=True):
 class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-letter"):
     source: _Source
     value_digest: str
+    value_complete: bool
     engine_version: str
+    value: msgspec.Raw = _NO_VALUE
 
 
 class Recorded(Struct, frozen=True):
@@ -67,6 +72,7 @@ class Recorded(Struct, frozen=True):
     session_after: str = ""
     topic: str = ""
     detail: Detail = Detail.FULL
+    dead_letter_value: DeadLetterValue = DeadLetterValue.FULL
 
 
 Parse: TypeAlias = Callable[[int, bytes], Recorded]
@@ -108,7 +114,16 @@ def parse_dead_letter(number: int, value: bytes) -> Recorded:
     one = _dead_letter_decoder.decode(value)
     identity = f"{one.source.topic}/{one.source.partition}/{one.source.offset}"
     name = value_name(one.value_digest)
-    return Recorded(number, value, name, identity, one.engine_version, topic=one.source.topic)
+    held = DeadLetterValue.FULL if one.value_complete or one.value != _NO_VALUE else DeadLetterValue.DIGEST
+    return Recorded(
+        number,
+        value,
+        name,
+        identity,
+        one.engine_version,
+        topic=one.source.topic,
+        dead_letter_value=held,
+    )
 
 
 def _short(data: bytes) -> bytes:

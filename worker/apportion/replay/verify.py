@@ -15,6 +15,7 @@ from apportion.core.canonical import named
 from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered, compose
 from apportion.core.composer import Composer
+from apportion.core.dead_letter import holding
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
@@ -289,6 +290,7 @@ class Verification:
         if recorded is None:
             self._found.append(Finding(Found.NO_DEAD_LETTER, DEAD_LETTERS, event_line=line.number + 1))
             return
+        letter = holding(letter, recorded.dead_letter_value)
         reason: Found | None = None
         different: Different | None = None
         try:
