@@ -12,8 +12,9 @@ from support import ENGINE, NOW, candidate, lanes_policy
 from apportion.core import wire
 from apportion.core.bounds import Bounds
 from apportion.core.catalogue import Catalogue
+from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
-from apportion.core.results import ContextDeadLetter, Phase, Run, Source
+from apportion.core.results import ContextDeadLetter, Detail, Phase, Run, Source
 from apportion.offline.answers import answer_lines
 from apportion.offline.lines import Line, read_lines
 from apportion.offline.sessions import Sessions
@@ -47,7 +48,10 @@ class Recording:
 
 
 def recorded(
-    events: Iterable[dict[str, Any] | bytes], engine: Engine = ENGINE, catalogue: Catalogue = CATALOGUE
+    events: Iterable[dict[str, Any] | bytes],
+    engine: Engine = ENGINE,
+    catalogue: Catalogue = CATALOGUE,
+    detail: Detail = Detail.FULL,
 ) -> Recording:
     """Answer events as `apportion compose` does."""
     lines = tuple(one if isinstance(one, bytes) else json.dumps(one).encode() for one in events)
@@ -57,7 +61,7 @@ def recorded(
         if isinstance(outcome, ContextDeadLetter):
             dead_letters.append(wire.encode(outcome))
         else:
-            decisions.append(wire.encode(outcome.decision))
+            decisions.append(wire.encode(in_detail(outcome.decision, detail)))
     return Recording(lines, tuple(decisions), tuple(dead_letters))
 
 

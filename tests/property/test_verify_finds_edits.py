@@ -8,19 +8,27 @@ from hypothesis import strategies as st
 from recording import Recording, asked, by_worker, published, recorded, verified
 from support import candidate
 
-CLEAN = recorded(
-    [
-        asked("r1", trigger={"event": "file_saved", "commitish": "ab"}),
-        published(candidate("p", 5), "t"),
-        asked("r1", "t"),
-        asked("r2", constraints={"pinned": [{"match": {"type": "id", "value": "a"}}]}),
-        asked("r1", "t"),
-        asked("r3", candidates=[candidate("ü", 40), candidate("d", 2_000)]),
-    ]
-)
-LOG = b"".join(
-    (by_worker(line) if number % 2 else line) + b"\n" for number, line in enumerate(CLEAN.decisions)
-)
+from apportion.core.results import Detail
+
+EVENTS = [
+    asked("r1", trigger={"event": "file_saved", "commitish": "ab"}),
+    published(candidate("p", 5), "t"),
+    asked("r1", "t"),
+    asked("r2", constraints={"pinned": [{"match": {"type": "id", "value": "a"}}]}),
+    asked("r1", "t"),
+    asked("r3", candidates=[candidate("ü", 40), candidate("d", 2_000)]),
+]
+CLEAN, *REDUCED = (recorded(EVENTS, detail=detail) for detail in Detail)
+
+
+def log_of(recording: Recording) -> bytes:
+    """Return a log of decisions, some of them as a worker writes it."""
+    return b"".join(
+        (by_worker(line) if number % 2 else line) + b"\n" for number, line in enumerate(recording.decisions)
+    )
+
+
+LOG = log_of(CLEAN)
 
 
 def lines_of(log: bytes) -> tuple[bytes, ...]:
@@ -69,6 +77,14 @@ def test_every_edit_of_the_decisions_that_changes_what_they_say_is_found(edited:
         done = verified(CLEAN, decisions=lines_of(edited))
         assert not done.summary.is_right
         assert len(done.findings) == done.summary.differences + sum(done.summary.unverifiable.values())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(REDUCED).flatmap(lambda one: st.tuples(st.just(one), edits(log_of(one)))))
+def test_so_is_every_edit_of_decisions_in_less_detail(drawn: tuple[Recording, bytes]) -> None:
+    recording, edited = drawn
+    if covered(edited) != covered(log_of(recording)):
+        assert not verified(recording, decisions=lines_of(edited)).summary.is_right
 
 
 @settings(max_examples=200, deadline=None)

@@ -12,7 +12,7 @@ from apportion.core.bounds import Bounds
 from apportion.core.cloudevents import event_headers
 from apportion.core.errors import EventError
 from apportion.core.record import Record
-from apportion.core.results import DeadLetterValue
+from apportion.core.results import DeadLetterValue, Detail
 from apportion.core.session import ROW_MAX_BYTES
 from apportion.core.wire import decode
 from apportion.offline.sessions import Sessions
@@ -77,6 +77,18 @@ def test_run_tells_who_made_the_decision_from_what() -> None:
     assert run["worker"] == "apportion@host:1"
     assert [one["name"] for one in run["phases"]] == ["decode", "prepare", "choose", "record"]
     assert run["cache_hit"] is False
+
+
+def test_a_decision_leaves_in_the_detail_of_the_settings() -> None:
+    sent = record(request("r1", candidates=[candidate("a"), candidate("b", content="")]))
+    told = {}
+    for detail in Detail:
+        answer = answers(settings=Settings(partitions=1, decision_detail=detail)).answer(sent, None)
+        told[detail] = event_of(answer.messages[1])
+        assert told[detail]["run"]["worker"] == "w"
+    listed = [[one["id"] for one in each.get("candidates", ())] for each in told.values()]
+    assert listed == [["a", "b"], ["a"], []]
+    assert [each.get("detail") for each in told.values()] == [None, "selected", "summary"]
 
 
 def test_each_phase_has_its_own_time_in_whole_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:

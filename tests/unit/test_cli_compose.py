@@ -239,6 +239,23 @@ def test_decisions_and_explanations_hold_no_content_and_no_path(
         assert private not in told
 
 
+@pytest.mark.parametrize("detail", ["selected", "summary"])
+def test_decisions_are_written_in_the_detail_that_is_asked_for_and_verified_so(
+    detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(*next(iter(SECRET.items())))
+    monkeypatch.chdir(tmp_path)
+    Path("events").write_bytes(mixed_events())
+    apportion("compose", "events", "--decisions", "decisions", "--decision-detail", detail)
+    told = [json.loads(line) for line in Path("decisions").read_bytes().splitlines()]
+    assert {one["detail"] for one in told} == {detail}
+    assert any(one.get("candidates") for one in told) == (detail == "selected")
+    ended = apportion("verify", "events", "decisions")
+    assert ended.exit_code == 0, ended.out
+    explained = apportion("explain", told[0]["decision_id"], "--decisions", "decisions")
+    assert told[0]["summary"].encode() in explained.out.replace(b"\n", b" ")
+
+
 def test_explanations_go_to_stderr_alone_and_plain_into_a_pipe() -> None:
     events = lines(request("r1", candidate("a")), request("r2", candidate("b"), budget_tokens=1))
     plain, explained = apportion("compose", stdin=events), apportion("compose", "--explain", stdin=events)

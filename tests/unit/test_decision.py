@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from asking import asked
-from support import ENGINE, answer, artifact, candidate, counted, lanes_policy, request
+from msgspec import UNSET, to_builtins
+from support import ENGINE, SECRET, answer, artifact, candidate, counted, lanes_policy, request
 
 from apportion.assembly import create_engine
 from apportion.core.compose import Answered
 from apportion.core.engine import Engine
+from apportion.core.identity import Secrets, key_id
 from apportion.core.publish import publish
 from apportion.core.results import DecisionTokens
 from apportion.core.session import EMPTY
@@ -101,6 +103,44 @@ def test_what_leaves_the_pool_with_a_decision_is_named_in_it_beyond_the_bound(om
 def test_how_many_are_listed_is_a_setting() -> None:
     assert create_engine(Settings()).omitted_max == 1_000
     assert create_engine(Settings(decision_omitted_max=5)).omitted_max == 5
+
+
+def test_the_limits_are_told_as_they_were_used() -> None:
+    session = {"max_tokens": 500, "max_tokens_per_request": 40, "backoff_prompts": 3, "idle_timeout_s": 60}
+    policy = lanes_policy(budget_tokens_max=100, session=session)
+    decision = answer(request([candidate("a")], budget_tokens=900), policy).decision
+    assert to_builtins(decision.limits) == {"budget_tokens": 100, **session}
+    assert decision.tokens.limit == 40
+
+
+@pytest.mark.parametrize(("secret", "told"), [(SECRET, key_id(SECRET)), (None, UNSET)])
+def test_the_secret_that_ids_were_made_with_is_named(secret: bytes | None, told: str) -> None:
+    engine = Engine(ENGINE.version, ENGINE.counters, Secrets(tenants={"acme": b"its own"}, default=secret))
+    assert answer(request([]), lanes_policy(), engine=engine).decision.fingerprint_key_id == told
+    own = answer(request([], tenant="acme"), lanes_policy(), engine=engine).decision
+    assert own.fingerprint_key_id == key_id(b"its own")
+
+
+def test_an_infeasible_answer_says_which_bound_was_met_first() -> None:
+    pinned = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
+    ones = [candidate("a", 60, shrink="never"), candidate("b", 60), candidate("c", 5_000)]
+    outcome = answer(request(ones, constraints=pinned, budget_tokens=50), lanes_policy())
+    told = [(one.id, one.reason, one.bound, one.more) for one in outcome.decision.candidates]
+    assert told == [
+        ("a", "infeasible", "render", UNSET),
+        ("b", "infeasible", "limit", UNSET),
+        ("c", "lane_max_reached", UNSET, UNSET),
+    ]
+
+
+def test_what_does_not_stand_in_full_says_what_it_had_in_full() -> None:
+    ones = [candidate("a", content="seventeen letters\n" * 200, token_estimate=30)]
+    outcome = answer(request(ones, budget_tokens=300), lanes_policy())
+    [entry] = outcome.decision.candidates
+    assert (entry.fidelity, entry.full_tokens) == ("shrunk", 900)
+    assert (entry.tokens or 0) <= 300
+    [whole] = answer(request(ones), lanes_policy()).decision.candidates
+    assert (whole.fidelity, whole.full_tokens) == ("full", UNSET)
 
 
 def test_reasons_stand_by_their_number_then_their_name() -> None:

@@ -161,6 +161,13 @@ def test_an_omission_tells_what_it_needed_what_was_left_and_why() -> None:
     assert row(text, "4") == ["4", "group", "80", "no_room", "c4"]
 
 
+def test_an_omission_tells_how_many_tokens_more_would_have_had_it_selected() -> None:
+    known = omission(3, Reason.LANE_MAX_REACHED, tokens=300, left=120, more=480)
+    text = shown(decision(candidates=(known, omission(4, tokens=80))))
+    assert row(text, "3") == ["3", "group", "300", "120", "480", "lane_max_reached", "c3"]
+    assert "more: with so many tokens more of that bound alone it is selected" in text
+
+
 def test_of_many_omissions_the_first_are_listed_and_the_rest_counted() -> None:
     many = tuple(omission(rank) for rank in range(1, OMISSIONS_SHOWN + 3))
     reasons = (ReasonCount(Reason.NO_ROOM, len(many) + 5), ReasonCount(Reason.BACKOFF, 2))
@@ -256,7 +263,7 @@ def test_ids_cannot_move_the_cursor() -> None:
 
 def test_a_margin_is_said_to_be_of_when_the_candidate_was_considered_last() -> None:
     left = omission(1, Reason.BUDGET_EXCEEDED, tokens=5, left=0)
-    said = "left then: when the candidate was considered last, not in the end"
+    said = "left: when the candidate was considered last, not in the end"
     assert said in shown(decision(candidates=(left,)))
     assert said not in shown(decision(candidates=(omission(1, Reason.NO_CONTENT),)))
 

@@ -1,6 +1,8 @@
-"""What "equal" means: canonical JSON, rounding, ids, globs, paths."""
+"""What "equal" means: canonical JSON, rounding, ids, globs, paths, moments."""
 
+from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
+from hashlib import sha256
 
 import pytest
 import rfc8785
@@ -18,9 +20,11 @@ from apportion.core.identity import (
     canonical_json_of_any,
     decision_id,
     fingerprint,
+    key_id,
     normalised_path,
     path_id,
     thousandths,
+    utc,
 )
 
 texts = st.text(st.characters(codec="utf-8"))
@@ -99,6 +103,26 @@ def test_what_a_candidate_does_not_have_is_empty_in_its_id() -> None:
 def test_secrets_do_not_show_themselves() -> None:
     secrets = Secrets(default=b"hush", tenants={"acme": b"hush"})
     assert "hush" not in f"{secrets!r} {secrets}"
+
+
+def test_a_secret_is_named_by_a_digest_over_a_domain_and_it() -> None:
+    assert key_id(b"secret") == sha256(b"apportion fingerprint key id\0secret").hexdigest()[:16]
+    assert key_id(b"secret") != key_id(b"secret2")
+
+
+@pytest.mark.parametrize(
+    ("moment_us", "told"),
+    [
+        (0, "1970-01-01T00:00:00+00:00"),
+        (1_767_225_600_000_001, "2026-01-01T00:00:00.000001+00:00"),
+        (-62_135_596_800_000_001, "0001-01-01T00:00:00+00:00"),
+        (253_402_300_800_000_000, "9999-12-31T23:59:59.999999+00:00"),
+        (1 << 62, "9999-12-31T23:59:59.999999+00:00"),
+    ],
+)
+def test_a_moment_is_told_in_utc_or_as_the_nearest_that_can_be_written(moment_us: int, told: str) -> None:
+    assert utc(moment_us) == datetime.fromisoformat(told)
+    assert utc(moment_us).tzinfo is UTC
 
 
 def test_a_decision_id_follows_from_tenant_session_start_sequence_and_request() -> None:

@@ -1,46 +1,17 @@
 """The worked examples of the strategies' pages: what they show is what composing gives."""
 
 import io
-import json
 import re
-import tomllib
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 from expectations import assert_holds, shown
 from rich.console import Console
-from support import answer, request
+from worked import example, outcome_of, page
 
-from apportion.core.compose import Answered
-from apportion.core.policy import Policy
-from apportion.core.strategies import parse_policy
 from apportion.explain import explanation
-from apportion.policies import builtin_policies
-
-PAGES = Path(__file__).parents[2] / "docs" / "strategies"
-
-
-def page(strategy: str) -> str:
-    return (PAGES / f"{strategy}.md").read_text("utf-8")
-
-
-def example(strategy: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    asked, answered = re.findall(r"```json\n(.*?)```", page(strategy), re.DOTALL)
-    return json.loads(asked), json.loads(answered)
-
-
-def policy_named(name: str) -> Policy:
-    """Return the built-in policy of that name, or the one that the page of lanes holds."""
-    blocks = re.findall(r"```toml\n(name = .*?)```", page("lanes"), re.DOTALL)
-    policies = (*builtin_policies(), *(parse_policy(tomllib.loads(block)) for block in blocks))
-    return next(policy for policy in policies if policy.name == name)
-
-
-def outcome_of(asked: Mapping[str, Any], **changes: Any) -> Answered:
-    return answer(request(**{**asked, **changes}), policy_named(asked["policy"]))
 
 
 def composed(asked: Mapping[str, Any], **changes: Any) -> dict[str, Any]:

@@ -348,9 +348,25 @@ def test_where_a_worker_met_what_it_refused_is_not_compared() -> None:
     [letter] = recording.dead_letters
     of_worker = altered(altered(letter, "source", value=place), "key", value="a2V5")
     assert verified(recording, letters=True, dead_letters=[of_worker]).summary.dead_letters == 1
-    of_file = altered(letter, "source", "offset", value=9)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("source", "topic"), "- "),
+        (("source", "topic"), "requests"),
+        (("source", "offset"), 9),
+        (("source", "timestamp_ms"), 5),
+        (("key",), "a2V5"),
+        (("value_bytes",), 9),
+    ],
+)
+def test_of_a_dead_letter_of_a_file_every_field_is_compared(path: tuple[str, ...], value: object) -> None:
+    recording = recorded([b"no event"])
+    [letter] = recording.dead_letters
+    of_file = altered(letter, *path, value=value)
     [finding] = verified(recording, letters=True, dead_letters=[of_file]).findings
-    assert finding.place == "$.source.offset"
+    assert (finding.found, finding.place) == (Found.DIFFERENCE, ".".join(["$", *path]))
 
 
 def test_nothing_is_verified_of_nothing() -> None:

@@ -75,7 +75,9 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
         yield _heading("Left out, by rank")
         yield _omitted(omitted[:OMISSIONS_SHOWN])
         if any(one.margin is not None for one in omitted):
-            yield _line("left then: when the candidate was considered last, not in the end", _ASIDE)
+            yield _line("left: when the candidate was considered last, not in the end", _ASIDE)
+        if any(one.more is not UNSET for one in omitted):
+            yield _line("more: with so many tokens more of that bound alone it is selected", _ASIDE)
     shown = Counter(str(one.reason) for one in omitted[:OMISSIONS_SHOWN])
     if rest := Counter(_by_reason(decision)) - shown:
         yield _line(f"and {rest.total():,} more: {_counts(rest.items())}", _ASIDE)
@@ -141,14 +143,19 @@ def _selected(entries: Iterable[Entry]) -> Table:
     for one in entries:
         tokens = "" if one.tokens is UNSET else f"{one.tokens:,}"
         fidelity = "" if one.fidelity is UNSET else str(one.fidelity)
+        if one.full_tokens is not UNSET:
+            fidelity += f", of {one.full_tokens:,}"
         named = str(one.rank), _text(one.kind), _text(one.group), _score(one)
         table.add_row(*named, tokens, fidelity + _constraint(one), _text(one.id))
     return table
 
 
 def _omitted(entries: Iterable[Entry]) -> Table:
-    """Where a candidate was weighed, what it needed and what was left then; else what it would have cost."""
-    table = _table("Rank", "Group", "Score", "Needed", "Left then", "Reason", "Id", right=(0, 2, 3, 4))
+    """Where a candidate was weighed, what it needed and what was left then; else what it would have cost.
+
+    Where it is known, how many tokens more of that alone would have had it selected.
+    """
+    table = _table("Rank", "Group", "Score", "Needed", "Left", "More", "Reason", "Id", right=(0, 2, 3, 4, 5))
     for one in entries:
         if one.margin is not None:
             margin = f"{one.margin.needed:,}", f"{one.margin.left:,}"
@@ -156,7 +163,8 @@ def _omitted(entries: Iterable[Entry]) -> Table:
             margin = "" if one.tokens is UNSET else f"{one.tokens:,}", ""
         reason = "" if one.reason is UNSET else str(one.reason)
         named = str(one.rank), _text(one.group), _score(one)
-        table.add_row(*named, *margin, reason + _constraint(one), _text(one.id))
+        more = "" if one.more is UNSET else f"{one.more:,}"
+        table.add_row(*named, *margin, more, reason + _constraint(one), _text(one.id))
     return table
 
 

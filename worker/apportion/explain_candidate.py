@@ -61,7 +61,8 @@ def _of_record(decision: ContextDecision, one: Entry) -> Iterator[RenderableType
     yield _line(f"decision {decision.decision_id}", _ASIDE)
     if one.reason is UNSET:
         tokens = "" if one.tokens is UNSET else f", {one.tokens:,} tokens"
-        yield _line(f"It stands in the context: {one.fidelity}{tokens}.")
+        full = "" if one.full_tokens is UNSET else f" of {one.full_tokens:,}"
+        yield _line(f"It stands in the context: {one.fidelity}{tokens}{full}.")
         return
     if decision.status is Status.DUPLICATE:
         yield _line(
@@ -75,6 +76,10 @@ def _of_record(decision: ContextDecision, one: Entry) -> Iterator[RenderableType
         needed, left = one.margin.needed, one.margin.left
         short = f", {needed - left:,} too few" if needed > left else ""
         yield _line(f"It needed {needed:,} tokens; when it was considered last {left:,} were left{short}.")
+        if one.more is not UNSET:
+            yield _line(f"With {one.more:,} tokens more of that alone it would have been selected.")
+        if one.limit_left is not UNSET:
+            yield _line(f"The limit had {one.limit_left:,} left then: too few as well.")
     elif one.tokens is not UNSET:
         yield _line(f"It would have cost {one.tokens:,} tokens.")
     for group in decision.groups:

@@ -101,12 +101,13 @@ def _entries(decision: "ContextDecision", candidate_id: str) -> "list[Entry]":
     Raises:
         UnknownCandidateError: there is none.
     """
-    from apportion.core.results import Reason
+    from apportion.core.results import Detail, Reason
 
     entries = [one for one in decision.candidates if one.id == candidate_id]
     if not entries:
         unlisted = sum([one.count for one in decision.unlisted])
-        aside = f"; {unlisted:,} that were left out are not listed (decision_omitted_max)" if unlisted else ""
+        setting = "decision_omitted_max" if decision.detail is Detail.FULL else "decision_detail"
+        aside = f"; {unlisted:,} that were left out are not listed ({setting})" if unlisted else ""
         raise UnknownCandidateError(f"the decision lists no candidate of that id{aside}")
     return sorted(entries, key=lambda one: one.reason is Reason.DUPLICATE)
 

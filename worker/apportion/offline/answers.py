@@ -21,7 +21,8 @@ from apportion.offline.sessions import Sessions
 
 TOPIC = "-"
 """No topic of Kafka's, and no path."""
-_UNKNOWN_MS = -1
+UNKNOWN_MS = -1
+"""When a line was recorded."""
 
 
 def answer_lines(
@@ -52,7 +53,7 @@ def event_of(line: Line, bounds: Bounds) -> Event:
 
 def refused(line: Line, error: EventError, engine_version: str) -> ContextDeadLetter:
     """Return the dead letter of a line."""
-    record = Record(TOPIC, 0, line.number, _UNKNOWN_MS, None, line.value)
+    record = Record(TOPIC, 0, line.number, UNKNOWN_MS, None, line.value)
     letter = dead_letter(record, error, engine_version)
     if line.cut is None:
         return letter

@@ -13,6 +13,7 @@ from msgspec import Struct
 from apportion.core.events import session_key
 from apportion.core.identity import canonical_json
 from apportion.core.results import DeadLetterValue, Detail
+from apportion.offline.answers import TOPIC, UNKNOWN_MS
 
 _NAME_BYTES = 16
 
@@ -45,10 +46,13 @@ class _Source(Struct, frozen=True):
     topic: str
     partition: int
     offset: int
+    timestamp_ms: int
 
 
 class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-letter"):
     source: _Source
+    key: str | None
+    headers: tuple[tuple[str, str], ...]
     value_digest: str
     value_complete: bool
     engine_version: str
@@ -58,7 +62,9 @@ class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-lette
 class Recorded(Struct, frozen=True):
     """A line of a log: what it answers, by `name`; its `identity`, by which consumers drop repeats.
 
-    Of a dead letter, the policy and the session are empty. `number` counts from 0.
+    Of a dead letter, the policy and the session are empty; one `is_of_file` if its topic is that of files, or
+    it has neither time, key nor headers, so that no edit of one field makes it a worker's. `number` counts
+    from 0.
     """
 
     number: int
@@ -70,7 +76,7 @@ class Recorded(Struct, frozen=True):
     policy_digest: str = ""
     session_before: str = ""
     session_after: str = ""
-    topic: str = ""
+    is_of_file: bool = False
     detail: Detail = Detail.FULL
     dead_letter_value: DeadLetterValue = DeadLetterValue.FULL
 
@@ -115,13 +121,14 @@ def parse_dead_letter(number: int, value: bytes) -> Recorded:
     identity = f"{one.source.topic}/{one.source.partition}/{one.source.offset}"
     name = value_name(one.value_digest)
     held = DeadLetterValue.FULL if one.value_complete or one.value != _NO_VALUE else DeadLetterValue.DIGEST
+    bare = one.source.timestamp_ms == UNKNOWN_MS and one.key is None and not one.headers
     return Recorded(
         number,
         value,
         name,
         identity,
         one.engine_version,
-        topic=one.source.topic,
+        is_of_file=bare or one.source.topic == TOPIC,
         dead_letter_value=held,
     )
 

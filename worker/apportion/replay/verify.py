@@ -25,7 +25,7 @@ from apportion.core.memory import Bounded, Memory
 from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
 from apportion.core.session import Session, at
-from apportion.offline.answers import TOPIC, event_of, refused
+from apportion.offline.answers import event_of, refused
 from apportion.offline.lines import Line
 from apportion.offline.rows import Rows
 from apportion.policies import builtin_policies
@@ -294,7 +294,7 @@ class Verification:
         reason: Found | None = None
         different: Different | None = None
         try:
-            beside = () if recorded.topic == TOPIC else _PLACE
+            beside = () if recorded.is_of_file else _PLACE
             different = compare(recorded.value, wire.encode(letter), beside)
         except NotJsonError:
             reason = Found.NOT_JSON

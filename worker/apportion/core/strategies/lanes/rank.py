@@ -29,8 +29,8 @@ LOW_OXYGEN = 0.5
 class Lane(Struct, gc=False):
     """A lane while candidates are chosen; `used` and `available` are tokens by selection cost.
 
-    Among the rest (see `select`), `refused` sums what its ceiling refused, and `full` is what it would hold
-    without the limit. `tight` tells that its ceiling had a say in its floor, too.
+    `refused` sums what its ceiling refused among the rest, `full` what it would hold if there were no limit;
+    `tight` tells that its ceiling refused what its floor would have taken (see `select`).
     """
 
     name: str
@@ -46,7 +46,14 @@ class Lane(Struct, gc=False):
 
     def claim(self) -> int:
         """Return what the floor can still ask for."""
-        return max(0, min(self.floor, self.available) - self.used)
+        return self._claim(self.used)
+
+    def claim_without_limit(self) -> int:
+        """Return what the floor could still ask for if there were no limit."""
+        return self._claim(self.full)
+
+    def _claim(self, used: int) -> int:
+        return max(0, min(self.floor, self.available) - used)
 
 
 class Artifact(Verdict, gc=False, kw_only=True):
