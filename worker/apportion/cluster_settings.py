@@ -7,9 +7,16 @@ settings that extend these are read in `apportion.settings`.
 from collections.abc import Iterator
 from typing import Annotated, Self
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from apportion.setting_types import (
     Addresses,
@@ -43,12 +50,10 @@ _OF_TOKENS = ("sasl_token_command",)
 _OF_SASL = ("sasl_mechanism", *_OF_PASSWORDS, *_OF_TOKENS)
 
 
-class ClusterSettings(BaseSettings):
+class ClusterSettings(BaseModel):
     """What a worker and the commands need to know of a cluster; a docstring under a name is its help text."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, strict=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", validate_default=True)
 
     brokers: Addresses = ("localhost:9092",)
     """Kafka brokers to start from: host:port, several with commas."""

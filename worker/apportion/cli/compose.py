@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from apportion.core.compose import Answered
-    from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision, Detail
+    from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -80,7 +80,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
       apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
       apportion compose events.jsonl --policy agent --format anthropic | jq .body
       apportion workload recorded |
-        APPORTION_FINGERPRINT_SECRET=any apportion compose --explain > /dev/null
+        APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain > /dev/null
     """
     settings = read_settings(ctx, default_policy=policy)
     require_distinct(file, decisions, dead_letters)
@@ -89,12 +89,11 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
         if source.isatty():
             typer.echo("apportion: reading events from the terminal, one a line; Ctrl-D ends", err=True)
         answers = _answers(source, settings, None if explain else stack)
-        detail = settings.decision_detail
         decided = stack.enter_context(open_to_write(decisions)) if decisions else None
         refused = stack.enter_context(open_to_write(dead_letters)) if dead_letters else None
         form = _Form(output_format)
         explain_to = _explainer() if explain else None
-        count = _write_all(answers, decided, detail, refused, explain_to, form)
+        count = _write_all(answers, settings, decided, refused, explain_to, form)
     if count:
         kept = f"they are in {dead_letters}" if dead_letters else "--dead-letters FILE keeps them"
         raise DeadLettersError(f"events refused: {count:,}; {kept}")
@@ -118,13 +117,14 @@ def _answers(
 
 def _write_all(
     answers: Iterator["Answered | ContextDeadLetter"],
+    settings: "Settings",
     decided: BinaryIO | None,
-    detail: "Detail",
     refused: BinaryIO | None,
     explain: "Callable[[ContextDecision], None] | None",
     form: "_Form",
 ) -> int:
     """Write every answer where it belongs, and return how many were dead letters."""
+    from apportion.core.dead_letter import holding
     from apportion.core.detail import in_detail
     from apportion.core.results import ContextDeadLetter
 
@@ -135,10 +135,10 @@ def _write_all(
             if refused is None:
                 typer.echo(f"apportion: {_told(answer)}", err=True)
             else:
-                _write(refused, answer)
+                _write(refused, holding(answer, settings.dead_letter_value))
             continue
         if decided is not None:
-            _write(decided, in_detail(answer.decision, detail))
+            _write(decided, in_detail(answer.decision, settings.decision_detail))
         if explain is not None:
             explain(answer.decision)
         _write(sys.stdout.buffer, form.of(answer.composed))

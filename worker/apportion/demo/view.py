@@ -134,9 +134,9 @@ Try next:{first}
     apportion demo --repo PATH
   what stands in a context, and why, without Kafka:
     apportion workload from-git PATH --max-requests 5 -o events.jsonl
-    APPORTION_FINGERPRINT_SECRET=any apportion compose --explain events.jsonl > composed.jsonl
+    APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain events.jsonl > composed.jsonl
   Apache Kafka and a worker:
-    docker compose up --detach"""
+    make secret; docker compose up --detach"""
 
 
 def columns(console: Console) -> int:

@@ -14,7 +14,7 @@ from apportion.core import wire
 from apportion.core.cloudevents import EventHeaders, event_value
 from apportion.core.compose import Answered
 from apportion.core.composer import Composer
-from apportion.core.dead_letter import dead_letter
+from apportion.core.dead_letter import dead_letter, holding
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
@@ -101,6 +101,7 @@ class Answers:
     def refuse(self, record: Record, error: EventError) -> Message:
         """Return the dead letter of a record. Its id is the record's place, for that alone is sure."""
         letter = dead_letter(record, error, self._engine.version)
+        letter = holding(letter, self._settings.dead_letter_value)
         headers = self._letter_headers.of(str(record), record.headers)
         topic = self._settings.dead_letters_topic
         return Message(topic, record.partition, letter.key, wire.encode(letter), headers)
