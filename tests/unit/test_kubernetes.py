@@ -4,6 +4,7 @@ Needs kubectl (`kubectl kustomize` renders them); with `TEST_REQUIRE_KUSTOMIZE=1
 KEDA's and Prometheus's resources have no schemas that can be installed: of them is tested what must agree.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -50,10 +51,12 @@ def overlay(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def with_health(tmp_path: Path) -> tuple[Resource, ...]:
+def with_components(tmp_path: Path) -> tuple[Resource, ...]:
+    """The production overlay with all that can be added to it."""
+    components = [f"../../components/{each.name}" for each in sorted((FOLDER / "components").iterdir())]
     shutil.copytree(FOLDER, tmp_path / "kubernetes")
     file = tmp_path / "kubernetes" / "overlays" / "production" / "kustomization.yaml"
-    file.write_text(f"{file.read_text()}components: [../../components/health]\n")
+    file.write_text(f"{file.read_text()}components: {json.dumps(components)}\n")
     return kustomize(file.parent)
 
 
@@ -88,14 +91,27 @@ def test_what_an_overlay_makes_is_valid_and_has_no_field_that_kubernetes_does_no
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_so_it_is_with_probes_and_metrics(with_health: tuple[Resource, ...], version: str) -> None:
-    require_valid(with_health, version)
-    [worker] = of_kind(with_health, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+def test_so_it_is_with_the_components(with_components: tuple[Resource, ...], version: str) -> None:
+    require_valid(with_components, version)
+
+
+def test_a_worker_is_known_to_its_group_by_its_pods_name(with_components: tuple[Resource, ...]) -> None:
+    [worker] = of_kind(with_components, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    given = [(each["name"], each["valueFrom"]["fieldRef"]["fieldPath"]) for each in worker["env"]]
+    assert given == [("APPORTION_STATIC_MEMBER", "metadata.name")]
+    [job] = of_kind(with_components, "Job")["spec"]["template"]["spec"]["containers"]
+    assert "env" not in job
+
+
+def test_a_worker_that_makes_no_progress_is_started_again_within_a_minute(
+    with_components: tuple[Resource, ...],
+) -> None:
+    [worker] = of_kind(with_components, "StatefulSet")["spec"]["template"]["spec"]["containers"]
     paths = {name: worker[name]["httpGet"]["path"] for name in worker if name.endswith("Probe")}
     assert paths == {"livenessProbe": "/livez", "readinessProbe": "/readyz", "startupProbe": "/livez"}
-    [served] = of_kind(with_health, "Service")["spec"]["ports"]
-    [scraped] = of_kind(with_health, "ServiceMonitor")["spec"]["endpoints"]
-    [let_in] = of_kind(with_health, "NetworkPolicy")["spec"]["ingress"]
+    [served] = of_kind(with_components, "Service")["spec"]["ports"]
+    [scraped] = of_kind(with_components, "ServiceMonitor")["spec"]["endpoints"]
+    [let_in] = of_kind(with_components, "NetworkPolicy")["spec"]["ingress"]
     assert {served["name"], scraped["port"], worker["ports"][0]["name"]} == {"health"}
     assert let_in["ports"] == [{"protocol": "TCP", "port": "health"}]
     liveness = worker["livenessProbe"]
