@@ -1,0 +1,88 @@
+"""Workers of one run, and what happens to them: started, killed, stopped, woken; each with its own log."""
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import Process
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from commands import ROOT, SOURCES, environment
+from reliability.stepped import STEP
+from running import variables_of
+
+from apportion.settings import Settings
+
+_STEPPED = Path(__file__).parent / "stepped.py"
+_ENDED_WITHIN_S = 20.0
+
+
+@dataclass(slots=True)
+class Member:
+    """A worker process and the file of its log."""
+
+    process: Process
+    log: Path
+
+    @property
+    def lives(self) -> bool:
+        return self.process.returncode is None
+
+    def send(self, number: signal.Signals) -> None:
+        if self.lives:
+            self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for its end, and return its exit code."""
+        return await self.process.wait()
+
+    async def kill(self) -> None:
+        """End it as kill -9 does."""
+        self.send(signal.SIGKILL)
+        await self.ended()
+
+    def has_logged(self, text: str) -> bool:
+        return text in self.log.read_text(errors="replace")
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The workers of one run."""
+
+    settings: Settings
+    folder: Path
+    members: list[Member] = field(default_factory=list)
+
+    async def start(self, step: str = "", **changes: str) -> Member:
+        """Start a worker; with a step, it ends there."""
+        variables = variables_of(self.settings) | ({STEP: step} if step else {}) | changes
+        path = f"{SOURCES}:{ROOT / 'tests'}"
+        log = self.folder / f"worker-{len(self.members):03}.log"
+        with log.open("wb") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, str(_STEPPED), "run"),
+                env=environment(**variables) | {"PYTHONPATH": path},
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=stderr,
+            )
+        member = Member(process, log)
+        self.members.append(member)
+        return member
+
+    @property
+    def living(self) -> list[Member]:
+        return [member for member in self.members if member.lives]
+
+    async def stop(self) -> list[int]:
+        """Ask all to stop, as a supervisor does, and return their exit codes."""
+        living = self.living
+        for member in living:
+            member.send(signal.SIGCONT)
+            member.send(signal.SIGTERM)
+        async with asyncio.timeout(_ENDED_WITHIN_S):
+            return [await member.ended() for member in living]
+
+    async def kill(self) -> None:
+        """End all of them."""
+        for member in self.living:
+            await member.kill()

@@ -1,0 +1,60 @@
+"""A worker that ends, or stops, at a named step: `python stepped.py run`, told by the variable `STEP`.
+
+`STEP` is `module:name:when:count:signal`: at the n-th call of a function or method, `before` it or `after`
+it, the process sends itself that signal, as nothing in it expects. Without it this is `apportion`.
+"""
+
+import importlib
+import inspect
+import os
+import signal
+from collections.abc import Callable
+from functools import reduce, wraps
+from itertools import count
+from typing import Any
+
+from apportion.cli import main
+
+STEP = "STEP"
+
+
+def install(step: str) -> None:
+    """Wrap the function that a step names."""
+    module_name, path, when, call, name = step.split(":")
+    *owners, attribute = path.split(".")
+    owner: Any = reduce(getattr, owners, importlib.import_module(module_name))
+    number, calls = signal.Signals[name], count(1)
+
+    def strike(at: str) -> None:
+        if at == when and next(calls) == int(call):
+            os.kill(os.getpid(), number)
+
+    setattr(owner, attribute, _wrapped(getattr(owner, attribute), strike))
+
+
+def _wrapped(function: Callable[..., Any], strike: Callable[[str], None]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def awaited(*arguments: Any, **options: Any) -> Any:
+            strike("before")
+            result = await function(*arguments, **options)
+            strike("after")
+            return result
+
+        return awaited
+
+    @wraps(function)
+    def called(*arguments: Any, **options: Any) -> Any:
+        strike("before")
+        result = function(*arguments, **options)
+        strike("after")
+        return result
+
+    return called
+
+
+if __name__ == "__main__":
+    if STEP in os.environ:
+        install(os.environ.pop(STEP))
+    main()
