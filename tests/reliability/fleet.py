@@ -9,11 +9,13 @@ from pathlib import Path
 
 from commands import ROOT, SOURCES, environment
 from reliability.stepped import STEP
+from reliability.steps import Strike
 from running import variables_of
 
 from apportion.settings import Settings
 
 _STEPPED = Path(__file__).parent / "stepped.py"
+_PATH = f"{SOURCES}:{ROOT / 'tests'}"
 _ENDED_WITHIN_S = 20.0
 
 
@@ -23,10 +25,17 @@ class Member:
 
     process: Process
     log: Path
+    strike: Strike | None = None
 
     @property
     def lives(self) -> bool:
         return self.process.returncode is None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text() if self.lives else ""
+        return stat.rpartition(")")[2].split()[:1] == ["T"]
 
     def send(self, number: signal.Signals) -> None:
         if self.lives:
@@ -53,19 +62,18 @@ class Fleet:
     folder: Path
     members: list[Member] = field(default_factory=list)
 
-    async def start(self, step: str = "", **changes: str) -> Member:
-        """Start a worker; with a step, it ends there."""
-        variables = variables_of(self.settings) | ({STEP: step} if step else {}) | changes
-        path = f"{SOURCES}:{ROOT / 'tests'}"
+    async def start(self, strike: Strike | None = None, **changes: str) -> Member:
+        """Start a worker; `changes` are variables, and a strike is to come over it."""
+        variables = variables_of(self.settings) | ({STEP: strike.variable} if strike else {}) | changes
         log = self.folder / f"worker-{len(self.members):03}.log"
         with log.open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, str(_STEPPED), "run"),
-                env=environment(**variables) | {"PYTHONPATH": path},
+                env=environment(**variables) | {"PYTHONPATH": _PATH},
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=stderr,
             )
-        member = Member(process, log)
+        member = Member(process, log, strike)
         self.members.append(member)
         return member
 
@@ -81,6 +89,18 @@ class Fleet:
             member.send(signal.SIGTERM)
         async with asyncio.timeout(_ENDED_WITHIN_S):
             return [await member.ended() for member in living]
+
+    @property
+    def killed(self) -> int:
+        """How many were ended as kill -9 does."""
+        return sum(member.process.returncode == -signal.SIGKILL for member in self.members)
+
+    @property
+    def failed(self) -> list[str]:
+        """Why workers ended by themselves: their last lines."""
+        codes = (0, None, -signal.SIGKILL, -signal.SIGTERM)
+        ended = [member for member in self.members if member.process.returncode not in codes]
+        return [(member.log.read_text(errors="replace").splitlines() or [""])[-1] for member in ended]
 
     async def kill(self) -> None:
         """End all of them."""

@@ -1,7 +1,7 @@
 """One run: topics of its own, a load, workers, and at the end the audit of all that is in the topics."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,14 +30,20 @@ class Run:
     settings: Settings
     producer: AIOKafkaProducer
     fleet: Fleet
+    sent: int = 0
 
-    async def send(self, load: Sequence[Sent], per_s: float | None = None) -> None:
-        """Send records in their order, at most so many a second."""
+    async def send(
+        self, load: Sequence[Sent], per_s: float | None = None, done: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Send records in their order, at most so many a second, until all are sent or it is `done`."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         for number, one in enumerate(load):
             if per_s is not None and (early_s := begun + number / per_s - loop.time()) > 0:
                 await asyncio.sleep(early_s)
+            if done():
+                break
+            self.sent += 1
             await self.producer.send(
                 self.settings.requests_topic, one.value, key=one.key, partition=one.partition
             )

@@ -1,9 +1,11 @@
 """A worker that ends, or stops, at a named step: `python stepped.py run`, told by the variable `STEP`.
 
 `STEP` is `module:name:when:count:signal`: at the n-th call of a function or method, `before` it or `after`
-it, the process sends itself that signal, as nothing in it expects. Without it this is `apportion`.
+it, the process sends itself that signal, as nothing in it expects. `PROXIED`, as `port:other,port:other`,
+makes connections to a port of this machine go to the other. Without both this is `apportion`.
 """
 
+import asyncio
 import importlib
 import inspect
 import os
@@ -16,6 +18,7 @@ from typing import Any
 from apportion.cli import main
 
 STEP = "STEP"
+PROXIED = "PROXIED"
 
 
 def install(step: str) -> None:
@@ -30,6 +33,16 @@ def install(step: str) -> None:
             os.kill(os.getpid(), number)
 
     setattr(owner, attribute, _wrapped(getattr(owner, attribute), strike))
+
+
+def reroute(ports: dict[str, str]) -> None:
+    """Connect to other ports than asked for: brokers tell clients their own, whoever stands between."""
+    connect = asyncio.BaseEventLoop.create_connection
+
+    async def rerouted(self: Any, factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        return await connect(self, factory, host, int(ports.get(str(port), port)), **options)
+
+    asyncio.BaseEventLoop.create_connection = rerouted  # type: ignore[method-assign, assignment]
 
 
 def _wrapped(function: Callable[..., Any], strike: Callable[[str], None]) -> Callable[..., Any]:
@@ -57,4 +70,6 @@ def _wrapped(function: Callable[..., Any], strike: Callable[[str], None]) -> Cal
 if __name__ == "__main__":
     if STEP in os.environ:
         install(os.environ.pop(STEP))
+    if PROXIED in os.environ:
+        reroute(dict(pair.split(":") for pair in os.environ.pop(PROXIED).split(",")))
     main()
