@@ -6,15 +6,14 @@ with a named error, as long as nothing is lost, charged twice or altered.
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import Any
 
-from reliability.fleet import Member
 from reliability.load import load
 from reliability.proxy import network
 from reliability.runs import Run, run_of
@@ -25,7 +24,9 @@ from apportion.replay.audit import Audited
 
 _STRUCK_WITHIN_S = 25.0
 """So long a worker may wait for its strike; then it is killed where it stands."""
-_PER_S = 150.0
+_MISTAKEN = 2
+"""The exit code of a worker whose settings or policies are wrong."""
+PER_S = 150.0
 _LOOK_S = 0.1
 _MANY = 100_000
 """Records of a load: more than are sent."""
@@ -66,6 +67,8 @@ class Scene:
                 waited_s = monotonic() - since_s.setdefault(member.process.pid, monotonic())
                 if member.strike is not None and waited_s > _STRUCK_WITHIN_S and not member.is_stopped:
                     member.send(signal.SIGKILL)
+            codes = [member.process.returncode for member in self.run.fleet.members]
+            assert _MISTAKEN not in codes, "a worker refused its settings"
             while len(self.run.fleet.living) < self.workers:
                 strike = self.strikes.pop() if self.strikes else None
                 await self.run.fleet.start(strike, **self.variables)
@@ -75,35 +78,30 @@ class Scene:
         """Return whether all strikes were carried out."""
         return not self.strikes and not any(member.strike for member in self.run.fleet.living)
 
-    async def until(self, members: Sequence[Member], text: str, within_s: float = 40.0) -> None:
-        """Wait until all of these have logged a text."""
-        async with asyncio.timeout(within_s):
-            while not all(member.has_logged(text) for member in members):  # noqa: ASYNC110 - a file tells nobody
-                await asyncio.sleep(_LOOK_S)
+    def is_still(self) -> bool:
+        """Return whether all who were to stop have, or have ended before."""
+        return not any(member.strike and not member.is_stopped for member in self.run.fleet.living)
+
+    async def outcome(self, name: str, seed: int, since_s: float) -> Outcome:
+        """Wait until all is answered, and audit what is there."""
+        await self.run.caught_up()
+        audited = await self.run.audit()
+        fleet = self.run.fleet
+        assert audited.events == self.run.sent, "every record that was sent is there"
+        return Outcome(name, seed, audited, fleet.killed, fleet.failed, monotonic() - since_s)
 
 
 @asynccontextmanager
-async def _scene(
+async def scene_of(
     servers: str, folder: Path, workers: int, strikes: Sequence[Strike] = (), **values: Any
 ) -> AsyncIterator[Scene]:
+    """Make topics, and keep workers running."""
     async with run_of(servers, folder, **values) as run:
         scene = Scene(run, workers, list(strikes))
-        supervising = asyncio.create_task(scene.supervise())
-        try:
+        async with asyncio.TaskGroup() as group:  # a supervisor that fails ends the scene
+            supervising = group.create_task(scene.supervise())
             yield scene
-        finally:
             supervising.cancel()
-            with suppress(asyncio.CancelledError):
-                await supervising
-
-
-async def _outcome(name: str, seed: int, scene: Scene, since_s: float) -> Outcome:
-    """Wait until all is answered, and audit what is there."""
-    await scene.run.caught_up()
-    audited = await scene.run.audit()
-    fleet = scene.run.fleet
-    assert audited.events == scene.run.sent, "every record that was sent is there"
-    return Outcome(name, seed, audited, fleet.killed, fleet.failed, monotonic() - since_s)
 
 
 async def killed_at_steps(
@@ -115,7 +113,7 @@ async def killed_at_steps(
     policies.mkdir(parents=True)
     _write_policy(policies, version=1, budget_tokens=60)
     own = {"policies": policies, "default_policy": "own", "policy_settle_s": 3.0}
-    async with _scene(servers, folder, workers, strikes, **own) as scene:
+    async with scene_of(servers, folder, workers, strikes, **own) as scene:
         events = load(scene.run.settings, seed, _MANY, poison=0.01)
         half = len(strikes) // 2
 
@@ -124,28 +122,28 @@ async def killed_at_steps(
                 _write_policy(policies, version=2, budget_tokens=90)
             return scene.is_struck()
 
-        await scene.run.send(events, _PER_S, done)
-        return await _outcome("killed at steps", seed, scene, since_s)
+        await scene.run.send(events, PER_S, done)
+        return await scene.outcome("killed at steps", seed, since_s)
 
 
 def _write_policy(folder: Path, version: int, budget_tokens: int) -> None:
     text = f'name = "own"\nversion = "{version}"\nstrategy = "lanes"\nbudget_tokens = {budget_tokens}\n'
-    (folder / "own.toml").write_text(text + "[lanes.local]\nmax_tokens = 80\n")
+    (folder / "own.toml").write_text(text + "[lanes.local]\npriority = 1\nmin_tokens = 0\nmax_tokens = 80\n")
 
 
 async def killed_at_random(servers: str, folder: Path, seed: int, kills: int, workers: int = 3) -> Outcome:
     """Workers are killed at any moment."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
-    async with _scene(servers, folder, workers) as scene:
+    async with scene_of(servers, folder, workers) as scene:
         events = load(scene.run.settings, seed, kills * 150, poison=0.01)
-        sending = asyncio.create_task(scene.run.send(events, _PER_S / 3))
+        sending = asyncio.create_task(scene.run.send(events, PER_S / 3))
         while scene.run.fleet.killed < kills:
             await asyncio.sleep(random.uniform(0.5, 4.5))
             if living := scene.run.fleet.living:
                 await random.choice(living).kill()
         await sending
-        return await _outcome("killed at random", seed, scene, since_s)
+        return await scene.outcome("killed at random", seed, since_s)
 
 
 async def rebalanced(
@@ -154,10 +152,10 @@ async def rebalanced(
     """Workers come and go, one, four, two, and one is killed in each phase."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
-    async with _scene(servers, folder, phases[0]) as scene:
+    async with scene_of(servers, folder, phases[0]) as scene:
         events = load(scene.run.settings, seed, _MANY, poison=0.01)
         left = list(phases)
-        sending = asyncio.create_task(scene.run.send(events, _PER_S, lambda: not left))
+        sending = asyncio.create_task(scene.run.send(events, PER_S, lambda: not left))
         while left:
             scene.workers = left[0]
             for member in scene.run.fleet.living[scene.workers :]:
@@ -168,47 +166,46 @@ async def rebalanced(
             await asyncio.sleep(phase_s / 4)
             left.pop(0)
         await sending
-        return await _outcome("rebalanced", seed, scene, since_s)
+        return await scene.outcome("rebalanced", seed, since_s)
 
 
 async def woken_too_late(servers: str, folder: Path, seed: int, strikes: Sequence[Strike]) -> Outcome:
-    """Workers stop at steps, and are woken when another has answered in their place."""
+    """Workers stop at steps, and are woken when another has answered in their place.
+
+    In the end all are started anew, so that whatever those wrote late is recovered from.
+    """
     since_s = monotonic()
-    async with _scene(servers, folder, len(strikes), strikes) as scene:
+    async with scene_of(servers, folder, len(strikes), strikes) as scene:
         fleet, run = scene.run.fleet, scene.run
         events = load(run.settings, seed, _MANY, poison=0.01)
-        sending = asyncio.create_task(run.send(events, _PER_S, lambda: _stopped(scene) and not scene.strikes))
-        await sending
+        await run.send(events, PER_S, lambda: scene.is_still() and not scene.strikes)
         zombies = [member for member in fleet.living if member.is_stopped]
         scene.workers = len(fleet.living) + 1  # the successor
         await run.caught_up()
         for zombie in zombies:
+            zombie.strike = None
             zombie.send(signal.SIGCONT)
-        await run.send(events[run.sent :][: round(_PER_S * 4)], _PER_S)
-        outcome = await _outcome("woken too late", seed, scene, since_s)
+        await run.send(events[run.sent :], PER_S, _after(4.0))
+        await run.caught_up()
+        await fleet.stop()
+        await run.send(events[run.sent :], PER_S, _after(1.0))
+        outcome = await scene.outcome("woken too late", seed, since_s)
         assert zombies, "somebody was stopped"
         return outcome
-
-
-def _stopped(scene: Scene) -> bool:
-    """Return whether whoever was to stop has, or has ended before."""
-    waiting = [member for member in scene.run.fleet.living if member.strike and not member.is_stopped]
-    return not waiting
 
 
 async def badly_connected(
     servers: str, folder: Path, seed: int, cuts: int, held_s: Sequence[float], workers: int = 2
 ) -> Outcome:
-    """Connections break, and brokers are silent for so many seconds, under load."""
+    """Connections break, and the broker is silent for so many seconds, under load."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
-    [(_, port)] = [address.split(":") for address in servers.split(",")]
-    async with network(int(port)) as between, _scene(servers, folder, workers) as scene:
+    port = int(servers.rpartition(":")[2])
+    async with network(port) as between, scene_of(servers, folder, workers) as scene:
         scene.variables[PROXIED] = f"{port}:{between.port}"
-        await _restart(scene)
         events = load(scene.run.settings, seed, _MANY, poison=0.01)
         over: list[bool] = []
-        sending = asyncio.create_task(scene.run.send(events, _PER_S, lambda: bool(over)))
+        sending = asyncio.create_task(scene.run.send(events, PER_S, lambda: bool(over)))
         for _ in range(cuts):
             await asyncio.sleep(random.uniform(0.5, 2))
             between.cut()
@@ -219,10 +216,9 @@ async def badly_connected(
             await asyncio.sleep(3)
         over.append(True)
         await sending
-        return await _outcome("badly connected", seed, scene, since_s)
+        return await scene.outcome("badly connected", seed, since_s)
 
 
-async def _restart(scene: Scene) -> None:
-    """End those that were started without a variable, so that all have it."""
-    for member in scene.run.fleet.living:
-        await member.kill()
+def _after(seconds: float) -> Callable[[], bool]:
+    end_s = monotonic() + seconds
+    return lambda: monotonic() > end_s
