@@ -59,14 +59,15 @@ async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
     total = Audited()
     for number in range(settings.partitions):
         read: Callable[[str], asyncio.Future[list[Record]]] = partial(_read_soon, settings, number)
-        changelog = await read(changelog_topic(settings))
+        rows = [_row(record) for record in await read(changelog_topic(settings))]
         partition = Partition(
             number,
             await read(settings.requests_topic),
             await read(settings.composed_topic),
             await read(settings.decisions_topic),
             await read(settings.dead_letters_topic),
-            [_row(record) for record in changelog],
+            rows,
+            {row.key: row for row in rows}.values(),
             committed.get(number),
         )
         total += audit(partition, expectation, once=once)

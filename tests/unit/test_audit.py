@@ -109,7 +109,8 @@ def answered(records: Sequence[Record]) -> Partition:
             decision = wire.encode(replace(outcome.decision, run=run))
             output(record, composed, "composed", f"{name}-composed", wire.encode(outcome.composed), time)
             output(record, decisions, "decision", f"{name}-decision", decision, time)
-    return Partition(PARTITION, records, composed, decisions, dead_letters, written, len(records))
+    held = {row.key: row for row in written}.values()
+    return Partition(PARTITION, records, composed, decisions, dead_letters, written, list(held), len(records))
 
 
 RIGHT = answered(EVENTS)
@@ -153,6 +154,14 @@ def test_a_late_row_is_counted_apart_and_a_fault_where_each_must_stand_once() ->
     assert found(written, once=True).faults == {Fault.DOUBLED: 1}
 
 
+def test_a_row_that_was_let_go_after_its_last_event_is_right() -> None:
+    rows, held = list(RIGHT.rows), list(RIGHT.held)
+    gone = Row(held[0].key, held[0].seen_offset, None)
+    assert found(replace(RIGHT, rows=[*rows, gone], held=held[1:])).is_right
+    too_early = Row(held[0].key, rows[0].seen_offset, None)
+    assert set(found(replace(RIGHT, rows=[*rows, too_early], held=held[1:])).faults) == {Fault.ROW_LOST}
+
+
 def changed(records: Any, place: int, **changes: Any) -> list[Any]:
     return [replace(one, **changes) if at == place else one for at, one in enumerate(records)]
 
@@ -163,8 +172,8 @@ def planted() -> Iterator[tuple[str, Partition, set[Fault]]]:
     yield "a lost answer", replace(RIGHT, composed=without(composed, 2)), {Fault.LOST}
     yield "a lost decision", replace(RIGHT, decisions=without(decisions, 0)), {Fault.LOST}
     yield "a lost dead letter", replace(RIGHT, dead_letters=[]), {Fault.LOST}
-    other = (composed[2].value or b"").replace(b'"status":"composed"', b'"status":"other"')
-    doubled = replace(composed[2], value=other)
+    else_value = (composed[2].value or b"").replace(b'"status":"composed"', b'"status":"other"')
+    doubled = replace(composed[2], value=else_value)
     assert doubled != composed[2]
     yield "one doubled with other bytes", replace(RIGHT, composed=[*composed, doubled]), {Fault.ALTERED}
     swapped = changed(composed, 1, value=composed[4].value)
@@ -179,11 +188,15 @@ def planted() -> Iterator[tuple[str, Partition, set[Fault]]]:
     yield "an answer to nothing", replace(RIGHT, composed=unasked), {Fault.UNASKED}
     wrong = [*letters, replace(letters[0], value=b"{}")]
     yield "a dead letter of other bytes", replace(RIGHT, dead_letters=wrong), {Fault.ALTERED}
-    yield "a stale row at the end", replace(RIGHT, rows=rows[:-1]), {Fault.ROW_BEHIND}
-    stale = changed(rows, len(rows) - 1, digest=rows[0].digest)
-    yield "a stale session under a late offset", replace(RIGHT, rows=stale), {Fault.ROW_ALTERED}
-    lost = [row for row in rows if row.key != b"default/b"]
-    yield "a session without a row", replace(RIGHT, rows=lost), {Fault.ROW_LOST}
+    held = list(RIGHT.held)
+    a = [row for row in rows if row.key == b"default/a"]
+    stale = changed(held, 0, seen_offset=a[-2].seen_offset, digest=a[-2].digest)
+    yield "a stale row that a recovery takes", replace(RIGHT, held=stale), {Fault.ROW_BEHIND}
+    other = changed(held, 0, digest=a[-2].digest)
+    yield "a stale session under a late offset", replace(RIGHT, held=other), {Fault.ROW_ALTERED}
+    yield "a session without a row", replace(RIGHT, held=held[:1]), {Fault.ROW_LOST}
+    wrong_row = changed(rows, 2, digest=rows[0].digest)
+    yield "a row that was wrong for a while", replace(RIGHT, rows=wrong_row), {Fault.ROW_ALTERED}
     early = [*rows, Row(b"default/a", 2, rows[0].digest)]
     yield "a row of a refused event", replace(RIGHT, rows=early), {Fault.ROW_UNASKED}
     yield "an end that is not committed", replace(RIGHT, committed=7), {Fault.UNCOMMITTED}

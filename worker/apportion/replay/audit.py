@@ -52,17 +52,18 @@ class Found(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A row as the changelog has it: the last offset that it has seen, and the digest of its session."""
+    """A row: the last offset that it has seen, and the digest of its session; None where it was let go."""
 
     key: bytes
     seen_offset: int
-    digest: str
+    digest: str | None
 
 
 class Partition(Struct, frozen=True):
     """What stood in one partition of all topics at the end, in the order of offsets.
 
-    `committed` is the group's offset in the requests topic, None where nothing is committed.
+    `rows` are those that were written to the changelog, `held` those that a recovery makes of it. `committed`
+    is the group's offset in the requests topic, None where nothing is committed.
     """
 
     number: int
@@ -71,6 +72,7 @@ class Partition(Struct, frozen=True):
     decisions: Iterable[Record]
     dead_letters: Iterable[Record]
     rows: Iterable[Row]
+    held: Iterable[Row]
     committed: int | None
 
 
@@ -137,7 +139,7 @@ class _Audit:
         }
         for kind, records in written.items():
             self._compare_outputs(kind, records, seen)
-        self._compare_rows(partition.rows, seen)
+        self._compare_rows(partition, seen)
         end = seen[-1].offset + 1 if seen else 0
         if seen and (partition.committed or 0) < end:
             self._tell(Fault.UNCOMMITTED, partition.committed or 0)
@@ -187,27 +189,38 @@ class _Audit:
         for identity in wanted.keys() - first:
             self._tell(Fault.LOST, wanted[identity][0], identity)
 
-    def _compare_rows(self, rows: Iterable[Row], seen: "list[_Expected]") -> None:
+    def _compare_rows(self, partition: Partition, seen: "list[_Expected]") -> None:
         digests = {(one.key, one.offset): one.row_digest for one in seen if one.row_digest}
         last = dict(digests.keys())
-        held: dict[bytes, int] = {}
-        for row in rows:
-            what = row.key.decode(errors="replace")
-            digest = digests.get((row.key, row.seen_offset))
-            if digest is None:
-                self._tell(Fault.ROW_UNASKED, row.seen_offset, what)
-            elif digest != row.digest:
-                self._tell(Fault.ROW_ALTERED, row.seen_offset, what)
-            if row.seen_offset <= held.get(row.key, -1):
+        latest: dict[bytes, int] = {}
+        for row in partition.rows:
+            self._compare_row(row, digests)
+            if row.seen_offset <= latest.get(row.key, -1) and row.digest is not None:
                 self._late_rows += 1
                 if self._once:
-                    self._tell(Fault.DOUBLED, row.seen_offset, what)
-            held[row.key] = max(row.seen_offset, held.get(row.key, -1))
+                    self._tell(Fault.DOUBLED, row.seen_offset, _name(row.key))
+            latest[row.key] = max(row.seen_offset, latest.get(row.key, -1))
+            if row.digest is None and row.seen_offset >= last.get(row.key, -1):
+                last.pop(row.key, None)  # let go, and not met again
+        held = {row.key: row for row in partition.held}
         for key, offset in last.items():
             if key not in held:
-                self._tell(Fault.ROW_LOST, offset, key.decode(errors="replace"))
-            elif held[key] < offset:
-                self._tell(Fault.ROW_BEHIND, held[key], key.decode(errors="replace"))
+                self._tell(Fault.ROW_LOST, offset, _name(key))
+            elif held[key].seen_offset < offset:
+                self._tell(Fault.ROW_BEHIND, held[key].seen_offset, _name(key))
+        for row in held.values():
+            self._compare_row(row, digests)
+
+    def _compare_row(self, row: Row, digests: dict[tuple[bytes, int], str]) -> None:
+        digest = digests.get((row.key, row.seen_offset))
+        if digest is None:
+            self._tell(Fault.ROW_UNASKED, row.seen_offset, _name(row.key))
+        elif row.digest not in (digest, None):
+            self._tell(Fault.ROW_ALTERED, row.seen_offset, _name(row.key))
+
+
+def _name(key: bytes) -> str:
+    return key.decode(errors="replace")
 
 
 class _Expected(Struct, frozen=True):

@@ -58,8 +58,8 @@ class Seen(Struct, frozen=True):
 class Expectation:
     """What a worker must write: a function of the records, the policies and the settings given here.
 
-    `source` is the `ce_source` of the outputs; `check_place` raises an `EventError` where a record stands
-    where its session's do not.
+    `source` is the `ce_source` of the outputs; `check` raises an `EventError` for what a worker refuses
+    beside the core: a record that stands where its session's do not.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Expectation:
         default_policy: str,
         bounds: Bounds,
         source: str,
-        check_place: Callable[[Event, Record], None],
+        check: Callable[[Event, Record], None],
     ) -> None:
         """Remember nothing yet."""
         self._engine = engine
@@ -77,7 +77,7 @@ class Expectation:
         self._default_policy = default_policy
         self._bounds = bounds
         self._source = source
-        self._check_place = check_place
+        self._check = check
 
     def of(self, records: Iterable[Record]) -> Iterator[Seen]:
         """Yield what is there after each record of one partition, from its first, in the order of offsets."""
@@ -90,7 +90,7 @@ class Expectation:
 
     def _answered(self, record: Record, rows: Rows, memory: Memory) -> Seen:
         event = wire.decode(event_value(record, self._bounds), self._bounds)
-        self._check_place(event, record)
+        self._check(event, record)
         catalogue = self._timeline.at(record.timestamp_ms)
         key = (record.key or b"").decode()
         composer = Composer(self._engine, catalogue, self._default_policy, memory)
