@@ -56,6 +56,10 @@ class Cluster:
         """End a broker as kill -9 does."""
         self.brokers[broker].get_wrapped_container().kill()
 
+    def start(self, broker: int) -> None:
+        """Start one again that was ended, with what it had written."""
+        self.brokers[broker].get_wrapped_container().start()
+
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:

@@ -37,6 +37,12 @@ class Member:
         stat = Path(f"/proc/{self.process.pid}/stat").read_text() if self.lives else ""
         return stat.rpartition(")")[2].split()[:1] == ["T"]
 
+    @property
+    def resident_kib(self) -> int:
+        """How much memory it has in use."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
     def send(self, number: signal.Signals) -> None:
         if self.lives:
             self.process.send_signal(number)

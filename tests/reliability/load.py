@@ -28,15 +28,17 @@ class Sent:
     value: bytes
 
 
-def load(settings: Settings, seed: int, count: int, *, sessions: int = 60, poison: float = 0.0) -> list[Sent]:
-    """Return so many records, of which about the share `poison` is bad."""
+def load(
+    settings: Settings, seed: int, count: int, *, sessions: int = 60, poison: float = 0.0, name: str = ""
+) -> list[Sent]:
+    """Return so many records, of which about the share `poison` is bad; the name is in their ids."""
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     names = [f"s{number}" for number in range(sessions)]
     sent: list[Sent] = []
     for number in range(count):
-        name = random.choice(names)
-        tenant = f"t{hash_of(name) % 3}"
-        key = session_key(tenant, name).encode()
+        session = random.choice(names)
+        tenant = f"t{int(session[1:]) % 3}"
+        key = session_key(tenant, session).encode()
         partition = partition_of(key, settings.partitioner, settings.partitions)
         assert partition is not None
         chance = random.random()
@@ -45,17 +47,12 @@ def load(settings: Settings, seed: int, count: int, *, sessions: int = 60, poiso
         elif sent and chance < poison + _SENT_AGAIN:
             sent.append(random.choice(sent))
         else:
-            value = json.dumps(_event(random, number, tenant, name)).encode()
+            value = json.dumps(_event(random, number, f"{name}r{number}", tenant, session)).encode()
             sent.append(Sent(partition, key, value))
     return sent
 
 
-def hash_of(name: str) -> int:
-    """Return the number in a session's name."""
-    return int(name.removeprefix("s"))
-
-
-def _event(random: Random, number: int, tenant: str, session: str) -> dict[str, Any]:
+def _event(random: Random, number: int, request_id: str, tenant: str, session: str) -> dict[str, Any]:
     common = {"session_id": session, "tenant": tenant}
     chance = random.random()
     if chance < _ARTIFACTS:
@@ -75,7 +72,7 @@ def _event(random: Random, number: int, tenant: str, session: str) -> dict[str, 
         }
     return common | {
         "type": "context-request",
-        "request_id": f"r{number}",
+        "request_id": request_id,
         "requested_at": _at(number),
         "candidates": [
             candidate(f"c{random.randrange(50)}-{place}", random.randrange(5, 60))
@@ -96,7 +93,7 @@ def _bad(random: Random, partition: int, key: bytes) -> Sent:
         (
             Sent(partition, key, b"no event"),
             Sent(partition, key, b'{"type": "context-request"}'),
-            Sent(partition, b"another/key", json.dumps(_event(random, 0, "t0", "s0")).encode()),
+            Sent(partition, b"another/key", json.dumps(_event(random, 0, "r0", "t0", "s0")).encode()),
             Sent(partition, None, b'{"type": "context-wish"}'),
             Sent(partition, key, b""),
         )

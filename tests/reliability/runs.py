@@ -60,7 +60,7 @@ class Run:
         try:
             committed = await committed_offsets(self.settings)
         except BrokerUnreachableError:
-            return False  # brokers are away in some runs
+            return False  # as some runs have it
         return all(committed.get(partition, 0) >= end for partition, end in ends.items())
 
     async def audit(self) -> Audited:
@@ -75,6 +75,7 @@ async def run_of(bootstrap_servers: str, folder: Path, **values: Any) -> AsyncIt
     folder.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - once, before anything runs
     producer = AIOKafkaProducer(**connection_arguments(settings), acks="all", enable_idempotence=True)
     async with producer:
+        producer._message_accumulator._batch_ttl = CAUGHT_UP_DEADLINE_S  # brokers are away in some runs
         run = Run(settings, producer, Fleet(settings, folder))
         try:
             yield run

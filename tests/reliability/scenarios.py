@@ -28,7 +28,7 @@ _MISTAKEN = 2
 """The exit code of a worker whose settings or policies are wrong."""
 PER_S = 150.0
 _LOOK_S = 0.1
-_MANY = 100_000
+MANY = 100_000
 """Records of a load: more than are sent."""
 
 
@@ -42,6 +42,7 @@ class Outcome:
     kills: int
     failed: list[str]
     seconds: float
+    note: str = ""
 
     def __str__(self) -> str:
         ended = f", {len(self.failed)} ended by themselves" if self.failed else ""
@@ -114,7 +115,7 @@ async def killed_at_steps(
     _write_policy(policies, version=1, budget_tokens=60)
     own = {"policies": policies, "default_policy": "own", "policy_settle_s": 3.0}
     async with scene_of(servers, folder, workers, strikes, **own) as scene:
-        events = load(scene.run.settings, seed, _MANY, poison=0.01)
+        events = load(scene.run.settings, seed, MANY, poison=0.01)
         half = len(strikes) // 2
 
         def done() -> bool:
@@ -153,7 +154,7 @@ async def rebalanced(
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     async with scene_of(servers, folder, phases[0]) as scene:
-        events = load(scene.run.settings, seed, _MANY, poison=0.01)
+        events = load(scene.run.settings, seed, MANY, poison=0.01)
         left = list(phases)
         sending = asyncio.create_task(scene.run.send(events, PER_S, lambda: not left))
         while left:
@@ -177,7 +178,7 @@ async def woken_too_late(servers: str, folder: Path, seed: int, strikes: Sequenc
     since_s = monotonic()
     async with scene_of(servers, folder, len(strikes), strikes) as scene:
         fleet, run = scene.run.fleet, scene.run
-        events = load(run.settings, seed, _MANY, poison=0.01)
+        events = load(run.settings, seed, MANY, poison=0.01)
         await run.send(events, PER_S, lambda: scene.is_still() and not scene.strikes)
         zombies = [member for member in fleet.living if member.is_stopped]
         scene.workers = len(fleet.living) + 1  # the successor
@@ -203,7 +204,7 @@ async def badly_connected(
     port = int(servers.rpartition(":")[2])
     async with network(port) as between, scene_of(servers, folder, workers) as scene:
         scene.variables[PROXIED] = f"{port}:{between.port}"
-        events = load(scene.run.settings, seed, _MANY, poison=0.01)
+        events = load(scene.run.settings, seed, MANY, poison=0.01)
         over: list[bool] = []
         sending = asyncio.create_task(scene.run.send(events, PER_S, lambda: bool(over)))
         for _ in range(cuts):
