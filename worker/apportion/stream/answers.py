@@ -4,6 +4,7 @@ Decides what is sent under which headers, and how large it may be. What stands i
 answer, the core decides; when it is sent and in which order, the agent.
 """
 
+from contextlib import suppress
 from time import perf_counter_ns
 
 from msgspec import Struct, to_builtins
@@ -22,10 +23,11 @@ from apportion.core.results import Run, Source
 from apportion.core.session import EMPTY
 from apportion.core.timeline import Timeline
 from apportion.settings import Settings
+from apportion.stream.lateness import StreamTime
 from apportion.stream.message import Message
 from apportion.stream.outputs import source_of
 from apportion.stream.partitions import check_place
-from apportion.stream.sessions import Row, encode_row
+from apportion.stream.row_format import Row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
 
 VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
@@ -33,10 +35,10 @@ VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 
 
 class Answer(Struct, frozen=True):
-    """The messages of one event, none for an artifact, and the encoded row that says that it is answered."""
+    """The messages of one event, none for an artifact, and the row that says that it is answered."""
 
     messages: tuple[Message, ...]
-    row: bytes
+    row: Row
 
 
 class Answers:
@@ -56,8 +58,8 @@ class Answers:
         """Go by these policies from now on: those of before, and what was read since."""
         self._timeline = timeline
 
-    def answer(self, record: Record, row: Row | None) -> Answer:
-        """Return what answers a record.
+    def answer(self, record: Record, row: Row | None, time: StreamTime | None = None) -> Answer:
+        """Return what answers a record. The partition's stream time is moved on by it, and may refuse it.
 
         Raises:
             EventError: the record is refused; nothing has happened.
@@ -66,12 +68,22 @@ class Answers:
         settings = self._settings
         event = wire.decode(event_value(record, self._bounds), self._bounds)
         check_place(event, record, settings.partitioner, settings.partitions)
+        if time is not None:
+            time.see(event, record)
         clock.phase("decode")
         catalogue = self._timeline.at(record.timestamp_ms)
         composer = Composer(self._engine, catalogue, settings.default_policy, self._memory)
         session, outcome = composer.handle(event, EMPTY if row is None else row.session, clock.phase)
         messages = () if outcome is None else self._messages(record, outcome, clock)
-        return Answer(messages, encode_row(Row(record.offset, session)))
+        return Answer(messages, Row(record.offset, session))
+
+    def pass_over(self, record: Record, time: StreamTime) -> None:
+        """Move stream time on by a record that is not answered, for its row has seen it."""
+        if time.is_bounded:
+            with suppress(EventError):
+                event = wire.decode(event_value(record, self._bounds), self._bounds)
+                check_place(event, record, self._settings.partitioner, self._settings.partitions)
+                time.see(event, record)
 
     def refuse(self, record: Record, error: EventError) -> Message:
         """Return the dead letter of a record. Its id is the record's place, for that alone is sure."""

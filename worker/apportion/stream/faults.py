@@ -5,9 +5,9 @@ the client's is named by its type and its place in the code.
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 
 from aiokafka.errors import KafkaError
-from faust.exceptions import ProducerSendError
 
 from apportion.core.errors import ErrorCode
 from apportion.core.record import Record
@@ -39,15 +39,40 @@ class EventFailedError(StreamError):
         )
 
 
+class NotDurableError(StreamError):
+    """What events gave was not acknowledged in time."""
+
+    code = "event_failed"
+
+    def __init__(self, topic: str, partition: int, offset: int, error: Exception) -> None:
+        super().__init__(
+            f"stopped at {topic} partition {partition} offset {offset}: {_told(error)}; "
+            "that event and those after it are not committed, and come again when a worker starts"
+        )
+
+
 class EventLostError(StreamError):
-    """An event before this one was read from the topic, and did not reach the agent."""
+    """Events before these were read from the topic, and did not reach the agent."""
 
     code = "event_lost"
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(
-            f"stopped at {_place(record)}: an event before it was lost on the way through Faust; "
-            "it is not committed and comes again when a worker starts"
+            f"stopped at {topic} partition {partition} offset {offset}: events before it were lost on "
+            "the way through Faust; they are not committed and come again when a worker starts"
+        )
+
+
+class NotFlowingError(StreamError):
+    """Partitions are this worker's, and their events do not come."""
+
+    code = "not_flowing"
+
+    def __init__(self, partitions: Iterable[int], within_s: float) -> None:
+        numbers = ", ".join(map(str, sorted(partitions)))
+        super().__init__(
+            f"partitions {numbers} were assigned and nothing has moved there for {within_s:g} s "
+            "(recovery_timeout_s): offsets or rows could not be read; they are free for other workers now"
         )
 
 
@@ -188,7 +213,7 @@ def _place(record: Record) -> str:
 
 
 def _told(error: BaseException | None) -> str:
-    if isinstance(error, KafkaError | ProducerSendError | TimeoutError):
+    if isinstance(error, KafkaError | TimeoutError):
         return f"the broker did not acknowledge ({str(error) or type(error).__name__})"
     if error is None:
         return "no reason was given"
