@@ -24,7 +24,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from apportion.core.session import SeenRequest, Session
 from apportion.settings import Settings
-from apportion.stream.recovery import partition_rows, recover
+from apportion.stream.recovery import read_rows
 from apportion.stream.row_format import Row, StateRecord, encode_row, tombstone
 from apportion.stream.rows import PartitionRows
 from apportion.stream.topics import changelog_topic, create_topics, plan_topics
@@ -134,15 +134,15 @@ async def run(brokers: str, count: int) -> int:
         app_id=f"recovery-{uuid.uuid4().hex[:8]}",
         partitions=1,
         topic_prefix=f"recovery-{uuid.uuid4().hex[:8]}.",
+        recovery_timeout_s=600.0,
         replication_factor=1,
     )
     await create_topics(settings)
     try:
         kept = await fill(settings, count)
         gc.collect()
-        rows = {0: partition_rows(settings, 0)}
         since_s, cpu_s, resident = time.perf_counter(), time.process_time(), _resident_bytes()
-        await recover(settings, rows)
+        rows = await read_rows(settings, [0])
         took_s, cpu_s = time.perf_counter() - since_s, time.process_time() - cpu_s
         grown = _resident_bytes() - resident
         wrong = differing(rows[0], kept)

@@ -75,7 +75,7 @@ class Answers:
         composer = Composer(self._engine, catalogue, settings.default_policy, self._memory)
         session, outcome = composer.handle(event, EMPTY if row is None else row.session, clock.phase)
         messages = () if outcome is None else self._messages(record, outcome, clock)
-        return Answer(messages, Row(record.offset, session))
+        return Answer(messages, Row(record.offset, session, record.timestamp_ms))
 
     def pass_over(self, record: Record, time: StreamTime) -> None:
         """Move stream time on by a record that is not answered, for its row has seen it."""

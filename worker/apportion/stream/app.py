@@ -111,9 +111,13 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             await write(self.settings, [self.answers.refuse(each.record, each.error) for each in refusals])
 
     def _crash(self, reason: BaseException) -> None:
-        """Stop, since a part has crashed. The others live on until then, to commit and to leave the group."""
+        """Stop, since a part has crashed. The others live on until then, to commit and to leave the group.
+
+        But for the tables: who starts the app waits until they are read.
+        """
         self._crashed.set()
         self.crash_reason = reason
+        self.tables._crash(reason)  # noqa: SLF001 - see above
 
 
 def create_app(settings: Settings) -> WorkerApp:

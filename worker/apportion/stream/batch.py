@@ -54,7 +54,6 @@ class Batch(Struct):
     failure: Exception | None = None
     stream_time_us: int = 0
     stream_time_before_us: int = 0
-    last_timestamp_ms: int = -1
 
     def undo(self, rows: PartitionRows) -> None:
         """Take back what the batch has changed in the rows; batches behind it were taken back before."""
@@ -130,7 +129,6 @@ class BatchComposer:
             return
         batch.events += 1
         batch.next_offset = record.offset + 1
-        batch.last_timestamp_ms = record.timestamp_ms
         if refusal is not None:
             self._refusals.tell(refusal, str(record))
         try:

@@ -15,8 +15,7 @@ class CommitMetadata(Struct, frozen=True, omit_defaults=True):
     """What is known of a partition up to its committed offset; a field that is not known has its default.
 
     `stream_time_us` is the greatest event time, which alone lets rows go. `changelog_end_offset` is the end
-    of the changelog when all rows up to there were durable: it is not shorter later. `last_timestamp_ms` is
-    that of the record before the committed offset, by which the topic is known again. `window` is the last of
+    of the changelog when all rows up to there were durable: it is not shorter later. `window` is the last of
     what the dead-letter breaker saw of the partition, `failures` how often the event at that very offset has
     ended a worker.
     """
@@ -24,7 +23,6 @@ class CommitMetadata(Struct, frozen=True, omit_defaults=True):
     version: int = 1
     stream_time_us: int = 0
     changelog_end_offset: int = 0
-    last_timestamp_ms: int = -1
     window: str = ""
     failures: int = 0
 

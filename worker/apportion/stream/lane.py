@@ -172,7 +172,6 @@ class Lane:
             flow.metadata = CommitMetadata(
                 stream_time_us=batch.stream_time_us,
                 changelog_end_offset=flow.rows.changelog_end,
-                last_timestamp_ms=batch.last_timestamp_ms,
             )
             if flow.waiting is not None and not flow.is_over:
                 waiting, flow.waiting = flow.waiting, None

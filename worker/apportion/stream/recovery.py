@@ -39,7 +39,6 @@ _LAG_S = 5.0
 """How long an end that is too early is asked for again: a new leader may not know better at first."""
 _AGAIN_S = 0.2
 
-Told = Callable[[int], None]
 Offsets = Mapping[TopicPartition, int]
 
 
@@ -49,16 +48,14 @@ def partition_rows(settings: Settings, partition: int) -> PartitionRows:
     return PartitionRows(place, settings.max_lateness_s)
 
 
-async def recover(
-    settings: Settings, rows: Mapping[int, PartitionRows], recovered: Told = lambda _: None
-) -> None:
-    """Bring partitions' rows to their changelogs' ends; `recovered` is told of each, as soon as it is there.
+async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None:
+    """Bring partitions' rows to their changelogs' ends.
 
     They go on behind what they contain already. May be cancelled: what was read then is contained.
 
     Raises:
         ChangelogTruncatedError, OffsetOutOfRangeError, RequestsReplacedError: the topics are not those that
-            the group's commits speak of.
+            commits and rows speak of.
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
         RecoveryFailedError: nothing more could be read for `recovery_timeout_s`.
     """
@@ -70,11 +67,12 @@ async def recover(
             def moved() -> None:
                 deadline.reschedule(loop.time() + settings.recovery_timeout_s)
 
+            commits = await read_commits(settings, rows)
             async with _reader(settings, "read_uncommitted") as asking:
-                commits = await read_commits(settings, rows)
+                await _require_offsets(settings, asking, commits)
                 ends = await _checked_ends(settings, asking, rows, commits)
-                await _require_same_requests(settings, asking, commits)
-            await _read(settings, rows, ends, recovered, moved)
+                await _read(settings, rows, ends, moved)
+                await _require_same_requests(settings, asking, rows)
     except TimeoutError:
         raise RecoveryFailedError(places, f"nothing moved for {settings.recovery_timeout_s:g} s") from None
     except KafkaError as error:
@@ -98,16 +96,12 @@ async def read_rows(
             ends = await asking.end_offsets(_places(changelog_topic(settings), rows))
         wanted = end_offsets or {}
         until = {place: min(end, wanted.get(place.partition, end)) for place, end in ends.items()}
-        await _read(settings, rows, until, lambda _: None, lambda: None)
+        await _read(settings, rows, until, lambda: None)
     return rows
 
 
 async def _read(
-    settings: Settings,
-    rows: Mapping[int, PartitionRows],
-    ends: Offsets,
-    recovered: Told,
-    moved: Callable[[], None],
+    settings: Settings, rows: Mapping[int, PartitionRows], ends: Offsets, moved: Callable[[], None]
 ) -> None:
     """Read from behind what the rows contain to the ends."""
     async with _reader(settings, "read_committed", _PARTITION_FETCH_MAX_BYTES) as reader:
@@ -124,7 +118,6 @@ async def _read(
                 rows[place.partition].join(ends[place], afresh=settings.sessions_afresh)
                 reader.pause(place)
                 waiting.remove(place)
-                recovered(place.partition)
             if waiting:
                 batches = await reader.getmany(*waiting, timeout_ms=_POLL_MS, max_records=_SLICE)
                 for place, records in batches.items():
@@ -168,10 +161,10 @@ async def _checked_ends(
     return ends
 
 
-async def _require_same_requests(
+async def _require_offsets(
     settings: Settings, asking: AIOKafkaConsumer, commits: Mapping[int, Commit]
 ) -> None:
-    """Pass if the requests topic is the one that commits speak of, and has what they go on at."""
+    """Pass if the requests topic has the offsets that are committed."""
     topic = settings.requests_topic
     offsets = {
         TopicPartition(topic, partition): commit.offset
@@ -182,15 +175,33 @@ async def _require_same_requests(
     for place, offset in offsets.items():
         if not begins[place] <= offset <= ends[place]:
             raise OffsetOutOfRangeError(_name(place), offset, begins[place], ends[place])
-    known = {
-        place: offset - 1
-        for place, offset in offsets.items()
-        if begins[place] < offset and commits[place.partition].metadata.last_timestamp_ms >= 0
+
+
+async def _require_same_requests(
+    settings: Settings, asking: AIOKafkaConsumer, rows: Mapping[int, PartitionRows]
+) -> None:
+    """Pass if the last records that rows have seen are those that stand there, as far as they are there yet.
+
+    Commits do not tell: with a topic, brokers remove what was committed of it.
+    """
+    seen = {
+        TopicPartition(settings.requests_topic, partition): last
+        for partition, held in rows.items()
+        if (last := held.last_seen) is not None
     }
+    begins = await asking.beginning_offsets(list(seen))
+    ends = await _ends(asking, {place: offset + 1 for place, (offset, _) in seen.items()})
+    known = {}
+    for place, (offset, timestamp_ms) in seen.items():
+        if offset >= ends[place]:
+            raise RequestsReplacedError(_name(place), offset, f"it ends at {ends[place]}")
+        if offset >= begins[place] and timestamp_ms >= 0:
+            known[place] = offset
     for place, record in (await _records_at(asking, known)).items():
-        expected_ms = commits[place.partition].metadata.last_timestamp_ms
-        if record.timestamp != expected_ms:
-            raise RequestsReplacedError(_name(place), record.offset, expected_ms, record.timestamp)
+        offset, timestamp_ms = seen[place]
+        if record.timestamp != timestamp_ms:
+            why = f"that record was of time {timestamp_ms}, not {record.timestamp}"
+            raise RequestsReplacedError(_name(place), offset, why)
 
 
 async def _ends(asking: AIOKafkaConsumer, expected: Offsets) -> Offsets:

@@ -4,9 +4,9 @@ Decides the bytes, and nothing else. A row begins with what recovery needs of it
 million of them can be compared, joined and let go without being decoded. What an older version wrote is read.
 
     row        key: the session's key
-               version 2 (1 byte), seen offset (8), expiry in microseconds (8), count of artifacts (2), the
-               name of each (12), then MessagePack: the session without its pool, the ids of its recent
-               requests, and all digests as bytes
+               version 2 (1 byte), seen offset (8), expiry in microseconds (8), that event's record time in
+               milliseconds (8), count of artifacts (2), the name of each (12), then MessagePack: the session
+               without its pool, the ids of its recent requests, and all digests as bytes
     artifact   key: the session's key, 0xff, the artifact's name: the offset of the event that published it
                (8), and 0 (4); or, of a pool in a row of version 1, that row's seen offset and 1, 2, …
                value: the artifact in JSON
@@ -34,10 +34,10 @@ NEVER_US = (1 << 63) - 1
 _VERSION = 2
 _JSON = ord("{")
 _SEEN = Layout(">Q")
-_PREFIX = Layout(">BQqH")
+_PREFIX = Layout(">BQqqH")
 _NAME = Layout(">QI")
 _EXPIRY = slice(9, 17)
-_COUNT = slice(17, 19)
+_COUNT = slice(25, 27)
 _NO_ARTIFACTS = b"\x00\x00"
 _DIGEST = "sha256:"
 _HEX = 64
@@ -56,13 +56,15 @@ class UnreadableRowError(ValueError):
 class Row(Struct, frozen=True):
     """A session, and the offset of the last event that it has seen: that event and all before are answered.
 
-    An offset counts in one partition of the requests topic, so a row belongs to one partition. `artifacts`
-    are the names under which the pool's artifacts stand in the changelog, in its order; empty where they
-    stand in the row itself, or have no names yet.
+    An offset counts in one partition of the requests topic, so a row belongs to one partition; by the time of
+    the record at that offset the topic is known again (-1: not known). `artifacts` are the names under which
+    the pool's artifacts stand in the changelog, in its order; empty where they stand in the row itself, or
+    have no names yet.
     """
 
     seen_offset: int
     session: Session
+    timestamp_ms: int = -1
     artifacts: tuple[bytes, ...] = ()
 
 
@@ -119,7 +121,8 @@ def encode_row(row: Row) -> bytes:
         bytes.fromhex("".join(digests)),
         bytes.fromhex("".join([one.decision_id for one in recent])),
     )
-    prefix = _PREFIX.pack(_VERSION, row.seen_offset, _expires_us(session), len(row.artifacts))
+    expires_us = _expires_us(session)
+    prefix = _PREFIX.pack(_VERSION, row.seen_offset, expires_us, row.timestamp_ms, len(row.artifacts))
     return b"".join((prefix, names, _encode_body(body)))
 
 
@@ -132,7 +135,7 @@ def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
     if value[0] == _JSON:
         old = _decode_version_1(value)
         return Row(old.seen_offset, old.session)
-    _, seen_offset, _, count = _prefix(value)
+    _, seen_offset, _, timestamp_ms, count = _prefix(value)
     names = artifact_names(value)
     assert len(pool) == count, "a row is joined with its artifacts before it is decoded"
     body = _decode_body(memoryview(value)[_PREFIX.size + _NAME.size * count :])
@@ -149,7 +152,7 @@ def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
     )
     own = digests[len(recent) * _HEX :]
     session = replace(body.session, recent=recent, pool=tuple(pool), own_digest=_DIGEST + own if own else "")
-    return Row(seen_offset, session, names)
+    return Row(seen_offset, session, timestamp_ms, names)
 
 
 def seen_offset_of(value: bytes) -> int:
@@ -159,6 +162,11 @@ def seen_offset_of(value: bytes) -> int:
         UnreadableRowError: a newer version wrote it.
     """
     return _decode_prefix_1(value).seen_offset if value[0] == _JSON else _prefix(value)[1]
+
+
+def timestamp_ms_of(value: bytes) -> int:
+    """Return the time of the record at the last offset that a row has seen; -1: not known."""
+    return -1 if value[0] == _JSON else _prefix(value)[3]
 
 
 def expires_us_of(value: bytes) -> int:
@@ -221,8 +229,8 @@ def _expires_us(session: Session) -> int:
     return NEVER_US if session.expires_us is None else session.expires_us
 
 
-def _prefix(value: bytes) -> tuple[int, int, int, int]:
+def _prefix(value: bytes) -> tuple[int, int, int, int, int]:
     if value[0] != _VERSION or len(value) < _PREFIX.size:
         raise UnreadableRowError(f"a row of version {value[0]}, where this worker knows up to {_VERSION}")
-    version, seen_offset, expires_us, count = _PREFIX.unpack_from(value)
-    return version, seen_offset, expires_us, count
+    version, seen_offset, expires_us, timestamp_ms, count = _PREFIX.unpack_from(value)
+    return version, seen_offset, expires_us, timestamp_ms, count

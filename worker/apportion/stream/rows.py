@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from apportion.core.pool import Pooled
 from apportion.core.session import Session
@@ -31,6 +32,7 @@ from apportion.stream.row_format import (
     expires_us_of,
     seen_offset_of,
     seen_offset_of_tombstone,
+    timestamp_ms_of,
     tombstone,
 )
 from apportion.stream.state_faults import ArtifactMissingError, ChangelogTruncatedError
@@ -41,7 +43,7 @@ _UPKEEP_MAX = 500
 """How many sessions are let go, or written again, beside one batch."""
 _VERSIONED = slice(0, 9)
 """A row's version and the offset that it has seen: of two rows of one version the greater has seen more."""
-_COUNTED = slice(17, 19)
+_COUNTED = slice(25, 27)
 _NO_ARTIFACTS = b"\x00\x00"
 _JSON = ord("{")
 
@@ -91,6 +93,12 @@ class PartitionRows:
     def values(self) -> Mapping[bytes, bytes]:
         """The rows by session key, as they stand in the changelog."""
         return self._values
+
+    @property
+    def last_seen(self) -> tuple[int, int] | None:
+        """The last offset that any row has seen and the time of the record there; None: there is no row."""
+        last = max(self._values.values(), key=seen_offset_of, default=None)
+        return None if last is None else (seen_offset_of(last), timestamp_ms_of(last))
 
     def row(self, key: bytes) -> Row | None:
         """Return a session's row; None: it has none yet.
@@ -358,7 +366,7 @@ def _named(row: Row, before: Row | None) -> Row:
     if not pool or before is None:
         known: dict[str, tuple[Pooled, bytes]] = {}
     elif pool is before.session.pool and before.artifacts:
-        return Row(row.seen_offset, row.session, before.artifacts)
+        return replace(row, artifacts=before.artifacts)
     else:
         names = before.artifacts or [
             artifact_name(before.seen_offset, number) for number in range(1, len(before.session.pool) + 1)
@@ -370,7 +378,7 @@ def _named(row: Row, before: Row | None) -> Row:
         held = known.get(one.id)
         named.append(held[1] if held is not None and (held[0] is one or held[0] == one) else own)
     assert named.count(own) <= 1, "an event publishes one artifact"
-    return Row(row.seen_offset, row.session, tuple(named))
+    return replace(row, artifacts=tuple(named))
 
 
 def _row_bytes(session: Session) -> int:

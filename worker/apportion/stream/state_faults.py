@@ -33,15 +33,15 @@ class ChangelogTruncatedError(StreamError):
 
 
 class RequestsReplacedError(StreamError):
-    """The record before the committed offset is not the one that was answered: the topic is another."""
+    """Rows have seen a record of the requests topic that is not there: their topic is another."""
 
-    code = "requests_replaced"
+    code = "topic_replaced"
 
-    def __init__(self, place: str, offset: int, expected_ms: int, found_ms: int) -> None:
+    def __init__(self, place: str, seen_offset: int, why: str) -> None:
         super().__init__(
-            f"{place} has a record of time {found_ms} at offset {offset}, and the one that was answered was "
-            f"of {expected_ms}: the topic was made anew. The sessions' rows count offsets of the old one, so "
-            "run with another app_id, or point requests_topic to the old topic"
+            f"sessions have seen {place} up to offset {seen_offset}, and {why}: the topic was made anew or "
+            "cut. What comes at offsets that they have seen would be passed over: so run with another "
+            "app_id, or point requests_topic to the old topic"
         )
 
 
