@@ -6,15 +6,14 @@ run, with its seed, and ends with 1 if an audit found a fault. The logs of the w
 
 import argparse
 import asyncio
-import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from signal import SIGKILL, SIGSTOP
 from tempfile import mkdtemp
 
-from containers import CLUSTER, cluster, container, free_port
+from containers import cluster, kafka_running
 from reliability import scenarios
 from reliability.brokers import FAULTS, brokers_away
 from reliability.scenarios import Outcome
@@ -92,16 +91,6 @@ async def run(form: str, servers: str, folder: Path, seeds: Sequence[int]) -> bo
     return total.is_right
 
 
-@contextmanager
-def _broker(form: str) -> Iterator[str]:
-    if CLUSTER in os.environ or form == "brokers":
-        yield os.environ.get(CLUSTER, "")
-        return
-    port = free_port()
-    with container(port):
-        yield f"127.0.0.1:{port}"
-
-
 def main() -> int:
     """Run what the command line names."""
     parser = argparse.ArgumentParser(prog="python -m reliability", description=__doc__)
@@ -113,7 +102,7 @@ def main() -> int:
     first, _, last = chosen.seeds.partition("-")
     folder = Path(mkdtemp(prefix="reliability-"))
     print(f"logs in {folder}", file=sys.stderr)
-    with _broker(chosen.form) as servers:
+    with nullcontext("") if chosen.form == brokers.__name__ else kafka_running() as servers:
         seeds = range(int(first), int(last or first) + 1)
         return 0 if asyncio.run(run(chosen.form, servers, folder, seeds)) else 1
 

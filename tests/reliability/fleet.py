@@ -1,9 +1,11 @@
 """Workers of one run, and what happens to them: started, killed, stopped, woken; each with its own log."""
 
 import asyncio
+import os
 import signal
 import sys
 from asyncio.subprocess import Process
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,8 +36,10 @@ class Member:
     @property
     def is_stopped(self) -> bool:
         """Whether a signal has stopped it."""
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text() if self.lives else ""
-        return stat.rpartition(")")[2].split()[:1] == ["T"]
+        with suppress(FileNotFoundError):  # it has ended just now
+            stat = Path(f"/proc/{self.process.pid}/stat").read_text()
+            return stat.rpartition(")")[2].split()[0] == "T"
+        return False
 
     @property
     def resident_kib(self) -> int:
@@ -45,7 +49,8 @@ class Member:
 
     def send(self, number: signal.Signals) -> None:
         if self.lives:
-            self.process.send_signal(number)
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)  # asyncio's own may take its exit code
 
     async def ended(self) -> int:
         """Wait for its end, and return its exit code."""

@@ -59,6 +59,7 @@ class Scene:
     workers: int
     strikes: list[Strike]
     variables: dict[str, str] = field(default_factory=dict)
+    missed: list[Strike] = field(default_factory=list)
 
     async def supervise(self) -> None:
         """Keep so many workers running, each new one with the next strike; for ever."""
@@ -67,6 +68,8 @@ class Scene:
             for member in self.run.fleet.living:
                 waited_s = monotonic() - since_s.setdefault(member.process.pid, monotonic())
                 if member.strike is not None and waited_s > _STRUCK_WITHIN_S and not member.is_stopped:
+                    self.missed.append(member.strike)
+                    member.strike = None
                     member.send(signal.SIGKILL)
             codes = [member.process.returncode for member in self.run.fleet.members]
             assert _MISTAKEN not in codes, "a worker refused its settings"
@@ -89,7 +92,8 @@ class Scene:
         audited = await self.run.audit()
         fleet = self.run.fleet
         assert audited.events == self.run.sent, "every record that was sent is there"
-        return Outcome(name, seed, audited, fleet.killed, fleet.failed, monotonic() - since_s)
+        note = f"; not reached: {', '.join(map(str, self.missed))}" if self.missed else ""
+        return Outcome(name, seed, audited, fleet.killed, fleet.failed, monotonic() - since_s, note)
 
 
 @asynccontextmanager
@@ -116,11 +120,12 @@ async def killed_at_steps(
     own = {"policies": policies, "default_policy": "own", "policy_settle_s": 3.0}
     async with scene_of(servers, folder, workers, strikes, **own) as scene:
         events = load(scene.run.settings, seed, MANY, poison=0.01)
-        half = len(strikes) // 2
+        half, changed = len(strikes) // 2, list[bool]()
 
         def done() -> bool:
-            if len(scene.strikes) == half:
+            if len(scene.strikes) < half and not changed:
                 _write_policy(policies, version=2, budget_tokens=90)
+                changed.append(True)
             return scene.is_struck()
 
         await scene.run.send(events, PER_S, done)
@@ -129,7 +134,9 @@ async def killed_at_steps(
 
 def _write_policy(folder: Path, version: int, budget_tokens: int) -> None:
     text = f'name = "own"\nversion = "{version}"\nstrategy = "lanes"\nbudget_tokens = {budget_tokens}\n'
-    (folder / "own.toml").write_text(text + "[lanes.local]\npriority = 1\nmin_tokens = 0\nmax_tokens = 80\n")
+    written = folder / "own.toml.new"
+    written.write_text(text + "[lanes.local]\npriority = 1\nmin_tokens = 0\nmax_tokens = 80\n")
+    written.replace(folder / "own.toml")  # a worker may start just now
 
 
 async def killed_at_random(servers: str, folder: Path, seed: int, kills: int, workers: int = 3) -> Outcome:

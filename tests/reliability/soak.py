@@ -59,7 +59,7 @@ async def soaked(servers: str, folder: Path, seed: int, minutes: float, workers:
             task.cancel()
         assert steady.lives, "the worker that nobody restarts lives on"
         outcome = await scene.outcome("soak", seed, since_s)
-        return replace(outcome, note=f"; capacity {capacity_per_s:,.0f} events/s, {memory}")
+        return replace(outcome, note=f"{outcome.note}; capacity {capacity_per_s:,.0f} events/s, {memory}")
 
 
 async def _capacity(scene: Scene, seed: int) -> float:

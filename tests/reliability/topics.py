@@ -1,11 +1,12 @@
 """The topics of a run, read back and held against a pure replay of its input."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
+from msgspec.structs import replace
 
 from apportion.assembly import create_engine, create_timeline
 from apportion.core.record import Record
@@ -16,7 +17,16 @@ from apportion.stream.admin import admin_client
 from apportion.stream.connection import connection_arguments
 from apportion.stream.outputs import source_of
 from apportion.stream.partitions import check_place
-from apportion.stream.sessions import decode_row
+from apportion.stream.recovery import read_rows
+from apportion.stream.row_format import (
+    SEPARATOR,
+    artifact_key,
+    artifact_names,
+    decode_artifact,
+    decode_row,
+    seen_offset_of_tombstone,
+)
+from apportion.stream.row_format import Row as SessionRow
 from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
 
 READ_DEADLINE_S = 120.0
@@ -57,28 +67,42 @@ async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
         partial(check_place, partitioner=settings.partitioner, partitions=settings.partitions),
     )
     total = Audited()
+    held = await read_rows(settings, range(settings.partitions))
     for number in range(settings.partitions):
         read: Callable[[str], asyncio.Future[list[Record]]] = partial(_read_soon, settings, number)
-        rows = [_row(record) for record in await read(changelog_topic(settings))]
         partition = Partition(
             number,
             await read(settings.requests_topic),
             await read(settings.composed_topic),
             await read(settings.decisions_topic),
             await read(settings.dead_letters_topic),
-            rows,
-            {row.key: row for row in rows}.values(),
+            list(_rows(await read(changelog_topic(settings)))),
+            [_row(key, held[number].row(key)) for key in held[number].values],
             committed.get(number),
         )
         total += audit(partition, expectation, once=once)
     return total
 
 
-def _row(record: Record) -> Row:
-    assert record.key is not None
-    assert record.value is not None
-    row = decode_row(record.value)
-    return Row(record.key, row.seen_offset, row.session.digest)
+def _rows(changelog: Iterable[Record]) -> Iterator[Row]:
+    """Yield the rows that were written, each with the artifacts that it names, and the removals of rows."""
+    artifacts: dict[bytes, bytes] = {}
+    for record in changelog:
+        key, value = record.key or b"", record.value
+        if SEPARATOR in key:
+            artifacts |= {key: value} if value is not None else {}
+        elif value is None:
+            seen_offset = seen_offset_of_tombstone([(name, text or b"") for name, text in record.headers])
+            yield Row(key, -1 if seen_offset is None else seen_offset, None)
+        else:
+            pool = [decode_artifact(artifacts[artifact_key(key, name)]) for name in artifact_names(value)]
+            yield _row(key, decode_row(value, pool))
+
+
+def _row(key: bytes, row: SessionRow | None) -> Row:
+    """Return a row with the digest of what is in it, whatever it says of itself."""
+    assert row is not None
+    return Row(key, row.seen_offset, replace(row.session, own_digest="").digest)
 
 
 def _read_soon(settings: Settings, partition: int, topic: str) -> "asyncio.Future[list[Record]]":
