@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from apportion.core.accountant import Composition
-    from apportion.core.candidates import Named
     from apportion.core.tokens import TokenCounter
 
 K = TypeVar("K")
@@ -127,10 +126,7 @@ class CountMemo:
 class Memory:
     """Everything that one worker remembers between calls of `compose`."""
 
-    def __init__(
-        self, compositions_max: int = 1 << 16, counts_max: int = 1 << 18, artifacts_max: int = 1 << 12
-    ) -> None:
+    def __init__(self, compositions_max: int = 1 << 16, counts_max: int = 1 << 18) -> None:
         """Start empty, with these bounds."""
         self.compositions = CompositionCache(compositions_max)
         self.counts = CountMemo(counts_max)
-        self.artifacts: Bounded[str, Named] = Bounded(artifacts_max)

@@ -113,12 +113,11 @@ def encode_row(row: Row) -> bytes:
         return _encode_json(_RowOfVersion1(row.seen_offset, session))
     names = b"".join(row.artifacts)
     recent = session.recent
-    digests = [one.digest.removeprefix(_DIGEST) for one in recent]
-    digests.append(session.own_digest.removeprefix(_DIGEST))
+    digests = "".join([one.digest for one in recent]) + session.own_digest
     body = _Body(
         replace(session, recent=(), pool=(), own_digest=""),
         tuple([one.request_id for one in recent]),
-        bytes.fromhex("".join(digests)),
+        bytes.fromhex(digests.replace(_DIGEST, "")),
         bytes.fromhex("".join([one.decision_id for one in recent])),
     )
     expires_us = _expires_us(session)

@@ -108,7 +108,6 @@ class PartitionRows:
         """
         decoded = self._decoded.get(key)
         if decoded is not None:
-            self._decoded.move_to_end(key)
             return decoded.row
         row = self._changed.get(key)
         if row is None:
@@ -344,13 +343,16 @@ class PartitionRows:
         return tuple([decode_artifact(held[name]) for name in names])
 
     def _remember(self, key: bytes, row: Row) -> None:
-        before = self._decoded.pop(key, None)
+        before, session = self._decoded.pop(key, None), row.session
         if before is not None:
             self._decoded_bytes -= before.row_bytes + before.pool_bytes
-        same_pool = before is not None and before.row.session.pool is row.session.pool
-        pool_bytes = before.pool_bytes if before is not None and same_pool else _pool_bytes(row.session.pool)
-        decoded = self._decoded[key] = _Decoded(row, _row_bytes(row.session), pool_bytes)
-        self._decoded_bytes += decoded.row_bytes + pool_bytes
+        if before is not None and before.row.session.pool is session.pool:
+            pool_bytes = before.pool_bytes
+        else:
+            pool_bytes = _pool_bytes(session.pool)
+        row_bytes = _row_bytes(session)
+        self._decoded[key] = _Decoded(row, row_bytes, pool_bytes)
+        self._decoded_bytes += row_bytes + pool_bytes
         while self._decoded_bytes > _DECODED_MAX_BYTES and len(self._decoded) > 1:
             self._forget(next(iter(self._decoded)))
 
@@ -363,7 +365,9 @@ class PartitionRows:
 def _named(row: Row, before: Row | None) -> Row:
     """Return the row with the names of its artifacts: those that they had, or that of the event just seen."""
     pool = row.session.pool
-    if not pool or before is None:
+    if not pool:
+        return row
+    if before is None:
         known: dict[str, tuple[Pooled, bytes]] = {}
     elif pool is before.session.pool and before.artifacts:
         return replace(row, artifacts=before.artifacts)
@@ -383,8 +387,9 @@ def _named(row: Row, before: Row | None) -> Row:
 
 def _row_bytes(session: Session) -> int:
     """Return about what a decoded row takes in memory, without its pool: objects, more than content."""
+    carried_bytes = sum([len(one.value) for one in session.carried]) if session.carried else 0
     ids = len(session.injections) + len(session.evicted)
-    return 1_000 + 350 * len(session.recent) + 150 * ids + sum([len(one.value) for one in session.carried])
+    return 1_000 + 350 * len(session.recent) + 150 * ids + carried_bytes
 
 
 def _pool_bytes(pool: tuple[Pooled, ...]) -> int:
