@@ -44,7 +44,7 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(KeyValueFormatter())
     handler.addFilter(lambda record: "Crashed reason=" not in str(record.msg))  # it is told in the end
-    handler.addFilter(RepeatFilter(_tell_recovered))
+    handler.addFilter(RepeatFilter(_tell_ended))
     logging.root.handlers = [handler]
     logging.root.setLevel(logging.WARNING)
     _LOG.setLevel(logging.INFO)
@@ -74,8 +74,8 @@ class RefusalLog:
             log_fact("dead letter", code=code, place=place, count=self._untold.pop(code))
 
 
-def _tell_recovered(lines: int, lasted_s: float) -> None:
-    log_fact("recovered", lines=lines, lasted_s=round(lasted_s, 1))
+def _tell_ended(lines: int, lasted_s: float) -> None:
+    log_fact("errors ended", lines=lines, lasted_s=round(lasted_s, 1))
 
 
 def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
