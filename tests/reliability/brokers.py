@@ -74,7 +74,7 @@ async def brokers_away(three: Cluster, folder: Path, seed: int, name: str, worke
         events = load(scene.run.settings, seed, MANY, poison=0.01)
         over: list[bool] = []
         sending = asyncio.create_task(scene.run.send(events, PER_S, lambda: bool(over)))
-        await asyncio.sleep(_BACK_S)
+        await scene.run.begun()
         await FAULTS[name](three, scene, random)
         over.append(True)
         await sending

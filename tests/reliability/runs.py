@@ -49,6 +49,12 @@ class Run:
             )
         await self.producer.flush()
 
+    async def begun(self) -> None:
+        """Wait until workers have committed something."""
+        async with asyncio.timeout(CAUGHT_UP_DEADLINE_S):
+            while not await self._is_committed({}):  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(_POLL_S)
+
     async def caught_up(self, deadline_s: float = CAUGHT_UP_DEADLINE_S) -> None:
         """Wait until all that was sent is committed."""
         ends = await end_offsets(self.settings)
@@ -61,7 +67,7 @@ class Run:
             committed = await committed_offsets(self.settings)
         except BrokerUnreachableError:
             return False  # as some runs have it
-        return all(committed.get(partition, 0) >= end for partition, end in ends.items())
+        return bool(committed) and all(committed.get(partition, 0) >= end for partition, end in ends.items())
 
     async def audit(self) -> Audited:
         return await audit_topics(self.settings)
