@@ -19,7 +19,7 @@ from apportion.stream.admin import BrokerUnreachableError
 from apportion.stream.connection import connection_arguments
 from apportion.stream.topics import create_topics
 
-CAUGHT_UP_DEADLINE_S = 120.0
+CAUGHT_UP_DEADLINE_S = 240.0
 _POLL_S = 0.3
 
 

@@ -22,11 +22,13 @@ from reliability.steps import Strike
 
 from apportion.replay.audit import Audited
 
-_STRUCK_WITHIN_S = 25.0
+_STRUCK_WITHIN_S = 40.0
 """So long a worker may wait for its strike; then it is killed where it stands."""
 _MISTAKEN = 2
 """The exit code of a worker whose settings or policies are wrong."""
-PER_S = 150.0
+PER_S = 80.0
+_EVENTS_A_KILL = 150
+_KILL_EVERY_S = 2.5
 _LOOK_S = 0.1
 MANY = 100_000
 """Records of a load: more than are sent."""
@@ -144,10 +146,10 @@ async def killed_at_random(servers: str, folder: Path, seed: int, kills: int, wo
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     async with scene_of(servers, folder, workers) as scene:
-        events = load(scene.run.settings, seed, kills * 150, poison=0.01)
-        sending = asyncio.create_task(scene.run.send(events, PER_S / 3))
+        events = load(scene.run.settings, seed, kills * _EVENTS_A_KILL, poison=0.01)
+        sending = asyncio.create_task(scene.run.send(events, _EVENTS_A_KILL / _KILL_EVERY_S))
         while scene.run.fleet.killed < kills:
-            await asyncio.sleep(random.uniform(0.5, 4.5))
+            await asyncio.sleep(random.uniform(0.2, 1.8) * _KILL_EVERY_S)
             if living := scene.run.fleet.living:
                 await random.choice(living).kill()
         await sending
