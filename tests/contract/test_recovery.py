@@ -9,6 +9,7 @@ import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import TopicPartition
+from containers import container, free_port, require_docker
 from msgspec.structs import replace
 from running import (
     DEADLINE_S,
@@ -16,6 +17,7 @@ from running import (
     Worker,
     ids,
     own_settings,
+    request,
     requests,
     staged,
     worker_running,
@@ -36,6 +38,20 @@ from apportion.stream.topics import changelog_topic, create_topics
 pytestmark = pytest.mark.asyncio
 
 STALLED_S = 3.0
+TAKING_OVER = """
+import asyncio, sys
+from apportion.stream import table_recovery
+
+recover = table_recovery.recover
+
+async def told(*arguments):
+    sys.stderr.write("taking over\\n")
+    await asyncio.sleep(1)
+    await recover(*arguments)
+
+table_recovery.recover = told
+"""
+"""Tells when partitions are assigned, and leaves time to take the broker away."""
 KEY = b"default/s"
 
 
@@ -188,6 +204,22 @@ async def test_a_worker_whose_sessions_cannot_be_read_ends(stage: Stage) -> None
         assert await worker.stop() == 0
 
 
+async def test_a_worker_whose_brokers_fall_silent_while_it_takes_partitions_over_ends() -> None:
+    """Leaders of the changelog and the group's coordinator alike; Faust by itself would wait for ever."""
+    require_docker()
+    port = free_port()
+    with container(port) as broker:
+        settings = own_settings(f"127.0.0.1:{port}", recovery_timeout_s=STALLED_S)
+        await create_topics(settings)
+        async with worker_running(settings, until_ready=False, prelude=TAKING_OVER) as worker:
+            await worker.wait_for_line("taking over")
+            broker.get_wrapped_container().pause()
+            try:
+                await ended_with(worker, "RecoveryFailedError")
+            finally:
+                broker.get_wrapped_container().unpause()
+
+
 async def test_a_newer_versions_row_is_not_taken_for_nothing(stage: Stage) -> None:
     async with writing(stage.settings) as producer:
         await write(producer, stage.settings, row(KEY, 1, 1), (KEY, b"\x07" + bytes(20), ()))
@@ -229,3 +261,28 @@ async def test_requests_that_retention_took_after_they_were_answered_stop_nobody
     async with admin_client(stage.settings) as admin:
         await admin.delete_records({place: RecordsToDelete(before_offset=-1) for place in places})
     await answered(stage, "after", 8)
+
+
+async def test_sessions_that_are_over_go_by_committed_time_and_late_events_find_nothing(kafka: str) -> None:
+    settings = own_settings(kafka, partitions=1, max_lateness_s=60, dead_letter_share_max=1.0)
+    async with staged(settings) as stage:
+
+        async def answer(name: str, session_id: str, day: str) -> None:
+            await stage.send(request(name, session_id, requested_at=f"2026-{day}T12:00:00Z"))
+            await stage.outputs.wait_for(lambda out: out.answered([name]))
+
+        async with worker_running(settings) as worker:
+            await answer("first", "over", "01-01")
+            await answer("second", "new", "03-01")
+            async with asyncio.timeout(DEADLINE_S):
+                number = 0
+                while b"default/over" in (await read_rows(settings, [0]))[0].values:
+                    await answer(f"third-{number}", "new", "03-01")
+                    number += 1
+            assert await worker.stop() == 0
+        async with worker_running(settings) as worker:
+            await stage.send(request("late", "over", requested_at="2026-01-01T12:00:01Z"))
+            await stage.outputs.wait_for(lambda out: bool(out.dead_letters))
+            assert await worker.stop() == 0
+        [letter] = stage.outputs.dead_letters
+        assert letter["error"]["code"] == "too_late"

@@ -9,7 +9,7 @@ from support import NOW, candidate
 
 from apportion.assembly import create_catalogue, create_engine, create_timeline
 from apportion.core.bounds import Bounds
-from apportion.core.cloudevents import event_headers
+from apportion.core.cloudevents import EventHeaders
 from apportion.core.errors import EventError
 from apportion.core.record import Record
 from apportion.core.session import ROW_MAX_BYTES
@@ -145,7 +145,7 @@ def test_no_row_passes_what_its_topic_takes_and_the_command_holds_the_same() -> 
 def test_the_largest_value_leaves_room_for_the_longest_key_and_headers() -> None:
     key = f"{'t' * 64}/{'😀' * 256}".encode()
     trace = ("traceparent", b"0" * 256), ("tracestate", b"0" * 512)
-    headers = event_headers("context-composed.v1", "0" * 41, f"apportion/{'a' * 249}", trace, NOW)
+    headers = EventHeaders("context-composed.v1", f"apportion/{'a' * 249}").of("0" * 41, trace, NOW)
     beside = len(key) + sum(len(name.encode()) + len(value) for name, value in headers)
     assert VALUE_MAX_BYTES + 2 * beside < MESSAGE_MAX_BYTES
 

@@ -13,8 +13,8 @@ from apportion.core.session import EMPTY
 from apportion.settings import Settings
 from apportion.stream.answers import Answers
 from apportion.stream.batch import Batch, BatchBounds, BatchComposer
+from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.faults import (
-    DeadLetterShare,
     EventFailedError,
     TooManyDeadLettersError,
     TopicReplacedError,
@@ -190,4 +190,5 @@ def test_a_row_that_has_seen_an_offset_that_never_was_is_another_topics() -> Non
     batch = compose(read(0, request("r")), rows=rows_with(Row(5, EMPTY)), end_offset=5)
     assert batch.events == 0
     assert isinstance(batch.failure, TopicReplacedError)
-    assert f"delete {CHANGELOG}" in str(batch.failure)
+    assert CHANGELOG in str(batch.failure)
+    assert "delete" not in str(batch.failure)

@@ -13,7 +13,7 @@ from apportion.settings import Settings
 from apportion.stream.app import create_app
 from apportion.stream.consumer import LaneConsumer
 from apportion.stream.faults import NotFlowingError, OffsetOutOfRangeError
-from apportion.stream.lane import Fetched
+from apportion.stream.flow import Fetched
 from apportion.stream.topics import PartitionsChangedError
 
 pytestmark = pytest.mark.asyncio

@@ -15,8 +15,11 @@ from apportion.assembly import create_engine, create_timeline
 from apportion.settings import Settings
 from apportion.stream.answers import Answers
 from apportion.stream.batch import BatchBounds, BatchComposer
-from apportion.stream.faults import DeadLetterShare, EventFailedError, EventLostError, NotDurableError
-from apportion.stream.lane import IN_FLIGHT_MAX, Fetched, Lane
+from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.commit_metadata import CommitMetadata, decode_metadata, encode_metadata
+from apportion.stream.faults import EventFailedError, EventLostError, NotDurableError
+from apportion.stream.flow import IN_FLIGHT_MAX, Fetched
+from apportion.stream.lane import Lane
 from apportion.stream.membership import Membership
 from apportion.stream.policies import PoliciesUnreadError
 from apportion.stream.row_format import seen_offset_of
@@ -327,3 +330,61 @@ async def test_while_the_end_of_the_policies_is_not_known_nothing_is_sent(stage:
 
 async def test_a_partition_that_does_not_flow_has_no_room(stage: Stage) -> None:
     assert not stage.lane.has_room(1)
+
+
+def fail_at(stage: Stage, monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
+    answers = stage.lane._composer._answers
+    real = answers.answer
+
+    def answer(record: Any, *rest: Any) -> Any:
+        if record.offset == offset:
+            raise ZeroDivisionError
+        return real(record, *rest)
+
+    monkeypatch.setattr(answers, "answer", answer)
+
+
+def failures(stage: Stage) -> tuple[int, int] | None:
+    committable = stage.lane.committable().get(0)
+    return None if committable is None else (committable[0], decode_metadata(committable[1]).failures)
+
+
+async def test_how_often_an_event_has_ended_a_worker_stands_beside_its_offset(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at(stage, monkeypatch, 7)
+    with pytest.raises(EventFailedError):
+        await stage.answer(read(7))
+    assert failures(stage) == (7, 1)
+    stage.lane.abandon()
+    for count in (2, 3):
+        offset, metadata = stage.lane.committable()[0]
+        stage.lane.end()
+        stage.lane.begin(0, stage.rows, offset, metadata)
+        with pytest.raises(EventFailedError):
+            await stage.answer(read(7))
+        assert failures(stage) == (7, count)
+
+
+async def test_an_event_is_not_counted_as_failed_while_those_before_it_are_not_durable(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at(stage, monkeypatch, 1)
+    with pytest.raises(EventFailedError):
+        await stage.answer(read(0), read(1))
+    assert failures(stage) is None
+    stage.lane.abandon()
+    assert failures(stage) is None
+
+
+async def test_an_event_that_has_ended_enough_workers_is_set_aside_where_that_is_wanted(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at(stage, monkeypatch, 7)
+    stage.lane.end()
+    stage.lane._event_failures_max = 2
+    stage.lane.begin(0, stage.rows, 7, encode_metadata(CommitMetadata(failures=2)))
+    await stage.answer(read(7), read(8))
+    [letter] = [one for one in stage.broker.sent if one.topic == SETTINGS.dead_letters_topic]
+    assert json.loads(letter.values[0])["error"]["code"] == "event_failed"
+    assert COMPOSED in stage.broker.topics

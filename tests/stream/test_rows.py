@@ -238,6 +238,29 @@ def test_an_artifact_that_a_late_worker_removed_is_written_again() -> None:
     assert read(*compacted([*log, *upkeep(left)])).row(KEY) == rows.row(KEY)
 
 
+def test_rows_in_use_are_bounded_and_the_others_read_back() -> None:
+    rows, large = PartitionRows(PLACE), 448 << 10
+    held = {}
+    for number in range(100):
+        key = b"d/%d" % number
+        held[key] = Row(number, session(0, replace(artifact("a", str(number)), row_bytes=large)))
+        changed(rows, key, held[key])
+    assert len(rows._in_use) <= (8 << 20) // large
+    for key, row in held.items():
+        found = rows.row(key)
+        assert found is not None
+        assert replace(found, artifacts=()) == row
+
+
+def test_an_artifact_is_prepared_once_while_its_row_is_in_use() -> None:
+    rows = PartitionRows(PLACE)
+    changed(rows, KEY, Row(1, session(0, artifact("a"))))
+    first, second = (rows.row(KEY) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert first.session.pool[0].prepared is second.session.pool[0].prepared
+
+
 def test_what_was_abandoned_is_not_held() -> None:
     rows = PartitionRows(PLACE)
     changed(rows, KEY, Row(1, session(0, artifact("a"))))

@@ -41,6 +41,7 @@ class ErrorCode(StrEnum):
     WRONG_PARTITION = "wrong_partition"
     TOO_LATE = "too_late"
     IN_FUTURE = "in_future"
+    EVENT_FAILED = "event_failed"
 
 
 POINTER_MAX_CHARACTERS = 512

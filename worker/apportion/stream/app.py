@@ -24,9 +24,9 @@ from apportion.settings import Settings
 from apportion.stream.agent import answer_fetched
 from apportion.stream.answers import Answers
 from apportion.stream.batch import BatchBounds, BatchComposer
+from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import LaneTransport
-from apportion.stream.faults import DeadLetterShare
 from apportion.stream.lane import Lane
 from apportion.stream.membership import Membership
 from apportion.stream.outputs import require_own_outputs
@@ -183,7 +183,14 @@ def _lane(app: WorkerApp) -> Lane:
     share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
     composer = BatchComposer(app.answers, share, changelog, end_offset, BatchBounds())
     writer = EffectivelyOnceWriter(app.records, app.membership, changelog, settings.delivery_timeout_s)
-    lane = Lane(settings.requests_topic, composer, writer, app.membership, app.policies)
+    lane = Lane(
+        settings.requests_topic,
+        composer,
+        writer,
+        app.membership,
+        app.policies,
+        settings.event_failures_max,
+    )
     lane.failed = app._crash  # noqa: SLF001 - it is ours
     return lane
 

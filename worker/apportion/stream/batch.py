@@ -13,13 +13,8 @@ from msgspec import Struct
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.record import Record
 from apportion.stream.answers import Answers
-from apportion.stream.faults import (
-    DeadLetterShare,
-    EventFailedError,
-    StreamError,
-    TopicReplacedError,
-    tenant_of,
-)
+from apportion.stream.breaker import DeadLetterShare, Outcome, Window, tenant_of
+from apportion.stream.faults import EventFailedError, StreamError, TopicReplacedError
 from apportion.stream.log import RefusalLog
 from apportion.stream.message import Message
 from apportion.stream.row_format import Row, StateRecord
@@ -40,7 +35,7 @@ class Batch(Struct):
     `before` are the rows that were held of each session that changed, `states` the records that make durable
     what they are now and let expired ones go, those of a session together. `failure` is why the batch ended
     before the event at `next_offset`, or behind it where that was refused: what is in the batch stands all
-    the same.
+    the same. `outcomes` tell whose its events were and which were refused.
     """
 
     partition: int
@@ -54,6 +49,7 @@ class Batch(Struct):
     failure: Exception | None = None
     stream_time_us: int = 0
     stream_time_before_us: int = 0
+    outcomes: list[Outcome] = []
 
     def undo(self, rows: PartitionRows) -> None:
         """Take back what the batch has changed in the rows; batches behind it were taken back before."""
@@ -80,10 +76,20 @@ class BatchComposer:
         self._bounds = bounds
         self._refusals = RefusalLog()
 
-    def compose(self, rows: PartitionRows, records: Sequence[ConsumerRecord], start: int) -> Batch:
+    def remember(self, window: Window) -> None:
+        """Count what was seen of a partition before it came here."""
+        self._share.restore(window)
+
+    def compose(
+        self,
+        rows: PartitionRows,
+        records: Sequence[ConsumerRecord],
+        start: int,
+        set_aside: int | None = None,
+    ) -> Batch:
         """Return what the records from `start` on give; `batch.events` tells how many of them were taken.
 
-        The rows hold what it changes from now on.
+        The rows hold what it changes from now on. The event at the offset `set_aside` is refused untried.
         """
         first = records[start]
         batch = Batch(first.partition, first.offset, first.offset, 0, {}, {}, [], 0)
@@ -92,7 +98,8 @@ class BatchComposer:
         until_s = perf_counter() + bounds.work_s
         last = min(len(records), start + bounds.records)
         for index in range(start, last):
-            self._take(batch, rows, records[index])
+            read = records[index]
+            self._take(batch, rows, read, set_aside=read.offset == set_aside)
             if batch.failure or batch.size_bytes >= bounds.bytes or perf_counter() >= until_s:
                 break
         batch.states += [rows.changes({key: row}) for key, row in batch.before.items()]
@@ -101,7 +108,7 @@ class BatchComposer:
         batch.stream_time_us = rows.time.seen_us
         return batch
 
-    def _take(self, batch: Batch, rows: PartitionRows, read: ConsumerRecord) -> None:
+    def _take(self, batch: Batch, rows: PartitionRows, read: ConsumerRecord, *, set_aside: bool) -> None:
         """Take an event into a batch, or say there why not."""
         key = read.key
         record = Record(
@@ -116,7 +123,10 @@ class BatchComposer:
         refusal: ErrorCode | None = None
         try:
             row = rows.row(key) if key else None
-            if row is not None and row.seen_offset >= record.offset:
+            if set_aside:
+                message = "the worker has ended at this event as often as event_failures_max says"
+                refusal = self._refuse(batch, record, EventError(ErrorCode.EVENT_FAILED, message))
+            elif row is not None and row.seen_offset >= record.offset:
                 self._require_same_topic(record, row)
                 self._answers.pass_over(record, rows.time)
             else:
@@ -129,10 +139,13 @@ class BatchComposer:
             return
         batch.events += 1
         batch.next_offset = record.offset + 1
+        refused = refusal is not None
         if refusal is not None:
             self._refusals.tell(refusal, str(record))
+        tenant = tenant_of(record, refusal)
+        batch.outcomes.append((tenant, refused))
         try:
-            self._share.count(tenant_of(record, refusal), refused=refusal is not None)
+            self._share.count(tenant, refused=refused)
         except StreamError as error:
             batch.failure = error
 
@@ -141,15 +154,18 @@ class BatchComposer:
         try:
             answer = self._answers.answer(record, row, rows.time)
         except EventError as error:
-            _add(batch, self._answers.refuse(record, error))
-            return error.code
+            return self._refuse(batch, record, error)
         key = record.key
         assert key is not None, "only a record under its session's key is answered"
-        for message in answer.messages:
-            _add(batch, message)
         batch.before.setdefault(key, row)
         rows.hold(key, answer.row)
+        for message in answer.messages:
+            _add(batch, message)
         return None
+
+    def _refuse(self, batch: Batch, record: Record, error: EventError) -> ErrorCode:
+        _add(batch, self._answers.refuse(record, error))
+        return error.code
 
     def _require_same_topic(self, record: Record, row: Row) -> None:
         """Pass if the topic has the offset that the row has seen; another topic's would be passed over."""

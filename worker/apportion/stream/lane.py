@@ -6,61 +6,21 @@ Faust nor the group.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from aiokafka.structs import ConsumerRecord
-from msgspec import Struct
 
 from apportion.stream.batch import Batch, BatchComposer
-from apportion.stream.commit_metadata import NOTHING_KNOWN, CommitMetadata, decode_metadata, encode_metadata
-from apportion.stream.faults import EventLostError, NotDurableError
+from apportion.stream.commit_metadata import decode_metadata, encode_metadata
+from apportion.stream.faults import EventFailedError, EventLostError, NotDurableError
+from apportion.stream.flow import Fetched, Flow
 from apportion.stream.membership import Membership
 from apportion.stream.policies import PolicyReader
 from apportion.stream.rows import PartitionRows
 from apportion.stream.writer import Writer, Writing
 
-IN_FLIGHT_MAX = 4
-"""Batches of a partition that are being written at once."""
 IN_FLIGHT_MAX_BYTES = 64 << 20
 """Of all partitions; one batch may go over it."""
-
-
-class Flow:
-    """A partition while its events flow: from the offset that was committed, until it is taken away."""
-
-    def __init__(self, partition: int, rows: PartitionRows, offset: int | None) -> None:
-        """Begin at the committed offset; None: nothing is committed."""
-        self.partition = partition
-        self.rows = rows
-        self.committed_offset = offset
-        self.durable_offset = offset
-        self.metadata = self.committing = NOTHING_KNOWN
-        self.in_flight: deque[Writing] = deque()
-        self.waiting: Fetched | None = None
-        self.handed_over = 0
-        self.taken = 0
-        self.writing: asyncio.Task[None] | None = None
-        self.is_over = False
-
-    @property
-    def is_full(self) -> bool:
-        """Whether as many batches are in flight as may be."""
-        return len(self.in_flight) >= IN_FLIGHT_MAX
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether events that were fetched have not all been composed yet."""
-        return self.handed_over > self.taken or self.is_full
-
-
-class Fetched(Struct):
-    """What a fetch brought of a partition; `number` counts them, `taken` how many records are composed."""
-
-    flow: Flow
-    number: int
-    records: Sequence[ConsumerRecord]
-    taken: int = 0
 
 
 class Lane:
@@ -73,9 +33,15 @@ class Lane:
         writer: Writer,
         membership: Membership,
         policies: PolicyReader,
+        event_failures_max: int = 0,
     ) -> None:
-        """Begin without any; `topic` is that of the requests."""
+        """Begin without any; `topic` is that of the requests.
+
+        An event that has ended a worker `event_failures_max` times is set aside; 0: none is.
+        """
         self._topic = topic
+        self._event_failures_max = event_failures_max
+        self._seen: set[int] = set()
         self._composer = composer
         self._writer = writer
         self._membership = membership
@@ -98,8 +64,12 @@ class Lane:
         `metadata` are those that were committed with it.
         """
         assert partition not in self._flows, "a flow ends before it begins again"
-        rows.time.begin(decode_metadata(metadata).stream_time_us)
-        self._flows[partition] = Flow(partition, rows, offset)
+        known = decode_metadata(metadata)
+        rows.time.begin(known.stream_time_us)
+        flow = self._flows[partition] = Flow(partition, rows, offset, known, self._event_failures_max)
+        if partition not in self._seen:  # what this worker saw itself is counted already
+            self._seen.add(partition)
+            self._composer.remember(flow.window)
 
     def has_room(self, partition: int) -> bool:
         """Return whether events of a partition may be fetched."""
@@ -135,7 +105,7 @@ class Lane:
             await self._membership.held()
             if flow.is_over:
                 return
-            batch = self._composer.compose(flow.rows, records, fetched.taken)
+            batch = self._composer.compose(flow.rows, records, fetched.taken, flow.set_aside)
             if not self._membership.is_held:
                 batch.undo(flow.rows)
                 continue
@@ -143,6 +113,8 @@ class Lane:
             if batch.events:
                 self.composed(flow, batch)
             if batch.failure is not None:
+                if isinstance(batch.failure, EventFailedError):
+                    flow.failed_offset = batch.failure.offset
                 raise batch.failure
             await asyncio.sleep(0)
         flow.taken += 1
@@ -168,11 +140,7 @@ class Lane:
                 return
             flow.in_flight.popleft()
             self._in_flight_bytes -= batch.size_bytes
-            flow.durable_offset = batch.next_offset
-            flow.metadata = CommitMetadata(
-                stream_time_us=batch.stream_time_us,
-                changelog_end_offset=flow.rows.changelog_end,
-            )
+            flow.durable(batch)
             if flow.waiting is not None and not flow.is_over:
                 waiting, flow.waiting = flow.waiting, None
                 self.deliver(waiting)
@@ -182,9 +150,9 @@ class Lane:
         """Return the offsets that may be committed and are not yet, each with its metadata."""
         offsets: dict[int, tuple[int, str]] = {}
         for partition, flow in self._flows.items():
-            if flow.durable_offset is not None and flow.durable_offset != flow.committed_offset:
-                flow.committing = flow.metadata
-                offsets[partition] = (flow.durable_offset, encode_metadata(flow.metadata))
+            if (commit := flow.commit()) is not None:
+                offset, metadata = commit
+                offsets[partition] = offset, encode_metadata(metadata)
         return offsets
 
     def committed(self, offsets: Mapping[int, int]) -> None:
@@ -204,6 +172,8 @@ class Lane:
             if flow.writing is not None:
                 flow.writing.cancel()
                 flow.writing = None
+            if flow.in_flight:
+                flow.failed_offset = None
             while flow.in_flight:
                 writing = flow.in_flight.pop()
                 self._writer.abandon(writing)

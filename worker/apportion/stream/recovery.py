@@ -6,11 +6,11 @@ it. Never writes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka.structs import ConsumerRecord
 
 from apportion.settings import Settings
@@ -93,7 +93,7 @@ async def read_rows(
     rows = {partition: partition_rows(settings, partition) for partition in partitions}
     async with asyncio.timeout(settings.recovery_timeout_s):
         async with _reader(settings, "read_uncommitted") as asking:
-            ends = await asking.end_offsets(_places(changelog_topic(settings), rows))
+            ends = await _patiently(asking.end_offsets, _places(changelog_topic(settings), rows))
         wanted = end_offsets or {}
         until = {place: min(end, wanted.get(place.partition, end)) for place, end in ends.items()}
         await _read(settings, rows, until, lambda: None)
@@ -105,7 +105,7 @@ async def _read(
 ) -> None:
     """Read from behind what the rows contain to the ends."""
     async with _reader(settings, "read_committed", _PARTITION_FETCH_MAX_BYTES) as reader:
-        begins = await reader.beginning_offsets(list(ends))
+        begins = await _patiently(reader.beginning_offsets, ends)
         reader.assign(list(ends))
         for place, end in ends.items():
             reader.seek(place, max(begins[place], min(end, rows[place.partition].changelog_offset)))
@@ -171,7 +171,7 @@ async def _require_offsets(
         for partition, commit in commits.items()
         if commit.offset is not None
     }
-    begins, ends = await asking.beginning_offsets(list(offsets)), await _ends(asking, offsets)
+    begins, ends = await _patiently(asking.beginning_offsets, offsets), await _ends(asking, offsets)
     for place, offset in offsets.items():
         if not begins[place] <= offset <= ends[place]:
             raise OffsetOutOfRangeError(_name(place), offset, begins[place], ends[place])
@@ -189,7 +189,7 @@ async def _require_same_requests(
         for partition, held in rows.items()
         if (last := held.last_seen) is not None
     }
-    begins = await asking.beginning_offsets(list(seen))
+    begins = await _patiently(asking.beginning_offsets, seen)
     ends = await _ends(asking, {place: offset + 1 for place, (offset, _) in seen.items()})
     known = {}
     for place, (offset, timestamp_ms) in seen.items():
@@ -208,11 +208,20 @@ async def _ends(asking: AIOKafkaConsumer, expected: Offsets) -> Offsets:
     """Return the ends of partitions; of one whose leader is new, what it knows after a while."""
     until_s = asyncio.get_running_loop().time() + _LAG_S
     while True:
-        ends: Offsets = await asking.end_offsets(list(expected))
+        ends = await _patiently(asking.end_offsets, expected)
         early = any(ends[place] < offset for place, offset in expected.items())
         if not early or asyncio.get_running_loop().time() >= until_s:
             return ends
         await asyncio.sleep(_AGAIN_S)
+
+
+async def _patiently(
+    ask: Callable[[list[TopicPartition]], Awaitable[Offsets]], places: Iterable[TopicPartition]
+) -> Offsets:
+    """Return offsets; asks again where the client has given up, for leaders may be away for longer."""
+    while True:
+        with suppress(KafkaTimeoutError):
+            return await ask(list(places))
 
 
 async def _records_at(asking: AIOKafkaConsumer, offsets: Offsets) -> Mapping[TopicPartition, ConsumerRecord]:

@@ -221,6 +221,29 @@ def seen_offset_of_tombstone(headers: Sequence[tuple[str, bytes]]) -> int | None
     return None
 
 
+def with_names(row: Row, before: Row | None) -> Row:
+    """Return the row with the names of its artifacts: those that they had, or that of the event just seen."""
+    pool = row.session.pool
+    if not pool:
+        return row
+    if before is None:
+        known: dict[str, tuple[Pooled, bytes]] = {}
+    elif pool is before.session.pool and before.artifacts:
+        return replace(row, artifacts=before.artifacts)
+    else:
+        names = before.artifacts or [
+            artifact_name(before.seen_offset, number) for number in range(1, len(before.session.pool) + 1)
+        ]
+        known = {one.id: (one, name) for one, name in zip(before.session.pool, names, strict=True)}
+    own = artifact_name(row.seen_offset)
+    named = []
+    for one in pool:
+        held = known.get(one.id)
+        named.append(held[1] if held is not None and (held[0] is one or held[0] == one) else own)
+    assert named.count(own) <= 1, "an event publishes one artifact"
+    return replace(row, artifacts=tuple(named))
+
+
 def _expires_us(session: Session) -> int:
     """Return when a row may go: one without a start, as a retraction leaves it, has nothing to lose."""
     if session.start_us is None:

@@ -5,15 +5,10 @@ let go. Rows lie here as the bytes that stand in the changelog; those in use are
 prepared. Never does I/O: the writer appends what is told here, a recovery brings what is read.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from apportion.core.pool import Pooled
-from apportion.core.session import Session
 from apportion.stream.expiry import ExpiryIndex
 from apportion.stream.lateness import StreamTime
 from apportion.stream.row_format import (
@@ -23,7 +18,6 @@ from apportion.stream.row_format import (
     Row,
     StateRecord,
     artifact_key,
-    artifact_name,
     artifact_names,
     decode_artifact,
     decode_row,
@@ -34,11 +28,11 @@ from apportion.stream.row_format import (
     seen_offset_of_tombstone,
     timestamp_ms_of,
     tombstone,
+    with_names,
 )
+from apportion.stream.rows_in_use import RowsInUse
 from apportion.stream.state_faults import ArtifactMissingError, ChangelogTruncatedError
 
-_DECODED_MAX_BYTES = 8 << 20
-"""Of the rows of a partition that are decoded, least recently used out first; an estimate."""
 _UPKEEP_MAX = 500
 """How many sessions are let go, or written again, beside one batch."""
 _VERSIONED = slice(0, 9)
@@ -57,14 +51,6 @@ class Written(Protocol):
     headers: tuple[tuple[str, bytes], ...]
 
 
-class _Decoded(Struct, frozen=True):
-    """A row in use, and about what it and its pool take in memory."""
-
-    row: Row
-    row_bytes: int
-    pool_bytes: int
-
-
 class PartitionRows:
     """The rows of a partition by session key."""
 
@@ -79,8 +65,7 @@ class PartitionRows:
         self._values: dict[bytes, bytes] = {}
         self._artifacts: dict[bytes, dict[bytes, bytes]] = {}
         self._changed: dict[bytes, Row] = {}
-        self._decoded: OrderedDict[bytes, _Decoded] = OrderedDict()
-        self._decoded_bytes = 0
+        self._in_use = RowsInUse()
         self._expiry = ExpiryIndex()
         self._gone: dict[bytes, int] = {}
         self._again: dict[bytes, None] = {}
@@ -106,23 +91,20 @@ class PartitionRows:
         Raises:
             UnreadableRowError: a newer version wrote it.
         """
-        decoded = self._decoded.get(key)
-        if decoded is not None:
-            return decoded.row
-        row = self._changed.get(key)
+        row = self._in_use.get(key) or self._changed.get(key)
         if row is None:
             value = self._values.get(key)
             if value is None:
                 return None
             row = decode_row(value, self._pool(key, value))
-        self._remember(key, row)
+            self._in_use.put(key, row)
         return row
 
     def hold(self, key: bytes, row: Row) -> None:
         """Hold a row from now on; it is not durable yet. Its artifacts get their names here."""
-        named = _named(row, self.row(key))
+        named = with_names(row, self.row(key))
         self._changed[key] = named
-        self._remember(key, named)
+        self._in_use.put(key, named)
 
     def changes(self, before: Mapping[bytes, Row | None]) -> list[StateRecord]:
         """Return the records that make durable what changed in these sessions since they were as `before`.
@@ -141,7 +123,7 @@ class PartitionRows:
         """Hold again what was held before: what came since was abandoned."""
         for key, row in before.items():
             self._changed.pop(key, None)
-            self._forget(key)
+            self._in_use.forget(key)
             if row is None:
                 self._values.pop(key, None)
                 self._artifacts.pop(key, None)
@@ -168,7 +150,7 @@ class PartitionRows:
         Raises:
             UnreadableRowError: a newer version wrote one.
         """
-        values, decoded = self._values, self._decoded
+        values, in_use = self._values, self._in_use
         record = None
         for record in records:
             key, value = record.key, record.value
@@ -182,8 +164,8 @@ class PartitionRows:
                     self._again[key] = None
                     continue
                 values[key] = value
-                if decoded:
-                    self._forget(key)
+                if in_use:
+                    in_use.forget(key)
         if record is not None:
             self.changelog_offset = record.offset + 1
 
@@ -269,7 +251,7 @@ class PartitionRows:
         if seen_offset is not None:
             self._gone[key] = seen_offset
         self._values.pop(key, None)
-        self._forget(key)
+        self._in_use.forget(key)
 
     def _counts(self, key: bytes, value: bytes, held: bytes | None) -> bool:
         """Return whether a row that was read comes after what was held of its session."""
@@ -327,7 +309,7 @@ class PartitionRows:
             self._expiry.add(key, max(expires_us, until_us + 1))
             return []
         del self._values[key]
-        self._forget(key)
+        self._in_use.forget(key)
         self._again.pop(key, None)
         artifacts = self._artifacts.pop(key, {})
         return [
@@ -341,57 +323,3 @@ class PartitionRows:
             return ()
         held = self._artifacts[key]
         return tuple([decode_artifact(held[name]) for name in names])
-
-    def _remember(self, key: bytes, row: Row) -> None:
-        before, session = self._decoded.pop(key, None), row.session
-        if before is not None:
-            self._decoded_bytes -= before.row_bytes + before.pool_bytes
-        if before is not None and before.row.session.pool is session.pool:
-            pool_bytes = before.pool_bytes
-        else:
-            pool_bytes = _pool_bytes(session.pool)
-        row_bytes = _row_bytes(session)
-        self._decoded[key] = _Decoded(row, row_bytes, pool_bytes)
-        self._decoded_bytes += row_bytes + pool_bytes
-        while self._decoded_bytes > _DECODED_MAX_BYTES and len(self._decoded) > 1:
-            self._forget(next(iter(self._decoded)))
-
-    def _forget(self, key: bytes) -> None:
-        decoded = self._decoded.pop(key, None)
-        if decoded is not None:
-            self._decoded_bytes -= decoded.row_bytes + decoded.pool_bytes
-
-
-def _named(row: Row, before: Row | None) -> Row:
-    """Return the row with the names of its artifacts: those that they had, or that of the event just seen."""
-    pool = row.session.pool
-    if not pool:
-        return row
-    if before is None:
-        known: dict[str, tuple[Pooled, bytes]] = {}
-    elif pool is before.session.pool and before.artifacts:
-        return replace(row, artifacts=before.artifacts)
-    else:
-        names = before.artifacts or [
-            artifact_name(before.seen_offset, number) for number in range(1, len(before.session.pool) + 1)
-        ]
-        known = {one.id: (one, name) for one, name in zip(before.session.pool, names, strict=True)}
-    own = artifact_name(row.seen_offset)
-    named = []
-    for one in pool:
-        held = known.get(one.id)
-        named.append(held[1] if held is not None and (held[0] is one or held[0] == one) else own)
-    assert named.count(own) <= 1, "an event publishes one artifact"
-    return replace(row, artifacts=tuple(named))
-
-
-def _row_bytes(session: Session) -> int:
-    """Return about what a decoded row takes in memory, without its pool: objects, more than content."""
-    carried_bytes = sum([len(one.value) for one in session.carried]) if session.carried else 0
-    ids = len(session.injections) + len(session.evicted)
-    return 1_000 + 350 * len(session.recent) + 150 * ids + carried_bytes
-
-
-def _pool_bytes(pool: tuple[Pooled, ...]) -> int:
-    """Return about what the artifacts of a pool take in memory, prepared."""
-    return sum([one.row_bytes for one in pool]) + 1_500 * len(pool)

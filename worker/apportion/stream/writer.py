@@ -63,7 +63,8 @@ class EffectivelyOnceWriter:
         """Wait for the outputs, send the rows, and wait for them."""
         async with asyncio.timeout(self._delivery_timeout_s):
             await self.outputs_acknowledged(writing)
-            if writing.batch.states:
+        if writing.batch.states:
+            async with asyncio.timeout(self._delivery_timeout_s):
                 await self._membership.held()
                 self.send_rows(writing)
                 await self.rows_acknowledged(writing)
