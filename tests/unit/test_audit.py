@@ -12,7 +12,7 @@ from support import ENGINE, NOW, candidate
 from apportion.core import wire
 from apportion.core.bounds import Bounds
 from apportion.core.catalogue import Catalogue
-from apportion.core.cloudevents import event_headers
+from apportion.core.cloudevents import EventHeaders
 from apportion.core.composer import Composer
 from apportion.core.dead_letter import dead_letter
 from apportion.core.errors import ErrorCode, EventError
@@ -87,7 +87,7 @@ def answered(records: Sequence[Record]) -> Partition:
     written: list[Row] = []
 
     def output(record: Record, topic: list[Record], kind: str, name: str, value: bytes, time: Any) -> None:
-        headers = event_headers(f"context-{kind}.v1", name, SOURCE, record.headers, time)
+        headers = EventHeaders(f"context-{kind}.v1", SOURCE).of(name, record.headers, time)
         topic.append(Record(kind, PARTITION, len(topic), 0, record.key, value, headers))
 
     for record in records:

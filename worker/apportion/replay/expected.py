@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 
 from apportion.core import wire
 from apportion.core.bounds import Bounds
-from apportion.core.cloudevents import event_headers, event_value
+from apportion.core.cloudevents import EventHeaders, event_value
 from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.dead_letter import dead_letter
@@ -76,7 +76,7 @@ class Expectation:
         self._timeline = timeline
         self._default_policy = default_policy
         self._bounds = bounds
-        self._source = source
+        self._headers = {kind: EventHeaders(f"context-{kind}.v1", source) for kind in Kind}
         self._check = check
 
     def of(self, records: Iterable[Record]) -> Iterator[Seen]:
@@ -103,7 +103,7 @@ class Expectation:
 
         def output(kind: Kind, value: bytes) -> Output:
             identity = f"{answer.decision.decision_id}-{kind}"
-            headers = event_headers(f"context-{kind}.v1", identity, self._source, record.headers, time)
+            headers = self._headers[kind].of(identity, record.headers, time)
             return Output(kind, identity, fingerprint(record.key, value, headers))
 
         return (
@@ -114,7 +114,7 @@ class Expectation:
     def _refused(self, record: Record, error: EventError) -> Output:
         kind, identity = Kind.DEAD_LETTER, str(record)
         letter = dead_letter(record, error, self._engine.version)
-        headers = event_headers(f"context-{kind}.v1", identity, self._source, record.headers)
+        headers = self._headers[kind].of(identity, record.headers)
         return Output(kind, identity, fingerprint(letter.key, wire.encode(letter), headers))
 
 
