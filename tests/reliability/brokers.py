@@ -18,6 +18,7 @@ from running import TIMEOUTS_S
 
 from apportion.settings import Settings
 from apportion.stream.admin import admin_client
+from apportion.stream.topics import plan_topics
 
 _NOTICED_S = 15.0
 """A cluster notices after nine that a broker is gone."""
@@ -90,10 +91,10 @@ async def _away(three: Cluster, broker: int) -> AsyncIterator[None]:
 
 
 async def _copies_in_sync_min(scene: Scene, copies: int) -> None:
-    topic = ConfigResource(
-        ConfigResourceType.TOPIC,
-        scene.run.settings.composed_topic,
-        configs={"min.insync.replicas": str(copies)},
-    )
-    async with admin_client(scene.run.settings) as admin:
+    """State all configs of the topic: those that are left out would be those of the brokers."""
+    settings = scene.run.settings
+    [planned] = [topic for topic in plan_topics(settings) if topic.name == settings.composed_topic]
+    configs = dict(planned.configs) | {"min.insync.replicas": str(copies)}
+    topic = ConfigResource(ConfigResourceType.TOPIC, planned.name, configs=configs)
+    async with admin_client(settings) as admin:
         await admin.alter_configs([topic])

@@ -76,8 +76,10 @@ class Scene:
             codes = [member.process.returncode for member in self.run.fleet.members]
             assert _MISTAKEN not in codes, "a worker refused its settings"
             while len(self.run.fleet.living) < self.workers:
-                strike = self.strikes.pop() if self.strikes else None
+                strike = self.strikes[-1] if self.strikes else None
                 await self.run.fleet.start(strike, **self.variables)
+                if strike is not None:
+                    self.strikes.pop()  # only now, so that it is always either here or over somebody
             await asyncio.sleep(_LOOK_S)
 
     def is_struck(self) -> bool:

@@ -273,6 +273,22 @@ async def test_partitions_that_are_taken_away_are_abandoned_committed_and_forgot
     assert consumer.app.lane._flows == {}
 
 
+async def test_partitions_that_have_flowed_for_long_may_move(
+    consumer: LaneConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked each second. Faust says that they move before they are taken away."""
+    now_s = consumer._moved_s
+    monkeypatch.setattr("apportion.stream.consumer.monotonic", lambda: now_s)
+    now_s += 1_000
+    consumer.require_flow()
+    consumer.app.rebalancing = True
+    now_s += consumer.app.settings.recovery_timeout_s
+    consumer.require_flow()
+    now_s += 1
+    with pytest.raises(NotFlowingError):
+        consumer.require_flow()
+
+
 async def test_partitions_that_do_not_come_to_flow_end_the_worker(
     consumer: LaneConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,9 +174,9 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
             NotFlowingError: naming them.
         """
         within_s = self.app.settings.recovery_timeout_s
-        if self.is_recovering:
-            self._moved_s = monotonic()
-        if self.app.rebalancing and monotonic() - self._moved_s > within_s:
+        if self.is_recovering or not self.app.rebalancing:
+            self._moved_s = monotonic()  # it is asked again and again, also while all is well
+        elif monotonic() - self._moved_s > within_s:
             owned = {tp.partition for tp in self.assignment() if not self._is_changelog_tp(tp)}
             if owned:
                 raise NotFlowingError(owned, within_s)
