@@ -221,6 +221,19 @@ def test_a_row_that_lacks_an_artifact_is_an_error() -> None:
         read(records[-1])
 
 
+def test_sessions_that_lack_an_artifact_may_start_afresh_once_and_for_all() -> None:
+    rows = PartitionRows(PLACE)
+    lacking = changed(rows, KEY, Row(1, session(0, artifact("a"))))[1:]
+    lacking += changed(rows, OTHER, Row(2, session(0, artifact("b"))))[1:]
+    left = PartitionRows(PLACE)
+    left.read(log_of(lacking))
+    left.join(len(lacking), afresh=True)
+    assert [left.row(key) for key in (KEY, OTHER)] == [None, None]
+    log = [*lacking, *changed(left, OTHER, Row(5, session(1))), *upkeep(left)]
+    again = read(*log)
+    assert [again.row(key) for key in (KEY, OTHER)] == [None, Row(5, session(1))]
+
+
 def test_artifacts_that_no_row_has_are_removed() -> None:
     rows = PartitionRows(PLACE)
     orphan = changed(rows, KEY, Row(1, session(0, artifact("a"))))[0]

@@ -88,8 +88,8 @@ class ClusterSettings(BaseSettings):
     """How long a worker that was given partitions goes on while nothing more of their sessions can be read,
     in seconds; then it ends."""
     sessions_afresh: bool = False
-    """Go on, once, where sessions are lost: the changelog is shorter than what was once written, or lacks
-    artifacts. What is gone begins afresh."""
+    """Go on where sessions are lost: the changelog is shorter than what was once written, or lacks artifacts.
+    What is gone begins afresh; leave it out again when each partition has answered something."""
     max_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Refuse events that are further behind the latest event of their partition (too_late), in seconds, so
     that the rows of sessions that expired so long ago can be removed; 0: take all, and remove none."""

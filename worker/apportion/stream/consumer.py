@@ -12,6 +12,7 @@ from typing import Any
 from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
+from mode import Service
 
 from apportion.stream.faults import NotFlowingError, OffsetOutOfRangeError
 from apportion.stream.faust_hooks import MemberThread
@@ -89,6 +90,10 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
             if taken:
                 lane.committed({partition: offset for partition, (offset, _) in offsets.items()})
             return taken
+
+    @Service.task  # type: ignore[untyped-decorator] # as above
+    async def _commit_livelock_detector(self) -> None:
+        """Look at nothing: Faust goes by events of its own making, and would say that none is processed."""
 
     async def perform_seek(self) -> None:
         """Let the requests flow from their committed offsets on, or from their beginning.

@@ -59,6 +59,8 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
         RecoveryFailedError: nothing more could be read for `recovery_timeout_s`.
     """
+    if not rows:
+        return
     places = ", ".join(f"{changelog_topic(settings)} partition {partition}" for partition in sorted(rows))
     loop = asyncio.get_running_loop()
     try:

@@ -219,7 +219,8 @@ class PartitionRows:
                 ]
                 groups.append([*records, (key, value, NO_HEADERS)])
         while self._orphans and len(groups) < _UPKEEP_MAX:
-            groups.append([(self._orphans.pop(), None, NO_HEADERS)])
+            if (key := self._orphans.pop()) not in self._values:  # a session may have begun afresh
+                groups.append([(key, None, NO_HEADERS)])
         return groups
 
     def _require_artifacts(self, needed: dict[bytes, tuple[bytes, ...]], *, afresh: bool) -> None:
@@ -229,6 +230,7 @@ class PartitionRows:
                 raise ArtifactMissingError(self._place, len(missing))
             if missing:
                 del self._values[key], needed[key]
+                self._orphans.append(key)
 
     def _read_artifact(self, key: bytes, value: bytes | None) -> None:
         """Take an artifact in, or let one go; one that its row still has was removed by a worker too late."""
