@@ -18,7 +18,7 @@ from apportion.settings import Settings
 
 _STEPPED = Path(__file__).parent / "stepped.py"
 _PATH = f"{SOURCES}:{ROOT / 'tests'}"
-_ENDED_WITHIN_S = 20.0
+_ENDED_WITHIN_S = 40.0
 
 
 @dataclass(slots=True)
