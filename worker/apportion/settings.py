@@ -38,6 +38,7 @@ from apportion.setting_types import (
     OptionalFingerprintSecret,
     OptionalPath,
     OptionalSecret,
+    OptionalText,
     Seconds,
     Share,
 )
@@ -126,6 +127,16 @@ class Settings(ClusterSettings):
     decision_detail: Annotated[Detail, Field(strict=False)] = Detail.FULL
     """How much of a decision is stored: full; selected, without the candidates that were omitted;
     summary, without any."""
+
+    tables: OptionalText = None
+    """Where sink writes its tables: a folder, or a URL (s3://bucket/prefix, gs://…, az://…) whose credentials
+    and endpoint stand where its own tools look for them (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …)."""
+    sink_roll_bytes: Count = 64 << 20
+    """A batch of a partition's records is written when its files have so many bytes."""
+    sink_roll_s: Seconds = 300.0
+    """It is written at the latest when its first record was read so many seconds ago."""
+    sink_memory_bytes: Count = 512 << 20
+    """When the batches of all partitions hold so many bytes, the largest is written."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
