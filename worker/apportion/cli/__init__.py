@@ -21,6 +21,7 @@ COMMANDS = (
     "verify",
     "explain",
     "replay",
+    "report",
     "fingerprint",
     "workload",
     "policies",
