@@ -32,7 +32,7 @@ schemas: $(VENV)/dev.done ## Generate schemas/ from the types
 
 requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes and without addresses
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
-	for extra in benchmarks demo dev; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
+	for extra in analytics benchmarks demo dev; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
 

@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 from apportion.cluster_settings import ClusterSettings
 from apportion.core.bounds import Bounds
 from apportion.core.results import Detail
-from apportion.setting_types import Count, OptionalPath, OptionalSecret, Seconds, Share
+from apportion.setting_types import Count, OptionalPath, OptionalSecret, OptionalText, Seconds, Share
 
 FILE_NAME = "apportion.toml"
 PREFIX = "APPORTION_"
@@ -100,6 +100,16 @@ class Settings(ClusterSettings):
     decision_detail: Detail = Detail.FULL
     """How much of a decision is stored: full; selected, without the candidates that were omitted;
     summary, without any."""
+
+    tables: OptionalText = None
+    """Where sink writes its tables: a folder, or a URL (s3://bucket/prefix, gs://…, az://…) whose credentials
+    and endpoint stand where its own tools look for them (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …)."""
+    sink_roll_bytes: Count = 64 << 20
+    """A batch of a partition's records is written when its files have so many bytes."""
+    sink_roll_s: Seconds = 300.0
+    """It is written at the latest when its first record was read so many seconds ago."""
+    sink_memory_bytes: Count = 512 << 20
+    """When the batches of all partitions hold so many bytes, the largest is written."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 

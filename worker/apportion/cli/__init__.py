@@ -21,6 +21,7 @@ COMMANDS = (
     "verify",
     "explain",
     "replay",
+    "sink",
     "report",
     "fingerprint",
     "workload",
