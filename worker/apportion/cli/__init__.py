@@ -22,6 +22,7 @@ COMMANDS = (
     "explain",
     "replay",
     "sink",
+    "report",
     "fingerprint",
     "workload",
     "policies",
