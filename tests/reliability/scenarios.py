@@ -50,6 +50,7 @@ class Outcome:
         ended = f", {len(self.failed)} ended by themselves" if self.failed else ""
         return (
             f"{self.name}, seed {self.seed}: {self.kills} kills{ended}, {self.seconds:.0f} s; {self.audited}"
+            f"{self.note}"
         )
 
 
