@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def places_of(store: Store, *tables: Table) -> list[Place]:
 ONE_FOR_EACH = (Table.DECISIONS, Table.DEAD_LETTERS, Table.UNREADABLE)
 
 
-def assert_holds(store: Store, records: dict[tuple[str, int], Sequence[bytes]]) -> None:
+def assert_holds(store: Store, records: Mapping[tuple[str, int], Sequence[bytes]]) -> None:
     """Each record has one row, and each decision those of its candidates."""
     wanted = sorted(
         (topic, partition, offset)

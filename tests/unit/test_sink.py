@@ -7,6 +7,7 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 import pytest
 from commands import apportion
+from sink_kills import kill_often
 from sinking import (
     DEAD_LETTERS,
     RECORDED,
@@ -86,6 +87,13 @@ def test_killed_again_and_again_a_sink_gets_on(tmp_path: Path) -> None:
             continue
         break
     assert_holds(Store(str(tmp_path)), {("t", 0): LINES})
+
+
+def test_killed_at_random_moments_a_sink_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    lines = RECORDED
+    kill_often(str(tmp_path), lines, 4, seed=1)
+    sunk(Store(str(tmp_path)), lines)
+    assert_holds(Store(str(tmp_path)), {("t", 0): lines})
 
 
 def test_of_two_sinks_of_one_partition_the_second_finds_out_and_drops_what_it_read(tmp_path: Path) -> None:
