@@ -111,7 +111,7 @@ function sessionsSection() {
     ["Session", (row) => element("span", { class: "id" }, `${row.tenant}/${row.session_id}`)],
     ["Spent", (row) => percent(row.spent_tokens, row.max_tokens), true],
     ["", (row) => meter(row.spent_tokens, row.max_tokens, 0, row.spent_tokens >= 0.9 * row.max_tokens ? "var(--limit)" : null)],
-    ["Prompts left", (row) => (row.prompts_left === null ? "–" : `about ${count(row.prompts_left)}`), true],
+    ["Prompts left", (row) => (row.prompts_left === null ? "–" : row.prompts_left ? `about ${count(row.prompts_left)}` : "none"), true],
     ["Exhausted", (row) => count(row.exhausted), true],
   ], rows.slice(0, most)), rows.length > most ? element("button", { type: "button", on: { click: () => show(rows.length) } }, `Show ${rows.length}`) : "");
   if (rows.length) show(8);
