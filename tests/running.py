@@ -18,13 +18,15 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 from commands import command, environment
+from msgspec import to_builtins
 from support import NOW, candidate
 
 from apportion.core.events import session_key
 from apportion.settings import PREFIX, Settings
 from apportion.stream.connection import connection_arguments
 from apportion.stream.partitions import partition_of
-from apportion.stream.sessions import Row, encode_row
+from apportion.stream.recovery import read_rows
+from apportion.stream.row_format import Row, encode_row
 from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic, create_topics
 
 DEADLINE_S = 40.0
@@ -161,17 +163,10 @@ class Stage:
         """Return a session's row as the changelog has it."""
         key = session_key("default", session_id).encode()
         partition = partition_of(key, self.settings.partitioner, self.settings.partitions)
-        place = TopicPartition(changelog_topic(self.settings), partition)
-        reader = AIOKafkaConsumer(bootstrap_servers=list(self.settings.brokers))
-        async with reader, asyncio.timeout(DEADLINE_S):
-            reader.assign([place])
-            await reader.seek_to_beginning()
-            end = (await reader.end_offsets([place]))[place]
-            rows = []
-            while await reader.position(place) < end:
-                rows += (await reader.getmany(timeout_ms=200)).get(place, [])
-        row: dict[str, Any] = json.loads([one.value for one in rows if one.key == key][-1])
-        return row
+        assert partition is not None
+        row = (await read_rows(self.settings, [partition]))[partition].row(key)
+        assert row is not None
+        return {"seen_offset": row.seen_offset, "session": to_builtins(row.session)}
 
 
 @asynccontextmanager

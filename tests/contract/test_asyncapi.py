@@ -9,7 +9,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from apportion.core.cloudevents import event_headers
+from apportion.core.cloudevents import EventHeaders
 from apportion.core.events import session_key
 from apportion.schemas import file_name, schemas
 from apportion.settings import Settings
@@ -85,10 +85,9 @@ def test_the_headers_of_what_goes_out_are_those_that_are_sent() -> None:
         ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         ("tracestate", b"a=b"),
     )
-    least = event_headers("context-composed.v1", "1-composed", "apportion/apportion", ())
-    most = event_headers(
-        "context-composed.v1", "1-composed", "apportion/apportion", trace, "2026-01-31T12:00:00Z"
-    )
+    own = EventHeaders("context-composed.v1", "apportion/apportion")
+    least = own.of("1-composed", ())
+    most = own.of("1-composed", trace, "2026-01-31T12:00:00Z")
     assert set(headers["required"]) == dict(least).keys()
     assert headers["properties"].keys() == dict(most).keys()
     sent = {name: value.decode() for name, value in most}

@@ -14,7 +14,7 @@ from support import candidate
 from apportion.core.errors import ErrorCode
 from apportion.core.session import EMPTY
 from apportion.stream.partitions import partition_of
-from apportion.stream.sessions import Row
+from apportion.stream.row_format import Row
 
 pytestmark = pytest.mark.asyncio
 

@@ -106,15 +106,23 @@ async def test_asked_to_stop_it_finishes_commits_and_exits_with_0(
     await assert_answered_and_charged_once(stage, sent)
 
 
-DELIVERY_FAILS = """
-import {module} as place
+NOT_ACKNOWLEDGED = """
+import apportion.stream.writer as place
 from aiokafka.errors import KafkaTimeoutError
-real = place.deliver
-async def deliver(app, *messages):
-    if any(b'"fault"' in message.value for message in messages):
+writer = place.EffectivelyOnceWriter
+real = writer.{step}
+def concerned(writing):
+    sent = [one.value for messages in writing.batch.messages.values() for one in messages]
+    return any(b'"fault"' in value for value in sent)
+def send(self, writing):
+    if not concerned(writing):
+        real(self, writing)
+async def acknowledged(self, writing):
+    if concerned(writing):
         raise KafkaTimeoutError
-    return await real(app, *messages)
-place.deliver = deliver
+    await waited(self, writing)
+waited = writer.{waiting}
+writer.{step}, writer.{waiting} = send, acknowledged
 """
 
 FAULTS = {
@@ -127,8 +135,10 @@ def compose(request, *rest):
     return real(request, *rest)
 place.compose = compose
 """,
-    "the answer is not acknowledged": DELIVERY_FAILS.format(module="apportion.stream.agent"),
-    "the row is not acknowledged": DELIVERY_FAILS.format(module="apportion.stream.sessions"),
+    "the answer is not acknowledged": NOT_ACKNOWLEDGED.format(
+        step="send_outputs", waiting="outputs_acknowledged"
+    ),
+    "the row is not acknowledged": NOT_ACKNOWLEDGED.format(step="send_rows", waiting="rows_acknowledged"),
 }
 
 
@@ -136,22 +146,25 @@ place.compose = compose
 async def test_an_event_that_cannot_be_dealt_with_stops_the_worker_and_is_not_committed(
     stage: Stage, fault: str
 ) -> None:
-    sent = [request(name) for name in ("before", "fault", "after")]
-    await stage.send(*sent)
-    async with worker_running(stage.settings, until_ready=False, prelude=FAULTS[fault]) as worker:
+    before, *others = sent = [request(name) for name in ("before", "fault", "after")]
+    async with worker_running(stage.settings, prelude=FAULTS[fault]) as worker:
+        await stage.send(before)
+        await stage.outputs.wait_for(lambda out: out.answered(["before"]))
+        await stage.send(*others)
         assert await worker.ended() == 1
     assert f"event_failed: stopped at {stage.settings.requests_topic} partition" in worker.log
     assert "offset 1:" in worker.log
     assert "Traceback" not in worker.log
     assert "secret" not in worker.log
     outputs = await stage.outputs.wait_for_end()
-    durable = {"before", "fault"} if fault == "the row is not acknowledged" else {"before"}
-    assert ids(outputs.decisions) == durable
+    durable = ids(outputs.decisions)
+    assert ("fault" in durable) == (fault == "the row is not acknowledged")
+    again = len(sent) + len(durable - {"before"})
     async with worker_running(stage.settings) as worker:
-        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        await stage.outputs.wait_for(answers(again))
         assert await worker.stop() == 0
     outputs = await stage.outputs.wait_for_end()
-    assert len(outputs.decisions) == len(sent) + ("fault" in durable)
+    assert len(outputs.decisions) == again
     unique = {decision["decision_id"]: without_run(decision) for decision in outputs.decisions}
     assert [decision["request_id"] for decision in unique.values()] == ["before", "fault", "after"]
     row = await stage.last_row("s")

@@ -9,7 +9,7 @@ from support import NOW, candidate
 
 from apportion.assembly import create_catalogue, create_engine, create_timeline
 from apportion.core.bounds import Bounds
-from apportion.core.cloudevents import event_headers
+from apportion.core.cloudevents import EventHeaders
 from apportion.core.errors import EventError
 from apportion.core.record import Record
 from apportion.core.results import Detail
@@ -19,7 +19,7 @@ from apportion.offline.sessions import Sessions
 from apportion.settings import Settings
 from apportion.stream.answers import VALUE_MAX_BYTES, Answer, Answers
 from apportion.stream.message import Message
-from apportion.stream.sessions import decode_row
+from apportion.stream.row_format import encode_row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
 
 SETTINGS = Settings(partitions=1)
@@ -59,13 +59,13 @@ def test_an_answer_is_a_composed_event_a_decision_and_the_next_row() -> None:
         assert headers["ce_type"] == f"context-{kind}.v1".encode()
         assert headers["ce_id"] == f"{identity}-{kind}".encode()
         assert headers["ce_time"] == b"2026-03-01T12:00:00Z"
-    row = decode_row(answer.row)
+    row = answer.row
     assert row.seen_offset == 7
     assert row.session.spent_tokens == event_of(composed)["tokens"]["used"]
 
 
 def test_the_same_record_from_the_same_row_gives_the_same_bytes_in_every_worker() -> None:
-    first = decode_row(answers().answer(record(request("r1")), None).row)
+    first = answers().answer(record(request("r1")), None).row
     again = [answers(worker).answer(record(request("r2"), offset=1), first) for worker in ("v", "w")]
     assert without_run(again[0]) == without_run(again[1])
 
@@ -122,7 +122,7 @@ def test_an_artifact_gives_a_row_and_no_event() -> None:
     }
     answer = answers().answer(record(artifact, offset=4), None)
     assert answer.messages == ()
-    row = decode_row(answer.row)
+    row = answer.row
     assert row.seen_offset == 4
     assert [one.id for one in row.session.pool] == ["a"]
 
@@ -144,21 +144,21 @@ def test_no_row_passes_what_its_topic_takes_and_the_command_holds_the_same() -> 
     for offset in range(120):
         event = artifact(f"{offset}")
         answered = made.answer(record(event, offset=offset), row)
-        assert len(answered.row) < ROW_MAX_BYTES + 100
-        row = decode_row(answered.row)
+        assert len(encode_row(answered.row)) < ROW_MAX_BYTES + 100
+        row = answered.row
         sessions.handle(decode(json.dumps(event).encode(), Bounds()))
     answered = made.answer(record(request("r"), offset=120), row)
     outcome = sessions.handle(decode(json.dumps(request("r")).encode(), Bounds()))
     assert outcome is not None
     assert event_of(answered.messages[1])["evicted"] == list(outcome.decision.evicted)
     assert outcome.decision.evicted
-    assert decode_row(answered.row).session == outcome.session
+    assert answered.row.session == outcome.session
 
 
 def test_the_largest_value_leaves_room_for_the_longest_key_and_headers() -> None:
     key = f"{'t' * 64}/{'😀' * 256}".encode()
     trace = ("traceparent", b"0" * 256), ("tracestate", b"0" * 512)
-    headers = event_headers("context-composed.v1", "0" * 41, f"apportion/{'a' * 249}", trace, NOW)
+    headers = EventHeaders("context-composed.v1", f"apportion/{'a' * 249}").of("0" * 41, trace, NOW)
     beside = len(key) + sum(len(name.encode()) + len(value) for name, value in headers)
     assert VALUE_MAX_BYTES + 2 * beside < MESSAGE_MAX_BYTES
 

@@ -9,6 +9,7 @@ from commands import ROOT, environment
 
 from apportion.settings import Settings, SettingsError
 from apportion.stream.app import create_app, worker_name
+from apportion.stream.producer import RecordProducer
 from apportion.stream.run import STOP_TIMEOUT_S
 from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
 
@@ -71,7 +72,7 @@ def test_nothing_is_made_opened_or_committed_by_accident() -> None:
 
 def test_what_an_event_may_have_passes_in_and_out() -> None:
     conf = create_app(Settings()).conf
-    assert conf.consumer_max_fetch_size == conf.producer_max_request_size == MESSAGE_MAX_BYTES
+    assert conf.consumer_max_fetch_size == MESSAGE_MAX_BYTES
 
 
 def test_the_brokers_are_those_of_the_settings() -> None:
@@ -119,13 +120,13 @@ def test_by_default_a_brokers_death_is_waited_out_and_a_session_outlives_what_is
 
 @pytest.mark.asyncio
 async def test_a_record_is_written_once_and_tried_for_as_long_as_a_delivery_may_take() -> None:
-    app = create_app(Settings(request_timeout_s=2.0, delivery_timeout_s=7.0))
-    client = app.producer._new_producer()
+    client = RecordProducer(Settings(request_timeout_s=2.0, delivery_timeout_s=7.0))._new_client()
     try:
         assert client._txn_manager is not None
         assert client._txn_manager.transactional_id is None
         assert client._request_timeout_ms == 2000
         assert client._message_accumulator._batch_ttl == 7.0
+        assert client._message_accumulator._batch_size == MESSAGE_MAX_BYTES
     finally:
         await client.stop()
 

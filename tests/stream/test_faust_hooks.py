@@ -5,17 +5,21 @@ import inspect
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import pytest_asyncio
+from aiokafka.consumer.group_coordinator import GroupCoordinator
 from faust.stores import memory
-from faust.transport.drivers.aiokafka import Producer
-from faust.types import TP, ConsumerMessage
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
+from faust.types import TP
 
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError
 from apportion.stream.app import WorkerApp, create_app
-from apportion.stream.consumer import GaplessConsumer
+from apportion.stream.consumer import LaneConsumer
+from apportion.stream.faust_hooks import MemberThread
+from apportion.stream.membership import Membership
 from apportion.stream.sessions import Rows
 
 pytestmark = pytest.mark.asyncio
@@ -32,10 +36,6 @@ async def app() -> AsyncIterator[WorkerApp]:
     made.consumer._thread.thread_loop.close()
 
 
-def message(offset: int) -> ConsumerMessage:
-    return ConsumerMessage(*REQUESTS, offset, 0.0, 0, (), b"k", b"v", None, tp=REQUESTS)
-
-
 def entries(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
@@ -46,87 +46,87 @@ async def test_the_table_keeps_its_rows_in_our_store(app: WorkerApp) -> None:
 
 
 async def test_the_transport_makes_our_consumer(app: WorkerApp) -> None:
-    assert type(app.consumer) is GaplessConsumer
+    assert type(app.consumer) is LaneConsumer
 
 
-async def test_the_producer_takes_what_we_send_in_our_order() -> None:
-    names = list(inspect.signature(Producer.send).parameters)
-    assert names[:7] == ["self", "topic", "key", "value", "partition", "timestamp", "headers"]
-
-
-async def test_recovery_asks_the_table_where_to_go_on(app: WorkerApp) -> None:
-    await app.sessions.data.on_rebalance({CHANGELOG}, set(), set())
-    app.tables.recovery.add_active(app.sessions, CHANGELOG)
-    assert app.tables.recovery.active_offsets[CHANGELOG] == -1
-    app.sessions.data._read_offsets[0] = 41
-    app.tables.recovery.add_active(app.sessions, CHANGELOG)
-    assert app.tables.recovery.active_offsets[CHANGELOG] == 41
-
-
-async def test_requests_flow_when_they_are_back_at_their_committed_offset(
-    app: WorkerApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Faust by itself lets them flow before, and drops what came until then from the stream's queue."""
-    consumer = app.consumer
-    flowing_when_sought = []
-
-    async def perform_seek() -> None:
-        flowing_when_sought.append(consumer.flow_active and set(consumer._get_active_partitions()))
-
-    async def maybe_start() -> None:
-        """Read nothing."""
-
-    monkeypatch.setattr(consumer, "assignment", lambda: {REQUESTS, CHANGELOG})
-    monkeypatch.setattr(consumer, "perform_seek", perform_seek)
-    monkeypatch.setattr(app._fetcher, "maybe_start", maybe_start)
-    app.on_rebalance_start()
-    consumer._set_active_tps({REQUESTS, CHANGELOG})
-    consumer.pause_partitions({REQUESTS, CHANGELOG})
-    await app.tables.recovery.on_recovery_completed(app.consumer_generation_id)
-    assert flowing_when_sought == [set()]
-    assert set(consumer._get_active_partitions()) == {REQUESTS}
-
-
-async def test_a_stream_without_acks_acknowledges_only_what_we_do(app: WorkerApp) -> None:
-    app.topics._acking_topics.add(REQUESTS.topic)
+async def test_what_is_put_into_the_streams_queue_comes_to_the_agent_as_it_is(app: WorkerApp) -> None:
     app.flow_control.resume()
-    stream, seen = app.stream(app.channel()).noack(), []
-    for offset in (0, 1):
-        one = message(offset)
-        one.generation_id = app.consumer_generation_id
-        one.incref()
-        await stream.channel.queue.put(app.create_event(one.key, one.value, one.headers, one))
+    stream, fetched = app.stream(app.channel()), [object(), object()]
+    seen = []
 
-    async def acknowledge_until_it_fails() -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            async for event in stream.events():
-                seen.append(event.message)
-                if event.message.offset == 1:
-                    raise ZeroDivisionError
-                await stream.ack(event)
+    async def follow() -> None:
+        async for one in stream:
+            seen.append(one)
+            if len(seen) == len(fetched):
+                break
 
-    with pytest.raises(ZeroDivisionError):
-        await acknowledge_until_it_fails()
+    following = asyncio.ensure_future(follow())
+    for one in fetched:
+        stream.channel.queue.put_nowait(one)
+    await asyncio.wait_for(following, timeout=DEADLINE_S)
     await stream.stop()
-    assert [one.acked for one in seen] == [True, False]
-    assert app.consumer._acked[REQUESTS] == [0]
-    assert app.consumer._new_offset(REQUESTS) == 1
+    assert seen == fetched
 
 
-async def test_stopping_waits_for_events_that_are_not_acknowledged_unless_we_give_them_up(
+async def test_the_thread_makes_a_client_that_reads_what_is_committed(app: WorkerApp) -> None:
+    thread = app.consumer._thread
+    assert type(thread) is MemberThread
+
+    async def create() -> tuple[str, int]:
+        client = thread._create_worker_consumer(app.transport)
+        client._closed = True
+        return client._isolation_level, client._fetch_max_wait_ms
+
+    assert await create() == ("read_committed", 200)
+
+
+async def test_heartbeats_and_joinings_confirm_the_membership(
     app: WorkerApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def commit(**_: object) -> bool:
-        return True
+    class Coordinator:
+        taken = False
 
-    consumer, given_up = app.consumer, message(3)
-    monkeypatch.setattr(consumer, "commit", commit)
-    consumer.track_message(given_up)
-    waiting = asyncio.ensure_future(consumer.wait_empty())
-    await asyncio.wait({waiting}, timeout=0.1)
-    assert not waiting.done()
-    consumer.unacked.discard(given_up)
-    await asyncio.wait_for(waiting, timeout=DEADLINE_S)
+        async def _do_heartbeat(self) -> bool:
+            return self.taken
+
+        async def _do_rejoin_group(self, _: object) -> bool:
+            return self.taken
+
+    for step in ("_do_heartbeat", "_do_rejoin_group"):
+        assert inspect.iscoroutinefunction(getattr(GroupCoordinator, step))
+
+    async def started(_: object) -> None:
+        """Start nothing."""
+
+    monkeypatch.setattr(AIOKafkaConsumerThread, "on_start", started)
+    for step in ("_do_heartbeat", "_do_rejoin_group"):
+        app.membership = Membership(30.0)
+        thread, coordinator = app.consumer._thread, Coordinator()
+        thread._consumer = SimpleNamespace(_coordinator=coordinator)
+        await thread.on_start()
+        arguments = (None,) if step == "_do_rejoin_group" else ()
+        assert not await getattr(coordinator, step)(*arguments)
+        assert not app.membership.is_held
+        coordinator.taken = True
+        assert await getattr(coordinator, step)(*arguments)
+        assert app.membership.is_held
+    thread._consumer = None
+
+
+async def test_stopping_and_taking_away_call_wait_empty(
+    app: WorkerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = []
+
+    async def wait_empty() -> None:
+        called.append(app.should_stop)
+
+    monkeypatch.setattr(app.consumer, "wait_empty", wait_empty)
+    monkeypatch.setattr(app.consumer, "assignment", lambda: {REQUESTS})
+    await app._on_partitions_revoked({REQUESTS})
+    await app._stop_consumer()
+    await app.consumer.on_stop()
+    assert len(called) == 3
 
 
 async def test_a_crash_of_the_agent_ends_the_app_and_leaves_the_rest_alive(app: WorkerApp) -> None:

@@ -8,18 +8,17 @@ from commands import ROOT, environment
 
 PROGRAM = """
 import asyncio, os, signal, sys
-from faust.types import TP, ConsumerMessage
 from apportion.settings import Settings
 from apportion.stream import run
+from apportion.stream.recovery import partition_rows
 from apportion.stream.app import WorkerApp
 
-PLACE = TP("context-requests", 0)
-MESSAGE = ConsumerMessage(*PLACE, 0, 0.0, 0, (), b"k", b"v", None, tp=PLACE)
 run.STOP_TIMEOUT_S = 0.1
 
 async def start(app):
     if "in-flight" in sys.argv:
-        app.consumer.track_message(MESSAGE)
+        app.lane.begin(0, partition_rows(app.settings, 0), None)
+        app.lane._flows[0].in_flight.append(None)
     if "crashed" in sys.argv:
         app._crash(ZeroDivisionError())
     else:

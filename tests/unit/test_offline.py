@@ -11,8 +11,9 @@ from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered, compose
 from apportion.core.events import ContextRequest, Event
 from apportion.core.publish import publish
-from apportion.core.session import EMPTY
+from apportion.core.session import EMPTY, Session
 from apportion.offline.lines import read_lines
+from apportion.offline.rows import Rows
 from apportion.offline.sessions import Sessions
 
 POLICY = lanes_policy(session={"backoff_prompts": 2, "max_tokens": 2_000, "idle_timeout_s": 60})
@@ -108,3 +109,14 @@ def test_sessions_of_one_name_are_apart_by_tenant() -> None:
     sessions = Sessions(ENGINE, Catalogue([POLICY]), POLICY.name)
     outcomes = [sessions.handle(request([candidate("a")], tenant=tenant)) for tenant in ("one", "two", "one")]
     assert [each.composed.session.prompts for each in outcomes if each] == [1, 1, 2]
+
+
+def test_rows_that_were_not_met_for_long_read_back_as_they_were() -> None:
+    rows = Rows()
+    sessions = {f"default/{number}": Session(start_us=number, prompts=number) for number in range(100)}
+    for key, session in sessions.items():
+        rows.put(key, session)
+    assert {key: rows.get(key) for key in sessions} == sessions
+    rows.put("default/0", sessions["default/1"])
+    assert rows.get("default/0") == sessions["default/1"]
+    assert rows.get("default/none") == EMPTY

@@ -85,7 +85,14 @@ class ClusterSettings(BaseSettings):
     """How long a rebalance waits for a worker that is busy, in seconds; at least twice
     delivery_timeout_s: an event in flight is then answered or given up before others get its partition."""
     recovery_timeout_s: Seconds = 60.0
-    """How long each step of taking partitions over may take (to ask for offsets, to seek), in seconds."""
+    """How long a worker that was given partitions goes on while nothing more of their sessions can be read,
+    in seconds; then it ends."""
+    sessions_afresh: bool = False
+    """Go on where sessions are lost: the changelog is shorter than what was once written, or lacks artifacts.
+    What is gone begins afresh; leave it out again when each partition has answered something."""
+    max_lateness_s: Annotated[int, Field(ge=0)] = 0
+    """Refuse events that are further behind the latest event of their partition (too_late), in seconds, so
+    that the rows of sessions that expired so long ago can be removed; 0: take all, and remove none."""
     app_id: AppId = "apportion"
     """Name of this worker's consumer group and prefix of its table topics."""
     partitions: Count = 24

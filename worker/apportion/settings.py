@@ -76,6 +76,9 @@ class Settings(ClusterSettings):
     instead of emptying the input into the dead letter topic; 1: never."""
     dead_letter_window: Count = 200
     """Over how many of the last events that share is taken in all; a tenant's, over its last 20 at most."""
+    event_failures_max: Annotated[int, Field(ge=0)] = 0
+    """How often an error of the worker's own at one event may end a worker, until the event is set aside as a
+    dead letter (event_failed); 0: it never is, and workers end there until one that can answer it starts."""
     event_max_bytes: Annotated[int, Field(ge=1, le=4 << 20)] = _BOUNDS.event_max_bytes
     """Largest event, in bytes; a larger one is a dead letter, as are all below that pass a bound."""
     candidates_max: Count = _BOUNDS.candidates_max

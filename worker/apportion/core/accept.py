@@ -22,7 +22,6 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextRequest
 from apportion.core.history import History, history_of
 from apportion.core.identity import canonical_json, canonical_json_of_any, digest, event_time_us
-from apportion.core.memory import Memory
 from apportion.core.policy import Policy
 from apportion.core.results import Status
 from apportion.core.session import SeenRequest, Session, at
@@ -86,7 +85,7 @@ def recognise(request: ContextRequest, session: Session, secret: bytes | None) -
     return Asked(request, event_us, before, seen, own, history, input_digest, constraints_digest)
 
 
-def accept(asked: Asked, policy: Policy, memory: Memory | None) -> Accepted:
+def accept(asked: Asked, policy: Policy) -> Accepted:
     """Return the request as accepted.
 
     Raises:
@@ -97,7 +96,7 @@ def accept(asked: Asked, policy: Policy, memory: Memory | None) -> Accepted:
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
     preparer = Preparer(constraints, strategy.unsuitable, policy, strategy.age_edges_us)
     pool = before.pool if asked.seen is None and "candidates" in strategy.reads else ()
-    prepared = preparer.prepare(asked.own, pool, asked.event_us, memory)
+    prepared = preparer.prepare(asked.own, pool, asked.event_us)
     limit_tokens, status = 0, Status.DUPLICATE
     if asked.seen is None:
         limit_tokens, status = _limit(request, before, policy)

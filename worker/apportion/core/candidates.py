@@ -11,12 +11,11 @@ from typing import Any, NoReturn
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from apportion.core.canonical import Facts, canonical_of, named
+from apportion.core.canonical import Named, canonical_of, named
 from apportion.core.constraints import ConstraintList, match_paths
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate, Constraints, Opt
-from apportion.core.identity import digest, normalised_path
-from apportion.core.memory import Memory
+from apportion.core.events import Candidate, Constraints
+from apportion.core.identity import digest
 from apportion.core.pool import Pooled
 from apportion.core.recency import age_of
 from apportion.core.results import ConstraintCount, Reason
@@ -30,17 +29,6 @@ NO_CONSTRAINTS = Constraints()
 _CONSTRAINT_LISTS = ("must_exclude", "pinned", "must_include")
 _NEVER_BACKED_OFF = "constraint"
 """Candidates of this kind may come again with every prompt."""
-
-
-class Named(Struct, frozen=True, gc=False):
-    """A candidate with its id, its normalised path, its facts, its canonical JSON and its creation time."""
-
-    candidate: Candidate
-    id: str
-    path: str | None
-    facts: Facts
-    canonical: bytes
-    created_us: Opt[int]
 
 
 class Own(Struct, frozen=True):
@@ -115,7 +103,7 @@ class Preparer:
         self._policy = policy
         self._edges_us = edges_us
 
-    def prepare(self, own: Own, pool: Sequence[Pooled], event_us: int, memory: Memory | None) -> Preparation:
+    def prepare(self, own: Own, pool: Sequence[Pooled], event_us: int) -> Preparation:
         """Return the request's own candidates and the pool's, prepared.
 
         A pool artifact is aside where the request has its id (`superseded`), where the strategy cannot
@@ -126,7 +114,7 @@ class Preparer:
                 absolute.
         """
         self._require_suitable(own.candidates)
-        in_pool, aside = self._of_pool(own.ids, pool, event_us, memory)
+        in_pool, aside = self._of_pool(own.ids, pool, event_us)
         if self._lists:
             match_paths(self._lists, [one.path for one in (*own.candidates, *in_pool)])
         whole_digest = own.digest
@@ -145,7 +133,7 @@ class Preparer:
                 _raise_at(error, index)
 
     def _of_pool(
-        self, own_ids: frozenset[str], pool: Sequence[Pooled], event_us: int, memory: Memory | None
+        self, own_ids: frozenset[str], pool: Sequence[Pooled], event_us: int
     ) -> tuple[list[Named], list[Aside]]:
         usable: list[Named] = []
         aside: list[Aside] = []
@@ -158,7 +146,7 @@ class Preparer:
             elif pooled.expires_us is not None and pooled.expires_us <= event_us:
                 reason = Reason.EXPIRED
             else:
-                usable.append(_of_memory(pooled, memory))
+                usable.append(pooled.prepared)
                 continue
             group = artifact.lane or artifact.category or ""
             aside.append(Aside(pooled.id, artifact.kind or "", group, reason))
@@ -235,19 +223,6 @@ def sent_again(own: Own) -> Preparation:
 
 def _is_exempt(one: Prepared) -> bool:
     return one.protected or one.bound is Bound.EXCLUSION or one.kind == _NEVER_BACKED_OFF
-
-
-def _of_memory(pooled: Pooled, memory: Memory | None) -> Named:
-    """Return a pool artifact under the id that it was published by; its digest covers all of it."""
-    known = None if memory is None else memory.artifacts.get(pooled.digest)
-    if known is not None:
-        return known
-    artifact = pooled.artifact
-    path = None if artifact.path is UNSET else normalised_path(artifact.path, ".path")
-    one = Named(artifact, pooled.id, path, *canonical_of(artifact, pooled.id, path))
-    if memory is not None:
-        memory.artifacts.put(pooled.digest, one)
-    return one
 
 
 def _digest_of(canonical: list[bytes]) -> str:

@@ -53,6 +53,17 @@ class Facts(Struct, gc=False):
     weighted_agreement: Opt[int | str]
 
 
+class Named(Struct, frozen=True, gc=False):
+    """A candidate with its id, its normalised path, its facts, its canonical JSON and its creation time."""
+
+    candidate: Candidate
+    id: str
+    path: str | None
+    facts: Facts
+    canonical: bytes
+    created_us: Opt[int]
+
+
 def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
     """Return the candidate's id, its own or one made from its path, and its normalised path.
 

@@ -51,19 +51,22 @@ def event_value(record: Record, bounds: Bounds) -> bytes | None:
     raise EventError(ErrorCode.MISSING_FIELD, "a CloudEvent's data is the event", "$.data")
 
 
-def event_headers(
-    event_type: str, event_id: str, source: str, received: Headers, time: str | None = None
-) -> tuple[tuple[str, bytes], ...]:
-    """Return the headers of an event that goes out (binary mode), with the trace that came with its cause.
+class EventHeaders:
+    """The headers of the events of one type and source that go out (binary mode): few of them vary."""
 
-    `source` and `event_id` together name one event, however often it is sent.
-    """
-    attributes = {"specversion": "1.0", "id": event_id, "source": source, "type": event_type}
-    if time is not None:
-        attributes["time"] = time
-    headers = [_JSON, *((f"ce_{name}", text.encode()) for name, text in attributes.items())]
-    for name, most in _TRACE_MAX_BYTES.items():
-        value = header(received, name)
-        if value and len(value) <= most:
-            headers.append((name, value))
-    return tuple(headers)
+    def __init__(self, event_type: str, source: str) -> None:
+        """`source` and an event's id together name one event, however often it is sent."""
+        self._before = (_JSON, ("ce_specversion", b"1.0"))
+        self._behind = (("ce_source", source.encode()), ("ce_type", event_type.encode()))
+
+    def of(self, event_id: str, received: Headers, time: str | None = None) -> tuple[tuple[str, bytes], ...]:
+        """Return those of an event, with the trace that came with its cause."""
+        headers: tuple[tuple[str, bytes], ...] = (*self._before, ("ce_id", event_id.encode()), *self._behind)
+        if time is not None:
+            headers = (*headers, ("ce_time", time.encode()))
+        return (*headers, *_trace(received)) if received else headers
+
+
+def _trace(received: Headers) -> list[tuple[str, bytes]]:
+    found = ((name, header(received, name)) for name in _TRACE_MAX_BYTES)
+    return [(name, value) for name, value in found if value and len(value) <= _TRACE_MAX_BYTES[name]]

@@ -67,7 +67,7 @@ def compose(
     """
     asked = recognise(request, session, engine.secrets.of(request.tenant))
     try:
-        accepted = accept(asked, policy, memory)
+        accepted = accept(asked, policy)
         phase("prepare")
         made, key, hit = _choose(accepted, engine, memory)
     except EventError:

@@ -26,7 +26,7 @@ class Composer:
     def __init__(self, engine: Engine, catalogue: Catalogue, default_policy: str, memory: Memory) -> None:
         """`default_policy` is for requests that name none, and for sessions without any request."""
         self.engine = engine
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._default_policy = default_policy
         self._memory = memory
 
@@ -45,7 +45,7 @@ class Composer:
         if isinstance(event, ContextRetraction):
             return publish(event, session, self.engine), None
         published_us = event_time_us(event.published_at)
-        default = self._catalogue.resolve(self._default_policy, published_us, "$.published_at")
+        default = self.catalogue.resolve(self._default_policy, published_us, "$.published_at")
         return publish(event, session, self.engine, default.session.idle_timeout_s), None
 
     def _policy_of(self, request: ContextRequest, session: Session) -> Policy:
@@ -53,8 +53,8 @@ class Composer:
         event_us = event_time_us(request.requested_at)
         name = self._default_policy if request.policy is UNSET else request.policy
         try:
-            return self._catalogue.resolve(name, event_us)
+            return self.catalogue.resolve(name, event_us)
         except EventError:
             if at(session, event_us).seen(request.request_id) is None:
                 raise
-            return self._catalogue.resolve(self._default_policy, event_us)
+            return self.catalogue.resolve(self._default_policy, event_us)

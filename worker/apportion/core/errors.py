@@ -39,6 +39,9 @@ class ErrorCode(StrEnum):
     CONFLICTING_REQUEST = "conflicting_request"
     WRONG_KEY = "wrong_key"
     WRONG_PARTITION = "wrong_partition"
+    TOO_LATE = "too_late"
+    IN_FUTURE = "in_future"
+    EVENT_FAILED = "event_failed"
 
 
 POINTER_MAX_CHARACTERS = 512

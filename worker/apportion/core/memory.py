@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from apportion.core.accountant import Composition
-    from apportion.core.candidates import Named
     from apportion.core.sketch import Sketch
     from apportion.core.tokens import TokenCounter
 
@@ -164,14 +163,9 @@ class Memory:
     """Everything that one worker remembers between calls of `compose`."""
 
     def __init__(
-        self,
-        compositions_max: int = 1 << 16,
-        counts_max: int = 1 << 18,
-        artifacts_max: int = 1 << 12,
-        sketches_max_bytes: int = 1 << 26,
+        self, compositions_max: int = 1 << 16, counts_max: int = 1 << 18, sketches_max_bytes: int = 1 << 26
     ) -> None:
         """Start empty, with these bounds."""
         self.compositions = CompositionCache(compositions_max)
         self.counts = CountMemo(counts_max)
-        self.artifacts: Bounded[str, Named] = Bounded(artifacts_max)
         self.sketches = SketchMemo(sketches_max_bytes)

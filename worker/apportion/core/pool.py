@@ -4,10 +4,12 @@ Decides what a publication and a retraction do to a pool, and its bounds. Never 
 whether an artifact is of use is seen when a request is composed.
 """
 
+from functools import cached_property
+
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from apportion.core.canonical import canonical_of, named
+from apportion.core.canonical import Named, canonical_of, named
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextArtifact, ContextRetraction
 from apportion.core.identity import canonical_json, digest, event_time_us, normalised_path
@@ -17,7 +19,7 @@ ARTIFACT_MAX_BYTES = 448 << 10
 """In the row. Whatever else stands there leaves room for it, so that none is pushed out as it comes."""
 
 
-class Pooled(Struct, frozen=True):
+class Pooled(Struct, frozen=True, dict=True):
     """A published artifact. `digest` is over its id, canonical JSON and expiry.
 
     `content_bytes` are those of its content and its summary, in UTF-8: either may stand in a context.
@@ -30,6 +32,12 @@ class Pooled(Struct, frozen=True):
     content_bytes: int
     row_bytes: int
     expires_us: int | None = None
+
+    @cached_property
+    def prepared(self) -> Named:
+        """The artifact as requests see it, under the id that it was published by; made once."""
+        path = None if self.artifact.path is UNSET else normalised_path(self.artifact.path, ".path")
+        return Named(self.artifact, self.id, path, *canonical_of(self.artifact, self.id, path))
 
 
 def published(

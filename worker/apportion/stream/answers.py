@@ -4,13 +4,14 @@ Decides what is sent under which headers, and how large it may be. What stands i
 answer, the core decides; when it is sent and in which order, the agent.
 """
 
+from contextlib import suppress
 from time import perf_counter_ns
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from apportion.core import wire
-from apportion.core.cloudevents import event_headers, event_value
+from apportion.core.cloudevents import EventHeaders, event_value
 from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.dead_letter import dead_letter
@@ -23,10 +24,11 @@ from apportion.core.results import Phase, Run, Source
 from apportion.core.session import EMPTY
 from apportion.core.timeline import Timeline
 from apportion.settings import Settings
+from apportion.stream.lateness import StreamTime
 from apportion.stream.message import Message
 from apportion.stream.outputs import source_of
 from apportion.stream.partitions import check_place
-from apportion.stream.sessions import Row, encode_row
+from apportion.stream.row_format import Row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
 
 VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
@@ -34,10 +36,10 @@ VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 
 
 class Answer(Struct, frozen=True):
-    """The messages of one event, none for an artifact, and the encoded row that says that it is answered."""
+    """The messages of one event, none for an artifact, and the row that says that it is answered."""
 
     messages: tuple[Message, ...]
-    row: bytes
+    row: Row
 
 
 class Answers:
@@ -51,14 +53,27 @@ class Answers:
         self._memory = Memory()
         self.go_by(timeline)
         self._worker = worker
-        self._source = source_of(settings)
+        source = source_of(settings)
+        self._composed_headers = EventHeaders("context-composed.v1", source)
+        self._decision_headers = EventHeaders("context-decision.v1", source)
+        self._letter_headers = EventHeaders("context-dead-letter.v1", source)
 
     def go_by(self, timeline: Timeline) -> None:
         """Go by these policies from now on: those of before, and what was read since."""
         self._timeline = timeline
+        self._composer: Composer | None = None
 
-    def answer(self, record: Record, row: Row | None) -> Answer:
-        """Return what answers a record.
+    def _composer_of(self, record: Record) -> Composer:
+        """Return what composes by the policies that an event of that record's time meets."""
+        catalogue = self._timeline.at(record.timestamp_ms)
+        composer = self._composer
+        if composer is None or composer.catalogue is not catalogue:
+            composer = Composer(self._engine, catalogue, self._settings.default_policy, self._memory)
+            self._composer = composer
+        return composer
+
+    def answer(self, record: Record, row: Row | None, time: StreamTime | None = None) -> Answer:
+        """Return what answers a record. The partition's stream time is moved on by it, and may refuse it.
 
         Raises:
             EventError: the record is refused; nothing has happened.
@@ -67,17 +82,26 @@ class Answers:
         settings = self._settings
         event = wire.decode(event_value(record, self._bounds), self._bounds)
         check_place(event, record, settings.partitioner, settings.partitions)
+        if time is not None:
+            time.see(event, record)
         clock.phase("decode")
-        catalogue = self._timeline.at(record.timestamp_ms)
-        composer = Composer(self._engine, catalogue, settings.default_policy, self._memory)
-        session, outcome = composer.handle(event, EMPTY if row is None else row.session, clock.phase)
+        before = EMPTY if row is None else row.session
+        session, outcome = self._composer_of(record).handle(event, before, clock.phase)
         messages = () if outcome is None else self._messages(record, outcome, clock)
-        return Answer(messages, encode_row(Row(record.offset, session)))
+        return Answer(messages, Row(record.offset, session, record.timestamp_ms))
+
+    def pass_over(self, record: Record, time: StreamTime) -> None:
+        """Move stream time on by a record that is not answered, for its row has seen it."""
+        if time.is_bounded:
+            with suppress(EventError):
+                event = wire.decode(event_value(record, self._bounds), self._bounds)
+                check_place(event, record, self._settings.partitioner, self._settings.partitions)
+                time.see(event, record)
 
     def refuse(self, record: Record, error: EventError) -> Message:
         """Return the dead letter of a record. Its id is the record's place, for that alone is sure."""
         letter = dead_letter(record, error, self._engine.version)
-        headers = event_headers("context-dead-letter.v1", str(record), self._source, record.headers)
+        headers = self._letter_headers.of(str(record), record.headers)
         topic = self._settings.dead_letters_topic
         return Message(topic, record.partition, letter.key, wire.encode(letter), headers)
 
@@ -91,16 +115,15 @@ class Answers:
         identity = outcome.decision.decision_id
         time = str(to_builtins(outcome.decision.requested_at))
 
-        def message(topic: str, kind: str, value: bytes) -> Message:
-            headers = event_headers(
-                f"context-{kind}.v1", f"{identity}-{kind}", self._source, record.headers, time
-            )
-            return Message(topic, record.partition, record.key, _sized(f"{kind} event", value), headers)
-
-        decision = replace(in_detail(outcome.decision, self._settings.decision_detail), run=run)
+        decided = replace(in_detail(outcome.decision, self._settings.decision_detail), run=run)
+        composed = _sized("composed event", wire.encode(outcome.composed))
+        decision = _sized("decision event", wire.encode(decided))
+        composed_headers = self._composed_headers.of(f"{identity}-composed", record.headers, time)
+        decision_headers = self._decision_headers.of(f"{identity}-decision", record.headers, time)
+        key, partition, settings = record.key, record.partition, self._settings
         return (
-            message(self._settings.composed_topic, "composed", wire.encode(outcome.composed)),
-            message(self._settings.decisions_topic, "decision", wire.encode(decision)),
+            Message(settings.composed_topic, partition, key, composed, composed_headers),
+            Message(settings.decisions_topic, partition, key, decision, decision_headers),
         )
 
 

@@ -4,12 +4,16 @@ Decides how Faust is set: one agent, one table, no web server, no topic made by 
 stated. Building an app connects to nothing.
 """
 
+import asyncio
 import os
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import faust
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
+from faust.types import TP
 from mode import CrashingSupervisor
 from yarl import URL
 
@@ -17,27 +21,38 @@ from apportion.assembly import create_engine, create_timeline
 from apportion.core.timeline import Refusal
 from apportion.setting_types import SaslMechanism
 from apportion.settings import Settings
-from apportion.stream.agent import RequestAgent
+from apportion.stream.agent import answer_fetched
 from apportion.stream.answers import Answers
+from apportion.stream.batch import BatchBounds, BatchComposer
+from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.connection import security_arguments
-from apportion.stream.consumer import GaplessTransport
-from apportion.stream.faults import DeadLetterShare
+from apportion.stream.consumer import LaneTransport
+from apportion.stream.lane import Lane
+from apportion.stream.membership import Membership
 from apportion.stream.outputs import require_own_outputs
 from apportion.stream.policies import PolicyReader, write
+from apportion.stream.producer import RecordProducer
 from apportion.stream.sessions import SessionTable, session_table
+from apportion.stream.table_recovery import SessionTables
 from apportion.stream.topics import (
     MESSAGE_MAX_BYTES,
+    changelog_topic,
     check_topics,
     require_ready,
     require_same_partitions,
 )
+from apportion.stream.writer import EffectivelyOnceWriter
 
 _HEARTBEAT_S = 1.0
 _COMMIT_INTERVAL_S = 1.0
 _METADATA_MAX_AGE_S = 30.0
 """How long partitions that were added may go unseen."""
-_BUFFERED_EVENTS = 256
-"""Read ahead; each may have `event_max_bytes`."""
+_FETCHED_MAX = 1_000
+"""Records of all partitions that one read brings."""
+_LOOK_S = 1.0
+"""How often it is looked whether the partitions flow."""
+_PRODUCER_STOP_S = 1.0
+"""How long the producer may take to close: what it could not write by then is not written."""
 
 
 class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type checker here
@@ -47,6 +62,9 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     sessions: SessionTable
     policies: PolicyReader
     answers: Answers
+    membership: Membership
+    lane: Lane
+    records: RecordProducer
 
     async def on_first_start(self) -> None:
         """Check the topics, and read the policies to their end, before any event is read.
@@ -62,9 +80,30 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         require_same_partitions(self.settings, reports)
         require_ready(reports)
         await require_own_outputs(self.settings)
+        await self.add_async_context(self._producing())
         refusals = await self.add_async_context(self.policies.connected())
         await self._refuse(refusals + await self.policies.say_files())
         self.add_future(self.policies.follow(self._refuse))
+        self.add_future(self._watch())
+
+    @asynccontextmanager
+    async def _producing(self) -> AsyncIterator[None]:
+        """Connect the producer, for as long as anything may be written."""
+        settings = self.settings
+        topics = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
+        await self.records.start((*topics, changelog_topic(settings)))
+        try:
+            yield
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PRODUCER_STOP_S):
+                    await self.records.stop()
+
+    async def _watch(self) -> None:
+        """End the worker when its partitions do not come to flow."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self.consumer.require_flow()
 
     async def _refuse(self, refusals: tuple[Refusal, ...]) -> None:
         """Write the dead letters of records of the policies topic."""
@@ -72,9 +111,13 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             await write(self.settings, [self.answers.refuse(each.record, each.error) for each in refusals])
 
     def _crash(self, reason: BaseException) -> None:
-        """Stop, since a part has crashed. The others live on until then, to commit and to leave the group."""
+        """Stop, since a part has crashed. The others live on until then, to commit and to leave the group.
+
+        But for the tables: who starts the app waits until they are read.
+        """
         self._crashed.set()
         self.crash_reason = reason
+        self.tables._crash(reason)  # noqa: SLF001 - see above
 
 
 def create_app(settings: Settings) -> WorkerApp:
@@ -98,34 +141,58 @@ def create_app(settings: Settings) -> WorkerApp:
         consumer_max_fetch_size=MESSAGE_MAX_BYTES,
         consumer_auto_offset_reset="none",  # we seek; else the client would pass over what is gone in silence
         consumer_metadata_max_age_ms=int(_METADATA_MAX_AGE_S * 1000),
-        producer_max_request_size=MESSAGE_MAX_BYTES,
-        producer_acks=-1,
+        broker_max_poll_records=_FETCHED_MAX,
         processing_guarantee="at_least_once",
-        stream_buffer_maxsize=_BUFFERED_EVENTS,
         stream_wait_empty=True,
         store="memory://",
         table_standby_replicas=0,
+        TableManager=SessionTables,
         topic_allow_declare=False,
         topic_disable_leader=True,
         topic_partitions=settings.partitions,
         web_enabled=False,
         worker_redirect_stdouts=False,
     )
-    app.transport = GaplessTransport(app.conf.broker_consumer, app)
+    app.transport = LaneTransport(app.conf.broker_consumer, app)
     app.settings = settings
     app.sessions = session_table(app, settings.partitions)
     app.policies = PolicyReader(settings, timeline, answers.go_by)
     app.answers = answers
-    share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
+    app.membership = Membership(settings.session_timeout_s)
+    app.records = RecordProducer(settings)
+    app.lane = _lane(app)
     requests = app.topic(settings.requests_topic, key_serializer="raw", value_serializer="raw")
-    agent = RequestAgent(app, app.sessions, app.policies, answers, share)
 
     @app.agent(requests, name="requests", concurrency=1, supervisor_strategy=CrashingSupervisor)  # type: ignore[untyped-decorator] # as above
     async def answer_requests(stream: faust.Stream) -> None:
-        """Answers or refuses each event, one after another."""
-        await agent.run(stream)
+        """Answers or refuses each event, those of a partition one after another."""
+        await answer_fetched(stream, app.lane)
 
     return app
+
+
+def _lane(app: WorkerApp) -> Lane:
+    """Return the way from the requests topic to the others."""
+    settings = app.settings
+    changelog = changelog_topic(settings)
+
+    def end_offset(partition: int) -> int:
+        end: int = app.consumer.highwater(TP(settings.requests_topic, partition))
+        return end
+
+    share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
+    composer = BatchComposer(app.answers, share, changelog, end_offset, BatchBounds())
+    writer = EffectivelyOnceWriter(app.records, app.membership, changelog, settings.delivery_timeout_s)
+    lane = Lane(
+        settings.requests_topic,
+        composer,
+        writer,
+        app.membership,
+        app.policies,
+        settings.event_failures_max,
+    )
+    lane.failed = app._crash  # noqa: SLF001 - it is ours
+    return lane
 
 
 def worker_name(settings: Settings) -> str:

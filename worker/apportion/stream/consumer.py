@@ -1,44 +1,51 @@
-"""Faust's consumer, kept from passing events over.
+"""Faust's consumer: its membership, and its client's records without what Faust makes of each.
 
-Decides when the requests topic flows: not before the session table is read and every partition is back at
-its committed offset, or at its beginning. Faust 0.15.3 lets it flow a moment earlier, and drops what came in
-that moment, either from the stream's queue (`tables/recovery.py`, `on_recovery_completed`) or right after it
-was read (`transport/consumer.py`, `getmany`); then it goes on behind it.
+Decides when a partition flows: when its rows are read and it is back at its committed offset, or at its
+beginning. Never decides what becomes of a record: the lane does.
 """
 
 import asyncio
-from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 
 from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
-from faust.types.tuples import Message
 
-from apportion.stream.faults import OffsetOutOfRangeError
-from apportion.stream.producer import IdempotentProducer
+from apportion.stream.faults import NotFlowingError, OffsetOutOfRangeError
+from apportion.stream.faust_hooks import MemberThread
 from apportion.stream.topics import PartitionsChangedError
 
 _READ_TIMEOUT_S = 0.2
 """How long a read waits for records, and so a rebalance for a read."""
+_FULL_TIMEOUT_S = 0.005
+"""The same while there is a partition that is not read, for it is full."""
+_FINISH_S = 6.0
+"""How long what is in flight may take to be written when the worker stops."""
 
 
-class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no type checker here
-    """Holds partitions that are resumed until the flow is, and never seeks while it reads."""
+class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no type checker here
+    """Brings each partition's records to the lane as they were fetched, and commits what the lane says."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Hold nothing, expect nothing."""
-        self._held: set[TP] = set()
+        """Own nothing."""
         self._reading = asyncio.Lock()
-        self._expected: defaultdict[TP, deque[int]] = defaultdict(deque)
+        self._committing = asyncio.Lock()
+        self._moved_s = monotonic()
+        self.is_recovering = False
+        """Whether rows are being read: that has a deadline of its own."""
         super().__init__(*arguments, **options)
+
+    def _new_consumer_thread(self) -> MemberThread:
+        return MemberThread(self, loop=self.loop, beacon=self.beacon)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Take partitions over, paused: Faust would let them flow until it pauses them itself.
 
         One beyond those that there were at the start ends the worker: it has no changelog.
         """
+        self._moved_s = monotonic()
         partitions = self.app.settings.partitions
         requests = {tp for tp in assigned if not self._is_changelog_tp(tp)}
         if added := sorted(tp for tp in requests if tp.partition >= partitions):
@@ -48,77 +55,102 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
         self.pause_partitions(assigned)
         await super().on_partitions_assigned(assigned, generation_id)
 
-    def pause_partitions(self, tps: Iterable[TP]) -> None:
-        """Pause partitions, also those that wait for the flow or for room in their queue."""
-        paused = set(tps)
-        self._held -= paused
-        self._buffered_partitions -= paused
-        super().pause_partitions(paused)
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Give all partitions up, and with them the work that is not durable; commit what is."""
+        self.app.lane.abandon()
+        await super().on_partitions_revoked(revoked)
+        self.app.lane.end()
 
-    def resume_partitions(self, tps: Iterable[TP]) -> None:
-        """Resume changelogs at once; the others wait for the flow, for they have to be sought first."""
-        held = {tp for tp in tps if not self._is_changelog_tp(tp)}
-        self._held |= held
-        super().resume_partitions(set(tps) - held)
+    async def wait_empty(self) -> None:
+        """Commit what is durable; of what is in flight, where the worker stops, let it become durable first.
 
-    def resume_flow(self) -> None:
-        """Resume the flow, and with it the partitions that wait for it."""
-        super().resume_flow()
-        held, self._held = self._held, set()
-        super().resume_partitions(held)
+        Faust calls it when partitions are taken away, and when it stops.
+        """
+        if self.app.should_stop:
+            await self.app.lane.finish(_FINISH_S)
+        try:
+            async with asyncio.timeout(self.app.settings.request_timeout_s):
+                await self.commit()
+        except TimeoutError:
+            pass  # it comes again, and is passed over
+
+    async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ARG002, FBT001, FBT002 - Faust's
+        """Commit the offsets that the lane says; return whether the group took them."""
+        async with self._committing:
+            lane, topic = self.app.lane, self.app.settings.requests_topic
+            offsets = lane.committable()
+            taken = bool(offsets) and await self._thread.commit_with_metadata(
+                {TP(topic, partition): what for partition, what in offsets.items()}
+            )
+            if taken:
+                lane.committed({partition: offset for partition, (offset, _) in offsets.items()})
+            return taken
 
     async def perform_seek(self) -> None:
-        """Go back to the committed offsets when no read is under way; what it brings would be dropped.
+        """Let the requests flow from their committed offsets on, or from their beginning.
 
-        Who waits for it may give up, as a recovery does when partitions move again. The client seeks on, so
-        the next read waits all the same.
+        Not while a read is under way, for what it brings would be taken for what comes next. Who waits for it
+        may give up, as a recovery does when partitions move again: the next read waits all the same.
         """
         await asyncio.shield(self._seek_alone())
 
     async def _seek_alone(self) -> None:
         async with self._reading:
-            await super().perform_seek()
-            self._expected.clear()
+            generation_id = self.app.consumer_generation_id
+            requests = {tp for tp in self.assignment() if not self._is_changelog_tp(tp)}
+            offsets = await self._thread.committed_with_metadata(requests)
+            uncommitted = [tp for tp in requests if tp not in offsets]
+            begins = await self.earliest_offsets(*uncommitted) if uncommitted else {}
+            starts = begins | {tp: offset for tp, (offset, _) in offsets.items()}
+            if self.app.consumer_generation_id != generation_id:
+                return
+            await self._thread.flow_from(starts)
+            for tp in sorted(requests):
+                rows = self.app.sessions.rows_of(tp.partition)
+                self.app.lane.begin(tp.partition, rows, *offsets.get(tp, (None, "")))
+            self._moved_s = monotonic()
 
-    async def seek_to_committed(self) -> Mapping[TP, int | None]:
-        """Seek to the committed offsets, and to the beginning where nothing is committed yet.
+    async def _drain_messages(self, fetcher: Any) -> None:
+        """Read requests for the lane until the fetcher is stopped; changelogs have a client of their own.
 
-        The client leaves such partitions where they are: what was read of them and dropped would be lost.
+        Raises:
+            OffsetOutOfRangeError: the offset to go on at is not in its topic (any more).
         """
-        committed: Mapping[TP, int | None] = await super().seek_to_committed()
-        uncommitted = [tp for tp, offset in committed.items() if not (offset or self._is_changelog_tp(tp))]
-        if uncommitted:
-            await self._thread.seek_wait(await self.earliest_offsets(*uncommitted))
-        return committed
+        try:
+            while not (self.should_stop or fetcher.should_stop):
+                if not self.flow_active:
+                    await self.wait(self.can_resume_flow)
+                    continue
+                await self._read_once()
+        except self.consumer_stopped_errors:
+            if not self.app.should_stop:
+                raise
 
-    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        """Seek changelogs when no read is under way; it may bring rows that nobody takes yet."""
-        async with self._reading:
-            await super().seek_wait(partitions)
+    async def _read_once(self) -> None:
+        active = frozenset(self._get_active_partitions())
+        lane = self.app.lane
+        readable = {tp for tp in active if lane.has_room(tp.partition)}
+        if not readable:
+            await asyncio.sleep(_FULL_TIMEOUT_S)
+            return
+        timeout_s = _FULL_TIMEOUT_S if len(readable) < len(active) else _READ_TIMEOUT_S
+        for tp, records in (await self._getmany(readable, timeout_s)).items():
+            lane.fetched(tp.partition, records)
 
-    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's
-        """Read what is active when the read begins; the client takes a set that is empty for all.
-
-        What comes when partitions have moved meanwhile is dropped, for all of them are sought again.
+    async def _getmany(self, active_partitions: Any, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's
+        """Read; what comes when partitions have moved meanwhile is dropped, for all of them are sought again.
 
         Raises:
             OffsetOutOfRangeError: the offset to go on at is not in its topic (any more).
         """
         async with self._reading:
-            if active_partitions is not None and not active_partitions:
-                return {}
-            asked = active_partitions and frozenset(active_partitions)
             generation_id = self.app.consumer_generation_id
             try:
-                batches = await super()._getmany(asked, min(timeout, _READ_TIMEOUT_S))
+                batches = await super()._getmany(active_partitions, timeout)
             except NotInTopicError as error:
                 raise await self._out_of_range(error.args[0]) from None
-            if self.app.consumer_generation_id != generation_id:
-                return {}
-            for tp, records in batches.items():
-                if not self._is_changelog_tp(tp):
-                    self._expected[tp].extend(record.offset for record in records)
-            return batches
+            moved = self.app.consumer_generation_id != generation_id or not self.flow_active
+            return {} if moved else batches
 
     async def _out_of_range(self, offsets: Mapping[TP, int]) -> OffsetOutOfRangeError:
         """Return what is told of an offset that the broker does not have."""
@@ -126,18 +158,22 @@ class GaplessConsumer(Consumer):  # type: ignore[misc] # faust is followed by no
         begins, ends = await self.earliest_offsets(tp), await self.highwaters(tp)
         return OffsetOutOfRangeError(f"{tp.topic} partition {tp.partition}", offset, begins[tp], ends[tp])
 
-    def follows(self, message: Message) -> bool:
-        """Return whether a message is the next that was read of its partition, and none before it was lost.
+    def require_flow(self) -> None:
+        """Pass unless partitions are ours, and nothing has moved for `recovery_timeout_s` to let them flow.
 
-        Each message that comes to the agent is asked for once. Offsets that hold no event, such as markers of
-        transactions, are never read.
+        Raises:
+            NotFlowingError: naming them.
         """
-        expected = self._expected[message.tp]
-        return bool(expected) and expected.popleft() == message.offset
+        within_s = self.app.settings.recovery_timeout_s
+        if self.is_recovering:
+            self._moved_s = monotonic()
+        if self.app.rebalancing and monotonic() - self._moved_s > within_s:
+            owned = {tp.partition for tp in self.assignment() if not self._is_changelog_tp(tp)}
+            if owned:
+                raise NotFlowingError(owned, within_s)
 
 
-class GaplessTransport(Transport):  # type: ignore[misc] # faust is followed by no type checker here
-    """Faust's transport, with that consumer, and a producer that writes nothing twice."""
+class LaneTransport(Transport):  # type: ignore[misc] # faust is followed by no type checker here
+    """Faust's transport, with that consumer."""
 
-    Consumer = GaplessConsumer
-    Producer = IdempotentProducer
+    Consumer = LaneConsumer

@@ -1,24 +1,14 @@
 """Why a worker stops by itself.
 
-Decides when too many events were refused, and what is told: never content, for an exception that is not
+Decides what is told: never content, for an exception that is not
 the client's is named by its type and its place in the code.
 """
 
-from collections import OrderedDict, deque
+from collections.abc import Iterable
 
 from aiokafka.errors import KafkaError
-from faust.exceptions import ProducerSendError
 
-from apportion.core.errors import ErrorCode
 from apportion.core.record import Record
-
-_TENANTS_MAX = 64
-"""How many tenants are judged: those whose events came last."""
-_TENANT_WINDOW_MAX = 20
-"""Over how many of its own last events a tenant is judged: few, so that a fault of all is seen soon."""
-_FEW_TENANTS = 3
-_WINDOWS_OF_FEW = 10
-"""How many windows must have passed where fewer tenants than these are known: the others may come yet."""
 
 
 class StreamError(Exception):
@@ -33,21 +23,47 @@ class EventFailedError(StreamError):
     code = "event_failed"
 
     def __init__(self, record: Record, error: Exception) -> None:
+        self.offset = record.offset
         super().__init__(
             f"stopped at {_place(record)}: {_told(error)}; "
             "the event is not committed and comes again when a worker starts"
         )
 
 
+class NotDurableError(StreamError):
+    """What events gave was not acknowledged in time."""
+
+    code = "event_failed"
+
+    def __init__(self, topic: str, partition: int, offset: int, error: Exception) -> None:
+        super().__init__(
+            f"stopped at {topic} partition {partition} offset {offset}: {_told(error)}; "
+            "that event and those after it are not committed, and come again when a worker starts"
+        )
+
+
 class EventLostError(StreamError):
-    """An event before this one was read from the topic, and did not reach the agent."""
+    """Events before these were read from the topic, and did not reach the agent."""
 
     code = "event_lost"
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(
-            f"stopped at {_place(record)}: an event before it was lost on the way through Faust; "
-            "it is not committed and comes again when a worker starts"
+            f"stopped at {topic} partition {partition} offset {offset}: events before it were lost on "
+            "the way through Faust; they are not committed and come again when a worker starts"
+        )
+
+
+class NotFlowingError(StreamError):
+    """Partitions are this worker's, and their events do not come."""
+
+    code = "not_flowing"
+
+    def __init__(self, partitions: Iterable[int], within_s: float) -> None:
+        numbers = ", ".join(map(str, sorted(partitions)))
+        super().__init__(
+            f"partitions {numbers} were assigned and nothing has moved there for {within_s:g} s "
+            "(recovery_timeout_s): offsets or rows could not be read; they are free for other workers now"
         )
 
 
@@ -83,7 +99,7 @@ class TopicReplacedError(StreamError):
     def __init__(self, record: Record, seen_offset: int, changelog: str) -> None:
         super().__init__(
             f"stopped at {_place(record)}: its session has seen offset {seen_offset} of a topic of that name "
-            f"that is gone; delete {changelog}, too, or start with another app_id: then sessions start anew"
+            f"that is gone; start with another app_id, whose sessions start anew (those are in {changelog})"
         )
 
 
@@ -110,85 +126,12 @@ class WorkerFailedError(StreamError):
         super().__init__(f"the stream ended: {_told(error)}; what was not answered is not committed")
 
 
-class DeadLetterShare:
-    """How many of the last events were refused, of all tenants and of each.
-
-    Says nothing before it has seen `window` events, nor of one tenant among others that are well. Where fewer
-    than three tenants are known it waits for ten windows: one that fails may be the first that is read.
-    """
-
-    def __init__(self, window: int, share_max: float) -> None:
-        """Start with no event seen."""
-        self._window = window
-        self._share_max = share_max
-        self._seen = 0
-        self._last = _Last(window)
-        self._tenants: OrderedDict[str | None, _Last] = OrderedDict()
-        self._above: set[str | None] = set()
-
-    def count(self, tenant: str | None, *, refused: bool) -> None:
-        """Count an event; those of no known tenant count as one tenant's.
-
-        Raises:
-            TooManyDeadLettersError: with it most tenants are above the share, and so are all events together.
-        """
-        self._seen += 1
-        self._last.add(refused=refused)
-        self._judge(tenant, refused=refused)
-        few = len(self._tenants) < _FEW_TENANTS
-        enough = self._seen >= self._window * (_WINDOWS_OF_FEW if few else 1)
-        most = 2 * len(self._above) > len(self._tenants)
-        if refused and enough and most and self._last.share > self._share_max:
-            tenants = len(self._above), len(self._tenants)
-            raise TooManyDeadLettersError(self._last.refused, self._window, tenants, self._share_max)
-
-    def _judge(self, tenant: str | None, *, refused: bool) -> None:
-        own = self._tenants.setdefault(tenant, _Last(min(self._window, _TENANT_WINDOW_MAX)))
-        self._tenants.move_to_end(tenant)
-        own.add(refused=refused)
-        if own.share > self._share_max:
-            self._above.add(tenant)
-        else:
-            self._above.discard(tenant)
-        if len(self._tenants) > _TENANTS_MAX:
-            oldest, _ = self._tenants.popitem(last=False)
-            self._above.discard(oldest)
-
-
-class _Last:
-    """Which of the last events were refused."""
-
-    __slots__ = ("_events", "refused")
-
-    def __init__(self, size: int) -> None:
-        self._events: deque[bool] = deque(maxlen=size)
-        self.refused = 0
-
-    def add(self, *, refused: bool) -> None:
-        if len(self._events) == self._events.maxlen:
-            self.refused -= self._events[0]
-        self._events.append(refused)
-        self.refused += refused
-
-    @property
-    def share(self) -> float:
-        return self.refused / len(self._events)
-
-
-def tenant_of(record: Record, refusal: ErrorCode | None) -> str | None:
-    """Return whose an event is, by its key `tenant/session_id`; None where the key does not tell."""
-    if record.key is None or refusal is ErrorCode.WRONG_KEY:
-        return None
-    tenant, slash, _ = record.key.partition(b"/")
-    return tenant.decode(errors="replace") if slash else None
-
-
 def _place(record: Record) -> str:
     return f"{record.topic} partition {record.partition} offset {record.offset}"
 
 
 def _told(error: BaseException | None) -> str:
-    if isinstance(error, KafkaError | ProducerSendError | TimeoutError):
+    if isinstance(error, KafkaError | TimeoutError):
         return f"the broker did not acknowledge ({str(error) or type(error).__name__})"
     if error is None:
         return "no reason was given"

@@ -82,6 +82,6 @@ async def _stop(app: WorkerApp, failure: BaseException | None) -> None:
     stopping = asyncio.ensure_future(app.stop())
     await asyncio.wait({stopping}, timeout=STOP_TIMEOUT_S)
     if not stopping.done():
-        in_flight = len(app.consumer.unacked)
+        in_flight = app.lane.in_flight
         log_fact("gone without leaving the group", in_flight=in_flight, failure=failure)
         os._exit(1 if in_flight or failure else 0)

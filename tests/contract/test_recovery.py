@@ -1,0 +1,288 @@
+"""Sessions come back from Kafka exactly, or the worker says why not and changes nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import RecordsToDelete
+from aiokafka.structs import TopicPartition
+from containers import container, free_port, require_docker
+from msgspec.structs import replace
+from running import (
+    DEADLINE_S,
+    Stage,
+    Worker,
+    ids,
+    own_settings,
+    request,
+    requests,
+    staged,
+    worker_running,
+)
+
+from apportion.core.events import Candidate
+from apportion.core.pool import Pooled
+from apportion.core.session import Session
+from apportion.settings import Settings
+from apportion.stream.admin import admin_client
+from apportion.stream.connection import connection_arguments
+from apportion.stream.recovery import partition_rows, read_rows, recover
+from apportion.stream.row_format import Row, StateRecord, encode_row, tombstone
+from apportion.stream.rows import PartitionRows
+from apportion.stream.state_faults import RecoveryFailedError, UnreadableStateError
+from apportion.stream.topics import changelog_topic, create_topics
+
+pytestmark = pytest.mark.asyncio
+
+STALLED_S = 3.0
+TAKING_OVER = """
+import asyncio, sys
+from apportion.stream import table_recovery
+
+recover = table_recovery.recover
+
+async def told(*arguments):
+    sys.stderr.write("taking over\\n")
+    await asyncio.sleep(1)
+    await recover(*arguments)
+
+table_recovery.recover = told
+"""
+"""Tells when partitions are assigned, and leaves time to take the broker away."""
+KEY = b"default/s"
+
+
+@pytest_asyncio.fixture
+async def stage(kafka: str) -> AsyncIterator[Stage]:
+    async with staged(own_settings(kafka)) as made:
+        yield made
+
+
+def session(prompts: int, *pool: Pooled) -> Session:
+    return Session(start_us=0, last_event_us=1, idle_timeout_s=60, prompts=prompts, pool=pool)
+
+
+def row(key: bytes, seen_offset: int, prompts: int) -> StateRecord:
+    return key, encode_row(Row(seen_offset, session(prompts))), ()
+
+
+@asynccontextmanager
+async def writing(settings: Settings, **arguments: str) -> AsyncIterator[AIOKafkaProducer]:
+    async with AIOKafkaProducer(**connection_arguments(settings), acks="all", **arguments) as producer:
+        yield producer
+
+
+async def write(producer: AIOKafkaProducer, settings: Settings, *records: StateRecord) -> None:
+    """Write to the changelog, in partition 0."""
+    topic = changelog_topic(settings)
+    sent = [
+        await producer.send(topic, value, key, partition=0, headers=list(headers))
+        for key, value, headers in records
+    ]
+    await asyncio.gather(*sent)
+
+
+async def requests_there(stage: Stage, count: int) -> None:
+    """Have some requests in partition 0, that rows may have seen."""
+    sent = [await stage.send_raw(KEY, b"{}", partition=0) for _ in range(count)]
+    await asyncio.gather(*sent)
+
+
+async def recovered(settings: Settings, rows: PartitionRows | None = None) -> PartitionRows:
+    held = rows or partition_rows(settings, 0)
+    async with asyncio.timeout(DEADLINE_S):
+        await recover(settings, {0: held})
+    return held
+
+
+async def delete(settings: Settings, topic: str) -> None:
+    async with admin_client(settings) as admin, asyncio.timeout(DEADLINE_S):
+        await admin.delete_topics([topic])
+        while any(found["topic"] == topic for found in await admin.describe_topics()):  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.05)
+
+
+async def answered(stage: Stage, name: str, count: int = 40) -> None:
+    """Let a worker answer requests, and commit them."""
+    sent = requests(name, count)
+    await stage.send(*sent)
+    async with worker_running(stage.settings) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        assert await worker.stop() == 0
+
+
+async def ended_with(worker: Worker, code: str) -> None:
+    assert await worker.ended() == 1
+    assert code in worker.log
+
+
+async def test_rows_come_back_exactly_from_among_tombstones_aborted_transactions_and_late_rows(
+    stage: Stage,
+) -> None:
+    settings = stage.settings
+    keys = [b"default/%d" % number for number in range(50)]
+    async with (
+        writing(settings) as plain,
+        writing(settings, transactional_id=settings.app_id) as transactional,
+    ):
+        await write(plain, settings, *(row(key, 1, 1) for key in keys))
+        async with transactional.transaction():
+            await write(transactional, settings, row(keys[0], 5, 5))
+        await transactional.begin_transaction()
+        await write(transactional, settings, *(row(key, 99, 99) for key in keys))
+        await transactional.abort_transaction()
+        await write(plain, settings, row(keys[1], 7, 7), tombstone(keys[2], 1), row(keys[1], 6, 6))
+        for _ in range(5):
+            await transactional.begin_transaction()
+            await write(transactional, settings, row(keys[3], 99, 99))
+            await transactional.abort_transaction()
+    rows = (await read_rows(settings, [0]))[0]
+    expected = {key: Row(1, session(1)) for key in keys} | {
+        keys[0]: Row(5, session(5)),
+        keys[1]: Row(7, session(7)),
+    }
+    del expected[keys[2]]
+    assert {key: rows.row(key) for key in rows.values} == expected
+
+
+async def test_recovery_goes_on_behind_what_it_has_read(stage: Stage) -> None:
+    async with writing(stage.settings) as producer:
+        await requests_there(stage, 3)
+        await write(producer, stage.settings, row(KEY, 1, 1))
+        rows = await recovered(stage.settings)
+        await write(producer, stage.settings, row(KEY, 2, 2))
+    before = rows.changelog_offset
+    await recovered(stage.settings, rows)
+    assert rows.row(KEY) == Row(2, session(2))
+    assert (before, rows.changelog_offset) == (1, 2)
+
+
+async def test_rows_are_read_from_outside_up_to_an_offset(stage: Stage) -> None:
+    rows = PartitionRows("")
+    pooled = Pooled("a", Candidate(id="a", content="x"), "sha256:a", 1, 100)
+    first, then = Row(1, session(0, pooled)), Row(2, session(1, pooled))
+    async with writing(stage.settings) as producer:
+        for held in (first, then):
+            before = {KEY: rows.row(KEY)}
+            rows.hold(KEY, held)
+            await write(producer, stage.settings, *rows.changes(before))
+    for ends, expected in (({0: 2}, first), (None, then)):
+        found = (await read_rows(stage.settings, [0], ends))[0].row(KEY)
+        assert found is not None
+        assert replace(found, artifacts=()) == expected
+
+
+async def test_an_end_that_is_not_reached_is_an_error_and_nobody_waits_for_ever(stage: Stage) -> None:
+    """An open transaction holds back what is committed behind it, for as long as it likes."""
+    settings = stage.settings.model_copy(update={"recovery_timeout_s": STALLED_S})
+    async with (
+        writing(settings, transactional_id=settings.app_id) as transactional,
+        writing(settings) as plain,
+    ):
+        await requests_there(stage, 3)
+        await transactional.begin_transaction()
+        await write(transactional, settings, row(KEY, 1, 1))
+        await write(plain, settings, row(KEY, 2, 2))
+        with pytest.raises(RecoveryFailedError, match=f"{changelog_topic(settings)} partition 0 .* 3 s"):
+            await recovered(settings)
+        await transactional.abort_transaction()
+    assert (await recovered(settings)).row(KEY) == Row(2, session(2))
+
+
+async def test_a_worker_whose_sessions_cannot_be_read_ends(stage: Stage) -> None:
+    settings = stage.settings.model_copy(update={"recovery_timeout_s": STALLED_S})
+    async with writing(settings, transactional_id=settings.app_id) as transactional:
+        await transactional.begin_transaction()
+        await write(transactional, settings, row(KEY, 1, 1))
+        async with worker_running(settings, until_ready=False) as worker:
+            await ended_with(worker, "recovery_failed")
+        await transactional.abort_transaction()
+    async with worker_running(settings) as worker:
+        assert await worker.stop() == 0
+
+
+async def test_a_worker_whose_brokers_fall_silent_while_it_takes_partitions_over_ends() -> None:
+    """Leaders of the changelog and the group's coordinator alike; Faust by itself would wait for ever."""
+    require_docker()
+    port = free_port()
+    with container(port) as broker:
+        settings = own_settings(f"127.0.0.1:{port}", recovery_timeout_s=STALLED_S)
+        await create_topics(settings)
+        async with worker_running(settings, until_ready=False, prelude=TAKING_OVER) as worker:
+            await worker.wait_for_line("taking over")
+            broker.get_wrapped_container().pause()
+            try:
+                await ended_with(worker, "RecoveryFailedError")
+            finally:
+                broker.get_wrapped_container().unpause()
+
+
+async def test_a_newer_versions_row_is_not_taken_for_nothing(stage: Stage) -> None:
+    async with writing(stage.settings) as producer:
+        await write(producer, stage.settings, row(KEY, 1, 1), (KEY, b"\x07" + bytes(20), ()))
+    with pytest.raises(UnreadableStateError, match="version 7"):
+        await recovered(stage.settings)
+
+
+async def test_a_changelog_that_was_made_anew_stops_the_worker_unless_sessions_may_start_afresh(
+    stage: Stage,
+) -> None:
+    await answered(stage, "before")
+    await delete(stage.settings, changelog_topic(stage.settings))
+    await create_topics(stage.settings)
+    async with worker_running(stage.settings, until_ready=False) as worker:
+        await ended_with(worker, "changelog_truncated")
+    afresh = stage.settings.model_copy(update={"sessions_afresh": True})
+    sent = requests("after", 8)
+    await stage.send(*sent)
+    async with worker_running(afresh) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        assert await worker.stop() == 0
+    async with worker_running(stage.settings) as worker:
+        assert await worker.stop() == 0
+
+
+async def test_a_requests_topic_that_was_made_anew_stops_the_worker(stage: Stage) -> None:
+    """Also where it has more records by now than the old one had."""
+    await answered(stage, "before")
+    await delete(stage.settings, stage.settings.requests_topic)
+    await create_topics(stage.settings)
+    await stage.send(*requests("after", 80))
+    async with worker_running(stage.settings, until_ready=False) as worker:
+        await ended_with(worker, "topic_replaced")
+
+
+async def test_requests_that_retention_took_after_they_were_answered_stop_nobody(stage: Stage) -> None:
+    await answered(stage, "before")
+    places = [TopicPartition(stage.settings.requests_topic, number) for number in range(4)]
+    async with admin_client(stage.settings) as admin:
+        await admin.delete_records({place: RecordsToDelete(before_offset=-1) for place in places})
+    await answered(stage, "after", 8)
+
+
+async def test_sessions_that_are_over_go_by_committed_time_and_late_events_find_nothing(kafka: str) -> None:
+    settings = own_settings(kafka, partitions=1, max_lateness_s=60, dead_letter_share_max=1.0)
+    async with staged(settings) as stage:
+
+        async def answer(name: str, session_id: str, day: str) -> None:
+            await stage.send(request(name, session_id, requested_at=f"2026-{day}T12:00:00Z"))
+            await stage.outputs.wait_for(lambda out: out.answered([name]))
+
+        async with worker_running(settings) as worker:
+            await answer("first", "over", "01-01")
+            await answer("second", "new", "03-01")
+            async with asyncio.timeout(DEADLINE_S):
+                number = 0
+                while b"default/over" in (await read_rows(settings, [0]))[0].values:
+                    await answer(f"third-{number}", "new", "03-01")
+                    number += 1
+            assert await worker.stop() == 0
+        async with worker_running(settings) as worker:
+            await stage.send(request("late", "over", requested_at="2026-01-01T12:00:01Z"))
+            await stage.outputs.wait_for(lambda out: bool(out.dead_letters))
+            assert await worker.stop() == 0
+        [letter] = stage.outputs.dead_letters
+        assert letter["error"]["code"] == "too_late"

@@ -1,0 +1,178 @@
+"""From a run of a partition's records to everything that they give: composed at once, no I/O.
+
+Decides where a batch ends: at a bound in records, bytes or time, or before an event that can be neither
+answered nor refused. No event is cut. Never decides when what it gives is written: the writer does.
+"""
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+
+from aiokafka.structs import ConsumerRecord
+from msgspec import Struct
+
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.record import Record
+from apportion.stream.answers import Answers
+from apportion.stream.breaker import DeadLetterShare, Outcome, Window, tenant_of
+from apportion.stream.faults import EventFailedError, StreamError, TopicReplacedError
+from apportion.stream.log import RefusalLog
+from apportion.stream.message import Message
+from apportion.stream.row_format import Row, StateRecord
+from apportion.stream.rows import PartitionRows
+
+
+class BatchBounds(Struct, frozen=True):
+    """Where a batch ends, whichever comes first; it has one event at least."""
+
+    records: int = 1_000
+    bytes: int = 1 << 20
+    work_s: float = 0.02
+
+
+class Batch(Struct):
+    """What the events of a partition from `offset` to before `next_offset` give, in their order.
+
+    `before` are the rows that were held of each session that changed, `states` the records that make durable
+    what they are now and let expired ones go, those of a session together. `failure` is why the batch ended
+    before the event at `next_offset`, or behind it where that was refused: what is in the batch stands all
+    the same. `outcomes` tell whose its events were and which were refused.
+    """
+
+    partition: int
+    offset: int
+    next_offset: int
+    events: int
+    messages: dict[str, list[Message]]
+    before: dict[bytes, Row | None]
+    states: list[list[StateRecord]]
+    size_bytes: int
+    failure: Exception | None = None
+    stream_time_us: int = 0
+    stream_time_before_us: int = 0
+    outcomes: list[Outcome] = []
+
+    def undo(self, rows: PartitionRows) -> None:
+        """Take back what the batch has changed in the rows; batches behind it were taken back before."""
+        rows.restore(self.before)
+        rows.time.seen_us = self.stream_time_before_us
+
+
+class BatchComposer:
+    """Answers or refuses records, one after another."""
+
+    def __init__(
+        self,
+        answers: Answers,
+        share: DeadLetterShare,
+        changelog: str,
+        end_offset: Callable[[int], int],
+        bounds: BatchBounds,
+    ) -> None:
+        """`end_offset` tells how far the requests topic goes in a partition, as was heard last."""
+        self._answers = answers
+        self._share = share
+        self._changelog = changelog
+        self._end_offset = end_offset
+        self._bounds = bounds
+        self._refusals = RefusalLog()
+
+    def remember(self, window: Window) -> None:
+        """Count what was seen of a partition before it came here."""
+        self._share.restore(window)
+
+    def compose(
+        self,
+        rows: PartitionRows,
+        records: Sequence[ConsumerRecord],
+        start: int,
+        set_aside: int | None = None,
+    ) -> Batch:
+        """Return what the records from `start` on give; `batch.events` tells how many of them were taken.
+
+        The rows hold what it changes from now on. The event at the offset `set_aside` is refused untried.
+        """
+        first = records[start]
+        batch = Batch(first.partition, first.offset, first.offset, 0, {}, {}, [], 0)
+        batch.stream_time_before_us = rows.time.seen_us
+        bounds = self._bounds
+        until_s = perf_counter() + bounds.work_s
+        last = min(len(records), start + bounds.records)
+        for index in range(start, last):
+            read = records[index]
+            self._take(batch, rows, read, set_aside=read.offset == set_aside)
+            if batch.failure or batch.size_bytes >= bounds.bytes or perf_counter() >= until_s:
+                break
+        batch.states += [rows.changes({key: row}) for key, row in batch.before.items()]
+        batch.states += rows.upkeep()
+        batch.size_bytes += sum(len(value or b"") for state in batch.states for _, value, _ in state)
+        batch.stream_time_us = rows.time.seen_us
+        return batch
+
+    def _take(self, batch: Batch, rows: PartitionRows, read: ConsumerRecord, *, set_aside: bool) -> None:
+        """Take an event into a batch, or say there why not."""
+        key = read.key
+        record = Record(
+            read.topic,
+            read.partition,
+            read.offset,
+            -1 if read.timestamp is None else read.timestamp,
+            key,
+            read.value,
+            read.headers,
+        )
+        refusal: ErrorCode | None = None
+        try:
+            row = rows.row(key) if key else None
+            if set_aside:
+                message = "the worker has ended at this event as often as event_failures_max says"
+                refusal = self._refuse(batch, record, EventError(ErrorCode.EVENT_FAILED, message))
+            elif row is not None and row.seen_offset >= record.offset:
+                self._require_same_topic(record, row)
+                self._answers.pass_over(record, rows.time)
+            else:
+                refusal = self._answer(batch, rows, record, row)
+        except StreamError as error:
+            batch.failure = error
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose the event
+            batch.failure = EventFailedError(record, error)
+            return
+        batch.events += 1
+        batch.next_offset = record.offset + 1
+        refused = refusal is not None
+        if refusal is not None:
+            self._refusals.tell(refusal, str(record))
+        tenant = tenant_of(record, refusal)
+        batch.outcomes.append((tenant, refused))
+        try:
+            self._share.count(tenant, refused=refused)
+        except StreamError as error:
+            batch.failure = error
+
+    def _answer(self, batch: Batch, rows: PartitionRows, record: Record, row: Row | None) -> ErrorCode | None:
+        """Put what an event gives into the batch, and return why it was refused, if it was."""
+        try:
+            answer = self._answers.answer(record, row, rows.time)
+        except EventError as error:
+            return self._refuse(batch, record, error)
+        key = record.key
+        assert key is not None, "only a record under its session's key is answered"
+        batch.before.setdefault(key, row)
+        rows.hold(key, answer.row)
+        for message in answer.messages:
+            _add(batch, message)
+        return None
+
+    def _refuse(self, batch: Batch, record: Record, error: EventError) -> ErrorCode:
+        _add(batch, self._answers.refuse(record, error))
+        return error.code
+
+    def _require_same_topic(self, record: Record, row: Row) -> None:
+        """Pass if the topic has the offset that the row has seen; another topic's would be passed over."""
+        if row.seen_offset >= self._end_offset(record.partition):
+            raise TopicReplacedError(record, row.seen_offset, self._changelog)
+
+
+def _add(batch: Batch, message: Message) -> None:
+    batch.messages.setdefault(message.topic, []).append(message)
+    batch.size_bytes += len(message.value)

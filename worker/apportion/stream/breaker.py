@@ -1,0 +1,153 @@
+"""When too many events are refused: a fault of the whole topic, not of one producer.
+
+Decides over which of the last events that is judged, and what of them stands beside a committed offset: who
+starts again goes on where it stopped, and does not empty the topic a window at a time. Knows tenants by a
+digest alone.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TypeAlias
+
+from apportion.core.errors import ErrorCode
+from apportion.core.record import Record
+from apportion.stream.faults import TooManyDeadLettersError
+
+_TENANTS_MAX = 64
+"""How many tenants are judged: those whose events came last."""
+_TENANT_WINDOW_MAX = 20
+"""Over how many of its own last events a tenant is judged: few, so that a fault of all is seen soon."""
+_FEW_TENANTS = 3
+_WINDOWS_OF_FEW = 10
+"""How many windows must have passed where fewer tenants than these are known: the others may come yet."""
+_KEPT = 64
+"""How many of a partition's last events stand beside its committed offset."""
+_NOBODY = "-"
+
+
+Outcome: TypeAlias = tuple[str, bool]
+"""Whose an event was, by a digest, and whether it was refused."""
+
+
+class Window:
+    """The last events of one partition that are durable, and how many there were."""
+
+    __slots__ = ("last", "seen")
+
+    def __init__(self, seen: int = 0, last: Iterable[Outcome] = ()) -> None:
+        """Begin with what stood beside the committed offset."""
+        self.seen = seen
+        self.last: deque[Outcome] = deque(last, _KEPT)
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Count events that are durable."""
+        self.last.extend(outcomes)
+        self.seen += len(outcomes)
+
+    def __str__(self) -> str:
+        """Return the window as it stands in a commit's metadata, at most about 1 KB."""
+        tenants = {tenant: number for number, tenant in enumerate(dict.fromkeys(one for one, _ in self.last))}
+        events = "".join([f"{2 * tenants[tenant] + refused:02x}" for tenant, refused in self.last])
+        return f"{self.seen};{','.join(tenants)};{events}"
+
+
+def window_of(text: str) -> Window:
+    """Return the window that was committed; an empty one where none was, or none that we know."""
+    try:
+        seen, names, events = text.split(";")
+        tenants, numbers = names.split(","), bytes.fromhex(events)
+        return Window(int(seen), [(tenants[number >> 1], bool(number & 1)) for number in numbers])
+    except (ValueError, IndexError):
+        return Window()
+
+
+class DeadLetterShare:
+    """How many of the last events were refused, of all tenants and of each.
+
+    Says nothing before it has seen `window` events, nor of one tenant among others that are well. Where fewer
+    than three tenants are known it waits for ten windows: one that fails may be the first that is read.
+    """
+
+    def __init__(self, window: int, share_max: float) -> None:
+        """Start with no event seen."""
+        self._window = window
+        self._share_max = share_max
+        self._seen = 0
+        self._last = _Last(window)
+        self._tenants: OrderedDict[str, _Last] = OrderedDict()
+        self._above: set[str] = set()
+
+    def restore(self, window: Window) -> None:
+        """Count what another worker saw of a partition, or this one before it was started; stops nobody."""
+        self._seen += max(0, window.seen - len(window.last))
+        for tenant, refused in window.last:
+            self._count(tenant, refused=refused)
+
+    def count(self, tenant: str, *, refused: bool) -> None:
+        """Count an event of a tenant.
+
+        Raises:
+            TooManyDeadLettersError: with it most tenants are above the share, and so are all events together.
+        """
+        self._count(tenant, refused=refused)
+        if not refused:
+            return
+        few = len(self._tenants) < _FEW_TENANTS
+        enough = self._seen >= self._window * (_WINDOWS_OF_FEW if few else 1)
+        most = 2 * len(self._above) > len(self._tenants)
+        if enough and most and self._last.share > self._share_max:
+            tenants = len(self._above), len(self._tenants)
+            raise TooManyDeadLettersError(self._last.refused, self._window, tenants, self._share_max)
+
+    def _count(self, tenant: str, *, refused: bool) -> None:
+        self._seen += 1
+        self._last.add(refused=refused)
+        own = self._tenants.get(tenant)
+        if own is None:
+            own = self._tenants[tenant] = _Last(min(self._window, _TENANT_WINDOW_MAX))
+        else:
+            self._tenants.move_to_end(tenant)
+        own.add(refused=refused)
+        if own.refused and own.share > self._share_max:
+            self._above.add(tenant)
+        elif self._above:
+            self._above.discard(tenant)
+        if len(self._tenants) > _TENANTS_MAX:
+            oldest, _ = self._tenants.popitem(last=False)
+            self._above.discard(oldest)
+
+
+class _Last:
+    """Which of the last events were refused."""
+
+    __slots__ = ("_events", "refused")
+
+    def __init__(self, size: int) -> None:
+        self._events: deque[bool] = deque(maxlen=size)
+        self.refused = 0
+
+    def add(self, *, refused: bool) -> None:
+        if len(self._events) == self._events.maxlen:
+            self.refused -= self._events[0]
+        self._events.append(refused)
+        self.refused += refused
+
+    @property
+    def share(self) -> float:
+        return self.refused / len(self._events)
+
+
+def tenant_of(record: Record, refusal: ErrorCode | None) -> str:
+    """Return whose an event is, by its key `tenant/session_id`; where the key does not tell, nobody's."""
+    if record.key is None or refusal is ErrorCode.WRONG_KEY:
+        return _NOBODY
+    tenant, slash, _ = record.key.partition(b"/")
+    return digest_of(tenant) if slash else _NOBODY
+
+
+@lru_cache(1 << 12)
+def digest_of(tenant: bytes) -> str:
+    """Return a short digest of a tenant's name."""
+    return blake2b(tenant, digest_size=4).hexdigest()

@@ -1,0 +1,84 @@
+"""Each place where we lean on more of Faust and aiokafka than they document, but for the classes we extend.
+
+Decides nothing: it says what we need of the consumer's thread, and where that is found in these versions.
+`tests/stream/test_faust_hooks.py` has a test for each.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import CommitFailedError, IllegalStateError
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
+from faust.types import TP
+
+_FETCH_WAIT_MS = 200
+"""How long a broker waits for records; a partition that is read again meanwhile waits, too, for its turn."""
+
+
+class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is followed by no type checker here
+    """The thread of the group's member, and what we ask of its client."""
+
+    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
+        """Return the client, reading what is committed; Faust lets nobody say so without its transactions."""
+        consumer = super()._create_worker_consumer(transport)
+        consumer._isolation_level = "read_committed"  # noqa: SLF001 - see above
+        consumer._fetch_max_wait_ms = _FETCH_WAIT_MS  # noqa: SLF001 - Faust states 1,500
+        return consumer
+
+    async def on_start(self) -> None:
+        """Start the client, and confirm the membership with each heartbeat and joining that it makes."""
+        await super().on_start()
+        coordinator, membership = self._consumer._coordinator, self.app.membership  # noqa: SLF001 - see above
+        beat, join = coordinator._do_heartbeat, coordinator._do_rejoin_group  # noqa: SLF001 - see above
+
+        async def heartbeat() -> bool:
+            sent_s = membership.clock_s()
+            taken: bool = await beat()
+            if taken:
+                membership.confirm(sent_s)
+            return taken
+
+        async def rejoin(subscription: Any) -> bool:
+            sent_s = membership.clock_s()
+            taken: bool = await join(subscription)
+            if taken:
+                membership.confirm(sent_s)
+            return taken
+
+        coordinator._do_heartbeat, coordinator._do_rejoin_group = heartbeat, rejoin  # noqa: SLF001 - see above
+
+    async def committed_with_metadata(self, partitions: Collection[TP]) -> Mapping[TP, tuple[int, str]]:
+        """Return the committed offsets and their metadata, of those of which there are any."""
+        coordinator = self._ensure_consumer()._coordinator  # noqa: SLF001 - `committed` tells no metadata
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        found = await self.call_thread(coordinator.fetch_committed_offsets, wanted)
+        return {TP(*tp): (one.offset, one.metadata) for tp, one in found.items()}
+
+    async def commit_with_metadata(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
+        """Commit offsets with their metadata; return False where the group has moved on without us.
+
+        Raises:
+            KafkaError: the group refuses them.
+        """
+        return bool(await self.call_thread(self._commit_with_metadata, offsets))
+
+    async def _commit_with_metadata(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
+        wanted = {TopicPartition(*tp): OffsetAndMetadata(*what) for tp, what in offsets.items()}
+        try:
+            await self._ensure_consumer().commit(wanted)
+        except (CommitFailedError, IllegalStateError):
+            return False
+        return True
+
+    async def flow_from(self, offsets: Mapping[TP, int]) -> None:
+        """Seek partitions, and fetch no others that are ours: their records would wait and hold these up."""
+        await self.call_thread(self._flow_from, offsets)
+
+    async def _flow_from(self, offsets: Mapping[TP, int]) -> None:
+        consumer = self._ensure_consumer()
+        others = [tp for tp in consumer.assignment() if TP(*tp) not in offsets]
+        consumer.pause(*others)
+        for tp, offset in offsets.items():
+            consumer.seek(TopicPartition(*tp), offset)

@@ -1,0 +1,327 @@
+"""The sessions of one partition, in memory, and what of them the changelog must be told.
+
+Decides which of two rows of a session counts, which records make durable what changed, and which sessions are
+let go. Rows lie here as the bytes that stand in the changelog; those in use are decoded, with their artifacts
+prepared. Never does I/O: the writer appends what is told here, a recovery brings what is read.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from apportion.core.pool import Pooled
+from apportion.stream.expiry import ExpiryIndex
+from apportion.stream.lateness import StreamTime
+from apportion.stream.row_format import (
+    NEVER_US,
+    NO_HEADERS,
+    SEPARATOR,
+    Row,
+    StateRecord,
+    artifact_key,
+    artifact_names,
+    decode_artifact,
+    decode_row,
+    encode_artifact,
+    encode_row,
+    expires_us_of,
+    seen_offset_of,
+    seen_offset_of_tombstone,
+    timestamp_ms_of,
+    tombstone,
+    with_names,
+)
+from apportion.stream.rows_in_use import RowsInUse
+from apportion.stream.state_faults import ArtifactMissingError, ChangelogTruncatedError
+
+_UPKEEP_MAX = 500
+"""How many sessions are let go, or written again, beside one batch."""
+_VERSIONED = slice(0, 9)
+"""A row's version and the offset that it has seen: of two rows of one version the greater has seen more."""
+_COUNTED = slice(25, 27)
+_NO_ARTIFACTS = b"\x00\x00"
+_JSON = ord("{")
+
+
+class Written(Protocol):
+    """What is asked of a record of the changelog; a client's own records have it."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+class PartitionRows:
+    """The rows of a partition by session key."""
+
+    def __init__(self, place: str, max_lateness_s: int = 0) -> None:
+        """Hold nothing; `place` names the changelog partition, `max_lateness_s` how late events may be."""
+        self.time = StreamTime(max_lateness_s)
+        self.changelog_offset = 0
+        """Up to where (exclusive) the changelog is contained here."""
+        self.changelog_end = 0
+        """Up to where (exclusive) something is known to stand in it."""
+        self._place = place
+        self._values: dict[bytes, bytes] = {}
+        self._artifacts: dict[bytes, dict[bytes, bytes]] = {}
+        self._changed: dict[bytes, Row] = {}
+        self._in_use = RowsInUse()
+        self._expiry = ExpiryIndex()
+        self._gone: dict[bytes, int] = {}
+        self._again: dict[bytes, None] = {}
+        self._orphans: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._values.keys() | self._changed.keys()) if self._changed else len(self._values)
+
+    @property
+    def values(self) -> Mapping[bytes, bytes]:
+        """The rows by session key, as they stand in the changelog."""
+        return self._values
+
+    @property
+    def last_seen(self) -> tuple[int, int] | None:
+        """The last offset that any row has seen and the time of the record there; None: there is no row."""
+        last = max(self._values.values(), key=seen_offset_of, default=None)
+        return None if last is None else (seen_offset_of(last), timestamp_ms_of(last))
+
+    def row(self, key: bytes) -> Row | None:
+        """Return a session's row; None: it has none yet.
+
+        Raises:
+            UnreadableRowError: a newer version wrote it.
+        """
+        row = self._in_use.get(key) or self._changed.get(key)
+        if row is None:
+            value = self._values.get(key)
+            if value is None:
+                return None
+            row = decode_row(value, self._pool(key, value))
+            self._in_use.put(key, row)
+        return row
+
+    def hold(self, key: bytes, row: Row) -> None:
+        """Hold a row from now on; it is not durable yet. Its artifacts get their names here."""
+        named = with_names(row, self.row(key))
+        self._changed[key] = named
+        self._in_use.put(key, named)
+
+    def changes(self, before: Mapping[bytes, Row | None]) -> list[StateRecord]:
+        """Return the records that make durable what changed in these sessions since they were as `before`.
+
+        Those of a session are to be appended in one record batch: a crash between them would change what is
+        composed again.
+        """
+        records: list[StateRecord] = []
+        for key in before:
+            row = self._changed.pop(key, None)
+            if row is not None:
+                self._tell(key, row, records)
+        return records
+
+    def restore(self, before: Mapping[bytes, Row | None]) -> None:
+        """Hold again what was held before: what came since was abandoned."""
+        for key, row in before.items():
+            self._changed.pop(key, None)
+            self._in_use.forget(key)
+            if row is None:
+                self._values.pop(key, None)
+                self._artifacts.pop(key, None)
+            else:
+                self._put(key, row)
+
+    def written(self, first_offset: int, last_offset: int) -> None:
+        """Count records of ours as contained, as long as nobody else wrote between.
+
+        Raises:
+            ChangelogTruncatedError: they stand where others stood: the changelog is another, or was cut.
+        """
+        if first_offset < self.changelog_offset:
+            raise ChangelogTruncatedError(self._place, self.changelog_offset, first_offset)
+        if first_offset == self.changelog_offset:
+            self.changelog_offset = last_offset + 1
+        self.changelog_end = max(self.changelog_end, last_offset + 1)
+
+    def read(self, records: Iterable[Written]) -> None:
+        """Take in what stands in the changelog, in its order; of a session's rows the one that has seen most.
+
+        What is read is complete only when `join` has been asked.
+
+        Raises:
+            UnreadableRowError: a newer version wrote one.
+        """
+        values, in_use = self._values, self._in_use
+        record = None
+        for record in records:
+            key, value = record.key, record.value
+            if SEPARATOR in key:
+                self._read_artifact(key, value)
+            elif value is None:
+                self._read_tombstone(key, seen_offset_of_tombstone(record.headers))
+            else:
+                held = values.get(key)
+                if (held is not None or self._gone) and not self._counts(key, value, held):
+                    self._again[key] = None
+                    continue
+                values[key] = value
+                if in_use:
+                    in_use.forget(key)
+        if record is not None:
+            self.changelog_offset = record.offset + 1
+
+    def join(self, end_offset: int, *, afresh: bool = False) -> None:
+        """Join the rows that were read up to an offset with their artifacts; let those go that no row has.
+
+        With `afresh`, sessions are let go of which something is missing.
+
+        Raises:
+            ArtifactMissingError: a row has an artifact that the changelog has not.
+        """
+        needed = {
+            key: names
+            for key, value in self._values.items()
+            if value[_COUNTED] != _NO_ARTIFACTS and (names := artifact_names(value))
+        }
+        self._require_artifacts(needed, afresh=afresh)
+        for key, held in list(self._artifacts.items()):
+            for name in held.keys() - set(needed.get(key, ())):
+                del held[name]
+                self._orphans.append(artifact_key(key, name))
+            if not held:
+                del self._artifacts[key]
+        self._gone.clear()
+        if self.time.is_bounded:
+            self._expiry = ExpiryIndex()
+            for key, value in self._values.items():
+                self._expiry.add(key, expires_us_of(value))
+        self.changelog_offset = max(self.changelog_offset, end_offset)
+        self.changelog_end = max(self.changelog_end, end_offset)
+
+    def upkeep(self) -> list[list[StateRecord]]:
+        """Return records that keep the changelog small and right, no more than stand well beside a batch.
+
+        Asked right behind `changes`: the records go with that batch's. Rows are let go that expired before
+        any event that may still come. A row behind which a stale one was written is written again, for
+        compaction keeps the last one; an artifact that no row has is removed. Each list is to be appended in
+        one record batch.
+        """
+        groups: list[list[StateRecord]] = []
+        if self.time.is_bounded:
+            until_us = self.time.let_go_until_us
+            due = self._expiry.due(until_us, _UPKEEP_MAX)
+            groups += [gone for key in due if (gone := self._let_go(key, until_us))]
+        while self._again and len(groups) < _UPKEEP_MAX:
+            key, _ = self._again.popitem()
+            if (value := self._values.get(key)) is not None:
+                held = self._artifacts.get(key, {})
+                records = [
+                    (artifact_key(key, name), held[name], NO_HEADERS) for name in artifact_names(value)
+                ]
+                groups.append([*records, (key, value, NO_HEADERS)])
+        while self._orphans and len(groups) < _UPKEEP_MAX:
+            if (key := self._orphans.pop()) not in self._values:  # a session may have begun afresh
+                groups.append([(key, None, NO_HEADERS)])
+        return groups
+
+    def _require_artifacts(self, needed: dict[bytes, tuple[bytes, ...]], *, afresh: bool) -> None:
+        for key, names in list(needed.items()):
+            missing = set(names) - self._artifacts.get(key, {}).keys()
+            if missing and not afresh:
+                raise ArtifactMissingError(self._place, len(missing))
+            if missing:
+                del self._values[key], needed[key]
+                self._orphans.append(key)
+
+    def _read_artifact(self, key: bytes, value: bytes | None) -> None:
+        """Take an artifact in, or let one go; one that its row still has was removed by a worker too late."""
+        session, _, name = key.partition(SEPARATOR)
+        held = self._artifacts.setdefault(session, {})
+        if value is not None:
+            held[name] = value
+            return
+        row = self._values.get(session)
+        if row is not None and name in artifact_names(row):
+            self._again[session] = None
+        else:
+            held.pop(name, None)
+
+    def _read_tombstone(self, key: bytes, seen_offset: int | None) -> None:
+        held = self._values.get(key)
+        if held is not None and seen_offset is not None and seen_offset < seen_offset_of(held):
+            self._again[key] = None
+            return
+        if seen_offset is not None:
+            self._gone[key] = seen_offset
+        self._values.pop(key, None)
+        self._in_use.forget(key)
+
+    def _counts(self, key: bytes, value: bytes, held: bytes | None) -> bool:
+        """Return whether a row that was read comes after what was held of its session."""
+        if held is None:
+            gone = self._gone.get(key)
+            return gone is None or seen_offset_of(value) > gone
+        if value[0] == held[0] != _JSON:
+            return value[_VERSIONED] >= held[_VERSIONED]
+        return seen_offset_of(value) >= seen_offset_of(held)
+
+    def _tell(self, key: bytes, row: Row, records: list[StateRecord]) -> None:
+        """Put a changed row among the bytes, and its records behind the others.
+
+        New artifacts stand before the row that has them, those that go behind the row that has them no more.
+        """
+        gone: list[bytes] = []
+        held = self._artifacts.get(key)
+        if held or row.artifacts:
+            held = self._artifacts.setdefault(key, {})
+            for name, artifact in zip(row.artifacts, row.session.pool, strict=True):
+                if name not in held:
+                    held[name] = encode_artifact(artifact)
+                    records.append((artifact_key(key, name), held[name], NO_HEADERS))
+            gone = sorted(held.keys() - set(row.artifacts))
+        records.append((key, self._put_value(key, encode_row(row)), NO_HEADERS))
+        for name in gone:
+            del self._artifacts[key][name]
+            records.append((artifact_key(key, name), None, NO_HEADERS))
+        if held is not None and not held:
+            del self._artifacts[key]
+        self._again.pop(key, None)
+
+    def _put(self, key: bytes, row: Row) -> None:
+        self._put_value(key, encode_row(row))
+        pool = zip(row.artifacts, row.session.pool, strict=False)
+        self._artifacts[key] = {name: encode_artifact(artifact) for name, artifact in pool}
+        if not self._artifacts[key]:
+            del self._artifacts[key]
+
+    def _put_value(self, key: bytes, value: bytes) -> bytes:
+        if self.time.is_bounded:
+            held = self._values.get(key)
+            if held is None or expires_us_of(held) == NEVER_US:
+                self._expiry.add(key, expires_us_of(value))
+        self._values[key] = value
+        return value
+
+    def _let_go(self, key: bytes, until_us: int) -> list[StateRecord]:
+        """Let a row go that has expired until then; one that lives on is looked at again when it expires."""
+        value = self._values.get(key)
+        if value is None:
+            return []
+        expires_us = expires_us_of(value)
+        if key in self._changed or expires_us > until_us:
+            self._expiry.add(key, max(expires_us, until_us + 1))
+            return []
+        del self._values[key]
+        self._in_use.forget(key)
+        self._again.pop(key, None)
+        artifacts = self._artifacts.pop(key, {})
+        return [
+            tombstone(key, seen_offset_of(value)),
+            *[(artifact_key(key, name), None, NO_HEADERS) for name in artifacts],
+        ]
+
+    def _pool(self, key: bytes, value: bytes) -> tuple[Pooled, ...]:
+        names = artifact_names(value)
+        if not names:
+            return ()
+        held = self._artifacts[key]
+        return tuple([decode_artifact(held[name]) for name in names])

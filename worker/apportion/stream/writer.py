@@ -1,0 +1,106 @@
+"""What a batch gives becomes durable: outputs first, then the rows; only then its events are answered.
+
+Decides that order, and how long each step may take. A batch's outputs leave while those before it are still
+under way; its rows never leave before its own outputs stand, nor before the rows of the batch before. Never
+knows what is in a batch.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from apportion.stream.batch import Batch
+from apportion.stream.membership import Membership
+from apportion.stream.producer import RecordProducer, Sent
+from apportion.stream.rows import PartitionRows
+
+
+class Writing(Struct):
+    """A batch that is being written, and what of it has been sent."""
+
+    batch: Batch
+    rows: PartitionRows
+    outputs: list[Sent] = []
+    states: list[Sent] = []
+
+
+class Writer(Protocol):
+    """Makes batches of a partition durable, in their order."""
+
+    def begin(self, writing: Writing) -> None:
+        """Send what may leave at once; called right after the batch was composed, in the batches' order."""
+
+    async def finish(self, writing: Writing) -> None:
+        """Return when all of the batch is durable; called when all batches before it are.
+
+        Raises:
+            KafkaError, TimeoutError: it was not acknowledged in time; it may be yet.
+        """
+
+    def abandon(self, writing: Writing) -> None:
+        """Take back what has not left yet; nothing more of the batch is written."""
+
+
+class EffectivelyOnceWriter:
+    """Without transactions: what is sent again is the same, and a row says what it has seen."""
+
+    def __init__(
+        self, producer: RecordProducer, membership: Membership, changelog: str, delivery_timeout_s: float
+    ) -> None:
+        """`delivery_timeout_s` is for each of the two steps."""
+        self._producer = producer
+        self._membership = membership
+        self._changelog = changelog
+        self._delivery_timeout_s = delivery_timeout_s
+
+    def begin(self, writing: Writing) -> None:
+        """Send the outputs."""
+        self.send_outputs(writing)
+
+    async def finish(self, writing: Writing) -> None:
+        """Wait for the outputs, send the rows, and wait for them."""
+        async with asyncio.timeout(self._delivery_timeout_s):
+            await self.outputs_acknowledged(writing)
+        if writing.batch.states:
+            async with asyncio.timeout(self._delivery_timeout_s):
+                await self._membership.held()
+                self.send_rows(writing)
+                await self.rows_acknowledged(writing)
+
+    def abandon(self, writing: Writing) -> None:
+        """Take back what the client has not begun to send."""
+        self._producer.withdraw(writing.outputs)
+        self._producer.withdraw(writing.states)
+
+    def send_outputs(self, writing: Writing) -> None:
+        """Send composed events, decisions and dead letters; what else is in flight is not waited for."""
+        batch = writing.batch
+        for topic, messages in batch.messages.items():
+            groups = (((one.key, one.value, one.headers),) for one in messages)
+            writing.outputs += self._producer.send(topic, batch.partition, groups)
+
+    async def outputs_acknowledged(self, writing: Writing) -> None:
+        """Return when all outputs are durable."""
+        await _acknowledged(writing.outputs)
+
+    def send_rows(self, writing: Writing) -> None:
+        """Send the last row of each session in the batch; the records of one session stand together."""
+        batch = writing.batch
+        writing.states = self._producer.send(self._changelog, batch.partition, batch.states)
+
+    async def rows_acknowledged(self, writing: Writing) -> None:
+        """Return when all rows are durable."""
+        await _acknowledged(writing.states)
+        for sent in writing.states:
+            if (offset := sent.offset) >= 0:  # the broker may have forgotten where a record stands
+                writing.rows.written(offset, offset + sent.records - 1)
+
+
+async def _acknowledged(sent: Sequence[Sent]) -> None:
+    if waiting := [one.acknowledged for one in sent if not one.acknowledged.done()]:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
+    for one in sent:
+        if one.acknowledged.done():  # where one has failed, others may not be
+            one.acknowledged.result()
