@@ -1,0 +1,76 @@
+"""All partitions verified, one run: what is found, as it is found, and the sum.
+
+Decides the order of partitions: by their numbers.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from apportion.audit.partition import partition_run
+from apportion.audit.ranges import PartitionRange, Selection, require_topics, settle
+from apportion.audit.records import RecordReader, open_reader
+from apportion.core.timeline import Timeline
+from apportion.offline.lines import Line
+from apportion.replay.findings import Finding, Summary
+from apportion.settings import Settings
+from apportion.stream.publishing import read_timeline
+
+
+class Audit:
+    """One run over topics, made by `open_audit`; what it counted is its `summary`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        timeline: Timeline,
+        reader: RecordReader,
+        ranges: tuple[PartitionRange, ...],
+    ) -> None:
+        self.ranges = ranges
+        self.summary = Summary()
+        self._settings = settings
+        self._timeline = timeline
+        self._reader = reader
+
+    @property
+    def total(self) -> int:
+        """About how many events there are to compose."""
+        return sum(len(one.requests) for one in self.ranges)
+
+    def run(self, advance: Callable[[int], None]) -> Iterator[Finding]:
+        """Yield what is wrong, as it is met; `advance` is told how many events are done.
+
+        Raises:
+            SettingsError: the secrets cannot be read.
+            BrokerUnreachableError: the topics can no longer be read.
+        """
+        before = 0
+        for one in self.ranges:
+            run = partition_run(self._settings, self._timeline, self._reader, one)
+            events = _counted(run.events, before - one.requests.first, advance)
+            for finding in run.verification.run(events):
+                yield run.placed(finding)
+            self.summary += run.verification.summary
+            before += len(one.requests)
+
+
+@contextmanager
+def open_audit(settings: Settings, selection: Selection) -> Iterator[Audit]:
+    """Settle what is read, from the topics as they are now.
+
+    Raises:
+        PolicyError, SettingsError: the policies that the settings name are wrong.
+        BrokerRefusedError, BrokerUnreachableError, PoliciesUnreadError, PartitionsChangedError,
+        TopicMissingError, NoSuchPartitionError: topics cannot be read.
+    """
+    asyncio.run(require_topics(settings))
+    timeline = asyncio.run(read_timeline(settings))
+    with open_reader(settings) as reader:
+        yield Audit(settings, timeline, reader, settle(settings, reader, selection))
+
+
+def _counted(events: Iterator[Line], before: int, advance: Callable[[int], None]) -> Iterator[Line]:
+    for one in events:
+        yield one
+        advance(before + one.number + 1)
