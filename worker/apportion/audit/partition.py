@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from apportion.assembly import create_engine
 from apportion.audit.ranges import PartitionRange
 from apportion.audit.records import RecordReader
+from apportion.audit.snapshot import StartRows
 from apportion.core import wire
 from apportion.core.cloudevents import event_value
 from apportion.core.dead_letter import dead_letter
@@ -21,6 +22,7 @@ from apportion.core.record import Record
 from apportion.core.results import ContextDeadLetter
 from apportion.core.timeline import Timeline
 from apportion.offline.lines import Line
+from apportion.offline.rows import Rows
 from apportion.replay.findings import Finding
 from apportion.replay.reading import Extent
 from apportion.replay.recorded import Parse, parse_placed_dead_letter, place_name
@@ -101,23 +103,32 @@ class PartitionRun(Struct, frozen=True):
 
 
 def partition_run(
-    settings: Settings, timeline: Timeline, reader: RecordReader, those: PartitionRange
+    settings: Settings,
+    timeline: Timeline,
+    reader: RecordReader,
+    those: PartitionRange,
+    start: StartRows | None = None,
 ) -> PartitionRun:
     """Return the run over a partition, which the reader reads until it is given another.
+
+    Sessions start empty, or with the rows at the `start`.
 
     Raises:
         SettingsError: the secrets cannot be read.
     """
     events, decisions, dead_letters = reader.read(those.requests, those.decisions, those.dead_letters)
+    extent = those.extent if start is None else replace(those.extent, seen=start.seen)
     verification = Verification(
         create_engine(settings),
         timeline,
         settings.default_policy,
-        TopicReading(settings, those.extent),
+        TopicReading(settings, extent),
         as_lines(decisions),
         as_lines(one for one in dead_letters if _is_of_requests(one, settings)),
     )
-    return PartitionRun(those.partition, as_lines(_unseen(events, those.extent)), verification)
+    if start is not None:
+        verification.start_from(Rows(start.rows))
+    return PartitionRun(those.partition, as_lines(_unseen(events, extent)), verification)
 
 
 def as_lines(records: Iterable[Record]) -> Iterator[RecordLine]:

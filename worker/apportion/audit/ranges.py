@@ -68,27 +68,31 @@ class PartitionRange(Struct, frozen=True):
     extent: Extent
 
 
-async def require_topics(settings: Settings) -> None:
+def audited_topics(settings: Settings) -> tuple[str, ...]:
+    """Return the topics that a verification reads."""
+    return (
+        settings.requests_topic,
+        settings.policies_topic,
+        settings.decisions_topic,
+        settings.dead_letters_topic,
+    )
+
+
+async def require_topics(settings: Settings, topics: Collection[str]) -> None:
     """Pass if the topics are there that are read, with as many partitions as the settings say.
 
     Raises:
         BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
         TopicMissingError, PartitionsChangedError: they are not.
     """
-    read = (
-        settings.requests_topic,
-        settings.policies_topic,
-        settings.decisions_topic,
-        settings.dead_letters_topic,
-    )
-    reports = [one for one in await check_topics(settings) if one.topic in read]
+    reports = [one for one in await check_topics(settings) if one.topic in topics]
     if missing := [one.topic for one in reports if one.status is TopicStatus.MISSING]:
         raise TopicMissingError(missing, settings)
     require_same_partitions(settings, reports)
 
 
 def settle(
-    settings: Settings, reader: RecordReader, selection: Selection, kept: Mapping[int, int] | None = None
+    settings: Settings, reader: RecordReader, selection: Selection, kept: Mapping[int, int]
 ) -> tuple[PartitionRange, ...]:
     """Return what is to be read; `kept` tells up to where (exclusive) rows were kept that are started from.
 
@@ -100,7 +104,7 @@ def settle(
         if partition >= settings.partitions:
             raise NoSuchPartitionError(partition, settings)
     wanted = sorted(selection.offsets) or range(settings.partitions)
-    ranges = reader.wait(_Offsets(settings, reader.client, wanted).ranges(selection, kept or {}))
+    ranges = reader.wait(_Offsets(settings, reader.client, wanted).ranges(selection, kept))
     return tuple(_without_what_was_before(reader, ranges))
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from apportion.audit.partition import partition_run
-from apportion.audit.ranges import PartitionRange, Selection, require_topics, settle
+from apportion.audit.ranges import PartitionRange, Selection, audited_topics, require_topics, settle
 from apportion.audit.records import RecordReader, open_reader
+from apportion.audit.snapshot import Snapshot
 from apportion.core.timeline import Timeline
 from apportion.offline.lines import Line
 from apportion.replay.findings import Finding, Summary
@@ -26,12 +27,14 @@ class Audit:
         timeline: Timeline,
         reader: RecordReader,
         ranges: tuple[PartitionRange, ...],
+        snapshot: Snapshot | None,
     ) -> None:
         self.ranges = ranges
         self.summary = Summary()
         self._settings = settings
         self._timeline = timeline
         self._reader = reader
+        self._snapshot = snapshot
 
     @property
     def total(self) -> int:
@@ -43,11 +46,13 @@ class Audit:
 
         Raises:
             SettingsError: the secrets cannot be read.
+            InvalidSnapshotError: the snapshot was altered.
             BrokerUnreachableError: the topics can no longer be read.
         """
         before = 0
         for one in self.ranges:
-            run = partition_run(self._settings, self._timeline, self._reader, one)
+            start = None if self._snapshot is None else self._snapshot.rows(one.partition)
+            run = partition_run(self._settings, self._timeline, self._reader, one, start)
             events = _counted(run.events, before - one.requests.first, advance)
             for finding in run.verification.run(events):
                 yield run.placed(finding)
@@ -56,18 +61,19 @@ class Audit:
 
 
 @contextmanager
-def open_audit(settings: Settings, selection: Selection) -> Iterator[Audit]:
-    """Settle what is read, from the topics as they are now.
+def open_audit(settings: Settings, selection: Selection, snapshot: Snapshot | None = None) -> Iterator[Audit]:
+    """Settle what is read, from the topics as they are now; sessions start as the snapshot has them.
 
     Raises:
         PolicyError, SettingsError: the policies that the settings name are wrong.
         BrokerRefusedError, BrokerUnreachableError, PoliciesUnreadError, PartitionsChangedError,
         TopicMissingError, NoSuchPartitionError: topics cannot be read.
     """
-    asyncio.run(require_topics(settings))
+    asyncio.run(require_topics(settings, audited_topics(settings)))
     timeline = asyncio.run(read_timeline(settings))
     with open_reader(settings) as reader:
-        yield Audit(settings, timeline, reader, settle(settings, reader, selection))
+        ranges = settle(settings, reader, selection, snapshot.offsets if snapshot else {})
+        yield Audit(settings, timeline, reader, ranges, snapshot)
 
 
 def _counted(events: Iterator[Line], before: int, advance: Callable[[int], None]) -> Iterator[Line]:

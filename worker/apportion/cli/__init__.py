@@ -21,6 +21,7 @@ COMMANDS = (
     "verify",
     "explain",
     "replay",
+    "snapshot",
     "fingerprint",
     "workload",
     "policies",

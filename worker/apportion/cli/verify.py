@@ -50,6 +50,10 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     since: Since = None,
     until: Until = None,
     offsets: Offsets = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Sessions start as apportion snapshot wrote them."),
+    ] = None,
     dead_letters: Annotated[
         Path | None, typer.Option(help="Compare the dead letters of this file, too.")
     ] = None,
@@ -76,8 +80,10 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     files = (events, decisions, dead_letters)
     selection = selection_of(files, since, until, offsets, from_topics=from_topics)
     if selection is not None:
-        _verify_topics(read_settings(ctx, default_policy=policy), selection, form)
+        _verify_topics(read_settings(ctx, default_policy=policy), selection, snapshot, form)
         return
+    if snapshot is not None:
+        raise typer.BadParameter("is of use only with --from-topics", param_hint="--snapshot")
     if events is None or decisions is None:
         raise typer.BadParameter("give the files EVENTS and DECISIONS, or --from-topics")
     require_distinct(*files)
@@ -94,10 +100,15 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     _end(verification.summary, form)
 
 
-def _verify_topics(settings: "Settings", selection: "Selection", form: Format) -> None:
+def _verify_topics(settings: "Settings", selection: "Selection", snapshot: Path | None, form: Format) -> None:
     from apportion.audit.run import open_audit
+    from apportion.audit.snapshot import Snapshot
 
-    with open_audit(settings, selection) as audit:
+    with ExitStack() as stack:
+        start = None
+        if snapshot is not None:
+            start = Snapshot(snapshot, stack.enter_context(open_to_read(snapshot)), settings)
+        audit = stack.enter_context(open_audit(settings, selection, start))
         bar = ExitStack()
         advance = bar.enter_context(progress("verifying", audit.total))
         _show(audit.run(advance), bar, form)
