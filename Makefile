@@ -1,14 +1,20 @@
 # Two commands do everything from a fresh clone: `make demo` and `make test`.
 PYTHON ?= python3
 VENV := .venv
+SECRET ?= deploy/secrets/fingerprint
+BASE ?= python:3.11-slim-bookworm
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+SBOM := build/apportion.cdx.json
 BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
   --no-emit-index-url
 
-.PHONY: help demo test check format schemas requirements recording benchmarks clean
+SEEDS ?= 1
+
+.PHONY: help demo test check format schemas requirements image sbom licences secret recording benchmarks clean
 
 help: ## Show this help
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/' | expand -t 22
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1	/' | expand -t 22
 
 demo: $(VENV)/demo.done ## Set up, then run the demo: embedded broker, worker, real sessions
 	$(BIN)/apportion demo
@@ -32,17 +38,35 @@ schemas: $(VENV)/dev.done ## Generate schemas/ from the types
 
 requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes and without addresses
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
-	for extra in benchmarks demo dev; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
+	for extra in analytics benchmarks demo dev worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
+	printf 'cyclonedx-bom==7.5.0\n' | $(COMPILE) - --output-file requirements/sbom.txt
+
+image: ## Build the image; BASE=python:3.11-slim-bookworm@sha256:… pins what it stands on
+	docker build --file deploy/Dockerfile --tag apportion --build-arg BASE=$(BASE) \
+	  --build-arg REVISION=$$(git rev-parse HEAD) --build-arg VERSION=$(VERSION) .
+
+sbom: $(SBOM) ## List what the image installs, as CycloneDX (build/apportion.cdx.json)
+
+licences: $(SBOM) ## Write docs/licences.md: the licences of what the image installs
+	$(PYTHON) deploy/licences.py < $(SBOM) > docs/licences.md
+
+secret: ## Make the secret of docker-compose.yml, once: by it paths become ids
+	@mkdir -p -m 700 $(dir $(SECRET))
+	@test -s $(SECRET) || $(PYTHON) -c 'import secrets; print(secrets.token_hex(32))' > $(SECRET)
+	@chmod 444 $(SECRET) # the worker's user must read it; the folder keeps others out
 
 recording: $(VENV)/dev.done ## Record this repository's history as the workload that the package ships
 	$(BIN)/python -c 'from pathlib import Path; from apportion.workload.recording import record; \
 	  record(Path("."), Path("worker/apportion/workload/recorded.jsonl.xz"), max_requests=300)'
 
-benchmarks: $(VENV)/dev.done ## Measure against the floor and peers, and search for the dearest request
+benchmarks: $(VENV)/dev.done ## Measure against the floor, peers and the optimum, and search for the dearest request
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/benchmarks.txt
 	$(BIN)/python -m benchmarks
+
+reliability-%: $(VENV)/dev.done ## The long forms of docs/reliability.md: SEEDS=1-13 make reliability-kills
+	PYTHONPATH=worker:tests $(BIN)/python -m reliability $* --seeds $(SEEDS)
 
 clean: ## Remove what the other commands made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
@@ -61,3 +85,13 @@ $(VENV)/dev.done: requirements/dev.txt requirements/build.txt pyproject.toml | $
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt -r requirements/build.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@ $(VENV)/demo.done
+
+# What the image installs, in an environment of its own, and beside it what lists it.
+$(SBOM): requirements/worker.txt requirements/sbom.txt pyproject.toml
+	$(PYTHON) -m venv --clear build/sbom
+	$(PYTHON) -m venv --clear --without-pip build/shipped
+	build/sbom/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/sbom.txt
+	build/sbom/bin/pip --python build/shipped/bin/python install --quiet --disable-pip-version-check --require-hashes \
+	  -r requirements/worker.txt
+	build/sbom/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file $@ \
+	  build/shipped/bin/python

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -197,6 +198,49 @@ async def test_offsets_that_markers_of_transactions_take_are_no_lost_events(stag
     assert [event["request_id"] for event in outputs.composed] == names
     offsets = [decision["run"]["source"]["offset"] for decision in outputs.decisions]
     assert offsets == [0, 2, 4, 6, 8, 10]
+
+
+class NotTakenError(Exception):
+    """Raised by a test to abort a transaction."""
+
+
+async def test_requests_of_aborted_transactions_are_neither_answered_nor_charged(kafka: str) -> None:
+    """Seen on Apache Kafka alone.
+
+    The embedded broker lists an aborted transaction in every answer, also when its marker lies before what is
+    fetched. A client never comes to the marker then, and takes all that its producer commits for aborted.
+    """
+    settings = own_settings(kafka)
+    partition = partition_of(b"default/s", settings.partitioner, settings.partitions)
+    producer = AIOKafkaProducer(bootstrap_servers=list(settings.brokers), transactional_id=settings.app_id)
+
+    async def send_all(*names: str, abort: bool) -> None:
+        with suppress(NotTakenError):
+            async with producer.transaction():
+                for name in names:
+                    value = json.dumps(request(name)).encode()
+                    await producer.send_and_wait(
+                        settings.requests_topic, value, key=b"default/s", partition=partition
+                    )
+                if abort:
+                    raise NotTakenError
+
+    async with staged(settings) as stage, producer:
+        await send_all("aborted-0", abort=True)
+        await send_all("r0", "r1", abort=False)
+        async with worker_running(settings) as worker:
+            await send_all("aborted-1", "aborted-2", abort=True)
+            await send_all("r2", abort=False)
+            await stage.outputs.wait_for(lambda out: out.answered(["r0", "r1", "r2"]))
+            assert await worker.stop() == 0
+        await send_all("aborted-3", abort=True)
+        await send_all("r3", abort=False)
+        async with worker_running(settings) as worker:
+            await stage.outputs.wait_for(lambda out: out.answered(["r3"]))
+            assert await worker.stop() == 0
+        outputs = await stage.outputs.wait_for_end()
+        assert [event["request_id"] for event in outputs.composed] == ["r0", "r1", "r2", "r3"]
+        assert (await stage.last_row("s"))["session"]["prompts"] == 4
 
 
 async def test_rows_of_a_topic_that_is_gone_stop_the_worker(stage: Stage) -> None:

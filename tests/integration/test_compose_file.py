@@ -24,7 +24,6 @@ FOLDER = Path(__file__).parents[2]
 COMPOSE = shlex.split(os.environ.get("TEST_COMPOSE_COMMAND", "docker compose"))
 REQUIRED = os.environ.get("TEST_REQUIRE_DOCKER") == "1"
 UP_S, ANSWER_S = 900, 60
-SECRET = "the secret of a test"  # noqa: S105 - it protects nothing
 REQUEST: dict[str, Any] = {
     "type": "context-request",
     "request_id": "1",
@@ -52,9 +51,19 @@ class Stack(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     brokers: str
 
+    @property
+    def secret(self) -> Path:
+        return Path(self.environment["APPORTION_FINGERPRINT_SECRET_FILE"])
+
     def compose(self, *arguments: str) -> str:
         """Run a compose command and return what it prints."""
-        done = subprocess.run(  # noqa: S603 - the command is the test runner's own
+        done = self.ended(*arguments)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def ended(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a compose command, whatever becomes of it."""
+        return subprocess.run(  # noqa: S603 - the command is the test runner's own
             [*COMPOSE, "--project-name", self.project, *arguments],
             cwd=FOLDER,
             env=os.environ | self.environment,
@@ -64,8 +73,6 @@ class Stack(msgspec.Struct, frozen=True):
             timeout=UP_S,
             check=False,
         )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
 
 
 def free_port() -> int:
@@ -74,16 +81,19 @@ def free_port() -> int:
         return port
 
 
+def stack_of(name: str, secret: Path) -> Stack:
+    port = free_port()
+    environment = {"KAFKA_HOST_PORT": str(port), "APPORTION_FINGERPRINT_SECRET_FILE": str(secret)}
+    return Stack(f"apportion-{name}-{os.getpid()}", environment, f"localhost:{port}")
+
+
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     if not (answers("docker", "info") and answers(*COMPOSE, "version")):
         (pytest.fail if REQUIRED else pytest.skip)("no Docker engine with compose answers")
-    secret = tmp_path_factory.mktemp("secret") / "fingerprint"
-    secret.write_text(SECRET)
-    secret.chmod(0o444)
-    port = free_port()
-    environment = {"KAFKA_HOST_PORT": str(port), "APPORTION_FINGERPRINT_SECRET_FILE": str(secret)}
-    stack = Stack(f"apportion-test-{os.getpid()}", environment, f"localhost:{port}")
+    stack = stack_of("test", tmp_path_factory.mktemp("secret") / "own" / "fingerprint")
+    made = ("make", "secret", f"SECRET={stack.secret}", f"PYTHON={sys.executable}")
+    subprocess.run(made, cwd=FOLDER, check=True, umask=0o077)  # noqa: S603 - our own command
     try:
         stack.compose("up", "--build", "--detach")
         yield stack
@@ -114,8 +124,8 @@ def test_a_request_from_this_machine_is_answered(composed: dict[str, Any]) -> No
     assert composed["text"] == REQUEST["candidates"][0]["content"]
 
 
-def test_the_fingerprint_secret_reaches_the_worker(composed: dict[str, Any]) -> None:
-    named = path_id(SECRET.encode(), "src/tax.py", "recent_edit", "local", 0)
+def test_the_fingerprint_secret_reaches_the_worker(stack: Stack, composed: dict[str, Any]) -> None:
+    named = path_id(stack.secret.read_bytes().strip(), "src/tax.py", "recent_edit", "local", 0)
     assert [item["id"] for item in composed["items"]] == [named]
 
 
@@ -128,3 +138,29 @@ def test_a_worker_that_has_answered_stops_when_it_is_told_to(stack: Stack) -> No
     stack.compose("stop", "worker")
     state = json.loads(stack.compose("ps", "--all", "--format", "json", "worker"))
     assert state["ExitCode"] == 0
+
+
+def test_up_fails_where_the_secret_cannot_be_read_and_the_logs_say_why(stack: Stack, tmp_path: Path) -> None:
+    assert stack.secret.exists(), "the image is built"
+    unreadable = stack_of("unreadable", tmp_path / "fingerprint")
+    unreadable.secret.write_text("a secret of the superuser alone")
+    unreadable.secret.chmod(0o600)
+    try:
+        ended = unreadable.ended("up", "--detach")
+        logs = unreadable.compose("logs", "--no-color", "settings")
+    finally:
+        unreadable.compose("down", "--volumes")
+    assert ended.returncode != 0
+    assert "/run/secrets/fingerprint: cannot be read: Permission denied" in logs
+    assert "its mode 0600, and we are 10001:10001" in logs
+
+
+def test_up_fails_where_there_is_no_secret(stack: Stack, tmp_path: Path) -> None:
+    assert stack.secret.exists(), "the image is built"
+    without = stack_of("without", tmp_path / "fingerprint")
+    try:
+        ended = without.ended("up", "--detach")
+    finally:
+        without.compose("down", "--volumes")
+    assert ended.returncode != 0
+    assert str(without.secret) in ended.stdout

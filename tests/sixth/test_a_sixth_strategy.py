@@ -283,7 +283,7 @@ def test_sessions_without_kafka_take_turns(policy: Policy) -> None:
 
 def test_the_command_composes_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APPORTION_POLICIES", str(HERE))
-    monkeypatch.setenv("APPORTION_FINGERPRINT_SECRET", "any")
+    monkeypatch.setenv("APPORTION_FINGERPRINT_SECRET", "a fixed secret for tests")
     event = {"type": "context-request", "session_id": "s", "requested_at": NOW, "candidates": named("abc")}
     events = [json.dumps(event | {"request_id": name}) for name in ("r1", "r2")]
     decisions = tmp_path / "decisions.jsonl"

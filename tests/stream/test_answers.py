@@ -12,7 +12,7 @@ from apportion.core.bounds import Bounds
 from apportion.core.cloudevents import EventHeaders
 from apportion.core.errors import EventError
 from apportion.core.record import Record
-from apportion.core.results import Detail
+from apportion.core.results import DeadLetterValue, Detail
 from apportion.core.session import ROW_MAX_BYTES
 from apportion.core.wire import decode
 from apportion.offline.sessions import Sessions
@@ -179,3 +179,10 @@ def _refusal(bad: Record) -> EventError:
     with pytest.raises(EventError) as caught:
         answers().answer(bad, None)
     return caught.value
+
+
+def test_a_dead_letter_holds_no_more_of_the_event_than_the_settings_say() -> None:
+    settings = Settings(partitions=1, dead_letter_value=DeadLetterValue.DIGEST)
+    bad = Record("context-requests", 2, 9, 1_000, b"key", b"no event", (("x", b"private"),))
+    held = event_of(answers(settings=settings).refuse(bad, _refusal(bad)))
+    assert (held["value"], held["headers"], held["value_bytes"]) == (None, [], 8)

@@ -147,3 +147,8 @@ def test_a_worker_is_named_by_app_host_and_process() -> None:
     assert app_id == "mine"
     assert host
     assert process.isdigit()
+
+
+def test_a_worker_is_a_static_member_where_it_has_a_name() -> None:
+    assert create_app(Settings(static_member="worker-0")).conf.consumer_group_instance_id == "worker-0"
+    assert create_app(Settings()).conf.consumer_group_instance_id is None

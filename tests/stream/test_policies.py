@@ -11,9 +11,10 @@ from aiokafka.errors import KafkaConnectionError
 from support import lanes_policy
 
 from apportion.core.timeline import Refusal, Timeline, files_key, files_value, policy_key, policy_value
+from apportion.policies.listing import different
 from apportion.settings import Settings
 from apportion.stream import policies
-from apportion.stream.policies import PoliciesUnreadError, PolicyReader, different
+from apportion.stream.policies import PoliciesUnreadError, PolicyReader
 
 pytestmark = pytest.mark.asyncio
 

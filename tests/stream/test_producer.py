@@ -89,3 +89,15 @@ async def test_an_acknowledgement_tells_where_the_first_record_stands(producer: 
     accumulator._batches[PLACE][0].done(41)
     assert sent.acknowledged.done()
     assert sent.offset == 41
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "lz4", "zstd"])
+async def test_record_batches_are_compressed_as_the_settings_say(compression: str) -> None:
+    client = RecordProducer(Settings(compression=compression))._new_client()
+    batch = client.create_batch()
+    for _ in range(100):
+        batch.append(timestamp=None, key=b"k", value=b"the same again and again", headers=[])
+    plain = batch.size()
+    built = len(batch._build())
+    await client.stop()
+    assert built == plain if compression == "none" else built < plain / 2

@@ -1,271 +1,220 @@
-"""Records of topics verified: what a worker wrote of them, changed in every way that a topic can be."""
+"""The audit finds every fault that is planted, and nothing where a worker has done what it must."""
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
 import pytest
-from msgspec import UNSET
-from pydantic import SecretStr
-from recording import altered, asked, published
-from support import ENGINE, SECRET, candidate
+from msgspec import to_builtins
+from msgspec.structs import replace
+from support import ENGINE, NOW, candidate
 
-from apportion.assembly import create_timeline
-from apportion.audit.partition import PartitionRun, partition_run
-from apportion.audit.ranges import PartitionRange
-from apportion.audit.records import Span
-from apportion.audit.snapshot import StartRows
+from apportion.core import wire
+from apportion.core.bounds import Bounds
+from apportion.core.catalogue import Catalogue
+from apportion.core.cloudevents import EventHeaders
+from apportion.core.composer import Composer
+from apportion.core.dead_letter import dead_letter
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import session_key
+from apportion.core.events import Event, session_key
+from apportion.core.memory import Memory
 from apportion.core.record import Record
-from apportion.core.strategies import parse_policy
-from apportion.core.timeline import Timeline, policy_key, policy_value
+from apportion.core.session import EMPTY
+from apportion.core.timeline import Timeline
 from apportion.policies import builtin_policies
-from apportion.replay.findings import Finding, Found, Summary
-from apportion.replay.reading import Extent
-from apportion.settings import Settings
-from apportion.stream.answers import Answers
-from apportion.stream.lateness import StreamTime
-from apportion.stream.row_format import Row
+from apportion.replay.audit import Audited, Fault, Partition, Row, audit
+from apportion.replay.expected import Expectation
 
-SETTINGS = Settings(partitions=1, fingerprint_secret=SecretStr(SECRET.decode()))
-ALL = Extent()
-RECORDED_MS = 1_772_366_400_000
-LATER = "2026-03-01T13:00:00Z"
+SOURCE = "apportion/test"
+PARTITION = 3
 
 
-@dataclass(frozen=True)
-class Topics:
-    """What stands in one partition of the topics, and the rows of its sessions."""
-
-    requests: tuple[Record, ...]
-    decisions: tuple[Record, ...]
-    dead_letters: tuple[Record, ...]
-    rows: dict[bytes, Row]
+def check_place(event: Event, record: Record) -> None:
+    if record.key != session_key(event.tenant, event.session_id).encode():
+        raise EventError(ErrorCode.WRONG_KEY, "another key")
 
 
-def at(offset: int, event: dict[str, Any] | bytes, time_ms: int = RECORDED_MS) -> Record:
-    """Return an event as it stands in the requests topic."""
-    if isinstance(event, bytes):
-        return Record(SETTINGS.requests_topic, 0, offset, time_ms, b"default/s", event)
-    key = session_key(event.get("tenant", "default"), event["session_id"]).encode()
-    return Record(SETTINGS.requests_topic, 0, offset, time_ms, key, json.dumps(event).encode())
-
-
-def answered(
-    records: Sequence[Record], settings: Settings = SETTINGS, timeline: Timeline | None = None
-) -> Topics:
-    """Answer records as a worker does."""
-    answers = Answers(settings, ENGINE, timeline or create_timeline(settings), "w")
-    rows: dict[bytes, Row] = {}
-    out: dict[str, list[Record]] = {settings.decisions_topic: [], settings.dead_letters_topic: []}
-    time = StreamTime(settings.max_lateness_s)
-    for record in records:
-        assert record.key is not None
-        try:
-            answer = answers.answer(record, rows.get(record.key), time)
-            rows[record.key] = answer.row
-            messages = answer.messages
-        except EventError as error:
-            messages = (answers.refuse(record, error),)
-        for one in messages:
-            if one.topic in out:
-                out[one.topic].append(Record(one.topic, 0, len(out[one.topic]), 2_000, one.key, one.value))
-    decisions, letters = out.values()
-    return Topics(tuple(records), tuple(decisions), tuple(letters), rows)
-
-
-class Reader:
-    """Gives the records of spans, as the client of a broker does."""
-
-    def __init__(self, topics: Topics, settings: Settings) -> None:
-        self._records = {
-            settings.requests_topic: topics.requests,
-            settings.decisions_topic: topics.decisions,
-            settings.dead_letters_topic: topics.dead_letters,
-        }
-
-    def read(self, *spans: Span) -> tuple[Iterator[Record], ...]:
-        return tuple(
-            iter([one for one in self._records[span.topic] if span.first <= one.offset < span.end])
-            for span in spans
-        )
-
-
-@dataclass(frozen=True)
-class Audited:
-    summary: Summary
-    findings: tuple[Finding, ...]
-
-    @property
-    def found(self) -> list[Found]:
-        return [one.found for one in self.findings]
-
-
-def end_of(records: Sequence[Record]) -> int:
-    return records[-1].offset + 1 if records else 0
-
-
-def run_of(
-    topics: Topics,
-    extent: Extent,
-    start: StartRows | None = None,
-    settings: Settings = SETTINGS,
-    timeline: Timeline | None = None,
-) -> PartitionRun:
-    ranges = PartitionRange(
-        0,
-        Span(settings.requests_topic, 0, extent.first, min(extent.end, end_of(topics.requests))),
-        Span(settings.decisions_topic, 0, 0, end_of(topics.decisions)),
-        Span(settings.dead_letters_topic, 0, 0, end_of(topics.dead_letters)),
-        extent,
-    )
-    reader: Any = Reader(topics, settings)
-    return partition_run(settings, timeline or create_timeline(settings), reader, ranges, start)
-
-
-def audited(topics: Topics, extent: Extent = ALL, **arguments: Any) -> Audited:
-    """Verify what stands in the topics."""
-    run = run_of(topics, extent, **arguments)
-    findings = tuple(run.placed(one) for one in run.verification.run(run.events))
-    return Audited(run.verification.summary, findings)
-
-
-EVENTS = (
-    at(0, asked("r1")),
-    at(1, b"no json"),
-    at(2, published(candidate("p", 30))),
-    at(3, asked("r2")),
-    at(4, asked("r3", "t")),
-    at(5, asked("r4")),
+EXPECTATION = Expectation(
+    ENGINE, Timeline(builtin_policies(), "test", 0), "lanes", Bounds(), SOURCE, check_place
 )
 
 
-@pytest.fixture(scope="module")
-def topics() -> Topics:
-    return answered(EVENTS)
+def event(number: int, session: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "type": "context-request",
+        "request_id": f"r{number}",
+        "session_id": session,
+        "requested_at": NOW,
+        "candidates": [candidate(f"c{number}", 20)],
+    } | changes
 
 
-def test_what_a_worker_wrote_is_verified_with_its_dead_letters(topics: Topics) -> None:
-    assert audited(topics) == Audited(Summary(verified=4, dead_letters=1), ())
-
-
-def test_an_altered_decision_is_found_at_its_offset_and_its_events(topics: Topics) -> None:
-    value = topics.decisions[1].value or b""
-    changed = msgspec.structs.replace(topics.decisions[1], value=altered(value, "tokens", "used", value=7))
-    [finding] = audited(
-        replace(topics, decisions=(topics.decisions[0], changed, *topics.decisions[2:]))
-    ).findings
-    assert (finding.found, finding.place, finding.recorded) == (Found.DIFFERENCE, "$.tokens.used", 7)
-    assert (finding.partition, finding.offset, finding.event_offset) == (0, 1, 3)
-    assert (finding.line, finding.event_line) == (UNSET, UNSET)
-
-
-def test_a_dead_letter_is_compared_with_its_place_too(topics: Topics) -> None:
-    [letter] = topics.dead_letters
-    changed = msgspec.structs.replace(letter, value=altered(letter.value or b"", "key", value="AAAA"))
-    [finding] = audited(replace(topics, dead_letters=(changed,))).findings
-    assert (finding.found, finding.log, finding.place) == (Found.DIFFERENCE, "dead_letters", "$.key")
-
-
-def test_a_committed_request_without_decision_is_missing_and_a_later_one_in_flight(
-    topics: Topics,
-) -> None:
-    cut = replace(topics, decisions=topics.decisions[:2])
-    assert audited(cut, Extent(decided=5)).found == [Found.NO_DECISION]
-    assert audited(cut, Extent(decided=5)).summary.in_flight == 1
-    assert audited(cut, Extent(decided=4)).summary.in_flight == 2
-    assert audited(cut, Extent(decided=6)).found == [Found.NO_DECISION, Found.NO_DECISION]
-
-
-def test_where_nothing_is_committed_what_is_decided_tells_how_far_answers_go(topics: Topics) -> None:
-    first, _, third, fourth = topics.decisions
-    assert audited(replace(topics, decisions=(first, third)), Extent(decided=0)).found == [Found.NO_DECISION]
-    assert audited(replace(topics, decisions=(first, third)), Extent(decided=0)).summary.in_flight == 1
-    assert audited(replace(topics, decisions=(first, third, fourth)), Extent(decided=0)).found == [
-        Found.NO_DECISION
+def recorded(events: Sequence[tuple[str, bytes]]) -> list[Record]:
+    return [
+        Record("requests", PARTITION, offset, offset, f"default/{session}".encode(), value)
+        for offset, (session, value) in enumerate(events)
     ]
 
 
-def test_only_what_is_asked_about_is_compared_and_what_comes_before_makes_the_rows(topics: Topics) -> None:
-    assert audited(topics, Extent(asked=3)).summary == Summary(verified=3)
-    assert audited(topics, Extent(asked=3, end=4)).summary == Summary(verified=1)
-    without = replace(topics, decisions=topics.decisions[1:], dead_letters=())
-    assert audited(without, Extent(asked=3)) == Audited(Summary(verified=3), ())
-
-
-def test_a_decision_whose_event_is_gone_is_unverifiable_and_so_is_a_session_without_its_history(
-    topics: Topics,
-) -> None:
-    result = audited(topics, Extent(first=3))
-    assert result.found.count(Found.EVENT_GONE) == 2
-    assert result.found.count(Found.SESSION_HISTORY) == 2
-    assert result.summary.verified == 1
-    [last] = [one for one in result.findings if one.found is Found.EVENT_GONE and one.log == "dead_letters"]
-    assert last.offset == 0
-
-
-def test_a_decision_without_any_event_is_told(topics: Topics) -> None:
-    without = replace(topics, requests=(*topics.requests[:4], *topics.requests[5:]))
-    assert audited(without).found == [Found.NO_EVENT]
-    assert audited(without, Extent(asked=5)).found == []
-
-
-def test_sessions_start_with_rows_and_pass_over_what_those_have_seen(topics: Topics) -> None:
-    before = answered(EVENTS[:4])
-    rows = {key.decode(): msgspec.json.encode(row.session) for key, row in before.rows.items()}
-    seen = {key.decode(): row.seen_offset for key, row in before.rows.items()}
-    start = StartRows(rows, seen)
-    assert audited(topics, Extent(first=1, asked=1), start=start) == Audited(
-        Summary(verified=2, dead_letters=0), ()
-    )
-
-
-def test_an_event_that_the_worker_gave_up_is_set_aside_and_the_session_goes_on() -> None:
-    answers = Answers(SETTINGS, ENGINE, create_timeline(SETTINGS), "w")
-    kept = answered([one for one in EVENTS if one.offset != 3])
-    message = answers.refuse(EVENTS[3], EventError(ErrorCode.EVENT_FAILED, "it ended the worker"))
-    letter = Record(message.topic, 0, 1, 2_000, message.key, message.value)
-    those = replace(kept, requests=EVENTS, dead_letters=(*kept.dead_letters, letter))
-    result = audited(those)
-    assert result.found == [Found.SET_ASIDE]
-    assert result.findings[0].event_offset == 3
-    assert result.summary.verified == 3
-
-
-def test_a_late_event_is_refused_as_the_worker_did() -> None:
-    settings = SETTINGS.model_copy(update={"max_lateness_s": 60})
-    late = answered([at(0, asked("r1", at=LATER)), at(1, asked("r2", "t"))], settings)
-    assert audited(late, settings=settings) == Audited(Summary(verified=1, dead_letters=1), ())
-
-
-def test_policies_are_those_of_the_topic_at_the_time_of_the_record() -> None:
-    shipped = next(one for one in builtin_policies() if one.name == SETTINGS.default_policy)
-    raw = shipped.model_dump(mode="json", exclude_unset=True) | {"version": "2", "budget_tokens": 4_000}
-    policy = parse_policy(raw)
-    record = Record(
-        SETTINGS.policies_topic, 0, 0, RECORDED_MS, policy_key(policy).encode(), policy_value(policy)
-    )
-    timeline, refusals = create_timeline(SETTINGS).after([record], SETTINGS.bounds)
-    assert not refusals
-    settle_ms = round(SETTINGS.policy_settle_s * 1000)
-    records = [
-        at(0, asked("r1"), RECORDED_MS + settle_ms - 1),
-        at(1, asked("r2"), RECORDED_MS + settle_ms),
+ARTIFACT = {
+    "type": "context-artifact",
+    "session_id": "b",
+    "published_at": NOW,
+    "source": "test",
+    "artifact": candidate("pooled", 5),
+}
+EVENTS = recorded(
+    [
+        ("a", json.dumps(event(0, "a")).encode()),
+        ("b", json.dumps(event(1, "b")).encode()),
+        ("a", b"no event"),
+        ("a", json.dumps(event(3, "a")).encode()),
+        ("b", json.dumps(ARTIFACT).encode()),
+        ("b", json.dumps(event(5, "b")).encode()),
+        ("a", json.dumps(event(3, "a")).encode()),
+        ("a", json.dumps(event(7, "a")).encode()),
     ]
-    made = answered(records, timeline=timeline)
-    limits = [json.loads(one.value or b"")["tokens"]["limit"] for one in made.decisions]
-    assert limits == [8_000, 4_000]
-    assert audited(made, timeline=timeline).summary == Summary(verified=2)
-    assert audited(made).found == [Found.UNKNOWN_POLICY]
+)
 
 
-def test_a_dead_letter_of_a_policy_is_of_no_event(topics: Topics) -> None:
-    place = {"topic": SETTINGS.policies_topic, "partition": 0, "offset": 9, "timestamp_ms": 1}
-    [letter] = topics.dead_letters
-    other = msgspec.structs.replace(
-        letter, offset=1, value=altered(letter.value or b"", "source", value=place)
-    )
-    assert audited(replace(topics, dead_letters=(letter, other))).findings == ()
+def answered(records: Sequence[Record]) -> Partition:
+    """Return what a worker writes that does its work, by the core alone."""
+    composer = Composer(ENGINE, Catalogue(builtin_policies()), "lanes", Memory())
+    rows: dict[bytes, Any] = {}
+    composed: list[Record] = []
+    decisions: list[Record] = []
+    dead_letters: list[Record] = []
+    written: list[Row] = []
+
+    def output(record: Record, topic: list[Record], kind: str, name: str, value: bytes, time: Any) -> None:
+        headers = EventHeaders(f"context-{kind}.v1", SOURCE).of(name, record.headers, time)
+        topic.append(Record(kind, PARTITION, len(topic), 0, record.key, value, headers))
+
+    for record in records:
+        assert record.key is not None
+        try:
+            decoded = wire.decode(record.value, Bounds())
+        except EventError as error:
+            letter = wire.encode(dead_letter(record, error, ENGINE.version))
+            output(record, dead_letters, "dead-letter", str(record), letter, None)
+            continue
+        session, outcome = composer.handle(decoded, rows.get(record.key, EMPTY))
+        rows[record.key] = session
+        written.append(Row(record.key, record.offset, session.digest))
+        if outcome is not None:
+            name, time = outcome.decision.decision_id, str(to_builtins(outcome.decision.requested_at))
+            decision = wire.encode(outcome.decision)[:-1] + b',"run":{"worker":"somebody"}}'
+            output(record, composed, "composed", f"{name}-composed", wire.encode(outcome.composed), time)
+            output(record, decisions, "decision", f"{name}-decision", decision, time)
+    held = {row.key: row for row in written}.values()
+    return Partition(PARTITION, records, composed, decisions, dead_letters, written, list(held), len(records))
+
+
+RIGHT = answered(EVENTS)
+
+
+def without(records: Any, *places: int) -> list[Any]:
+    return [one for place, one in enumerate(records) if place not in places]
+
+
+def found(partition: Partition, *, once: bool = False) -> Audited:
+    return audit(partition, EXPECTATION, once=once)
+
+
+def test_what_must_be_there_is_right() -> None:
+    for once in (False, True):
+        audited = found(RIGHT, once=once)
+        assert audited.is_right, audited
+        assert (audited.events, audited.outputs, audited.dead_letters) == (8, 13, 1)
+        assert (audited.repeated, audited.late_rows) == (0, 0)
+
+
+def test_rows_are_written_for_the_last_event_of_a_batch_alone_and_that_is_right() -> None:
+    assert found(replace(RIGHT, rows=without(RIGHT.rows, 0, 2, 3))).is_right
+
+
+def test_an_output_again_is_counted_apart_and_a_fault_where_each_must_stand_once() -> None:
+    decisions = list(RIGHT.decisions)
+    again = decisions[2].value or b""
+    twice = replace(decisions[2], value=again.replace(b"somebody", b"somebody else"))
+    written = replace(RIGHT, decisions=[*decisions, twice])
+    assert found(written).is_right
+    assert found(written).repeated == 1
+    assert found(written, once=True).faults == {Fault.DOUBLED: 1}
+
+
+def test_a_late_row_is_counted_apart_and_a_fault_where_each_must_stand_once() -> None:
+    rows = list(RIGHT.rows)
+    written = replace(RIGHT, rows=[*rows, rows[0]])
+    assert found(written).is_right
+    assert found(written).late_rows == 1
+    assert found(written, once=True).faults == {Fault.DOUBLED: 1}
+
+
+def test_a_row_that_was_let_go_after_its_last_event_is_right() -> None:
+    rows, held = list(RIGHT.rows), list(RIGHT.held)
+    gone = Row(held[0].key, held[0].seen_offset, None)
+    assert found(replace(RIGHT, rows=[*rows, gone], held=held[1:])).is_right
+    too_early = Row(held[0].key, rows[0].seen_offset, None)
+    assert set(found(replace(RIGHT, rows=[*rows, too_early], held=held[1:])).faults) == {Fault.ROW_LOST}
+
+
+def changed(records: Any, place: int, **changes: Any) -> list[Any]:
+    return [replace(one, **changes) if at == place else one for at, one in enumerate(records)]
+
+
+def planted() -> Iterator[tuple[str, Partition, set[Fault]]]:
+    composed, decisions, letters = list(RIGHT.composed), list(RIGHT.decisions), list(RIGHT.dead_letters)
+    rows = list(RIGHT.rows)
+    yield "a lost answer", replace(RIGHT, composed=without(composed, 2)), {Fault.LOST}
+    yield "a lost decision", replace(RIGHT, decisions=without(decisions, 0)), {Fault.LOST}
+    yield "a lost dead letter", replace(RIGHT, dead_letters=[]), {Fault.LOST}
+    else_value = (composed[2].value or b"").replace(b'"status":"composed"', b'"status":"other"')
+    doubled = replace(composed[2], value=else_value)
+    assert doubled != composed[2]
+    yield "one doubled with other bytes", replace(RIGHT, composed=[*composed, doubled]), {Fault.ALTERED}
+    swapped = changed(composed, 1, value=composed[4].value)
+    yield "an answer swapped for another", replace(RIGHT, composed=swapped), {Fault.ALTERED}
+    elsewhere = changed(decisions, 1, key=b"default/a")
+    yield "a decision under another key", replace(RIGHT, decisions=elsewhere), {Fault.ALTERED}
+    headers = changed(decisions, 1, headers=(*decisions[1].headers, ("more", b"")))
+    yield "a decision with another header", replace(RIGHT, decisions=headers), {Fault.ALTERED}
+    moved = [composed[1], composed[0], *composed[2:]]
+    yield "answers in another order", replace(RIGHT, composed=moved), {Fault.REORDERED}
+    unasked = [*composed, replace(composed[0], headers=())]
+    yield "an answer to nothing", replace(RIGHT, composed=unasked), {Fault.UNASKED}
+    wrong = [*letters, replace(letters[0], value=b"{}")]
+    yield "a dead letter of other bytes", replace(RIGHT, dead_letters=wrong), {Fault.ALTERED}
+    held = list(RIGHT.held)
+    a = [row for row in rows if row.key == b"default/a"]
+    stale = changed(held, 0, seen_offset=a[-2].seen_offset, digest=a[-2].digest)
+    yield "a stale row that a recovery takes", replace(RIGHT, held=stale), {Fault.ROW_BEHIND}
+    other = changed(held, 0, digest=a[-2].digest)
+    yield "a stale session under a late offset", replace(RIGHT, held=other), {Fault.ROW_ALTERED}
+    yield "a session without a row", replace(RIGHT, held=held[:1]), {Fault.ROW_LOST}
+    wrong_row = changed(rows, 2, digest=rows[0].digest)
+    yield "a row that was wrong for a while", replace(RIGHT, rows=wrong_row), {Fault.ROW_ALTERED}
+    early = [*rows, Row(b"default/a", 2, rows[0].digest)]
+    yield "a row of a refused event", replace(RIGHT, rows=early), {Fault.ROW_UNASKED}
+    yield "an end that is not committed", replace(RIGHT, committed=7), {Fault.UNCOMMITTED}
+    yield "no commit at all", replace(RIGHT, committed=None), {Fault.UNCOMMITTED}
+
+
+@pytest.mark.parametrize(("written", "faults"), [pytest.param(*rest, id=name) for name, *rest in planted()])
+def test_a_planted_fault_is_found(written: Partition, faults: set[Fault]) -> None:
+    audited = found(written)
+    assert set(audited.faults) == faults
+    assert {one.fault for one in audited.found} == faults
+    assert {one.partition for one in audited.found} == {PARTITION}
+
+
+def test_an_event_that_was_charged_twice_shows_in_all_that_follows() -> None:
+    twice = answered([*EVENTS[:1], *recorded([("a", json.dumps(event(9, "a")).encode())]), *EVENTS[1:]])
+    audited = found(replace(twice, requests=EVENTS, committed=len(EVENTS)))
+    assert {Fault.LOST, Fault.UNASKED, Fault.ROW_ALTERED} <= set(audited.faults)
+
+
+def test_partitions_add_up() -> None:
+    both = found(RIGHT) + found(replace(RIGHT, dead_letters=[]))
+    assert (both.events, both.outputs, both.faults) == (16, 25, {Fault.LOST: 1})
+    assert "16 events, 25 outputs (1 dead letters, 0 repeated), 0 late rows; faults: lost 1" in str(both)

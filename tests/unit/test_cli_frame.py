@@ -210,7 +210,7 @@ def drained(terminal: int) -> bytes:
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_config_masks_a_secret(form: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("APPORTION_FINGERPRINT_SECRET", "hush")
+    monkeypatch.setenv("APPORTION_FINGERPRINT_SECRET", "hush, this is a secret")
     ended = run("config", *form)
     assert ended.exit_code == 0
     assert "APPORTION_FINGERPRINT_SECRET" in ended.out
@@ -310,3 +310,19 @@ import apportion.__main__
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_config_check_reads_what_the_settings_name_and_tells_only_what_is_wrong(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("a fixed secret for tests")
+    assert run("config", "--check", "--fingerprint-secret-file", "secret") == Ended(0, "", "")
+    for wrong, said in (
+        (("--fingerprint-secret-file", "nowhere"), "apportion: nowhere: cannot be read: No such file"),
+        (("--policies", "nowhere"), "policies (--policies): nowhere: cannot be read: No such file"),
+        (("--default-policy", "none"), "default_policy (--default-policy): no policy of that name"),
+        (("--security-protocol", "SSL", "--ssl-cafile", "nowhere"), "ssl_cafile"),
+    ):
+        ended = run("config", "--check", *wrong)
+        assert (ended.exit_code, ended.out) == (2, "")
+        assert said.removeprefix("apportion: ") in ended.err

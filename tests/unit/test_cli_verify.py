@@ -9,9 +9,10 @@ from commands import Ended, apportion
 from recording import altered, asked
 from support import candidate
 
-from apportion.core.identity import path_id
+from apportion.core.identity import key_id, path_id
 
 SECRET = b"a fixed secret for tests"
+OTHER = "another secret for tests"
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +125,18 @@ def test_a_file_that_is_not_there_or_given_twice_is_wrong_usage(decisions: list[
     assert apportion("verify", "events", "decisions", "--format", "xml").exit_code == 2
 
 
+@pytest.mark.parametrize("held", ["full", "digest"])
+def test_dead_letters_are_verified_by_what_they_hold(held: str) -> None:
+    events = [asked("r1"), asked("r2", layers={})]
+    Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in events))
+    letters = ("--dead-letters", "letters")
+    ended = apportion("compose", "events", "--decisions", "decisions", *letters, "--dead-letter-value", held)
+    assert ended.exit_code == 3
+    assert (json.loads(Path("letters").read_bytes())["value"] is None) == (held == "digest")
+    ended = apportion("verify", "events", "decisions", *letters)
+    assert (ended.exit_code, ended.err) == (0, "")
+
+
 def fingerprint(*arguments: str) -> Ended:
     Path("secret").write_bytes(SECRET)
     return apportion("fingerprint", "--fingerprint-secret-file", "secret", *arguments)
@@ -150,9 +163,24 @@ def test_paths_have_a_line_each_in_their_order_and_their_one_form() -> None:
 
 
 def test_a_tenants_own_secret_counts() -> None:
-    Path("secrets.toml").write_text('default = "one"\n[tenants]\nown = "other"\n')
+    Path("secrets.toml").write_text(f'default = "{SECRET.decode()}"\n[tenants]\nown = "{OTHER}"\n')
     ended = apportion("fingerprint", "a", "--tenant", "own", "--fingerprint-secret-file", "secrets.toml")
-    assert ended.out.decode() == f"{path_id(b'other', 'a', '', '', 0)}\ta\n"
+    assert ended.out.decode() == f"{path_id(OTHER.encode(), 'a', '', '', 0)}\ta\n"
+
+
+def test_while_secrets_are_rotated_a_path_has_a_line_for_each_with_the_sessions_that_go_by_it() -> None:
+    Path("secrets.toml").write_text(
+        f'default = "{OTHER}"\nsince = 2026-03-01T00:00:00+01:00\n[previous]\ndefault = "{SECRET.decode()}"\n'
+    )
+    ended = apportion("fingerprint", "a", "b", "--fingerprint-secret-file", "secrets.toml")
+    assert [line.split("\t") for line in ended.out.decode().splitlines()] == [
+        [path_id(secret, path, "", "", 0), path, sessions, key_id(secret)]
+        for path in ("a", "b")
+        for secret, sessions in (
+            (OTHER.encode(), "since 2026-02-28T23:00:00Z"),
+            (SECRET, "before 2026-02-28T23:00:00Z"),
+        )
+    ]
 
 
 def test_a_path_that_no_event_may_have_is_wrong_usage_and_not_repeated() -> None:

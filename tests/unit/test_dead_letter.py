@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.core.dead_letter import COMPLETE_MAX_BYTES, KEPT_BYTES, dead_letter
+from apportion.core.dead_letter import COMPLETE_MAX_BYTES, KEPT_BYTES, dead_letter, holding
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.record import Headers, Record
+from apportion.core.results import DeadLetterValue
 from apportion.core.wire import encode
 from apportion.stream.topics import MESSAGE_MAX_BYTES
 
@@ -94,3 +95,17 @@ def test_the_largest_dead_letter_fits_into_its_topic() -> None:
     largest = record(b"." * COMPLETE_MAX_BYTES, b"k" * 1000, (("h", b"." * (KEPT_BYTES - 1001)),))
     assert letter(largest)["key"] is not None
     assert len(encode(dead_letter(largest, ERROR, "1.0"))) < MESSAGE_MAX_BYTES - KEPT_BYTES
+
+
+def test_one_that_shall_hold_nothing_of_the_event_has_its_digest_its_size_and_its_key() -> None:
+    whole = dead_letter(record(b"private", headers=(("ce_subject", b"private"),)), ERROR, "1.0")
+    held = json.loads(encode(holding(whole, DeadLetterValue.DIGEST)))
+    assert (held["value"], held["headers"], held["value_complete"]) == (None, [], False)
+    assert (held["value_bytes"], held["value_digest"]) == (7, sha256(b"private"))
+    assert base64.b64decode(held["key"]) == b"default/s"
+    assert base64.b64encode(b"private").decode() not in json.dumps(held)
+    assert holding(whole, DeadLetterValue.FULL) is whole
+
+
+def test_of_a_record_without_a_value_nothing_is_missing() -> None:
+    assert holding(dead_letter(record(None), ERROR, "1.0"), DeadLetterValue.DIGEST).value_complete

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from apportion.core.errors import ErrorCode
-from apportion.core.results import ContextDeadLetter, ContextDecision, Failure
+from apportion.core.results import ContextDeadLetter, ContextDecision, Failure, Prefix
 from apportion.demo import view
 from apportion.demo.tally import Tally
 from apportion.stream.client import Reply
@@ -96,3 +96,49 @@ def test_a_summary_without_a_decision_tells_of_dead_letters_alone() -> None:
     tally.add(Reply(0, 0.5, dead_letter=LETTER), 100.0)
     shown = printed(view.summary(tally.summary()))
     assert [line.split("  ")[0] for line in shown.splitlines()] == ["dead letters", "latency"]
+
+
+def holding(session: str, tokens: int, *, used: int = 1_000, cold: bool = False) -> Reply:
+    """Return the answer to a request of a session with so many tokens of its text before."""
+    prefix = Prefix(
+        previous_items=9,
+        held_items=5,
+        prefix_tokens=tokens,
+        cold=cold,
+        broken=None,
+        held_only=(),
+        displaced=(),
+        value=1,
+        value_without=1,
+        tried=1,
+    )
+    used_tokens = msgspec.structs.replace(DECISION.tokens, used=used)
+    decision = msgspec.structs.replace(DECISION, session_id=session, prefix=prefix, tokens=used_tokens)
+    return Reply(0, 0.1, COMPOSED, decision)
+
+
+def test_what_is_held_is_read_at_a_tenth_and_was_written_the_turn_before_at_a_quarter_more() -> None:
+    tally = Tally()
+    for answer in (holding("a", 0), holding("b", 0), holding("a", 800), holding("a", 600)):
+        tally.add(answer, 1.0)
+    total = tally.summary()
+    assert total.held == pytest.approx(1_400 / 4_000)
+    assert total.input_price == pytest.approx((4_000 - 0.9 * 1_400 + 0.25 * 800) / 4_000)
+    assert "prefix" in printed(view.summary(total))
+    assert "held: 35% of tokens; input price 0.73 of uncached" in printed(view.summary(total))
+
+
+def test_a_cold_cache_serves_nothing_of_what_is_held() -> None:
+    tally = Tally()
+    for answer in (holding("a", 0), holding("a", 500, cold=True), holding("a", 400)):
+        tally.add(answer, 1.0)
+    total = tally.summary()
+    assert total.held == pytest.approx(900 / 3_000)
+    assert total.input_price == pytest.approx((3_000 - 0.9 * 400 + 0.25 * 400) / 3_000)
+
+
+def test_a_policy_that_holds_nothing_has_no_line_of_it() -> None:
+    tally = Tally()
+    tally.add(Reply(0, 0.5, COMPOSED, DECISION), 100.0)
+    assert tally.summary().input_price == 1
+    assert "prefix" not in printed(view.summary(tally.summary()))

@@ -1,4 +1,4 @@
-"""The library: what `import apportion` gives, what it leaves alone, and every example of its page."""
+"""The library: what `import apportion` gives, what it leaves alone, and every example of its pages."""
 
 import io
 import os
@@ -16,7 +16,7 @@ import apportion
 from apportion import library
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "library.md").read_text("utf-8")
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("library", "providers")}
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FOREIGN = {"aiokafka", "faust", "mode", "pydantic_settings", "rich", "typer"}
 
@@ -29,17 +29,18 @@ def imported_by(code: str) -> set[str]:
     return set(out.split())
 
 
-def test_the_examples_of_the_page_print_what_it_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_print_what_it_shows(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pasted: dict[str, Any] = {}
     printed = [""]
-    for language, block in FENCED.findall(PAGE):
+    for language, block in FENCED.findall(PAGES[page]):
         match language:
             case "python":
                 with redirect_stdout(io.StringIO()) as out:
-                    exec(compile(block, "docs/library.md", "exec"), pasted)  # noqa: S102 - our own page
+                    exec(compile(block, f"docs/{page}.md", "exec"), pasted)  # noqa: S102 - our own page
                 assert printed[-1] == "", "what an example prints stands under it"
                 printed.append(out.getvalue())
             case "text":
@@ -49,18 +50,20 @@ def test_the_examples_of_the_page_print_what_it_shows(
     assert printed[-1] == ""
 
 
-def test_a_type_checker_accepts_the_examples_of_the_page(tmp_path: Path) -> None:
-    pasted = tmp_path / "pasted.py"
-    pasted.write_text("\n".join(block for language, block in FENCED.findall(PAGE) if language == "python"))
-    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), str(pasted)]
+def test_a_type_checker_accepts_the_examples_of_the_pages(tmp_path: Path) -> None:
+    for page, text in PAGES.items():
+        blocks = [block for language, block in FENCED.findall(text) if language == "python"]
+        (tmp_path / f"{page}.py").write_text("\n".join(blocks))
+    pasted = [str(tmp_path / f"{page}.py") for page in PAGES]
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), *pasted]
     checked = subprocess.run(  # noqa: S603 - our own interpreter
         command, cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert checked.stdout == "Success: no issues found in 1 source file\n"
+    assert checked.stdout == f"Success: no issues found in {len(PAGES)} source files\n"
 
 
-def test_every_function_and_every_value_of_it_stands_on_the_page() -> None:
-    told = set(re.findall(r"\w+", PAGE))
+def test_every_function_and_every_value_of_it_stands_on_a_page() -> None:
+    told = set(re.findall(r"\w+", "".join(PAGES.values())))
     values = {name for name in library.__all__ if name in (name.lower(), name.upper())}
     assert {"COUNTERS", "compose"} < values <= told
 

@@ -8,13 +8,23 @@ import pytest
 
 FOLDER = Path(__file__).parents[2]
 PROJECT = tomllib.loads((FOLDER / "pyproject.toml").read_text())
+EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+OWN = re.compile(r"apportion\[(\w+)\]")
+
+
+def asked_by(extra: str) -> list[str]:
+    """What an extra asks for, with what the extras of ours ask for that it names."""
+    asked = PROJECT["project"]["dependencies"] + EXTRAS[extra]
+    named = [found[1] for each in asked if (found := OWN.fullmatch(each))]
+    return [each for each in asked if not OWN.fullmatch(each)] + [
+        each for own in named for each in asked_by(own)
+    ]
+
+
 ASKED_FOR = {
     "run.txt": PROJECT["project"]["dependencies"],
     "build.txt": PROJECT["build-system"]["requires"],
-    **{
-        f"{extra}.txt": PROJECT["project"]["dependencies"] + asked
-        for extra, asked in PROJECT["project"]["optional-dependencies"].items()
-    },
+    **{f"{extra}.txt": asked_by(extra) for extra in EXTRAS},
 }
 
 
@@ -34,3 +44,12 @@ def test_every_requirement_has_its_hashes_and_none_is_a_place(file: Path) -> Non
     assert requirements
     for requirement in requirements:
         assert re.fullmatch(r"[\w.-]+==[\w.]+( ; [^:]+?)?\s+(--hash=sha256:[0-9a-f]{64}\s*)+", requirement)
+
+
+def test_composing_needs_none_of_kafkas_libraries_and_the_worker_does() -> None:
+    names = {
+        file: set(re.findall(r"^(\S+)==", (FOLDER / "requirements" / file).read_text(), re.MULTILINE))
+        for file in ASKED_FOR
+    }
+    assert names["run.txt"] < names["worker.txt"] <= names["demo.txt"] & names["dev.txt"]
+    assert not any("kafka" in each or "faust" in each or "aio" in each for each in names["run.txt"])

@@ -1,5 +1,6 @@
 """The session's ledger: limits, duplicates, backoff, expiry, the pool."""
 
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -8,6 +9,7 @@ import rfc8785
 from msgspec.structs import replace
 from support import (
     ENGINE,
+    SECRET,
     answer,
     artifact,
     candidate,
@@ -21,6 +23,7 @@ from support import (
 )
 
 from apportion.core.errors import EventError
+from apportion.core.identity import Secrets, event_time_us, key_id, path_id
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.session import (
@@ -413,3 +416,68 @@ def test_of_equal_ids_that_are_backed_off_one_is_backoff_and_the_others_duplicat
     session = answer(request([candidate("a")]), policy).session
     again = answer(request([candidate("a"), candidate("a")]), policy, session)
     assert counted(again.decision.reasons) == {"backoff": 1, "duplicate": 1}
+
+
+ROTATED_US = event_time_us(datetime(2026, 3, 1, 12, 30, tzinfo=UTC))
+ROTATED = replace(
+    ENGINE,
+    secrets=Secrets(default=b"the secret after a rotation", previous=ENGINE.secrets, since_us=ROTATED_US),
+)
+
+
+def of_path(path: str, secret: bytes) -> str:
+    return path_id(secret, path, "recent_edit", "local", 0)
+
+
+def test_a_session_that_began_before_a_rotation_keeps_its_backoff_its_pool_and_its_answers() -> None:
+    asked = request([candidate("", id=None, path="src/a.py")], request_id="first")
+    policy = limited(backoff_prompts=5, idle_timeout_s=DAY_S)
+    first = answer(asked, policy)
+    pooled = publish(
+        artifact(candidate("", id=None, path="src/b.py"), at="2026-03-01T12:29:00Z"),
+        first.session,
+        ENGINE,
+        DAY_S,
+    )
+    later = "2026-03-01T13:00:00Z"
+    again = answer(
+        replace(asked, requested_at=datetime(2026, 3, 1, 13, tzinfo=UTC)), policy, pooled, engine=ROTATED
+    )
+    assert again.composed.duplicate_of == first.composed.decision_id
+    second = answer(
+        request([candidate("", id=None, path="src/a.py")], requested_at=later),
+        policy,
+        again.session,
+        engine=ROTATED,
+    )
+    assert omitted(second)[of_path("src/a.py", SECRET)] == "backoff"
+    assert selected(second) == [of_path("src/b.py", SECRET)]
+    replaced = publish(
+        artifact(candidate("", id=None, path="src/b.py"), at=later), second.session, ROTATED, DAY_S
+    )
+    assert [one.id for one in replaced.pool] == [of_path("src/b.py", SECRET)]
+
+
+def test_a_session_that_begins_after_it_goes_by_the_new_secret_and_so_does_one_that_starts_afresh() -> None:
+    asked = request([candidate("", id=None, path="src/a.py")], requested_at="2026-03-01T12:30:00Z")
+    new = [of_path("src/a.py", b"the secret after a rotation")]
+    assert selected(answer(asked, lanes_policy(), engine=ROTATED)) == new
+    old = answer(request([candidate("", id=None, path="src/a.py")]), limited(idle_timeout_s=60))
+    assert selected(answer(asked, limited(idle_timeout_s=60), old.session, engine=ROTATED)) == new
+
+
+def test_a_workspace_goes_by_the_sessions_secret_too() -> None:
+    trigger = {"event": "file_saved", "workspace": "home"}
+    before = answer(request(trigger=trigger), lanes_policy())
+    kept = answer(
+        request(trigger=trigger, requested_at="2026-03-01T13:00:00Z"),
+        lanes_policy(),
+        before.session,
+        engine=ROTATED,
+    )
+    began = answer(
+        request(trigger=trigger, requested_at="2026-03-01T13:00:00Z"), lanes_policy(), engine=ROTATED
+    )
+    assert before.decision.trigger == kept.decision.trigger != began.decision.trigger
+    assert before.decision.fingerprint_key_id == kept.decision.fingerprint_key_id == key_id(SECRET)
+    assert began.decision.fingerprint_key_id == key_id(b"the secret after a rotation")

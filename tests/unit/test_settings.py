@@ -7,8 +7,11 @@ import pytest
 from pydantic import ValidationError
 
 from apportion.core.bounds import Bounds
+from apportion.core.results import DeadLetterValue, Detail
 from apportion.setting_types import Partitioner
-from apportion.settings import NAMES, Settings, SettingsError, load_settings
+from apportion.settings import NAMES, Settings, SettingsError, help_texts, load_settings
+
+HUSH = "hush, this is a secret"
 
 
 def write(folder: Path, text: str) -> Path:
@@ -212,22 +215,22 @@ def test_a_file_in_another_encoding_is_told(tmp_path: Path) -> None:
 
 
 def test_a_secret_is_masked_wherever_settings_are_shown() -> None:
-    settings = load_settings(environment={"APPORTION_FINGERPRINT_SECRET": "hush"})
+    settings = load_settings(environment={"APPORTION_FINGERPRINT_SECRET": HUSH})
     assert settings.fingerprint_secret is not None
-    assert settings.fingerprint_secret.get_secret_value() == "hush"
+    assert settings.fingerprint_secret.get_secret_value() == HUSH
     assert "hush" not in repr(settings) + str(settings) + settings.model_dump_json()
 
 
 def test_a_secret_is_in_no_error(tmp_path: Path) -> None:
     told = problems_of({}, write(tmp_path, "fingerprint_secret = 31337"))
-    told += problems_of({"APPORTION_FINGERPRINT_SECRET": "hush", "APPORTION_FINGERPRINT_SECRET_FILE": "x"})
+    told += problems_of({"APPORTION_FINGERPRINT_SECRET": HUSH, "APPORTION_FINGERPRINT_SECRET_FILE": "x"})
     assert len(told) == 2
     assert not any(secret in problem for problem in told for secret in ("31337", "hush"))
 
 
 def test_a_secret_and_a_file_of_secrets_exclude_each_other(tmp_path: Path) -> None:
     file = write(tmp_path, 'fingerprint_secret_file = "secret"')
-    [problem] = problems_of({"APPORTION_FINGERPRINT_SECRET": "hush"}, file)
+    [problem] = problems_of({"APPORTION_FINGERPRINT_SECRET": HUSH}, file)
     assert problem == (
         "fingerprint_secret (APPORTION_FINGERPRINT_SECRET): "
         "is given beside fingerprint_secret_file: set one of them"
@@ -235,7 +238,7 @@ def test_a_secret_and_a_file_of_secrets_exclude_each_other(tmp_path: Path) -> No
 
 
 def test_every_setting_has_a_help_text() -> None:
-    assert [name for name in NAMES if not Settings.model_fields[name].description] == []
+    assert [name for name in NAMES if not help_texts().get(name)] == []
 
 
 def test_the_bounds_are_the_cores_until_they_are_set() -> None:
@@ -258,3 +261,13 @@ def test_importing_and_building_settings_reads_neither_environment_nor_file(tmp_
         command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
     )
     assert run.stdout == "24\n"
+
+
+def test_a_closed_set_is_text_in_a_file_too(tmp_path: Path) -> None:
+    file = write(tmp_path, 'decision_detail = "summary"\ndead_letter_value = "digest"\npartitioner = "crc32"')
+    settings = load_settings(config=file, environment={})
+    assert (settings.decision_detail, settings.dead_letter_value, settings.partitioner) == (
+        Detail.SUMMARY,
+        DeadLetterValue.DIGEST,
+        Partitioner.CRC32,
+    )

@@ -7,13 +7,21 @@ settings that extend these are read in `apportion.settings`.
 from collections.abc import Iterator
 from typing import Annotated, Self
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from apportion.setting_types import (
     Addresses,
     AppId,
+    Compression,
     Count,
     OptionalPath,
     OptionalSecret,
@@ -42,12 +50,10 @@ _OF_TOKENS = ("sasl_token_command",)
 _OF_SASL = ("sasl_mechanism", *_OF_PASSWORDS, *_OF_TOKENS)
 
 
-class ClusterSettings(BaseSettings):
+class ClusterSettings(BaseModel):
     """What a worker and the commands need to know of a cluster; a docstring under a name is its help text."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, strict=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", validate_default=True)
 
     brokers: Addresses = ("localhost:9092",)
     """Kafka brokers to start from: host:port, several with commas."""
@@ -93,6 +99,17 @@ class ClusterSettings(BaseSettings):
     max_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Refuse events that are further behind the latest event of their partition (too_late), in seconds, so
     that the rows of sessions that expired so long ago can be removed; 0: take all, and remove none."""
+    compression: Annotated[Compression, Field(strict=False)] = Compression.NONE
+    """How a worker compresses what it writes, its sessions' changelog included: none, gzip, lz4 or zstd."""
+    batch_max_bytes: Annotated[int, Field(ge=1, le=2 << 20)] = 1 << 20
+    """How much a worker gathers of a partition's answers before it writes them, in bytes; one answer may be
+    more."""
+    linger_ms: Annotated[int, Field(ge=0, le=1000)] = 0
+    """How long a worker lets more events come before it reads again, in milliseconds: fewer and larger
+    batches cost less, and wait longer."""
+    static_member: OptionalText = None
+    """Name of this worker within its group (group.instance.id), different for each worker: one that is back
+    within session_timeout_s gets its partitions again, and the others notice nothing."""
     app_id: AppId = "apportion"
     """Name of this worker's consumer group and prefix of its table topics."""
     partitions: Count = 24

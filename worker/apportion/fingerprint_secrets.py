@@ -6,29 +6,37 @@ Decides the form of the secret file. Never shows a secret: what is wrong is told
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 
-from apportion.core.identity import Secrets
+from apportion.core.identity import Secrets, event_time_us
+from apportion.setting_types import FingerprintSecret
 from apportion.settings import Settings, SettingsError, read_text, read_toml
 
-_Secret: TypeAlias = Annotated[SecretStr, Field(min_length=1)]
 _Tenant: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 
-class _SecretFile(BaseModel):
-    """A `.toml` file of secrets: one a tenant, and one for all tenants that are not named."""
+class _Held(BaseModel):
+    """Secrets: one a tenant, and one for all tenants that are not named."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    default: _Secret | None = None
-    tenants: dict[_Tenant, _Secret] = Field(default_factory=dict)
+    default: FingerprintSecret | None = None
+    tenants: dict[_Tenant, FingerprintSecret] = Field(default_factory=dict)
+
+
+class _SecretFile(_Held):
+    """A `.toml` file of secrets; during a rotation also those of sessions that began before `since`."""
+
+    since: AwareDatetime | None = None
+    previous: _Held | None = None
 
 
 def read_secrets(settings: Settings) -> Secrets:
     """Return the secrets by tenant; none where none is set.
 
-    A `.toml` file has `[tenants]` with `NAME = "secret"`, and optionally `default = "secret"` above it.
-    Any other file is one secret for all tenants, without the white space around it.
+    A `.toml` file has `[tenants]` with `NAME = "secret"`, and optionally `default = "secret"` above it; with
+    `since` and `[previous]`, of the same form, what was another secret before that moment. Any other file is
+    one secret for all tenants, without the white space around it.
 
     Raises:
         SettingsError: the file cannot be read, or does not have that form.
@@ -38,12 +46,18 @@ def read_secrets(settings: Settings) -> Secrets:
     path = settings.fingerprint_secret_file
     if path is None:
         return Secrets()
-    if path.suffix == ".toml":
-        return _of_tenants(path)
+    return _of_tenants(path) if path.suffix == ".toml" else _of_all(path)
+
+
+def _of_all(path: Path) -> Secrets:
     secret = read_text(path).strip()
     if not secret:
         raise SettingsError([f"fingerprint_secret_file ({path}): is empty"])
-    return Secrets(default=secret.encode())
+    try:
+        return Secrets(default=_bytes(TypeAdapter[SecretStr](FingerprintSecret).validate_python(secret)))
+    except ValidationError as error:
+        [wrong] = error.errors()
+        raise SettingsError([f"fingerprint_secret_file ({path}): {wrong['msg']}"]) from None
 
 
 def _of_tenants(path: Path) -> Secrets:
@@ -53,9 +67,28 @@ def _of_tenants(path: Path) -> Secrets:
         raise SettingsError(
             f"{'.'.join(map(str, detail['loc']))} ({path}): {detail['msg']}" for detail in error.errors()
         ) from None
+    now = _secrets(file)
+    if file.previous is None and file.since is None:
+        return now
+    if file.previous is None or file.since is None:
+        lacking = "previous" if file.previous is None else "since"
+        problem = (
+            f"{lacking} ({path}): a rotation needs since, the moment, and [previous], the secrets before it"
+        )
+        raise SettingsError([problem])
+    before = _secrets(file.previous)
     return Secrets(
-        default=_bytes(file.default) if file.default else None,
-        tenants={tenant: _bytes(secret) for tenant, secret in file.tenants.items()},
+        default=now.default,
+        tenants=now.tenants,
+        previous=Secrets(default=before.default or now.default, tenants={**now.tenants, **before.tenants}),
+        since_us=event_time_us(file.since),
+    )
+
+
+def _secrets(held: _Held) -> Secrets:
+    return Secrets(
+        default=_bytes(held.default) if held.default else None,
+        tenants={tenant: _bytes(secret) for tenant, secret in held.tenants.items()},
     )
 
 

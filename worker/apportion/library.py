@@ -59,6 +59,15 @@ from apportion.core.strategies import parse_policy
 from apportion.core.tokens import CounterName, TokenCounter
 from apportion.core.wire import decode, encode
 from apportion.counters import COUNTERS
+from apportion.formats import (
+    AnthropicBody,
+    FormatError,
+    OpenAIBody,
+    TextBody,
+    anthropic_body,
+    openai_body,
+    text_body,
+)
 from apportion.policies import builtin_policies, load_policy
 
 __all__ = [
@@ -67,6 +76,7 @@ __all__ = [
     "ENGINE",
     "ENGINE_VERSION",
     "Answered",
+    "AnthropicBody",
     "Bounds",
     "Break",
     "Breakpoint",
@@ -91,6 +101,7 @@ __all__ = [
     "Event",
     "EventError",
     "Fidelity",
+    "FormatError",
     "Group",
     "GroupPrice",
     "LaneRequirement",
@@ -99,6 +110,7 @@ __all__ = [
     "Match",
     "MatchType",
     "Memory",
+    "OpenAIBody",
     "Outcome",
     "Policy",
     "PolicyError",
@@ -112,17 +124,21 @@ __all__ = [
     "SectionedLayer",
     "Session",
     "Status",
+    "TextBody",
     "TokenCounter",
     "Trigger",
     "Vitals",
+    "anthropic_body",
     "builtin_policies",
     "compose",
     "decode",
     "encode",
     "load_policy",
+    "openai_body",
     "parse_policy",
     "publish",
     "session_key",
+    "text_body",
 ]
 
 ENGINE = Engine(ENGINE_VERSION, COUNTERS)

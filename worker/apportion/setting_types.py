@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_core import PydanticCustomError
-from pydantic_settings import NoDecode
 
 
 class Partitioner(StrEnum):
@@ -20,6 +19,15 @@ class Partitioner(StrEnum):
     MURMUR2 = "murmur2"
     CRC32 = "crc32"
     ANY = "any"
+
+
+class Compression(StrEnum):
+    """How record batches are compressed, by Kafka's own names."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
 
 
 class SecurityProtocol(StrEnum):
@@ -75,7 +83,7 @@ _PORT = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5
 Address = Annotated[
     str, _matches(rf"(\[[\da-fA-F:.%]+\]|[\w.-]+):{_PORT}", "host:port, as in localhost:9092")
 ]
-Addresses = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(_split), AfterValidator(_at_least_one)]
+Addresses = Annotated[tuple[Address, ...], BeforeValidator(_split), AfterValidator(_at_least_one)]
 TopicName = Annotated[str, _matches(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "1 to 249 of A-Z a-z 0-9 . _ -")]
 TopicPrefix = Annotated[str, _matches(r"[a-zA-Z0-9._-]{0,200}", "up to 200 of A-Z a-z 0-9 . _ -")]
 AppId = Annotated[str, _matches(r"[a-zA-Z0-9._-]{1,200}", "1 to 200 of A-Z a-z 0-9 . _ -")]
@@ -85,3 +93,19 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 OptionalText = Annotated[str, Field(min_length=1)] | None
 OptionalSecret = Annotated[SecretStr, Field(min_length=1)] | None
+
+
+def _long_enough(secret: SecretStr) -> SecretStr:
+    if len(secret.get_secret_value().encode()) < FINGERPRINT_SECRET_MIN_BYTES:
+        raise PydanticCustomError("short", _TOO_SHORT, {"least": FINGERPRINT_SECRET_MIN_BYTES})
+    return secret
+
+
+FINGERPRINT_SECRET_MIN_BYTES = 16
+"""Fewer bytes cannot hold 128 bits, whatever they are made of: who has decisions and guesses one path of them
+could try all secrets, for the id of a path shows when the right one was found."""
+_TOO_SHORT = (
+    "is shorter than {least} bytes, so it could be guessed from decisions: take `openssl rand -hex 32`"
+)
+FingerprintSecret = Annotated[SecretStr, AfterValidator(_long_enough)]
+OptionalFingerprintSecret = FingerprintSecret | None

@@ -4,23 +4,44 @@ Decides what each setting is called, which values it may have and which source w
 file, default. Never connects, never logs, never shows a secret. Importing it reads nothing.
 """
 
+import ast
 import difflib
+import inspect
 import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from stat import S_IMODE
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    PrivateAttr,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
 from apportion.cluster_settings import ClusterSettings
 from apportion.core.bounds import Bounds
-from apportion.core.results import Detail
-from apportion.setting_types import Count, OptionalPath, OptionalSecret, Seconds, Share
+from apportion.core.results import DeadLetterValue, Detail
+from apportion.setting_types import (
+    Count,
+    OptionalFingerprintSecret,
+    OptionalPath,
+    OptionalSecret,
+    OptionalText,
+    Seconds,
+    Share,
+)
 
 FILE_NAME = "apportion.toml"
 PREFIX = "APPORTION_"
@@ -68,7 +89,7 @@ class Settings(ClusterSettings):
     fingerprint_secret_file: OptionalPath = None
     """File with the secret that turns paths into ids: a text file with one for all tenants, or a .toml
     file with a table tenants (NAME = "secret") and an optional default."""
-    fingerprint_secret: OptionalSecret = None
+    fingerprint_secret: OptionalFingerprintSecret = None
     """The secret itself, for all tenants, instead of the file; from the environment or the settings file."""
 
     dead_letter_share_max: Share = 0.5
@@ -79,6 +100,9 @@ class Settings(ClusterSettings):
     event_failures_max: Annotated[int, Field(ge=0)] = 0
     """How often an error of the worker's own at one event may end a worker, until the event is set aside as a
     dead letter (event_failed); 0: it never is, and workers end there until one that can answer it starts."""
+    dead_letter_value: Annotated[DeadLetterValue, Field(strict=False)] = DeadLetterValue.FULL
+    """What a dead letter holds of the event that was refused: full, all of it, to be read and sent again;
+    digest, only the digest and size of its value, and no headers."""
     event_max_bytes: Annotated[int, Field(ge=1, le=4 << 20)] = _BOUNDS.event_max_bytes
     """Largest event, in bytes; a larger one is a dead letter, as are all below that pass a bound."""
     candidates_max: Count = _BOUNDS.candidates_max
@@ -100,9 +124,19 @@ class Settings(ClusterSettings):
     decision_omitted_max: Annotated[int, Field(ge=0)] = 1000
     """Omitted candidates that a decision lists one by one; beyond it they are counted by reason, but
     for what has expired and leaves the pool."""
-    decision_detail: Detail = Detail.FULL
+    decision_detail: Annotated[Detail, Field(strict=False)] = Detail.FULL
     """How much of a decision is stored: full; selected, without the candidates that were omitted;
     summary, without any."""
+
+    tables: OptionalText = None
+    """Where sink writes its tables: a folder, or a URL (s3://bucket/prefix, gs://…, az://…) whose credentials
+    and endpoint stand where its own tools look for them (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …)."""
+    sink_roll_bytes: Count = 64 << 20
+    """A batch of a partition's records is written when its files have so many bytes."""
+    sink_roll_s: Seconds = 300.0
+    """It is written at the latest when its first record was read so many seconds ago."""
+    sink_memory_bytes: Count = 512 << 20
+    """When the batches of all partitions hold so many bytes, the largest is written."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
@@ -119,17 +153,6 @@ class Settings(ClusterSettings):
         """The bounds of an event, as the core takes them."""
         return Bounds(**{name: getattr(self, name) for name in Bounds.__struct_fields__})
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic-settings calls it with all of these
-        init_settings: PydanticBaseSettingsSource,
-        *_: PydanticBaseSettingsSource,
-        **__: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read nothing but what is passed in."""
-        return (init_settings,)
-
     @field_validator("fingerprint_secret")
     @classmethod
     def _comes_from_one_place(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
@@ -140,7 +163,9 @@ class Settings(ClusterSettings):
 
 NAMES = tuple(Settings.model_fields)
 SECRETS = frozenset(
-    name for name, field in Settings.model_fields.items() if field.annotation == OptionalSecret
+    name
+    for name, field in Settings.model_fields.items()
+    if field.annotation in (OptionalSecret, OptionalFingerprintSecret)
 )
 """They have no flag, for every user of a machine sees its processes' flags."""
 PATHS = frozenset(name for name, field in Settings.model_fields.items() if field.annotation == OptionalPath)
@@ -187,6 +212,20 @@ def load_settings(
     return _validated(values, origins, problems)
 
 
+@cache
+def help_texts() -> dict[str, str]:
+    """Return what stands under each setting's name, read from the sources: only who asks for help waits."""
+    texts: dict[str, str] = {}
+    for model in (ClusterSettings, Settings):
+        (definition,) = ast.parse(inspect.getsource(model)).body
+        assert isinstance(definition, ast.ClassDef), "a class's source is its definition"
+        for field, said in pairwise(definition.body):
+            match field, said:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    texts[name] = inspect.cleandoc(text)
+    return texts
+
+
 def flag_of(name: str) -> str:
     """Return the flag of a setting, `--app-id`."""
     return "--" + name.replace("_", "-")
@@ -201,7 +240,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
+        raise SettingsError([f"{path}: cannot be read: {error.strerror}{_whose(path, error)}"]) from None
     except UnicodeDecodeError:
         raise SettingsError([f"{path}: is not UTF-8"]) from None
 
@@ -218,6 +257,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError([f"{path}: is not valid TOML ({str(error).rpartition('(')[2]}"]) from None
 
 
+def _whose(path: Path, error: OSError) -> str:
+    """Return what to do about a file that is there and is not ours to read, as one of a container's host."""
+    try:
+        status = path.stat()
+    except OSError:  # nor is its folder
+        return ""
+    if not isinstance(error, PermissionError):
+        return ""
+    return (
+        f": its owner is {status.st_uid}:{status.st_gid}, its mode {S_IMODE(status.st_mode):04o}, and we are "
+        f"{os.geteuid()}:{os.getegid()}: let this user read it"
+    )
+
+
 def _with_paths_from(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     return {
         name: str(folder / value) if name in PATHS and isinstance(value, str) else value
@@ -226,10 +279,14 @@ def _with_paths_from(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(texts: dict[str, Any]) -> dict[str, Any]:
-    """Parse what came as text, as pydantic-settings parses variables; unknown names stay."""
-    source = EnvSettingsSource(Settings, case_sensitive=True, env_prefix="")
-    source.env_vars = texts
-    return texts | source()
+    """Read what came as text as the type of its setting; what cannot be read stays, and is found wrong."""
+    parsed = dict(texts)
+    for name, field in Settings.model_fields.items():
+        if name in texts:
+            kind: Any = field.annotation
+            with suppress(ValidationError):
+                parsed[name] = TypeAdapter(kind).validate_python(texts[name])
+    return parsed
 
 
 def _validated(values: dict[str, Any], origins: dict[str, str], problems: list[str]) -> Settings:

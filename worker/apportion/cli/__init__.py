@@ -22,6 +22,8 @@ COMMANDS = (
     "explain",
     "replay",
     "snapshot",
+    "sink",
+    "report",
     "fingerprint",
     "workload",
     "policies",
@@ -29,6 +31,9 @@ COMMANDS = (
     "config",
 )
 """In the order of `--help`."""
+
+_OF_THE_WORKER = frozenset({"aiokafka", "faust", "mode"})
+"""What the extra `worker` brings: composing needs none of it."""
 
 
 class ExitCode(IntEnum):
@@ -49,25 +54,33 @@ def main() -> None:
         sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:  # nobody reads any more, which needs no word
         sys.exit(ExitCode.FAILURE)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in _OF_THE_WORKER:
+            raise
+        _tell(
+            f"missing_extra: this command talks to Kafka, and {library} is not installed: "
+            "run `pip install 'apportion[worker]'`; for the demo, `pip install 'apportion[demo]'`"
+        )
+        sys.exit(ExitCode.USAGE)
     except Exception as error:
         code = "file_failed" if isinstance(error, OSError) else getattr(error, "code", None)
         if not isinstance(code, str):
             raise
         for line in _said(error).splitlines():
-            text = line if line.startswith(code) else f"{code}: {line}"
-            print(f"apportion: {text}", file=sys.stderr)  # noqa: T201 - this is where errors are told
+            _tell(line if line.startswith(code) else f"{code}: {line}")
         sys.exit(getattr(error, "exit_code", ExitCode.FAILURE))
 
 
-def _run() -> None:
-    import logging
+def _tell(line: str) -> None:
+    print(f"apportion: {line}", file=sys.stderr)  # noqa: T201 - this is where errors are told
 
+
+def _run() -> None:
     from apportion.cli._commands import app
     from apportion.cli._streams import flush_stdout, mend_streams
 
     mend_streams()
-    # with a handler of their own, the client's lines reach stderr only if a command configures logging
-    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     try:
         app(prog_name="apportion")
     finally:

@@ -4,7 +4,7 @@ Decides which flags a command shows. Never parses a value: that is done where va
 """
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,12 +29,18 @@ def with_settings(*shown: str) -> type[TyperCommand]:
     class Command(TyperCommand):
         """Makes its flags when it parses or shows its own help, not when it is listed."""
 
-        @cached_property
-        def _flags(self) -> list[Any]:
-            return _make_flags(shown)
+        _explained = False
 
         def get_params(self, ctx: Any) -> list[Any]:
-            return [*super().get_params(ctx), *self._flags]
+            return [*super().get_params(ctx), *_make_flags(shown, explained=self._explained)]
+
+        def format_help(self, *arguments: Any) -> None:
+            self._explained = True
+            super().format_help(*arguments)
+
+        def shell_complete(self, *arguments: Any) -> Any:
+            self._explained = True
+            return super().shell_complete(*arguments)
 
     return Command
 
@@ -57,23 +63,38 @@ def read_settings(ctx: typer.Context, **own: Any) -> "Settings":
     return load_settings(flags, given.get("config"))
 
 
-def _make_flags(shown: tuple[str, ...]) -> list[Any]:
-    """Let Typer make the flags from the signature of a function that has them as parameters."""
+@cache
+def _make_flags(shown: tuple[str, ...], *, explained: bool) -> list[Any]:
+    """Let Typer make the flags from the signature of a function that has them as parameters.
+
+    They are `explained` only for who reads them: what there is to say is slow to find.
+    """
     from apportion.settings import FILE_NAME, NAMES, SECRETS
 
     def carrier() -> None: ...
 
+    said = _explanations() if explained else {}
     file = _parameter("config", Path, None, help=f"File of settings, instead of {FILE_NAME} in this folder.")
-    flags = [_flag(name, hidden=bool(shown) and name not in shown) for name in NAMES if name not in SECRETS]
+    flags = [
+        _flag(name, said.get(name, ""), hidden=bool(shown) and name not in shown)
+        for name in NAMES
+        if name not in SECRETS
+    ]
     carrier.__signature__ = Signature([file, *flags])  # type: ignore[attr-defined] # inspect reads it first
     app = typer.Typer(add_completion=False)
     app.command(add_help_option=False)(carrier)
     return get_command(app).params
 
 
-def _flag(name: str, *, hidden: bool) -> Parameter:
+def _explanations() -> dict[str, str]:
     from rich.markup import escape
 
+    from apportion.settings import help_texts
+
+    return {name: escape(text) for name, text in help_texts().items()}
+
+
+def _flag(name: str, said: str, *, hidden: bool) -> Parameter:
     from apportion.settings import PATHS, Settings
 
     field = Settings.model_fields[name]
@@ -83,7 +104,7 @@ def _flag(name: str, *, hidden: bool) -> Parameter:
         name,
         kind if isinstance(kind, type) and not is_number else str,
         ",".join(field.default) if isinstance(field.default, tuple) else field.default,
-        help=escape(field.description or ""),
+        help=said,
         metavar=f"<{kind.__name__}>" if is_number else None,
         hidden=hidden,
     )

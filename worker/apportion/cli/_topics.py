@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 if TYPE_CHECKING:
-    from apportion.audit.ranges import Selection
+    from apportion.recompose.ranges import Selection
 
 _OFFSETS = re.compile(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 
@@ -40,7 +40,7 @@ def selection_of(
     from_topics: bool,
 ) -> "Selection | None":
     """Return what is asked about; None: files are."""
-    from apportion.audit.ranges import Selection
+    from apportion.recompose.ranges import Selection
 
     if not from_topics:
         if since or until or offsets:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -17,12 +18,20 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from apportion.core.compose import Answered
-    from apportion.core.results import ContextDeadLetter, ContextDecision, Detail
+    from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
 _PIPE_COLUMNS = 140
+
+
+class Format(StrEnum):
+    """For whom the answers are written."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+    TEXT = "text"
 
 
 class DeadLettersError(Exception):
@@ -32,8 +41,14 @@ class DeadLettersError(Exception):
     exit_code = 3
 
 
+class FormsMissingError(Exception):
+    """All was composed, and some of it has no form in the format that was asked for."""
+
+    code = "forms_missing"
+
+
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "decision_detail"))
-def compose(
+def compose(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
     file: EventsFile = None,
     *,
@@ -45,17 +60,27 @@ def compose(
         str | None, typer.Option(metavar="NAME", help="The default policy, whatever the settings say.")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Explain each decision on stderr.")] = False,
+    output_format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="Write each answer for a provider: its ids, its status and, as `body`, the messages"
+            " (openai, anthropic) or the text's parts (text). Without it: composed events.",
+        ),
+    ] = None,
 ) -> None:
     """Compose contexts without Kafka: events in, one JSON a line; composed events out.
 
     Takes requests, artifacts and retractions from a file or stdin, in their order.
     The session ledger starts empty and runs across the lines. Exits with 3 if there were dead letters,
-    with 1 where a file fails (a full disk), and so, without a word, if nobody reads its output any more.
+    with 1 where a file fails (a full disk) or an answer has no form in the format, and so, without a word,
+    if nobody reads its output any more.
 
     Examples:
       apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
+      apportion compose events.jsonl --policy agent --format anthropic | jq .body
       apportion workload recorded |
-        APPORTION_FINGERPRINT_SECRET=any apportion compose --explain > /dev/null
+        APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain > /dev/null
     """
     settings = read_settings(ctx, default_policy=policy)
     require_distinct(file, decisions, dead_letters)
@@ -64,13 +89,16 @@ def compose(
         if source.isatty():
             typer.echo("apportion: reading events from the terminal, one a line; Ctrl-D ends", err=True)
         answers = _answers(source, settings, None if explain else stack)
-        detail = settings.decision_detail
         decided = stack.enter_context(open_to_write(decisions)) if decisions else None
         refused = stack.enter_context(open_to_write(dead_letters)) if dead_letters else None
-        count = _write_all(answers, decided, detail, refused, _explainer() if explain else None)
+        form = _Form(output_format)
+        explain_to = _explainer() if explain else None
+        count = _write_all(answers, settings, decided, refused, explain_to, form)
     if count:
         kept = f"they are in {dead_letters}" if dead_letters else "--dead-letters FILE keeps them"
         raise DeadLettersError(f"events refused: {count:,}; {kept}")
+    if form.missing:
+        raise FormsMissingError(f"answers without a form in {output_format}: {form.missing:,}")
 
 
 def _answers(
@@ -89,12 +117,14 @@ def _answers(
 
 def _write_all(
     answers: Iterator["Answered | ContextDeadLetter"],
+    settings: "Settings",
     decided: BinaryIO | None,
-    detail: "Detail",
     refused: BinaryIO | None,
     explain: "Callable[[ContextDecision], None] | None",
+    form: "_Form",
 ) -> int:
     """Write every answer where it belongs, and return how many were dead letters."""
+    from apportion.core.dead_letter import holding
     from apportion.core.detail import in_detail
     from apportion.core.results import ContextDeadLetter
 
@@ -105,14 +135,35 @@ def _write_all(
             if refused is None:
                 typer.echo(f"apportion: {_told(answer)}", err=True)
             else:
-                _write(refused, answer)
+                _write(refused, holding(answer, settings.dead_letter_value))
             continue
         if decided is not None:
-            _write(decided, in_detail(answer.decision, detail))
+            _write(decided, in_detail(answer.decision, settings.decision_detail))
         if explain is not None:
             explain(answer.decision)
-        _write(sys.stdout.buffer, answer.composed)
+        _write(sys.stdout.buffer, form.of(answer.composed))
     return count
+
+
+class _Form:
+    """What is written of an answer; counts those that have no form, and tells each on stderr."""
+
+    def __init__(self, output_format: Format | None) -> None:
+        self.missing = 0
+        self._format = output_format
+
+    def of(self, composed: "ContextComposed") -> "Struct":
+        if self._format is None:
+            return composed
+        from apportion.formats import BODIES, FormatError, shaped
+        from apportion.printable import printable
+
+        try:
+            return shaped(composed, BODIES[self._format])
+        except FormatError as error:
+            self.missing += 1
+            typer.echo(f"apportion: request {printable(composed.request_id)}: {error}", err=True)
+            return shaped(composed, None)
 
 
 def _write(file: BinaryIO, event: "Struct") -> None:

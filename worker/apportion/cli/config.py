@@ -1,12 +1,15 @@
 """`apportion config`: the settings as every other command would see them."""
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
+
+if TYPE_CHECKING:
+    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -16,21 +19,30 @@ def config(
     ctx: typer.Context,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, by setting.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Print nothing; read the files that they name, too.")
+    ] = False,
 ) -> None:
     """Show every setting: its value, where that came from, and what it does.
 
-    Secrets are masked. In a pipe: name, value, origin and help, with tabs between them.
+    Secrets are masked. In a pipe: name, value, origin and help, with tabs between them. With --check only
+    what is wrong is told, of secrets, policies and certificates as well: what would end a worker's start
+    before it asks a broker.
 
     Examples:
       apportion config
       APPORTION_PARTITIONS=8 apportion config --app-id staging
       apportion config --json | jq -r .brokers.origin
+      apportion config --check && apportion run
     """
-    from apportion.settings import NAMES, Settings
+    from apportion.settings import NAMES, help_texts
 
     settings = read_settings(ctx)
+    if check:
+        _read_files(settings)
+        return
     values: dict[str, Any] = settings.model_dump(mode="json")
-    help_of = {name: " ".join((Settings.model_fields[name].description or "").split()) for name in NAMES}
+    help_of = {name: " ".join(text.split()) for name, text in help_texts().items()}
     if as_json:
         shown = {
             name: {"value": values[name], "origin": settings.origin(name), "help": help_of[name]}
@@ -42,6 +54,18 @@ def config(
         ("Setting", "Value", "From", "What it does"),
         [(name, _text(values[name]), settings.origin(name), help_of[name]) for name in NAMES],
     )
+
+
+def _read_files(settings: "Settings") -> None:
+    """Read what the settings name, as a worker does that starts."""
+    from apportion.assembly import create_engine, create_timeline
+
+    create_engine(settings)
+    create_timeline(settings)
+    if settings.security_protocol.has_tls or settings.security_protocol.has_sasl:
+        from apportion.stream.connection import security_arguments
+
+        security_arguments(settings)
 
 
 def _text(value: Any) -> str:

@@ -39,6 +39,7 @@ def demo(
     Without --repo the sessions are those of Apportion's own history, which the package ships.
     Each line is a decision as it comes: who asked, what was used of the limit, what was
     chosen and left out, mainly why, and how long the answer took. A summary ends it.
+    The policy is `agent`, unless a setting names another as the default.
     Needs the extra `demo` (the broker's wheel), and leaves nothing behind.
 
     Examples:
@@ -48,9 +49,12 @@ def demo(
     """
     import asyncio
 
-    from apportion.demo import Screen, require_demo_policy, run_demo
+    from apportion.demo import POLICY, Screen, require_demo_policy, run_demo
+    from apportion.settings import DEFAULT
 
     settings = read_settings(ctx)
+    if settings.origin("default_policy") == DEFAULT:
+        settings = read_settings(ctx, default_policy=POLICY)
     require_demo_policy(settings)
     screen = Screen(_activate())
     if repo is not None:

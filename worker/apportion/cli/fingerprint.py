@@ -1,11 +1,15 @@
 """`apportion fingerprint`: the ids under which paths stand in decisions."""
 
-from typing import Annotated
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
+
+if TYPE_CHECKING:
+    from apportion.core.identity import Secrets
 
 app = typer.Typer(add_completion=False)
 
@@ -30,19 +34,20 @@ def fingerprint(
     """Say under which ids paths stand in decisions: an id and its path, one line each.
 
     An id is made from the path and from the candidate's kind, lane and chunk index, under the secret of the
-    tenant: docs/verify.md says how. Who does not hold the secret cannot do this.
+    tenant: docs/verify.md says how. Who does not hold the secret cannot do this. While secrets are rotated, a
+    path has a line for each, with the sessions that go by it and the key id by which decisions name it.
 
     Examples:
       apportion fingerprint src/auth.py --kind local_diff --lane local
       git ls-files | xargs apportion fingerprint --kind rule_doc --lane rules
     """
     from apportion.core.errors import EventError
-    from apportion.core.identity import normalised_path, path_id
+    from apportion.core.identity import key_id, normalised_path, path_id
     from apportion.fingerprint_secrets import read_secrets
     from apportion.printable import printable
 
-    secret = read_secrets(read_settings(ctx)).of(tenant)
-    if secret is None:
+    held = _by_sessions(read_secrets(read_settings(ctx)), tenant)
+    if not held:
         raise NoSecretError(
             "this tenant has no fingerprint secret; "
             "set fingerprint_secret_file, or APPORTION_FINGERPRINT_SECRET in the environment"
@@ -51,7 +56,21 @@ def fingerprint(
         normal = [normalised_path(path, f"PATH {number}") for number, path in enumerate(paths, 1)]
     except EventError as error:
         raise typer.BadParameter(f"{error.pointer}: {error.message}") from None
-    print_table(
-        ("Id", "Path"),
-        [(path_id(secret, path, kind, lane, chunk_index), printable(path)) for path in normal],
-    )
+    rows = [
+        (path_id(secret, path, kind, lane, chunk_index), printable(path), sessions, key_id(secret))
+        for path in normal
+        for sessions, secret in held.items()
+    ]
+    if len(held) == 1:
+        print_table(("Id", "Path"), [row[:2] for row in rows])
+    else:
+        print_table(("Id", "Path", "Sessions that began", "Key id"), rows)
+
+
+def _by_sessions(secrets: "Secrets", tenant: str) -> dict[str, bytes]:
+    """Return a tenant's secrets by the sessions that go by them."""
+    moment = datetime.fromtimestamp(secrets.since_us / 1_000_000, UTC).isoformat().replace("+00:00", "Z")
+    held = {f"since {moment}": secrets.of(tenant, secrets.since_us)}
+    if secrets.previous is not None:
+        held[f"before {moment}"] = secrets.of(tenant, secrets.since_us - 1)
+    return {sessions: secret for sessions, secret in held.items() if secret is not None}

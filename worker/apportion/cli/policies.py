@@ -5,12 +5,16 @@ import json
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
+
+if TYPE_CHECKING:
+    from apportion.core.timeline import Timeline
+    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Check, publish and list policies.")
 
@@ -106,11 +110,10 @@ def list_(
     """
     from apportion.assembly import create_timeline
     from apportion.policies import builtin_policies
-    from apportion.stream.policies import different
-    from apportion.stream.publishing import listed, read_timeline
+    from apportion.policies.listing import different, listed
 
     settings = read_settings(ctx)
-    timeline = create_timeline(settings) if offline else asyncio.run(read_timeline(settings))
+    timeline = create_timeline(settings) if offline else _of_the_topic(settings)
     if differing := different(timeline.own, timeline.latest_files or timeline.own):
         told = f"the group {settings.app_id} goes by others than this machine's: {', '.join(differing)}"
         typer.echo(f"apportion: file_policies: {told}", err=True)
@@ -133,6 +136,12 @@ def list_(
         ("Name", "Version", "Strategy", "Source", "Effective from", "Counts from", "Digest"),
         [[value or "always" for value in row.values()] for row in rows],
     )
+
+
+def _of_the_topic(settings: "Settings") -> "Timeline":
+    from apportion.stream.publishing import read_timeline
+
+    return asyncio.run(read_timeline(settings))
 
 
 def _moment(at_ms: int) -> str:

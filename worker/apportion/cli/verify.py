@@ -20,7 +20,7 @@ from apportion.cli._topics import FromTopics, Offsets, Since, Until, selection_o
 from apportion.cli._verification import verification_of
 
 if TYPE_CHECKING:
-    from apportion.audit.ranges import Selection
+    from apportion.recompose.ranges import Selection
     from apportion.replay.findings import Finding, Summary
     from apportion.settings import Settings
 
@@ -101,18 +101,18 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
 
 
 def _verify_topics(settings: "Settings", selection: "Selection", snapshot: Path | None, form: Format) -> None:
-    from apportion.audit.run import open_audit
-    from apportion.audit.snapshot import Snapshot
+    from apportion.recompose.run import open_run
+    from apportion.recompose.snapshot import Snapshot
 
     with ExitStack() as stack:
         start = None
         if snapshot is not None:
             start = Snapshot(snapshot, stack.enter_context(open_to_read(snapshot)), settings)
-        audit = stack.enter_context(open_audit(settings, selection, start))
+        run = stack.enter_context(open_run(settings, selection, start))
         bar = ExitStack()
-        advance = bar.enter_context(progress("verifying", audit.total))
-        _show(audit.run(advance), bar, form)
-    _end(audit.summary, form)
+        advance = bar.enter_context(progress("verifying", run.total))
+        _show(run.run(advance), bar, form)
+    _end(run.summary, form)
 
 
 def _show(found: "Iterator[Finding]", bar: ExitStack, form: Format) -> None:

@@ -37,7 +37,7 @@ def from_git(
     Examples:
       apportion workload from-git . --max-requests 100 -o events.jsonl
       apportion workload from-git . --max-requests 10 |
-        APPORTION_FINGERPRINT_SECRET=any apportion compose --explain > /dev/null
+        APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain > /dev/null
     """
     from apportion.workload.requests import from_git
 
@@ -49,7 +49,8 @@ def recorded(*, out: _Out = None) -> None:
     """Print the recorded requests that the package ships.
 
     Examples:
-      apportion workload recorded | APPORTION_FINGERPRINT_SECRET=any apportion compose > composed.jsonl
+      apportion workload recorded |
+        APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose > composed.jsonl
     """
     from apportion.workload.recording import recorded
 

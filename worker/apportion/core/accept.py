@@ -21,7 +21,7 @@ from apportion.core.candidates import (
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextRequest
 from apportion.core.history import History, history_of
-from apportion.core.identity import canonical_json, canonical_json_of_any, digest, event_time_us
+from apportion.core.identity import Secrets, canonical_json, canonical_json_of_any, digest, event_time_us
 from apportion.core.policy import Policy
 from apportion.core.results import Status
 from apportion.core.session import SeenRequest, Session, at
@@ -64,7 +64,7 @@ class Accepted(Struct, frozen=True):
     status: Status
 
 
-def recognise(request: ContextRequest, session: Session, secret: bytes | None) -> Asked:
+def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Asked:
     """Return the request, and whether the session has answered it before.
 
     Raises:
@@ -73,6 +73,7 @@ def recognise(request: ContextRequest, session: Session, secret: bytes | None) -
     event_us = event_time_us(request.requested_at)
     before = at(session, event_us)
     seen = before.seen(request.request_id)
+    secret = secrets.of(request.tenant, before.start_us or 0)
     own = own_candidates(request.candidates, secret) if request.candidates else Own()
     history = None if request.conversation is UNSET else history_of(request.conversation)
     input_digest = _input_digest(request, own, history)

@@ -44,6 +44,8 @@ _REASONS: Mapping[Bound, Reason] = {
     Bound.HISTORY: Reason.HISTORY_TRUNCATED,
     Bound.RENDER: Reason.DROPPED_AFTER_RENDER,
 }
+BOUNDS: Mapping[str, Bound] = {reason: bound for bound, reason in _REASONS.items()}
+"""Which bound a reason names; a reason that is not here names none."""
 _PRECEDENCE = {reason: place for place, reason in enumerate(Reason)}
 _group_of = attrgetter("group")
 _SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED

@@ -99,7 +99,7 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
     accepted, made = answer.accepted, answer.made
     asked, prepared = accepted.asked, accepted.prepared
     request, before = asked.request, asked.before
-    policy, secret = accepted.policy, engine.secrets.of(request.tenant)
+    policy, secret = accepted.policy, engine.secrets.of(request.tenant, before.start_us or 0)
     counter = engine.counters[policy.counter]
     entries = entries_of(made, prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)

@@ -65,7 +65,7 @@ def compose(
     Raises:
         EventError: the request is refused; nothing has happened.
     """
-    asked = recognise(request, session, engine.secrets.of(request.tenant))
+    asked = recognise(request, session, engine.secrets)
     try:
         accepted = accept(asked, policy)
         phase("prepare")
@@ -164,11 +164,11 @@ def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
     """Return what a remembered composition is for, beside its task.
 
     A file save, a commit, changed rules or constraints, and a session that starts afresh are each seen to
-    miss, through their own fields; the tenant's secret enters by its digest.
+    miss, through their own fields; the session's secret enters by its digest.
     """
     asked = accepted.asked
     request = asked.request
-    secret = engine.secrets.of(request.tenant)
+    secret = engine.secrets.of(request.tenant, asked.before.start_us or 0)
     return (
         engine.version,
         request.tenant,

@@ -1,13 +1,15 @@
 """Dead letters: the record that holds a refused event, as it came.
 
-Decides how much of an oversized record is kept, so that every dead letter fits into its topic. Never
-decides that an event is refused.
+Decides how much of an oversized record is kept, so that every dead letter fits into its topic, and what is
+left where nothing of an event is to be kept. Never decides that an event is refused.
 """
+
+from msgspec.structs import replace
 
 from apportion.core.errors import EventError
 from apportion.core.identity import digest
 from apportion.core.record import Record
-from apportion.core.results import ContextDeadLetter, DeadLetterSource, Failure
+from apportion.core.results import ContextDeadLetter, DeadLetterSource, DeadLetterValue, Failure
 
 COMPLETE_MAX_BYTES = 1 << 20
 """A longer value is its digest, its size and its first bytes."""
@@ -43,6 +45,16 @@ def dead_letter(record: Record, error: EventError, engine_version: str) -> Conte
         value_complete=complete,
         engine_version=engine_version,
     )
+
+
+def holding(letter: ContextDeadLetter, kept: DeadLetterValue) -> ContextDeadLetter:
+    """Return a dead letter that holds no more of the event than that.
+
+    Its key stays: consumers find by it what became of a session's events.
+    """
+    if kept is DeadLetterValue.FULL:
+        return letter
+    return replace(letter, headers=(), value=None, value_complete=not letter.value_bytes)
 
 
 def _bytes_beside_value(record: Record) -> int:

@@ -154,13 +154,21 @@ def utc(moment_us: int) -> datetime:
 
 
 class Secrets(msgspec.Struct, frozen=True):
-    """The fingerprint secrets: one for each tenant that has its own, one for all the others."""
+    """The fingerprint secrets: one for each tenant that has its own, one for all the others.
+
+    A session keeps the secret that it began with, or what it knows by ids would be lost: after a rotation,
+    sessions that began before `since_us` (microseconds since 1970) go by `previous`.
+    """
 
     default: bytes | None = None
     tenants: Mapping[str, bytes] = {}
+    previous: "Secrets | None" = None
+    since_us: int = 0
 
-    def of(self, tenant: str) -> bytes | None:
-        """Return the tenant's secret, or None where there is none."""
+    def of(self, tenant: str, start_us: int) -> bytes | None:
+        """Return the secret of a tenant's session that began then, or None where there is none."""
+        if self.previous is not None and start_us < self.since_us:
+            return self.previous.of(tenant, start_us)
         return self.tenants.get(tenant, self.default)
 
     def __repr__(self) -> str:

@@ -163,7 +163,10 @@ class Memory:
     """Everything that one worker remembers between calls of `compose`."""
 
     def __init__(
-        self, compositions_max: int = 1 << 16, counts_max: int = 1 << 18, sketches_max_bytes: int = 1 << 26
+        self,
+        compositions_max: int = 1 << 16,
+        counts_max: int = 1 << 18,
+        sketches_max_bytes: int = 1 << 26,
     ) -> None:
         """Start empty, with these bounds."""
         self.compositions = CompositionCache(compositions_max)

@@ -24,5 +24,5 @@ def publish(
         return after_retraction(session, retracted(session.pool, event))
     event_us = event_time_us(event.published_at)
     met = at(session, event_us)
-    pool, evicted = published(met.pool, event, engine.secrets.of(event.tenant))
+    pool, evicted = published(met.pool, event, engine.secrets.of(event.tenant, met.start_us or 0))
     return after_artifact(met, event_us, idle_timeout_s, pool, evicted)

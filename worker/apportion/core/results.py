@@ -185,6 +185,13 @@ class Detail(StrEnum):
     SUMMARY = "summary"
 
 
+class DeadLetterValue(StrEnum):
+    """How much of a refused event its dead letter holds: all of it, or its value's digest and size."""
+
+    FULL = "full"
+    DIGEST = "digest"
+
+
 class Margin(Struct, frozen=True, gc=False):
     """How many tokens a candidate needed, and how many its bound had left for it."""
 
@@ -534,7 +541,8 @@ class ContextDeadLetter(
 ):
     """An event that was refused, as it came. Bytes are base64.
 
-    A value over 1 MiB is its digest, its size and its first 256 KiB.
+    A value over 1 MiB is its digest, its size and its first 256 KiB; where nothing of events is to be kept,
+    its digest and its size alone, without headers.
     """
 
     error: Failure

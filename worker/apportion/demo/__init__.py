@@ -4,7 +4,7 @@ Decides how the parts are put together for a first look, and what is told of it.
 composed: that is the same worker, through the same topics, as anywhere else.
 """
 
-from apportion.demo.run import require_demo_policy, run_demo
+from apportion.demo.run import POLICY, require_demo_policy, run_demo
 from apportion.demo.screen import Screen
 
-__all__ = ("Screen", "require_demo_policy", "run_demo")
+__all__ = ("POLICY", "Screen", "require_demo_policy", "run_demo")

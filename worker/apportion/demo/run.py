@@ -31,6 +31,8 @@ _OWN: dict[str, Any] = {
 """Few and short, since there is one worker and nothing is far away."""
 _CARRIED = ("default_policy", "policies")
 """Settings of the user's that the demo goes by."""
+POLICY = "agent"
+"""What the demo goes by where the user names no default policy."""
 _STRATEGY = "lanes"
 """That of the workload's requests."""
 

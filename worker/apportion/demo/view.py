@@ -134,9 +134,9 @@ Try next:{first}
     apportion demo --repo PATH
   what stands in a context, and why, without Kafka:
     apportion workload from-git PATH --max-requests 5 -o events.jsonl
-    APPORTION_FINGERPRINT_SECRET=any apportion compose --explain events.jsonl > composed.jsonl
+    APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain events.jsonl > composed.jsonl
   Apache Kafka and a worker:
-    docker compose up --detach"""
+    make secret; docker compose up --detach"""
 
 
 def columns(console: Console) -> int:
@@ -168,6 +168,9 @@ def _summed_up(total: Summary) -> Iterator[tuple[str, str]]:
         yield "sessions", f"{total.sessions:,}"
         yield "decisions", f"{duration}: {_counts(total.statuses)}"
         yield "utilisation", f"{total.utilisation:.0%} of the limits"
+        if total.held:
+            held = f"held: {total.held:.0%} of tokens; input price {total.input_price:.2f} of uncached"
+            yield "prefix", held
         yield "tokens by lane", ", ".join(shares)
         yield "left out for", _counts(total.reasons) or "nothing"
     if total.dead_letters:

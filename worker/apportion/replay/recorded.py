@@ -14,11 +14,14 @@ from msgspec.structs import replace
 
 from apportion.core.events import session_key
 from apportion.core.identity import canonical_json
-from apportion.core.results import Detail
+from apportion.core.results import DeadLetterValue, Detail
 from apportion.offline.answers import TOPIC, UNKNOWN_MS
 
 MAX_OFFSET = (1 << 63) - 1
 _NAME_BYTES = 16
+
+
+_NO_VALUE = msgspec.Raw(b"null")
 
 
 class _Policy(Struct, frozen=True):
@@ -68,7 +71,9 @@ class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-lette
     key: str | None
     headers: tuple[tuple[str, str], ...]
     value_digest: str
+    value_complete: bool
     engine_version: str
+    value: msgspec.Raw = _NO_VALUE
 
 
 class Recorded(Struct, frozen=True):
@@ -95,6 +100,7 @@ class Recorded(Struct, frozen=True):
     source: int = -1
     key: str = ""
     code: str = ""
+    dead_letter_value: DeadLetterValue = DeadLetterValue.FULL
 
 
 Parse: TypeAlias = Callable[[int, bytes], Recorded]
@@ -144,10 +150,18 @@ def parse_dead_letter(number: int, value: bytes) -> Recorded:
     one = _dead_letter_decoder.decode(value)
     identity = f"{one.source.topic}/{one.source.partition}/{one.source.offset}"
     name = value_name(one.value_digest)
+    held = DeadLetterValue.FULL if one.value_complete or one.value != _NO_VALUE else DeadLetterValue.DIGEST
     bare = one.source.timestamp_ms == UNKNOWN_MS and one.key is None and not one.headers
-    is_of_file = bare or one.source.topic == TOPIC
-    code = one.error.code
-    return Recorded(number, value, name, identity, one.engine_version, is_placed=is_of_file, code=code)
+    return Recorded(
+        number,
+        value,
+        name,
+        identity,
+        one.engine_version,
+        is_placed=bare or one.source.topic == TOPIC,
+        code=one.error.code,
+        dead_letter_value=held,
+    )
 
 
 def parse_placed_dead_letter(number: int, value: bytes) -> Recorded:

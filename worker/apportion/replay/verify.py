@@ -16,6 +16,7 @@ from apportion.core.canonical import named
 from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered, compose
 from apportion.core.composer import Composer
+from apportion.core.dead_letter import holding
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
@@ -304,7 +305,7 @@ class Verification:
         self, request: ContextRequest, decision: ContextDecision, recorded: Recorded
     ) -> Found | None:
         """Return why a decision that is not alike cannot be judged; nothing where it can."""
-        secret = self.engine.secrets.of(request.tenant)
+        secret = self.engine.secrets.of(request.tenant, event_time_us(decision.session.before.started_at))
         fields = read(recorded.value)
         trigger = fields.get("trigger")
         if secret is None and isinstance(trigger, dict) and "workspace" in trigger:
@@ -365,7 +366,7 @@ class Verification:
         if recorded is None:
             self._miss(Found.NO_DEAD_LETTER, log, line)
             return
-        letter = self._reading.refused(line, error, self.engine.version)
+        letter = holding(self._reading.refused(line, error, self.engine.version), recorded.dead_letter_value)
         reason: Found | None = None
         different: Different | None = None
         try:

@@ -26,10 +26,11 @@ from apportion.core.events import (
     MatchType,
     Opt,
 )
-from apportion.core.identity import thousandths
+from apportion.core.identity import event_time_us, thousandths
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Entry, Fidelity, Reason
+from apportion.core.session import at
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.strategies.categories.policy import CategoriesPolicy
 from apportion.core.strategies.lanes.policy import LanesPolicy
@@ -217,7 +218,8 @@ def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
         lambda value: _Case(replace(request, budget_tokens=value), policy),
     )
     yield from _ceiling(origin, entry.group, step)
-    yield from _score(origin, engine.secrets.of(request.tenant), entry.id)
+    began_us = at(origin.session, event_time_us(request.requested_at)).start_us or 0
+    yield from _score(origin, engine.secrets.of(request.tenant, began_us), entry.id)
     if "constraints.pinned" in STRATEGIES[policy.strategy].reads:
         yield _Way(
             Lever.PIN, "constraints.pinned", 0, 1, 1, lambda _: _Case(_pinned(request, entry.id), policy)

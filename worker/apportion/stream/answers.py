@@ -14,7 +14,7 @@ from apportion.core import wire
 from apportion.core.cloudevents import EventHeaders, event_value
 from apportion.core.compose import Answered
 from apportion.core.composer import Composer
-from apportion.core.dead_letter import dead_letter
+from apportion.core.dead_letter import dead_letter, holding
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
@@ -101,6 +101,7 @@ class Answers:
     def refuse(self, record: Record, error: EventError) -> Message:
         """Return the dead letter of a record. Its id is the record's place, for that alone is sure."""
         letter = dead_letter(record, error, self._engine.version)
+        letter = holding(letter, self._settings.dead_letter_value)
         headers = self._letter_headers.of(str(record), record.headers)
         topic = self._settings.dead_letters_topic
         return Message(topic, record.partition, letter.key, wire.encode(letter), headers)
@@ -115,9 +116,9 @@ class Answers:
         identity = outcome.decision.decision_id
         time = str(to_builtins(outcome.decision.requested_at))
 
-        decided = replace(in_detail(outcome.decision, self._settings.decision_detail), run=run)
+        told = replace(in_detail(outcome.decision, self._settings.decision_detail), run=run)
         composed = _sized("composed event", wire.encode(outcome.composed))
-        decision = _sized("decision event", wire.encode(decided))
+        decision = _sized("decision event", wire.encode(told))
         composed_headers = self._composed_headers.of(f"{identity}-composed", record.headers, time)
         decision_headers = self._decision_headers.of(f"{identity}-decision", record.headers, time)
         key, partition, settings = record.key, record.partition, self._settings

@@ -134,6 +134,7 @@ def create_app(settings: Settings) -> WorkerApp:
         env_prefix="APPORTION_FAUST_",  # Faust would read the environment for what is not stated here
         broker=[URL(f"kafka://{address}") for address in settings.brokers],
         broker_client_id=settings.app_id,
+        consumer_group_instance_id=settings.static_member,
         broker_credentials=faust_credentials(security_arguments(settings)),
         broker_heartbeat_interval=_HEARTBEAT_S,
         broker_commit_interval=_COMMIT_INTERVAL_S,
@@ -181,7 +182,9 @@ def _lane(app: WorkerApp) -> Lane:
         return end
 
     share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
-    composer = BatchComposer(app.answers, share, changelog, end_offset, BatchBounds())
+    composer = BatchComposer(
+        app.answers, share, changelog, end_offset, BatchBounds(bytes=settings.batch_max_bytes)
+    )
     writer = EffectivelyOnceWriter(app.records, app.membership, changelog, settings.delivery_timeout_s)
     lane = Lane(
         settings.requests_topic,

@@ -15,9 +15,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord, RecordMetadata
 
-from apportion.core.policy import Policy
 from apportion.core.record import Record
-from apportion.core.timeline import Files, Refusal, Timeline, files_key, files_value, policy_key
+from apportion.core.timeline import Files, Refusal, Timeline, files_key, files_value
+from apportion.policies.listing import different
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError
 from apportion.stream.connection import connection_arguments
@@ -228,12 +228,6 @@ class PolicyReader:
         """Say which of this worker's files are not those of the group."""
         if differing := different(self.timeline.own, files.policies):
             log_fact("file policies differ from those of the group", policies=",".join(differing))
-
-
-def different(some: Iterable[Policy], others: Iterable[Policy]) -> tuple[str, ...]:
-    """Return the versions, `name@version` in order, that are not the same in both."""
-    left, right = ({policy_key(each): each.digest for each in these} for these in (some, others))
-    return tuple(sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key)))
 
 
 async def write(settings: Settings, messages: Iterable[Message]) -> tuple[RecordMetadata, ...]:

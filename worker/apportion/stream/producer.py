@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.structs import RecordMetadata
 
+from apportion.setting_types import Compression
 from apportion.settings import Settings
 from apportion.stream.connection import connection_arguments
 from apportion.stream.topics import MESSAGE_MAX_BYTES
@@ -80,6 +81,7 @@ class RecordProducer:
             client_id=settings.app_id,
             acks="all",
             enable_idempotence=True,
+            compression_type=None if settings.compression is Compression.NONE else str(settings.compression),
             max_batch_size=MESSAGE_MAX_BYTES,
             max_request_size=MESSAGE_MAX_BYTES,
             request_timeout_ms=int(settings.request_timeout_s * 1000),
@@ -96,15 +98,22 @@ class RecordProducer:
 
         A group stands in one record batch, which the broker appends whole or not at all.
         """
-        sent = []
+        sent: list[Sent] = []
         builder = self._client.create_batch()
         for group in groups:
-            if builder.record_count() and builder.size() + _most_bytes(group) > MESSAGE_MAX_BYTES:
+            if (
+                len(group) > 1
+                and builder.record_count()
+                and builder.size() + _most_bytes(group) > MESSAGE_MAX_BYTES
+            ):
                 sent.append(self._hand_over(builder, topic, partition))
                 builder = self._client.create_batch()
             for key, value, headers in group:
-                taken = builder.append(timestamp=None, key=key, value=value, headers=list(headers))
-                assert taken is not None, "a group fits into a record batch"
+                if builder.append(timestamp=None, key=key, value=value, headers=list(headers)) is None:
+                    assert len(group) == 1, "records that belong together fit into a record batch"
+                    sent.append(self._hand_over(builder, topic, partition))
+                    builder = self._client.create_batch()
+                    builder.append(timestamp=None, key=key, value=value, headers=list(headers))
         if builder.record_count():
             sent.append(self._hand_over(builder, topic, partition))
         return sent

@@ -42,22 +42,6 @@ class PublishedPolicy(Struct, frozen=True):
     counts_from_ms: int
 
 
-class PolicySource(StrEnum):
-    """Where a policy comes from."""
-
-    BUILT_IN = "built-in"
-    FILE = "file"
-    TOPIC = "topic"
-
-
-class ListedPolicy(Struct, frozen=True):
-    """A policy, where it comes from, and the record time from which on it counts; None: always."""
-
-    policy: Policy
-    source: PolicySource
-    counts_from_ms: int | None
-
-
 async def read_timeline(settings: Settings) -> Timeline:
     """Return what the policies topic says now.
 
@@ -122,29 +106,6 @@ def _require_unchanged(policies: Mapping[str, Policy], known: Mapping[str, Polic
         if known.get(policy_key(policy), policy).digest != policy.digest
     ]:
         raise PolicyChangedError(changed)
-
-
-def listed(timeline: Timeline, builtin: Iterable[Policy]) -> tuple[ListedPolicy, ...]:
-    """Return the policies that the group goes by when all has settled: those of files, then the topic's.
-
-    A version of the topic stands before one of a file, which is then left out.
-    """
-    shipped = {each.digest for each in builtin}
-    holding = timeline.holding
-    keys = {each.key for each in holding}
-    files = tuple(
-        ListedPolicy(
-            policy, PolicySource.BUILT_IN if policy.digest in shipped else PolicySource.FILE, counts_from_ms
-        )
-        for policy, counts_from_ms in timeline.holding_files
-        if policy_key(policy) not in keys
-    )
-    topic = tuple(
-        ListedPolicy(each.policy, PolicySource.TOPIC, each.counts_from_ms)
-        for each in holding
-        if each.policy is not None
-    )
-    return files + topic
 
 
 async def _read(settings: Settings) -> tuple[Timeline, tuple[Refusal, ...]]:

@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
-from commands import Ended, process
+from commands import Ended
 from recording import altered, published
-from running import Stage, ids, own_settings, requests, staged, variables_of, worker_running
+from running import Stage, ids, own_settings, requests, staged, worker_running
 from support import candidate
 
 from apportion.settings import Settings
@@ -28,7 +27,7 @@ async def stage(bootstrap_servers: str) -> AsyncIterator[Stage]:
 
 async def ran(settings: Settings, *arguments: str | Path) -> Ended:
     """Run a command with these settings."""
-    return await asyncio.to_thread(partial(process, *arguments, **variables_of(settings)))
+    return await asyncio.to_thread(lambda: process(*arguments, stdin=b"", **variables_of(settings)))
 
 
 async def verified(settings: Settings, *arguments: str | Path) -> Ended:

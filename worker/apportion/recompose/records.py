@@ -86,7 +86,7 @@ class RecordReader:
         """Connect."""
         self.client = AIOKafkaConsumer(
             **connection_arguments(self._settings),
-            client_id=f"{self._settings.app_id}-audit",
+            client_id=f"{self._settings.app_id}-recompose",
             request_timeout_ms=int(self._settings.request_timeout_s * 1000),
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -130,7 +130,7 @@ def open_reader(settings: Settings) -> Iterator[RecordReader]:
         BrokerUnreachableError: no broker answered in time.
     """
     loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="audit", daemon=True)
+    thread = Thread(target=loop.run_forever, name="recompose", daemon=True)
     thread.start()
     reader = RecordReader(settings, loop)
     try:

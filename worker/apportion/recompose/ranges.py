@@ -13,7 +13,7 @@ from aiokafka import TopicPartition
 from msgspec import Struct
 from msgspec.structs import replace
 
-from apportion.audit.records import RecordReader, Span
+from apportion.recompose.records import RecordReader, Span
 from apportion.replay.reading import Extent
 from apportion.settings import Settings
 from apportion.stream.commits import read_commits
@@ -68,7 +68,7 @@ class PartitionRange(Struct, frozen=True):
     extent: Extent
 
 
-def audited_topics(settings: Settings) -> tuple[str, ...]:
+def topics_read(settings: Settings) -> tuple[str, ...]:
     """Return the topics that a verification reads."""
     return (
         settings.requests_topic,

@@ -10,9 +10,6 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.assembly import create_engine
-from apportion.audit.ranges import PartitionRange
-from apportion.audit.records import RecordReader
-from apportion.audit.snapshot import StartRows
 from apportion.core import wire
 from apportion.core.cloudevents import event_value
 from apportion.core.dead_letter import dead_letter
@@ -23,6 +20,9 @@ from apportion.core.results import ContextDeadLetter
 from apportion.core.timeline import Timeline
 from apportion.offline.lines import Line
 from apportion.offline.rows import Rows
+from apportion.recompose.ranges import PartitionRange
+from apportion.recompose.records import RecordReader
+from apportion.recompose.snapshot import StartRows
 from apportion.replay.findings import Finding
 from apportion.replay.reading import Extent
 from apportion.replay.recorded import Parse, parse_placed_dead_letter, place_name

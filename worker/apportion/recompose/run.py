@@ -7,19 +7,19 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from apportion.audit.partition import partition_run
-from apportion.audit.ranges import PartitionRange, Selection, audited_topics, require_topics, settle
-from apportion.audit.records import RecordReader, open_reader
-from apportion.audit.snapshot import Snapshot
 from apportion.core.timeline import Timeline
 from apportion.offline.lines import Line
+from apportion.recompose.partition import partition_run
+from apportion.recompose.ranges import PartitionRange, Selection, require_topics, settle, topics_read
+from apportion.recompose.records import RecordReader, open_reader
+from apportion.recompose.snapshot import Snapshot
 from apportion.replay.findings import Finding, Summary
 from apportion.settings import Settings
 from apportion.stream.publishing import read_timeline
 
 
-class Audit:
-    """One run over topics, made by `open_audit`; what it counted is its `summary`."""
+class Recomposition:
+    """One run over topics, made by `open_run`; what it counted is its `summary`."""
 
     def __init__(
         self,
@@ -61,7 +61,9 @@ class Audit:
 
 
 @contextmanager
-def open_audit(settings: Settings, selection: Selection, snapshot: Snapshot | None = None) -> Iterator[Audit]:
+def open_run(
+    settings: Settings, selection: Selection, snapshot: Snapshot | None = None
+) -> Iterator[Recomposition]:
     """Settle what is read, from the topics as they are now; sessions start as the snapshot has them.
 
     Raises:
@@ -69,11 +71,11 @@ def open_audit(settings: Settings, selection: Selection, snapshot: Snapshot | No
         BrokerRefusedError, BrokerUnreachableError, PoliciesUnreadError, PartitionsChangedError,
         TopicMissingError, NoSuchPartitionError: topics cannot be read.
     """
-    asyncio.run(require_topics(settings, audited_topics(settings)))
+    asyncio.run(require_topics(settings, topics_read(settings)))
     timeline = asyncio.run(read_timeline(settings))
     with open_reader(settings) as reader:
         ranges = settle(settings, reader, selection, snapshot.offsets if snapshot else {})
-        yield Audit(settings, timeline, reader, ranges, snapshot)
+        yield Recomposition(settings, timeline, reader, ranges, snapshot)
 
 
 def _counted(events: Iterator[Line], before: int, advance: Callable[[int], None]) -> Iterator[Line]:

@@ -1,0 +1,137 @@
+"""A session of turns through the engine, under a policy: what was emitted, and what it is worth.
+
+**Value.** A chosen candidate is worth its score times its tokens, as the engine's rules reckon; but what is
+said twice counts once. So the value of a candidate is spread over its lines by their length, and of what
+several chosen ones say only the dearest counts. Of a candidate that was made smaller, the share that stands.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from msgspec import UNSET, Struct
+
+from apportion import (
+    COUNTERS,
+    EMPTY,
+    ENGINE_VERSION,
+    Answered,
+    Bounds,
+    ContextRequest,
+    Engine,
+    Memory,
+    Outcome,
+    Policy,
+    Secrets,
+    compose,
+    decode,
+)
+from benchmarks.value.agents import Offer, Turn
+
+ENGINE = Engine(ENGINE_VERSION, COUNTERS, Secrets(default=b"benchmarks"))
+COUNTER = COUNTERS["o200k_base"]
+_BEGUN = datetime(2026, 3, 2, 9, tzinfo=UTC)
+
+
+class Step(Struct, frozen=True):
+    """One turn's answer. Breakpoints are in code points; values are in score times tokens."""
+
+    at_s: float
+    text: str
+    used_tokens: int
+    breakpoints: tuple[int, ...]
+    value: float
+    undiscounted: float
+
+
+def play(turns: Iterable[Turn], policy: Policy, budget_tokens: int, memory: Memory) -> list[Step]:
+    """Compose a session, turn after turn."""
+    steps, row = [], EMPTY
+    for number, turn in enumerate(turns):
+        answered = compose(request(turn, number, budget_tokens), row, policy, ENGINE, memory)
+        row = answered.session
+        steps.append(_step(turn, answered))
+    return steps
+
+
+def request(turn: Turn, number: int, budget_tokens: int) -> ContextRequest:
+    """Return a turn's request."""
+    now = _BEGUN + timedelta(seconds=turn.at_s)
+    raw = {
+        "type": "context-request",
+        "request_id": f"turn-{number}",
+        "session_id": "session",
+        "requested_at": now.isoformat(),
+        "budget_tokens": budget_tokens,
+        "candidates": [_candidate(offer, now) for offer in turn.offers],
+    }
+    event = decode(json.dumps(raw).encode(), Bounds())
+    assert isinstance(event, ContextRequest)
+    return event
+
+
+def worth(chosen: Mapping[str, float], offers: Iterable[Offer]) -> float:
+    """Return what is said, each thing once: `chosen` has what each candidate is worth by itself."""
+    best: dict[str, float] = {}
+    for offer in offers:
+        if value := chosen.get(offer.id):
+            length = sum(size for _, size in offer.says)
+            for name, size in offer.says:
+                best[name] = max(best.get(name, 0.0), value * size / length)
+    return sum(best.values())
+
+
+def chosen_by(answered: Answered) -> dict[str, float]:
+    """Return what each chosen candidate is worth by itself: its score times its tokens as it stands."""
+    return {
+        entry.id: entry.score * entry.tokens
+        for entry in answered.decision.candidates
+        if entry.outcome is Outcome.SELECTED and entry.score is not UNSET and entry.tokens is not UNSET
+    }
+
+
+def _step(turn: Turn, answered: Answered) -> Step:
+    composed = answered.composed
+    chosen = chosen_by(answered)
+    return Step(
+        turn.at_s,
+        composed.text or "",
+        composed.tokens.used,
+        tuple(each.characters for each in composed.breakpoints or ()),
+        worth(chosen, turn.offers),
+        sum(chosen.values()),
+    )
+
+
+def _candidate(offer: Offer, now: datetime) -> dict[str, object]:
+    return {
+        "id": offer.id,
+        "kind": offer.kind,
+        "lane": offer.lane,
+        "content": offer.content,
+        "created_at": (now - timedelta(seconds=offer.age_s)).isoformat(),
+        "relevance": offer.relevance,
+        "specificity": offer.specificity,
+        "risk_alignment": offer.risk_alignment,
+    }
+
+
+def shared(steps: Sequence[Step]) -> list[int]:
+    """Return how many code points of each text are an unchanged beginning of the text before."""
+    before, counts = "", []
+    for step in steps:
+        counts.append(_common(before, step.text))
+        before = step.text
+    return counts
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,104 @@
+"""From records to rows."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import fields
+
+from apportion.analytics.conversion import Lines, convert
+from apportion.analytics.tables import SCHEMAS, Table
+from apportion.core import results
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = sorted((ROOT / "tests" / "golden").rglob("decisions.jsonl"))
+PAGE = (ROOT / "docs" / "analytics.md").read_text("utf-8")
+
+
+def lines(*values: bytes | None) -> Lines:
+    places = range(7, 7 + len(values))
+    return Lines(
+        topic="t", partition=3, offsets=places, timestamps_ms=[1_700_000_000_000] * len(values), values=values
+    )
+
+
+def recorded() -> list[bytes]:
+    """Return the recorded decisions of every strategy."""
+    return [line for path in GOLDEN for line in path.read_bytes().splitlines()]
+
+
+def at(record: Any, path: str) -> Any:
+    """Return what a record has at a column's name, naively: the longest field that the name begins with."""
+    if not path or record is None:
+        return record
+    for name in sorted(record, key=len, reverse=True):
+        if path == name or path.startswith(f"{name}_"):
+            return at(record[name], path[len(name) + 1 :])
+    return None
+
+
+def test_every_column_stands_in_the_page() -> None:
+    for table, schema in SCHEMAS.items():
+        section = PAGE.partition(f"### `{table}`")[2].partition("\n## ")[0].partition("\n### ")[0]
+        shared = PAGE.partition("Every table has")[2].partition("\n### ")[0]
+        assert set(schema.names) <= set(re.findall(r"`(\w+)`", section + shared)), table
+
+
+def test_the_golden_decisions_stand_in_the_tables_as_a_naive_reading_finds_them() -> None:
+    values = recorded()
+    tables = convert(lines(*values))
+    assert [tables[table].num_rows for table in (Table.DEAD_LETTERS, Table.UNREADABLE)] == [0, 0]
+    rows = tables[Table.DECISIONS].to_pylist()
+    candidates = iter(tables[Table.CANDIDATES].to_pylist())
+    for offset, (value, row) in enumerate(zip(values, rows, strict=True), 7):
+        record = json.loads(value)
+        assert (row["topic"], row["partition"], row["offset"]) == ("t", 3, offset)
+        for name in (
+            "decision_id",
+            "policy_digest",
+            "counter_name",
+            "digests_output",
+            "tokens_used",
+            "status",
+        ):
+            assert row[name] == at(record, name), name
+        assert row["session_after_prompts"] == (at(record, "session_after_prompts") or 0)
+        assert [one["name"] for one in row["groups"]] == [one["name"] for one in record.get("groups", [])]
+        assert row["reasons"] == record.get("reasons", [])
+        for entry in record.get("candidates", []):
+            candidate = next(candidates)
+            assert (candidate["offset"], candidate["decision_id"]) == (offset, record["decision_id"])
+            assert candidate["outcome"] == entry.get("outcome", "omitted")
+            for name in ("id", "kind", "group", "rank", "score", "tokens", "reason", "left", "more"):
+                assert candidate[name] == entry.get(name), name
+            names = record.get("score_parts", [])
+            parts = dict(zip(names, entry["parts"], strict=True)) if "parts" in entry else None
+            assert (None if candidate["parts"] is None else dict(candidate["parts"])) == parts
+    assert next(candidates, None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "pointer"),
+    [
+        (None, "empty_value", "$"),
+        (b'{"type":', "not_json", "$"),
+        (b'{"type":"context-composed"}', "unknown_type", "$.type"),
+        (b'{"type":"context-decision","schema_version":1}', "unsupported_version", "$.schema_version"),
+    ],
+)
+def test_what_no_table_can_hold_is_named_and_keeps_its_place(
+    value: bytes | None, code: str, pointer: str
+) -> None:
+    first, last = recorded()[:2]
+    tables = convert(lines(first, value, last))
+    assert tables[Table.DECISIONS]["offset"].to_pylist() == [7, 9]
+    [row] = tables[Table.UNREADABLE].to_pylist()
+    assert (row["offset"], row["error_code"], row["error_pointer"]) == (8, code, pointer)
+
+
+def test_every_field_of_an_entry_is_a_column() -> None:
+    kind: type[Struct] = results.Entry
+    assert {field.name for field in fields(kind)} <= set(SCHEMAS[Table.CANDIDATES].names)

@@ -1,0 +1,64 @@
+"""A report as one HTML file that needs no server and no network.
+
+Decides how the parts come together and what a browser lets them do: only the scripts that are written here
+run, named by their digests, and nothing can be loaded or sent. What clients chose (ids, kinds, names) is data
+in a block that no browser runs; the scripts show it as text alone.
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.resources import files
+
+from msgspec import json
+
+from apportion.analytics.report import Report
+
+_LIBRARIES = ("vendor/d3.min.js", "vendor/plot.umd.min.js")
+_SCRIPTS = ("data.js", "charts.js", "sections.js", "table.js", "decision.js", "replayed.js", "main.js")
+
+
+def page_of(report: Report) -> str:
+    """Return the page. The same report gives the same page."""
+    scripts = [*map(_part, _LIBRARIES), _script()]
+    template = _part("report.html")
+    for name, value in (
+        ("policy", _policy(scripts)),
+        ("style", _part("report.css")),
+        ("scripts", "\n".join(f"<script>{script}</script>" for script in scripts)),
+        ("report", _inert(report)),
+    ):
+        template = template.replace(f"<!--{name}-->", value, 1)
+    return template
+
+
+def _script() -> str:
+    """Return our own scripts as one, whose names stay its own."""
+    return f"'use strict';\n(() => {{\n{''.join(map(_part, _SCRIPTS))}}})();\n"
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Return the content security policy: these scripts, styles, and nothing else.
+
+    Styles may be inline, for the charts bring their own; they can load nothing.
+    """
+    allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(script: str) -> str:
+    return b64encode(sha256(script.encode()).digest()).decode()
+
+
+def _inert(report: Report) -> str:
+    """Return the report as JSON in which no tag can begin."""
+    return (
+        json.encode(report).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    )
+
+
+def _part(name: str) -> str:
+    return files("apportion.analytics").joinpath("html", name).read_text("utf-8")

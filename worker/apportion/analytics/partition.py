@@ -1,0 +1,230 @@
+"""One partition on its way into the tables: lines in, batches out.
+
+Decides where reading begins, when rows are made, and what a batch holds. Never reads a topic or a file, and
+knows no clock: whoever feeds it says when a batch is to end.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec import Struct
+from msgspec.structs import replace
+
+from apportion.analytics.batches import (
+    Batch,
+    File,
+    claim,
+    file_name,
+    last_batch,
+    metadata,
+    missing,
+    table_of,
+    write,
+)
+from apportion.analytics.conversion import Lines, convert
+from apportion.analytics.store import Store
+from apportion.analytics.tables import SCHEMAS, Table
+from apportion.core.identity import digest
+
+CHUNK_LINES = 4_000
+"""So many lines become rows at once, or of so many bytes: a row group of each file."""
+CHUNK_BYTES = 16 << 20
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow's own, of times without a zone
+
+
+class Written(Struct, frozen=True):
+    """What was written: batches, their files, rows by table, and unreadable records by their error."""
+
+    batches: int = 0
+    files: int = 0
+    rows: Counter[str] = Counter()
+    unreadable: Counter[str] = Counter()
+
+    def __add__(self, other: "Written") -> "Written":
+        return Written(
+            self.batches + other.batches,
+            self.files + other.files,
+            self.rows + other.rows,
+            self.unreadable + other.unreadable,
+        )
+
+
+class PartitionSink:
+    """Takes a partition's records in their order, from `position` on, and finishes them in batches."""
+
+    def __init__(self, store: Store, topic: str, partition: int) -> None:
+        """Find out what stands.
+
+        Raises:
+            StoreError, InTheWayError: nothing can be said, or a file is there that should not be.
+        """
+        self._store = store
+        self._topic, self._partition = topic, partition
+        last = last_batch(store, topic, partition)
+        self._unfinished = last if last is not None and missing(store, last) else None
+        self.is_new = last is None
+        """Whether nothing stands of it."""
+        self.is_empty = True
+        """Whether nothing was taken since the last batch."""
+        self.position = 0 if last is None else last.end
+        """The offset of the record that is to come next."""
+        if self._unfinished is not None:
+            self.position = self._unfinished.start
+        self._begin(self.position)
+
+    def _begin(self, start: int) -> None:
+        """Begin a batch where the last one ended, which is what makes its name one that only one can take."""
+        self._start = start
+        self.is_empty = True
+        self._first = b""
+        self._bytes = 0
+        self._lines: list[tuple[int, int | None, bytes | None]] = []
+        self._lines_bytes = 0
+        self._pieces: dict[tuple[Table, datetime | None], _Rows] = {}
+        self._unreadable: Counter[str] = Counter()
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the files of the batch are so far; lines that are no rows yet are not in it."""
+        return sum(piece.size_bytes for piece in self._pieces.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the batch takes, about."""
+        return self.size_bytes + self._lines_bytes
+
+    @property
+    def until(self) -> int | None:
+        """Where the batch has to end, for a sink before this one took these offsets; None: anywhere."""
+        return None if self._unfinished is None else self._unfinished.end
+
+    def take(self, offset: int, timestamp_ms: int | None, value: bytes | None) -> None:
+        """Take the next record; below `until`, where that is set."""
+        assert self.position <= offset, "records come in their order"
+        assert self.until is None or offset < self.until, "a batch that was taken ends where it was said to"
+        if self.is_empty:
+            self.is_empty, self._first = False, value or b""
+        self._lines.append((offset, timestamp_ms, value))
+        self._lines_bytes += len(value or b"")
+        self.position = offset + 1
+        if len(self._lines) >= CHUNK_LINES or self._lines_bytes >= CHUNK_BYTES:
+            self._make_rows()
+
+    def skip(self, position: int) -> None:
+        """Go on to an offset: there are no records before it."""
+        self.position = max(self.position, position)
+
+    def finish(self) -> Written:
+        """End the batch and write it; what is written when this returns stands.
+
+        Raises:
+            TakenError: another sink wrote these offsets.
+            StoreError, InTheWayError: it could not be written, or only in part: begin anew.
+        """
+        assert self.until is None or self.position >= self.until, "a batch that was taken is written whole"
+        self._make_rows()
+        batch, contents = self._made()
+        if self._unfinished is None:
+            claim(self._store, batch)
+            write(self._store, batch, contents, batch.files)
+        else:
+            for file in missing(self._store, self._unfinished):
+                contents.setdefault(file.path, _Rows(table_of(file.path)).finish(batch))
+                write(self._store, self._unfinished, contents, [file])
+        rows = Counter({table.value: 0 for table in Table})
+        for (table, _), piece in self._pieces.items():
+            rows[table] += piece.count
+        written = Written(1, len(batch.files), rows, self._unreadable)
+        self._unfinished = None
+        self._begin(batch.end)
+        return written
+
+    def _made(self) -> tuple[Batch, dict[str, bytes]]:
+        """Return the batch that ends here, and what its files hold."""
+        batch = Batch(
+            topic=self._topic,
+            partition=self._partition,
+            start=self._start,
+            end=self.position if self._unfinished is None else self._unfinished.end,
+            bytes=self._bytes,
+            first_digest=digest(self._first),
+            files=(),
+        )
+        contents: dict[str, bytes] = {}
+        files: list[File] = []
+        for (table, hour), rows in self._pieces.items():
+            path, content = file_name(table, hour, batch), rows.finish(batch)
+            contents[path] = content
+            files.append(File(path, rows.count, len(content)))
+        return replace(batch, files=tuple(files)), contents
+
+    def _make_rows(self) -> None:
+        if not self._lines:
+            return
+        offsets, timestamps_ms, values = zip(*self._lines, strict=True)
+        lines = Lines(
+            topic=self._topic,
+            partition=self._partition,
+            offsets=offsets,
+            timestamps_ms=timestamps_ms,
+            values=values,
+        )
+        self._lines, self._bytes, self._lines_bytes = [], self._bytes + self._lines_bytes, 0
+        for table, rows in convert(lines).items():
+            if table is Table.UNREADABLE:
+                self._unreadable.update(rows["error_code"].to_pylist())
+            for hour, piece in by_hour(table, rows):
+                if (table, hour) not in self._pieces:
+                    self._pieces[table, hour] = _Rows(table)
+                self._pieces[table, hour].add(piece)
+
+
+class _Rows:
+    """A file of rows as it grows, in memory and compressed."""
+
+    def __init__(self, table: Table) -> None:
+        self.count = 0
+        self._buffer = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._buffer, SCHEMAS[table], compression="zstd")
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self._buffer.tell())
+
+    def add(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows)
+        self.count += rows.num_rows
+
+    def finish(self, batch: Batch) -> bytes:
+        """Return the file."""
+        self._writer.add_key_value_metadata(metadata(batch))
+        self._writer.close()
+        return bytes(self._buffer.getvalue())
+
+
+def by_hour(table: Table, rows: pa.Table) -> Iterator[tuple[datetime | None, pa.Table]]:
+    """Yield the rows of each hour: by the record's timestamp, or where it has none by the time it tells."""
+    if not rows.num_rows:
+        return
+    times = rows["recorded_at"].cast(pa.timestamp("us")).combine_chunks()
+    if times.null_count and table is not Table.UNREADABLE:
+        times = pc.coalesce(times, _told(table, rows))
+    hours = pc.floor_temporal(times, unit="hour").cast(pa.int64())
+    for since_1970_us in hours.unique().to_pylist():
+        if since_1970_us is None:
+            yield None, rows.filter(pc.is_null(hours))
+        else:
+            hour = _EPOCH + timedelta(microseconds=since_1970_us)
+            yield hour, rows.filter(pc.equal(hours, since_1970_us))
+
+
+def _told(table: Table, rows: pa.Table) -> pa.Array:
+    if table is not Table.DEAD_LETTERS:
+        return rows["requested_at"].cast(pa.timestamp("us")).combine_chunks()
+    times_ms = rows["source_timestamp_ms"].combine_chunks()
+    known = pc.if_else(pc.less(times_ms, 0), None, times_ms)
+    return known.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))

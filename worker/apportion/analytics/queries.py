@@ -1,0 +1,49 @@
+"""The named queries over the tables: SQL files, each with what it answers.
+
+Decides only their names and order. The report shows what they give; `apportion report --sql` prints them, and
+anybody may run them over the same tables.
+"""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+from msgspec import Struct
+
+NAMES = (
+    "overview",
+    "utilisation",
+    "statuses",
+    "policies",
+    "reasons",
+    "dropped",
+    "near_misses",
+    "floors",
+    "sessions",
+    "session_shares",
+    "latency",
+    "dead_letters",
+)
+"""In the order of the report."""
+
+_COMMENT = "-- "
+
+
+class Query(Struct, frozen=True):
+    """A query of DuckDB's SQL over `decisions`, `candidates`, `dead_letters` and `unreadable`."""
+
+    name: str
+    answers: str
+    """The question that it answers."""
+    sql: str
+    """As the file has it, its first line being the question as a comment."""
+
+
+def load_queries() -> Sequence[Query]:
+    """Return all queries, in the order of the report."""
+    return tuple(map(load_query, NAMES))
+
+
+def load_query(name: str) -> Query:
+    """Return the query of a name: one of `NAMES`, or of those that choose what the report lists and opens."""
+    sql = files("apportion.analytics").joinpath("sql", f"{name}.sql").read_text("utf-8")
+    return Query(name, sql.partition("\n")[0].removeprefix(_COMMENT), sql)

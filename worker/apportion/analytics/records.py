@@ -1,0 +1,140 @@
+"""Records as the tables read them: decisions and dead letters, with every default filled in.
+
+Decides which records a table can hold, and what is wrong with the others. A word that this version does not
+know (a reason, a status) is a word; a field that it does not know is left out.
+"""
+
+from enum import Enum
+from types import UnionType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
+from msgspec.structs import fields
+
+from apportion.core import results
+from apportion.core.errors import ErrorCode
+from apportion.core.not_json import why_not_json
+from apportion.core.refusal import refusal
+
+_INT64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_CONTENT = frozenset({"key", "headers", "value"})
+"""What a dead letter has of a client's; it is not read."""
+_DEFAULTS = {UNSET: None, results.Outcome.OMITTED: "omitted", results.Detail.FULL: "full"}
+"""Defaults as they are read."""
+UNSUPPORTED_VERSION = "unsupported_version"
+
+
+def _read_form(kind: Any) -> Any:
+    """Return a type as it is read: what may be absent is None, a member of a closed set is a string."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return _struct(kind)
+    if kind is int:
+        return _INT64
+    arguments = get_args(kind)
+    if get_origin(kind) is tuple:
+        return tuple[_read_form(arguments[0]), ...]  # type: ignore[misc] # made while it runs
+    if isinstance(kind, UnionType) or UnsetType in arguments:
+        [present] = [each for each in arguments if each not in (UnsetType, type(None))]
+        return _read_form(present) | None
+    if get_origin(kind) is Annotated:  # with bounds of an event's, which hold no more
+        return _read_form(arguments[0])
+    return str if isinstance(kind, type) and issubclass(kind, Enum) else kind
+
+
+def _struct(kind: type[Struct]) -> type[Struct]:
+    """Return a type's form as it is read: the same fields in the same order, under the same tag."""
+    types = get_type_hints(kind, include_extras=True)
+    read: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for field in fields(kind):
+        if field.name in _CONTENT:
+            continue
+        name, form = field.name, _read_form(types[field.name])
+        if field.default is NODEFAULT:
+            read.append((name, form))
+        else:
+            read.append((name, form, _DEFAULTS.get(field.default, field.default)))
+    tag = kind.__struct_config__
+    return msgspec.defstruct(
+        kind.__name__, read, frozen=True, kw_only=True, gc=False, tag_field=tag.tag_field, tag=tag.tag
+    )
+
+
+Entry = _struct(results.Entry)
+Decision = _struct(results.ContextDecision)
+DeadLetter = _struct(results.ContextDeadLetter)
+
+
+class Version(Struct):
+    """What tells how a record is to be read, of one that cannot be."""
+
+    type: str
+    schema_version: int
+
+
+class UnreadableError(Exception):
+    """A record that no table of decisions or dead letters holds.
+
+    Attributes:
+        code: what is wrong, of a closed set.
+        message: for a person; holds nothing of what was sent.
+        pointer: the place, as `$.candidates[...].parts`.
+    """
+
+    def __init__(self, code: str, message: str, pointer: str = "$") -> None:
+        super().__init__(f"{code}: {message} (at {pointer})")
+        self.code = code
+        self.message = message
+        self.pointer = pointer
+
+
+_decoder = msgspec.json.Decoder(Decision | DeadLetter)
+_version_decoder = msgspec.json.Decoder(Version)
+
+
+def read(value: bytes | None) -> Any:
+    """Return the decision or dead letter that a record's value holds.
+
+    Raises:
+        UnreadableError: it holds neither, or one of another version.
+    """
+    if not value:
+        raise UnreadableError(ErrorCode.EMPTY_VALUE, "the record has no value")
+    try:
+        record = _decoder.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(value, error) from None
+    if isinstance(record, Decision):
+        if record.schema_version != results.SCHEMA_VERSION:  # type: ignore[attr-defined] # made while it runs
+            raise _other_version()
+        _require_parts(record)
+    return record
+
+
+def _unreadable(value: bytes, error: Exception) -> UnreadableError:
+    if isinstance(error, RecursionError):
+        return UnreadableError(ErrorCode.TOO_DEEP, "nested too deep to be read")
+    if not isinstance(error, msgspec.ValidationError):
+        return UnreadableError(ErrorCode.NOT_JSON, why_not_json(value, str(error)))
+    try:
+        version = _version_decoder.decode(value)
+    except msgspec.DecodeError:
+        pass
+    else:
+        if version.type == "context-decision" and version.schema_version != results.SCHEMA_VERSION:
+            return _other_version()
+    refused = refusal(str(error))
+    return UnreadableError(refused.code, refused.message, refused.pointer)
+
+
+def _other_version() -> UnreadableError:
+    message = f"these tables hold decisions of schema_version {results.SCHEMA_VERSION} alone"
+    return UnreadableError(UNSUPPORTED_VERSION, message, "$.schema_version")
+
+
+def _require_parts(record: Any) -> None:
+    """Refuse parts of a score that nobody names."""
+    names = len(record.score_parts)
+    if any([len(one.parts) != names for one in record.candidates if one.parts is not None]):  # noqa: C419 - a list is faster
+        message = "as many are expected as score_parts has names"
+        raise UnreadableError(ErrorCode.INVALID_VALUE, message, "$.candidates[...].parts")

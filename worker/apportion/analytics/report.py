@@ -1,0 +1,135 @@
+"""What a report holds: the answers of the named queries, decisions to list, and some of them opened.
+
+Decides how much: answers whole, then as many decisions as a page bears, and of what was left out the number.
+The same tables give the same report. Holds ids and numbers, never a content or a path.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from duckdb import DuckDBPyConnection
+from msgspec import Struct, json
+
+from apportion import ENGINE_VERSION
+from apportion.analytics.queries import NAMES, load_query
+from apportion.analytics.replayed import Replayed
+from apportion.analytics.source import telling_of_tables
+
+_ANSWER_MAX_BYTES = 100_000
+_LISTED_MAX_BYTES = 1_100_000
+_OPENED_MAX_BYTES = 2_600_000
+Row = Sequence[Any]
+
+
+class NothingToReportError(Exception):
+    """There is no decision in what was given."""
+
+    code = "no_decisions"
+
+
+class Rows(Struct, frozen=True):
+    """A table: what its columns are called, its rows, and how many rows there was no room for."""
+
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    left_out: int = 0
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """All that a page shows. `opened` are the listed decisions that have their candidates, in that order."""
+
+    engine_version: str
+    answers: Mapping[str, Rows]
+    listed: Rows
+    opened: Sequence[Mapping[str, Any]]
+    replayed: Replayed | None = None
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions it is about."""
+        overview = self.answers["overview"]
+        return int(overview.rows[0][overview.columns.index("decisions")])
+
+
+def report_of(
+    tables: DuckDBPyConnection,
+    replayed: Replayed | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Report:
+    """Return the report of the tables; `advance` hears after each of `STEPS` how many are done.
+
+    Raises:
+        NothingToReportError: the tables hold no decision.
+        TablesFailedError: a file of them cannot be read.
+    """
+    answers: dict[str, Rows] = {}
+    with telling_of_tables():
+        _require_decisions(tables)
+        for done, name in enumerate(NAMES, start=1):
+            answers[name] = _within(_answer(tables, load_query(name).sql), _ANSWER_MAX_BYTES)
+            advance(done)
+        tables.execute(f"CREATE TEMP TABLE listed AS {load_query('listed').sql}")
+        listed = _answer(tables, "FROM listed")
+        opened = _opened(tables, listed)
+        advance(STEPS)
+    return Report(
+        engine_version=ENGINE_VERSION,
+        answers=answers,
+        listed=_within(listed, _LISTED_MAX_BYTES),
+        opened=opened,
+        replayed=replayed,
+    )
+
+
+STEPS = len(NAMES) + 1
+
+
+def _require_decisions(tables: DuckDBPyConnection) -> None:
+    counts = [
+        tables.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608 - our own names
+        for table in ("decisions", "dead_letters", "unreadable")
+    ]
+    if not counts[0]:
+        raise NothingToReportError(
+            f"there is no decision to report ({counts[1]:,} dead letters, {counts[2]:,} unreadable records)"
+        )
+
+
+def _answer(tables: DuckDBPyConnection, sql: str) -> Rows:
+    found = tables.execute(sql)
+    columns = [column[0] for column in found.description or ()]
+    return Rows(columns, [tuple(map(_told, row)) for row in found.fetchall()])
+
+
+def _opened(tables: DuckDBPyConnection, listed: Rows) -> Sequence[Mapping[str, Any]]:
+    """Return decisions with their candidates, in the order of the list, until they are too many bytes."""
+    rows = _answer(tables, load_query("opened").sql)
+    found = {row[0]: dict(zip(rows.columns, row, strict=True)) for row in rows.rows}
+    for name, words, numbers in tables.execute(load_query("opened_candidates").sql).fetchall():
+        found[name]["candidates"] = [(*w, *n) for w, n in zip(words, numbers, strict=True)]
+    wanted = (found[row[0]] for row in listed.rows if row[0] in found)
+    return _first(wanted, _OPENED_MAX_BYTES)
+
+
+def _within(answer: Rows, most_bytes: int) -> Rows:
+    rows = _first(answer.rows, most_bytes)
+    return Rows(answer.columns, rows, len(answer.rows) - len(rows))
+
+
+def _first(values: Iterable[Any], most_bytes: int) -> list[Any]:
+    """Return the first values that together are not more than so many bytes of JSON."""
+    kept: list[Any] = []
+    for value in values:
+        most_bytes -= len(json.encode(value)) + 1
+        if most_bytes < 0:
+            break
+        kept.append(value)
+    return kept
+
+
+def _told(value: Any) -> Any:
+    """Return a value as JSON has it: the database's times without a zone are in UTC."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return value

@@ -1,0 +1,171 @@
+"""The tables and their columns, as docs/analytics.md explains them.
+
+A field of the decision record is a column named by its path, with `_` for `.`; a list of rows stays a list.
+What the record leaves out for being zero, empty or the default is filled in; what does not apply is null.
+"""
+
+from enum import StrEnum
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+"""Of the tables: raised where a column is renamed, goes, or means something else; not where one is added."""
+
+
+class Table(StrEnum):
+    """The tables; each is a folder of that name."""
+
+    DECISIONS = "decisions"
+    CANDIDATES = "candidates"
+    DEAD_LETTERS = "dead_letters"
+    UNREADABLE = "unreadable"
+
+
+_TIME = pa.timestamp("us", tz="UTC")
+_WORD = pa.dictionary(pa.int32(), pa.string())
+"""A text of which there are few; in Parquet and to SQL it is a string."""
+
+_PLACE = [
+    pa.field("topic", _WORD, nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("recorded_at", _TIME),
+]
+"""Where the record stood, and its timestamp; no two rows of decisions, dead letters and unreadable ones have
+the same place."""
+
+
+def _texts(*names: str) -> list[pa.Field]:
+    return [pa.field(name, pa.string()) for name in names]
+
+
+def _words(*names: str) -> list[pa.Field]:
+    return [pa.field(name, _WORD) for name in names]
+
+
+def _counts(*names: str) -> list[pa.Field]:
+    return [pa.field(name, pa.int64()) for name in names]
+
+
+def _times(*names: str) -> list[pa.Field]:
+    return [pa.field(name, _TIME) for name in names]
+
+
+def _ledger(name: str) -> list[pa.Field]:
+    return [
+        *_counts(f"session_{name}_prompts", f"session_{name}_sequence", f"session_{name}_spent_tokens"),
+        *_times(f"session_{name}_started_at", f"session_{name}_last_event_at", f"session_{name}_expires_at"),
+        *_counts(
+            f"session_{name}_injections", f"session_{name}_pool_artifacts", f"session_{name}_pool_bytes"
+        ),
+    ]
+
+
+_REASON_COUNT = pa.struct([pa.field("reason", pa.string()), pa.field("count", pa.int64())])
+
+GROUP = pa.struct(
+    [
+        pa.field("name", pa.string()),
+        *_counts("min", "max", "used", "available", "selected", "rejected"),
+        *_counts("shortfall_requested", "shortfall_available"),
+    ]
+)
+CONSTRAINT = pa.struct([pa.field("name", pa.string()), *_counts("given", "matched", "unmatched")])
+PHASE = pa.struct([pa.field("name", pa.string()), *_counts("duration_us")])
+
+DECISIONS = pa.schema(
+    [
+        *_PLACE,
+        *_counts("schema_version"),
+        *_words("detail"),
+        *_texts("decision_id", "request_id", "session_id"),
+        *_words("tenant"),
+        *_times("requested_at"),
+        *_words("engine_version"),
+        *_words("policy_name", "policy_version", "policy_strategy", "policy_digest"),
+        *_words("counter_name", "counter_digest"),
+        *_texts("digests_input", "digests_candidates", "digests_constraints", "digests_session_before"),
+        *_texts("digests_session_after", "digests_output", "digests_record"),
+        *_words("fingerprint_key_id", "status"),
+        *_texts("summary"),
+        *_words("trigger_event", "trigger_workspace", "trigger_commitish", "trigger_rules_digest"),
+        *_counts("limits_budget_tokens", "limits_max_tokens", "limits_max_tokens_per_request"),
+        *_counts("limits_backoff_prompts", "limits_idle_timeout_s"),
+        *_counts("tokens_limit", "tokens_reserved", "tokens_estimated", "tokens_used", "tokens_remaining"),
+        *_ledger("before"),
+        *_ledger("after"),
+        pa.field("groups", pa.list_(GROUP)),
+        pa.field("score_parts", pa.list_(pa.string())),
+        *_counts("candidates_total", "candidates_selected"),
+        pa.field("reasons", pa.list_(_REASON_COUNT)),
+        pa.field("unlisted", pa.list_(_REASON_COUNT)),
+        pa.field("constraints", pa.list_(CONSTRAINT)),
+        *_texts("duplicate_of"),
+        pa.field("evicted", pa.list_(pa.string())),
+        *_counts("evicted_unlisted"),
+        *_texts("cache_key"),
+        *_words("run_source_topic"),
+        *_counts("run_source_partition", "run_source_offset"),
+        *_words("run_worker"),
+        pa.field("run_phases", pa.list_(PHASE)),
+        pa.field("run_cache_hit", pa.bool_()),
+    ]
+)
+"""A row for each decision."""
+
+CANDIDATES = pa.schema(
+    [
+        *_PLACE,
+        # what repeats its decision's, so that most questions need no join
+        *_words("decision_id", "session_id", "tenant"),
+        *_times("requested_at"),
+        *_words("policy_name", "policy_strategy", "status"),
+        # its own
+        *_texts("id"),
+        *_words("kind", "group"),
+        *_counts("rank"),
+        *_words("outcome"),
+        *_counts("score"),
+        pa.field("parts", pa.map_(pa.string(), pa.int64())),
+        *_counts("tokens"),
+        *_words("fidelity"),
+        *_counts("full_tokens"),
+        *_words("reason", "bound"),
+        *_counts("needed", "left", "more", "limit_left"),
+        *_words("constraint"),
+    ]
+)
+"""A row for each candidate that a decision lists."""
+
+DEAD_LETTERS = pa.schema(
+    [
+        *_PLACE,
+        *_words("error_code"),
+        *_texts("error_message", "error_pointer"),
+        *_words("source_topic"),
+        *_counts("source_partition", "source_offset", "source_timestamp_ms"),
+        *_counts("value_bytes"),
+        *_texts("value_digest"),
+        pa.field("value_complete", pa.bool_()),
+        *_words("engine_version"),
+    ]
+)
+"""A row for each dead letter, without key, headers and value."""
+
+UNREADABLE = pa.schema(
+    [
+        *_PLACE,
+        *_words("error_code"),
+        *_texts("error_message", "error_pointer"),
+        *_counts("value_bytes"),
+        *_texts("value_digest"),
+    ]
+)
+"""A row for each record that is neither a decision of this version nor a dead letter."""
+
+SCHEMAS = {
+    Table.DECISIONS: DECISIONS,
+    Table.CANDIDATES: CANDIDATES,
+    Table.DEAD_LETTERS: DEAD_LETTERS,
+    Table.UNREADABLE: UNREADABLE,
+}

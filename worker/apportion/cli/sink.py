@@ -1,0 +1,186 @@
+"""`apportion sink`: decisions and dead letters as tables."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from apportion.cli._files import open_events
+from apportion.cli._lines import lines_of, watched
+from apportion.cli._progress import progress
+from apportion.cli._settings import read_settings, with_settings
+
+if TYPE_CHECKING:
+    from apportion.analytics.partition import Written
+    from apportion.analytics.store import Store
+    from apportion.settings import Settings
+
+app = typer.Typer(add_completion=False)
+
+_LINE_MAX_BYTES = 64 << 20
+
+
+class NotInstalledError(Exception):
+    """The libraries of the tables are not there."""
+
+    code = "not_installed"
+    exit_code = 2
+
+
+class UnreadableLinesError(Exception):
+    """All was read, and some of it fits no table of decisions or dead letters."""
+
+    code = "unreadable"
+    exit_code = 3
+
+
+@app.command(
+    cls=with_settings("brokers", "app_id", "tables", "sink_roll_bytes", "sink_roll_s", "sink_memory_bytes")
+)
+def sink(
+    ctx: typer.Context,
+    *,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Lines of a file (-: stdin) instead of the topics."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --from: the topic that the tables call it by.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --from: replace what stands under that name.")
+    ] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End where the topics ended when they were begun.")
+    ] = False,
+) -> None:
+    """Write decisions and dead letters as Parquet tables, for SQL and for apportion report.
+
+    Reads the topics of decisions and dead letters, as a consumer group of its own, until SIGTERM or
+    Ctrl-C; start as many as you like, they share the partitions. Every record is written once,
+    whenever one of them is killed. With --from it writes a file of them, and goes on behind what
+    stands of it. docs/analytics.md names every column.
+
+    Exits with 3 if --from or --once met records that fit no table; their places are in the table unreadable.
+
+    Examples:
+      apportion sink --tables /var/lib/apportion/tables
+      apportion sink --from decisions.jsonl --tables tables
+      APPORTION_TABLES=s3://bucket/prefix apportion sink --brokers kafka:9092
+    """
+    if source is None and (name is not None or force):
+        raise typer.BadParameter("--name and --force go with --from")
+    if source is not None and once:
+        raise typer.BadParameter("--once is of topics, not with --from")
+    settings = read_settings(ctx)
+    if settings.tables is None:
+        raise typer.BadParameter("--tables (or APPORTION_TABLES) says where: a folder, or s3://bucket/prefix")
+    store = _open(settings.tables, settings)
+    with ExitStack() as stack:
+        written = (
+            _sink_topics(settings, store, stack, once=once)
+            if source is None
+            else _sink_file(settings, store, source, name, stack, force=force)
+        )
+    _tell(written, settings.tables)
+    if written.unreadable and (once or source is not None):
+        counts = ", ".join(f"{code} {count:,}" for code, count in written.unreadable.most_common())
+        raise UnreadableLinesError(
+            f"records that fit no table: {counts}; the table unreadable has their places"
+        )
+
+
+def _open(place: str, settings: "Settings") -> "Store":
+    try:
+        from apportion.analytics.store import Store
+    except ModuleNotFoundError as error:
+        raise NotInstalledError(
+            f"{error.name} is missing: pip install 'apportion[analytics]' brings what the tables need"
+        ) from None
+    return Store(place, settings.delivery_timeout_s)
+
+
+def _sink_file(
+    settings: "Settings", store: "Store", path: Path, name: str | None, stack: ExitStack, *, force: bool
+) -> "Written":
+    from apportion.analytics.files import forget_lines, sink_lines, topic_of
+    from apportion.analytics.partition import Written
+
+    topic = topic_of(name or ("stdin" if path == Path("-") else path.name))
+    source = stack.enter_context(open_events(path))
+    total = Written()
+
+    def told(written: Written) -> None:
+        nonlocal total
+        total += written
+
+    def values() -> Iterator[bytes]:
+        lines = lines_of(source, _LINE_MAX_BYTES)
+        for line in watched(lines, source, "written", stack, beside_output=False):
+            yield line.value
+
+    if force:
+        forget_lines(store, topic)
+    sink_lines(store, topic, values(), settings.sink_roll_bytes, told)
+    return total
+
+
+def _sink_topics(settings: "Settings", store: "Store", stack: ExitStack, *, once: bool) -> "Written":
+    import asyncio
+
+    from apportion.analytics.partition import Written
+
+    total = Written()
+    show = stack.enter_context(progress("decisions", None))
+
+    def told(written: Written) -> None:
+        nonlocal total
+        total += written
+        show(total.rows["decisions"])
+
+    asyncio.run(_consume(settings, store, told, once=once))
+    return total
+
+
+async def _consume(
+    settings: "Settings", store: "Store", told: "Callable[[Written], None]", *, once: bool
+) -> None:
+    import asyncio
+    from signal import SIGINT, SIGTERM
+
+    from aiokafka.errors import KafkaError
+
+    from apportion.analytics.consuming import Rolling, Told, TopicsSink
+    from apportion.stream.admin import BrokerUnreachableError
+    from apportion.stream.connection import connection_arguments
+    from apportion.stream.topics import check_topics, require_ready
+
+    topics = (settings.decisions_topic, settings.dead_letters_topic)
+    require_ready(one for one in await check_topics(settings) if one.topic in topics)
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for signal in (SIGINT, SIGTERM):
+        loop.add_signal_handler(signal, stop.set)
+    group = f"{settings.app_id}-sink"
+    arguments = connection_arguments(settings) | {
+        "client_id": group,
+        "group_id": group,
+        "session_timeout_ms": int(settings.session_timeout_s * 1000),
+        "rebalance_timeout_ms": int(settings.rebalance_timeout_s * 1000),
+    }
+    rolling = Rolling(settings.sink_roll_bytes, settings.sink_roll_s, settings.sink_memory_bytes)
+    try:
+        sinking = TopicsSink(store, rolling, Told(told, _tell_lost))
+        await sinking.run(topics, arguments, stop, once=once)
+    except KafkaError as error:
+        raise BrokerUnreachableError(settings) from error
+
+
+def _tell_lost(what: str) -> None:
+    typer.echo(f"apportion: records_lost: {what} were deleted from the topic before they were read", err=True)
+
+
+def _tell(written: "Written", place: str) -> None:
+    rows = ", ".join(f"{table} {count:,}" for table, count in written.rows.items())
+    typer.echo(f"{place}: {rows or 'nothing new'}; {written.files:,} files", err=True)

@@ -1,0 +1,65 @@
+"""Composed contexts in the shapes of providers: the part of a request's body that holds the context.
+
+Decides how a composed event looks to a model's provider, and nothing else: it calls nobody, counts nothing
+and changes no word. The providers' own packages are not needed; only a type checker reads their types.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import UNSET, Struct
+
+from apportion.core.events import Opt
+from apportion.core.results import ContextComposed, Status
+from apportion.formats.anthropic import AnthropicBody, anthropic_body
+from apportion.formats.errors import FormatError
+from apportion.formats.openai import OpenAIBody, openai_body
+from apportion.formats.text import TextBody, text_body
+
+__all__ = [
+    "BODIES",
+    "AnthropicBody",
+    "BodyOf",
+    "FormatError",
+    "OpenAIBody",
+    "Shaped",
+    "TextBody",
+    "anthropic_body",
+    "openai_body",
+    "shaped",
+    "text_body",
+]
+
+
+BodyOf: TypeAlias = Callable[[ContextComposed], Mapping[str, Any]]
+
+BODIES: Mapping[str, BodyOf] = {"openai": openai_body, "anthropic": anthropic_body, "text": text_body}
+"""How a composed event is put into each format, by its name."""
+
+
+class Shaped(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An answer in a format: whose it is, and its body, which is absent where nothing was composed."""
+
+    request_id: str
+    session_id: str
+    tenant: str
+    decision_id: str
+    status: Status
+    body: Opt[Mapping[str, Any]] = UNSET
+
+
+def shaped(composed: ContextComposed, body_of: BodyOf | None) -> Shaped:
+    """Return an answer in a format; without one, who it is for and its status alone.
+
+    Raises:
+        FormatError: it was composed, and has no such form.
+    """
+    rendered = composed.status in (Status.COMPOSED, Status.EMPTY)
+    return Shaped(
+        request_id=composed.request_id,
+        session_id=composed.session_id,
+        tenant=composed.tenant,
+        decision_id=composed.decision_id,
+        status=composed.status,
+        body=body_of(composed) if body_of is not None and rendered else UNSET,
+    )

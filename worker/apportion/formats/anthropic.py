@@ -1,0 +1,136 @@
+"""The shape of Anthropic's messages.
+
+A text is one message of the user, in parts that end where the cache may: a part with `cache_control` is
+read from the cache while all up to its end is as it was. A context holds what others wrote, so it never
+speaks as the system. A conversation's calls and results become blocks; what Anthropic has no field for (a
+participant's name) is left out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+
+from msgspec import UNSET, DecodeError
+from msgspec.json import Decoder
+
+from apportion.core.results import ContextComposed
+from apportion.formats.errors import FormatError
+from apportion.formats.text import Part, parts_of
+
+if TYPE_CHECKING:
+    from anthropic.types import (
+        MessageParam,
+        TextBlockParam,
+        ToolResultBlockParam,
+        ToolUseBlockParam,
+    )
+
+_SYSTEM = ("system", "developer")
+_object = Decoder(dict[str, object])
+
+
+class AnthropicBody(TypedDict):
+    """What goes into a message's body beside the model and `max_tokens`."""
+
+    system: "NotRequired[list[TextBlockParam]]"
+    messages: "list[MessageParam]"
+
+
+def anthropic_body(composed: ContextComposed) -> AnthropicBody:
+    """Return the context as messages; a blank text is no message.
+
+    Of a conversation, the system prompt and what the system or a developer says before all others is
+    `system`; results that follow each other are one message of the user; a blank message is left out.
+
+    Raises:
+        FormatError: nothing was composed; or a call's arguments are no JSON object, or its results do not
+            come right after it.
+    """
+    if composed.messages is not UNSET:
+        return _conversation(composed.system_prompt or "", composed.messages)
+    content = [_block(part) for part in parts_of(composed)]
+    return {"messages": [{"role": "user", "content": content}] if content else []}
+
+
+def _block(part: Part) -> "TextBlockParam":
+    if part.is_breakpoint:
+        return {"type": "text", "text": part.text, "cache_control": {"type": "ephemeral"}}
+    return {"type": "text", "text": part.text}
+
+
+def _conversation(system_prompt: str, messages: Sequence[dict[str, Any]]) -> AnthropicBody:
+    begins = next(
+        (index for index, message in enumerate(messages) if message["role"] not in _SYSTEM), len(messages)
+    )
+    system = _texts(system_prompt)
+    for message in messages[:begins]:
+        system += _texts(message.get("content"))
+    told = list(_messages(messages, begins))
+    return {"system": system, "messages": told} if system else {"messages": told}
+
+
+def _messages(messages: Sequence[dict[str, Any]], begins: int) -> "Iterator[MessageParam]":
+    index = begins
+    while index < len(messages):
+        message, after = messages[index], index + 1
+        match message["role"]:
+            case "tool":
+                after = next(
+                    (place for place in range(after, len(messages)) if messages[place]["role"] != "tool"),
+                    len(messages),
+                )
+                yield {"role": "user", "content": [_result(each) for each in messages[index:after]]}
+            case "assistant":
+                _require_results(messages, index)
+                said: list[TextBlockParam | ToolUseBlockParam] = [
+                    *_texts(message.get("content")),
+                    *_calls(message, index),
+                ]
+                if said:
+                    yield {"role": "assistant", "content": said}
+            case role:
+                if texts := _texts(message.get("content")):
+                    yield _plain(role, texts)
+        index = after
+
+
+def _plain(role: str, texts: "list[TextBlockParam]") -> "MessageParam":
+    return {"role": "system", "content": texts} if role in _SYSTEM else {"role": "user", "content": texts}
+
+
+def _texts(content: object) -> "list[TextBlockParam]":
+    """Return a content, a text or text parts, as blocks; blank ones are refused there."""
+    given = [part["text"] for part in content] if isinstance(content, list | tuple) else [content]
+    return [{"type": "text", "text": text} for text in given if isinstance(text, str) and text.strip()]
+
+
+def _result(message: Mapping[str, Any]) -> "ToolResultBlockParam":
+    texts = _texts(message.get("content"))
+    return {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": texts}
+
+
+def _calls(message: Mapping[str, Any], index: int) -> "Iterator[ToolUseBlockParam]":
+    for number, call in enumerate(message.get("tool_calls") or ()):
+        pointer = f"$.messages[{index}].tool_calls[{number}].function.arguments"
+        arguments = _arguments(call["function"]["arguments"], pointer)
+        yield {"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments}
+
+
+def _arguments(written: str, pointer: str) -> dict[str, object]:
+    """Return a call's arguments; a model that gives none may write nothing."""
+    try:
+        return _object.decode(written or "{}")
+    except (DecodeError, RecursionError):
+        message = "Anthropic takes a JSON object; mend the arguments, or leave the call out"
+        raise FormatError(pointer, message) from None
+
+
+def _require_results(messages: Sequence[dict[str, Any]], index: int) -> None:
+    """Return if the results of a message's calls are the messages right after it."""
+    wanted = {call["id"] for call in messages[index].get("tool_calls") or ()}
+    for message in messages[index + 1 :]:
+        if message["role"] != "tool":
+            break
+        wanted.discard(message["tool_call_id"])
+    if wanted:
+        told = "Anthropic takes a call's results right after it; put them there"
+        raise FormatError(f"$.messages[{index}].tool_calls", told)
