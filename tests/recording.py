@@ -14,16 +14,24 @@ from apportion.core.bounds import Bounds
 from apportion.core.catalogue import Catalogue
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
+from apportion.core.policy import Policy
 from apportion.core.results import ContextDeadLetter, Detail, Phase, Run, Source
+from apportion.core.timeline import Timeline
 from apportion.offline.answers import answer_lines
 from apportion.offline.lines import Line, read_lines
 from apportion.offline.sessions import Sessions
 from apportion.replay.findings import Finding, Found, Summary
+from apportion.replay.reading import FileReading
 from apportion.replay.verify import Verification
 
 POLICY = lanes_policy(session={"backoff_prompts": 2, "idle_timeout_s": 60})
 CATALOGUE = Catalogue([POLICY])
 LINE_MAX_BYTES = 1 << 20
+
+
+def of_files(policies: Iterable[Policy]) -> Timeline:
+    """Return what an empty policies topic says."""
+    return Timeline(policies, "tests", settle_ms=0)
 
 
 def asked(request_id: str, session: str = "s", at: str = NOW, **changes: Any) -> dict[str, Any]:
@@ -105,9 +113,9 @@ def verified(
     dead_letters = changes.get("dead_letters", recording.dead_letters) if letters else None
     verification = Verification(
         engine,
-        catalogue,
+        of_files(catalogue),
         POLICY.name,
-        Bounds(),
+        FileReading(Bounds()),
         as_lines(decisions),
         None if dead_letters is None else as_lines(dead_letters),
     )

@@ -97,6 +97,7 @@ def test_json_has_a_line_for_each_and_one_for_all(decisions: list[bytes]) -> Non
         "repeated": 0,
         "differences": 1,
         "unverifiable": {},
+        "in_flight": 0,
     }
 
 

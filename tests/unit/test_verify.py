@@ -14,6 +14,7 @@ from recording import (
     as_lines,
     asked,
     by_worker,
+    of_files,
     of_version,
     published,
     recorded,
@@ -28,6 +29,7 @@ from apportion.core.identity import Secrets
 from apportion.counters import COUNTERS
 from apportion.offline.lines import Line
 from apportion.replay.findings import Found
+from apportion.replay.reading import FileReading
 from apportion.replay.verify import Verification
 from apportion.replay.waiting import Waiting
 
@@ -311,7 +313,7 @@ def test_a_log_in_the_order_of_its_events_is_never_read_ahead() -> None:
             yield line
 
     decisions = counted("decisions", as_lines(recording.decisions))
-    verification = Verification(ENGINE, CATALOGUE, POLICY.name, Bounds(), decisions)
+    verification = Verification(ENGINE, of_files(CATALOGUE), POLICY.name, FileReading(Bounds()), decisions)
     assert list(verification.run(counted("events", as_lines(recording.events)))) == []
     assert max(ahead) == 0
 
@@ -335,7 +337,9 @@ def test_no_composition_is_taken_from_a_cache() -> None:
     cached = Catalogue([lanes_policy(cache={"max_entries": 10, "ttl_s": 60})])
     events = [asked(f"r{number}", f"s{number}") for number in range(3)]
     recording = recorded(events, catalogue=cached)
-    verification = Verification(ENGINE, cached, POLICY.name, Bounds(), as_lines(recording.decisions))
+    verification = Verification(
+        ENGINE, of_files(cached), POLICY.name, FileReading(Bounds()), as_lines(recording.decisions)
+    )
     assert list(verification.run(as_lines(recording.events))) == []
     assert verification.summary.verified == 3
     assert verification.memory.compositions.hits == 0

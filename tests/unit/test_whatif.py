@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
-from recording import CATALOGUE, POLICY, Recording, altered, as_lines, asked, published, recorded
+from recording import CATALOGUE, POLICY, Recording, altered, as_lines, asked, of_files, published, recorded
 from support import ENGINE, candidate, lanes_policy
 
 from apportion.core.bounds import Bounds
@@ -24,6 +24,7 @@ from apportion.counters import COUNTERS
 from apportion.fingerprint_secrets import read_secrets
 from apportion.policies import load_catalogue
 from apportion.replay.findings import Finding
+from apportion.replay.reading import FileReading
 from apportion.replay.replaying import Replay
 from apportion.replay.sums import Sum
 from apportion.replay.verify import Verification
@@ -64,7 +65,7 @@ def replayed(
 ) -> Replayed:
     """Replay a recording under a change."""
     lines = as_lines(recording.decisions if decisions is None else decisions)
-    verification = Verification(ENGINE, catalogue, POLICY.name, Bounds(), lines)
+    verification = Verification(ENGINE, of_files(catalogue), POLICY.name, FileReading(Bounds()), lines)
     return Replayed(Replay(verification, change, evolve=evolve), recording, price)
 
 
@@ -347,7 +348,9 @@ def replayed_session(name: str, change: Change, *, evolve: bool = False) -> Repl
     events = tuple((GOLDEN / "sessions" / name / "events.jsonl").read_bytes().splitlines())
     decisions = decisions_of(name)
     bounds = Bounds(event_max_bytes=4_000, candidates_max=20) if name == "refusals" else Bounds()
-    verification = Verification(SECRETS, POLICIES, "lanes", bounds, as_lines(decisions))
+    verification = Verification(
+        SECRETS, of_files(POLICIES), "lanes", FileReading(bounds), as_lines(decisions)
+    )
     return Replayed(Replay(verification, change, evolve=evolve), Recording(events, decisions, ()))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
-from recording import POLICY, Recording, altered, as_lines, asked, published, recorded
+from recording import POLICY, Recording, altered, as_lines, asked, of_files, published, recorded
 from support import ENGINE, answer, artifact, candidate, entry_of, lanes_policy, request, selected
 
 from apportion.core.bounds import Bounds
@@ -27,6 +27,7 @@ from apportion.replay.origin import (
     find_decision,
     origin_of,
 )
+from apportion.replay.reading import FileReading
 from apportion.replay.verify import Verification
 from apportion.replay.why import Change, Lever, Searched, Why, why
 
@@ -263,7 +264,7 @@ def session_of(recording: Recording, name: str, **changes: Iterable[bytes]) -> O
 
     def verification_of(those: Iterable[Line]) -> Verification:
         catalogue = Catalogue([POLICY, lanes_policy(version="2", counter="bytes4")])
-        return Verification(ENGINE, catalogue, POLICY.name, Bounds(), those)
+        return Verification(ENGINE, of_files(catalogue), POLICY.name, FileReading(Bounds()), those)
 
     return origin_of(
         decision, as_lines(changes.get("events", recording.events)), as_lines(lines), verification_of

@@ -21,6 +21,7 @@ COMMANDS = (
     "verify",
     "explain",
     "replay",
+    "snapshot",
     "sink",
     "report",
     "fingerprint",

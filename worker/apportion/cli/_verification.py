@@ -17,15 +17,16 @@ def verification_of(
     Raises:
         PolicyError, SettingsError: the policies or secrets that the settings name are wrong.
     """
-    from apportion.assembly import create_catalogue, create_engine
+    from apportion.assembly import create_engine, create_timeline
     from apportion.replay.log import LINE_MAX_BYTES
+    from apportion.replay.reading import FileReading
     from apportion.replay.verify import Verification
 
     return Verification(
         create_engine(settings),
-        create_catalogue(settings),
+        create_timeline(settings),
         settings.default_policy,
-        settings.bounds,
+        FileReading(settings.bounds),
         lines_of(decisions, LINE_MAX_BYTES),
         None if dead_letters is None else lines_of(dead_letters, LINE_MAX_BYTES),
     )

@@ -148,14 +148,15 @@ def _search(
 
 
 def _verification(settings: "Settings", decisions: "Iterable[Line]") -> "Verification":
-    from apportion.assembly import create_catalogue, create_engine
+    from apportion.assembly import create_engine, create_timeline
+    from apportion.replay.reading import FileReading
     from apportion.replay.verify import Verification
 
     return Verification(
         create_engine(settings),
-        create_catalogue(settings),
+        create_timeline(settings),
         settings.default_policy,
-        settings.bounds,
+        FileReading(settings.bounds),
         decisions,
     )
 

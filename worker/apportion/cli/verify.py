@@ -1,7 +1,7 @@
 """`apportion verify`: recorded decisions proven, by composing their events again."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from enum import StrEnum
 from itertools import islice
@@ -13,13 +13,16 @@ import typer
 from apportion.cli import ExitCode
 from apportion.cli._files import naming, open_events, open_to_read, require_distinct
 from apportion.cli._lines import lines_of, watched
+from apportion.cli._progress import progress
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
+from apportion.cli._topics import FromTopics, Offsets, Since, Until, selection_of
 from apportion.cli._verification import verification_of
 
 if TYPE_CHECKING:
-    from apportion.replay.findings import Finding
-    from apportion.replay.verify import Verification
+    from apportion.recompose.ranges import Selection
+    from apportion.replay.findings import Finding, Summary
+    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -35,12 +38,22 @@ class Format(StrEnum):
     TABLE = "table"
 
 
-@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
-def verify(
+@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "brokers", "app_id"))
+def verify(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
-    events: Annotated[Path, typer.Argument(help="The recorded events, as JSON lines; - is stdin.")],
-    decisions: Annotated[Path, typer.Argument(help="The decisions that were made of them.")],
+    events: Annotated[
+        Path | None, typer.Argument(help="The recorded events, as JSON lines; - is stdin.")
+    ] = None,
+    decisions: Annotated[Path | None, typer.Argument(help="The decisions that were made of them.")] = None,
     *,
+    from_topics: FromTopics = False,
+    since: Since = None,
+    until: Until = None,
+    offsets: Offsets = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Sessions start as apportion snapshot wrote them."),
+    ] = None,
     dead_letters: Annotated[
         Path | None, typer.Option(help="Compare the dead letters of this file, too.")
     ] = None,
@@ -54,13 +67,26 @@ def verify(
     Everything of a decision is compared but its run, field by field. What differs is told with its place,
     what cannot be compared with its reason: docs/verify.md says what to do about each.
     Policies are found by the digests that decisions name. Exits with 1 unless all decisions are equal.
+    With --from-topics all is read from Kafka, and nothing is written there: a session's row is rebuilt
+    from its first event that is retained, and what is asked about is compared.
 
     Examples:
       apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
       apportion verify events.jsonl decisions.jsonl
       apportion verify events.jsonl decisions.jsonl --format json | jq .place
+      apportion verify --from-topics --brokers kafka-1:9092 --since 2026-03-01T00:00:00Z
+      apportion verify --from-topics --offsets 3:1200-1300
     """
-    require_distinct(events, decisions, dead_letters)
+    files = (events, decisions, dead_letters)
+    selection = selection_of(files, since, until, offsets, from_topics=from_topics)
+    if selection is not None:
+        _verify_topics(read_settings(ctx, default_policy=policy), selection, snapshot, form)
+        return
+    if snapshot is not None:
+        raise typer.BadParameter("is of use only with --from-topics", param_hint="--snapshot")
+    if events is None or decisions is None:
+        raise typer.BadParameter("give the files EVENTS and DECISIONS, or --from-topics")
+    require_distinct(*files)
     settings = read_settings(ctx, default_policy=policy)
     with ExitStack() as stack:
         source = stack.enter_context(open_events(events))
@@ -69,19 +95,39 @@ def verify(
             logs.append(stack.enter_context(open_to_read(dead_letters)))
         verification = verification_of(settings, *logs)
         lines = lines_of(source, settings.event_max_bytes)
-        shown, more = [], 0
-        with ExitStack() as bar:
-            found = verification.run(watched(lines, source, "verifying", bar, beside_output=False))
-            if sys.stdout.isatty():  # the bar first, then what was found
-                shown = list(islice(found, _ON_TERMINAL_MAX))
-                more = sum(1 for _ in found)
-            else:
-                _print(found, form)
-        if shown:
-            _print(shown, form)
-        if more:
-            typer.echo(f"apportion: {more:,} more are not shown here; a pipe or a file takes all", err=True)
-    _end(verification, form)
+        bar = ExitStack()
+        _show(verification.run(watched(lines, source, "verifying", bar, beside_output=False)), bar, form)
+    _end(verification.summary, form)
+
+
+def _verify_topics(settings: "Settings", selection: "Selection", snapshot: Path | None, form: Format) -> None:
+    from apportion.recompose.run import open_run
+    from apportion.recompose.snapshot import Snapshot
+
+    with ExitStack() as stack:
+        start = None
+        if snapshot is not None:
+            start = Snapshot(snapshot, stack.enter_context(open_to_read(snapshot)), settings)
+        run = stack.enter_context(open_run(settings, selection, start))
+        bar = ExitStack()
+        advance = bar.enter_context(progress("verifying", run.total))
+        _show(run.run(advance), bar, form)
+    _end(run.summary, form)
+
+
+def _show(found: "Iterator[Finding]", bar: ExitStack, form: Format) -> None:
+    """Print what is found; on a terminal the bar first, then what was found."""
+    shown, more = [], 0
+    with bar:
+        if sys.stdout.isatty():
+            shown = list(islice(found, _ON_TERMINAL_MAX))
+            more = sum(1 for _ in found)
+        else:
+            _print(found, form)
+    if shown:
+        _print(shown, form)
+    if more:
+        typer.echo(f"apportion: {more:,} more are not shown here; a pipe or a file takes all", err=True)
 
 
 def _print(found: "Iterable[Finding]", form: Format) -> None:
@@ -94,10 +140,9 @@ def _print(found: "Iterable[Finding]", form: Format) -> None:
             typer.echo(_json(each) if form is Format.JSON else _line(each))
 
 
-def _end(verification: "Verification", form: Format) -> None:
+def _end(summary: "Summary", form: Format) -> None:
     from apportion.core.wire import encode
 
-    summary = verification.summary
     typer.echo(encode(summary).decode() if form is Format.JSON else str(summary))
     if not summary.is_right:
         raise typer.Exit(ExitCode.FAILURE)
@@ -110,18 +155,27 @@ def _json(finding: "Finding") -> str:
 
 
 def _cells(finding: "Finding") -> tuple[str, ...]:
-    line, event_line = (str(each or "") for each in (finding.line, finding.event_line))
+    line, event_line = _places(finding)
     values = (_value(each) if finding.place else "" for each in (finding.recorded, finding.composed))
     place = _shown(finding.place or "")
     return (finding.log, line, event_line, finding.found, _shown(finding.decision_id or ""), place, *values)
 
 
+def _places(finding: "Finding") -> tuple[str, ...]:
+    """Return the lines of a record and its event, or their partition and offset in topics, as `3/17`."""
+    if not finding.partition and finding.partition != 0:
+        return tuple([str(one or "") for one in (finding.line, finding.event_line)])
+    offsets = (finding.offset, finding.event_offset)
+    return tuple([f"{finding.partition}/{one}" if one or one == 0 else "" for one in offsets])
+
+
 def _line(finding: "Finding") -> str:
     """Return `decisions line 3 (event line 3): difference at $.status: "empty" recorded, …`."""
+    unit = "" if "/" in "".join(_places(finding)) else "line "
     log, line, event_line, found, decision_id, place, recorded, composed = _cells(finding)
-    where = f"{log} line {line}" if line else log
+    where = f"{log} {unit}{line}" if line else log
     if event_line:
-        where += f" (event line {event_line})"
+        where += f" (event {unit}{event_line})"
     at = f" at {place}: {recorded} recorded, {composed} composed" if place else ""
     named = f" [{decision_id}]" if decision_id else ""
     return f"{where}: {found}{at}{named}"

@@ -7,7 +7,7 @@ topic too, as its workers started with them. Never reads a topic, nor a clock.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -93,6 +93,13 @@ class Timeline:
                 files.append(change)
         timeline = Timeline(self.own, self._group, self._settle_ms, tuple(published), tuple(files))
         return timeline, tuple(refusals)
+
+    def __iter__(self) -> Iterator[Policy]:
+        """Yield all policies that ever counted, by whomever they were given."""
+        yield from self.own
+        for files in self.files:
+            yield from files.policies
+        yield from (each.policy for each in self.published if each.policy is not None)
 
     def at(self, recorded_ms: int) -> Catalogue:
         """Return the policies that an event of that record time meets.

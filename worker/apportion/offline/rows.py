@@ -20,9 +20,9 @@ _decoder = msgspec.json.Decoder(Session)
 class Rows:
     """Rows by session key; of a session that is not there, the empty one."""
 
-    def __init__(self) -> None:
-        """Start without any."""
-        self._rows: dict[str, bytes] = {}
+    def __init__(self, rows: dict[str, bytes] | None = None) -> None:
+        """Start without any, or with these, in JSON."""
+        self._rows = rows or {}
         self._in_use: OrderedDict[str, Session] = OrderedDict()
 
     def get(self, key: str) -> Session:

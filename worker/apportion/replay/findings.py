@@ -23,6 +23,8 @@ class Found(StrEnum):
     OTHER_SECRET = "other_secret"  # noqa: S105 - likewise
     SESSION_HISTORY = "session_history"
     EVENT_REFUSED = "event_refused"
+    EVENT_GONE = "event_gone"
+    SET_ASIDE = "set_aside"
     NO_EVENT = "no_event"
     NO_DECISION = "no_decision"
     NO_DEAD_LETTER = "no_dead_letter"
@@ -35,7 +37,8 @@ class Found(StrEnum):
 class Finding(Struct, frozen=True, omit_defaults=True):
     """Something that is not as it should be. Lines count from 1.
 
-    `line` is that of the decision or dead letter in its own file (`log`), `event_line` that of the event.
+    `line` is that of the decision or dead letter in its own file (`log`), `event_line` that of the event; of
+    topics it is `offset` and `event_offset`, in that `partition`.
     `place` is the first field that differs, as `$.candidates[3].margin.left`, with what was `recorded` there
     and what is `composed` now; a field that one of them lacks is left out.
     """
@@ -44,6 +47,9 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     log: str
     line: Opt[int] = UNSET
     event_line: Opt[int] = UNSET
+    partition: Opt[int] = UNSET
+    offset: Opt[int] = UNSET
+    event_offset: Opt[int] = UNSET
     decision_id: Opt[str] = UNSET
     place: Opt[str] = UNSET
     recorded: Opt[Any] = UNSET
@@ -51,13 +57,17 @@ class Finding(Struct, frozen=True, omit_defaults=True):
 
 
 class Summary(Struct, frozen=True):
-    """What was counted. `repeated` decisions were recorded more than once, alike each time."""
+    """What was counted. `repeated` decisions were recorded more than once, alike each time.
+
+    Requests `in_flight` were recorded, and are not known to be answered yet.
+    """
 
     verified: int = 0
     dead_letters: int = 0
     repeated: int = 0
     differences: int = 0
     unverifiable: dict[str, int] = {}
+    in_flight: int = 0
 
     @property
     def is_right(self) -> bool:
@@ -74,7 +84,20 @@ class Summary(Struct, frozen=True):
         if self.unverifiable:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.unverifiable.items())
             parts.append(f"{sum(self.unverifiable.values()):,} unverifiable ({reasons})")
+        if self.in_flight:
+            parts.append(f"{self.in_flight:,} in flight")
         return ", ".join(parts)
+
+    def __add__(self, other: "Summary") -> "Summary":
+        reasons = Counter(self.unverifiable) + Counter(other.unverifiable)
+        return Summary(
+            self.verified + other.verified,
+            self.dead_letters + other.dead_letters,
+            self.repeated + other.repeated,
+            self.differences + other.differences,
+            {str(found): reasons[found] for found in Found if reasons[found]},
+            self.in_flight + other.in_flight,
+        )
 
 
 def summary(verified: int, dead_letters: int, repeated: int, counts: "Counter[Found]") -> Summary:

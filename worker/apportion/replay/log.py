@@ -37,14 +37,21 @@ class Log:
         parse: Parse,
         beside: Collection[str],
         tell: Callable[[Finding], None],
+        takes: Callable[["Log", Recorded], bool] = lambda _, __: True,
     ) -> None:
-        """`beside` are the fields that are not compared; `tell` takes what is wrong with the log itself."""
+        """`beside` are the fields that are not compared; `tell` takes what is wrong with the log itself.
+
+        What it does not take is as if it were not there.
+        """
         self.name = name
         self.repeated = 0
+        self.last_source = -1
+        """The furthest event that a line which was read is about."""
         self._lines = iter(lines)
         self._parse = parse
         self._beside = beside
         self._tell = tell
+        self._takes = takes
         self._next: Recorded | None = None
         self._waiting = Waiting()
         self._answered: Bounded[str, bytes] = Bounded(_ANSWERED_MAX)
@@ -102,7 +109,10 @@ class Log:
         """Return the next line that is a record and no repeat."""
         for line in self._lines:
             recorded = self._recorded(line)
-            if recorded is not None and not self._is_repeat(recorded):
+            if recorded is None:
+                continue
+            self.last_source = max(self.last_source, recorded.source)
+            if self._takes(self, recorded) and not self._is_repeat(recorded):
                 return recorded
         return None
 

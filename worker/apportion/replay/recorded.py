@@ -4,17 +4,20 @@ Decides what names a decision or a dead letter before it is compared.
 """
 
 import hashlib
+from base64 import b64decode
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Raw, Struct
+from msgspec.structs import replace
 
 from apportion.core.events import session_key
 from apportion.core.identity import canonical_json
 from apportion.core.results import DeadLetterValue, Detail
 from apportion.offline.answers import TOPIC, UNKNOWN_MS
 
+MAX_OFFSET = (1 << 63) - 1
 _NAME_BYTES = 16
 
 
@@ -31,6 +34,14 @@ class _Digests(Struct, frozen=True):
     session_after: str
 
 
+class _Place(Struct, frozen=True):
+    offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET)]
+
+
+class _Run(Struct, frozen=True):
+    source: _Place
+
+
 class _Decision(Struct, frozen=True, tag_field="type", tag="context-decision"):
     decision_id: str
     request_id: str
@@ -40,6 +51,7 @@ class _Decision(Struct, frozen=True, tag_field="type", tag="context-decision"):
     policy: _Policy
     digests: _Digests
     detail: Detail = Detail.FULL
+    run: Raw = Raw()
 
 
 class _Source(Struct, frozen=True):
@@ -49,7 +61,12 @@ class _Source(Struct, frozen=True):
     timestamp_ms: int
 
 
+class _Failure(Struct, frozen=True):
+    code: str
+
+
 class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-letter"):
+    error: _Failure
     source: _Source
     key: str | None
     headers: tuple[tuple[str, str], ...]
@@ -62,9 +79,11 @@ class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-lette
 class Recorded(Struct, frozen=True):
     """A line of a log: what it answers, by `name`; its `identity`, by which consumers drop repeats.
 
-    Of a dead letter, the policy and the session are empty; one `is_of_file` if its topic is that of files, or
-    it has neither time, key nor headers, so that no edit of one field makes it a worker's. `number` counts
-    from 0.
+    Of a dead letter, policy and rows are empty, and `code` is why its event was refused. One `is_placed` that
+    is compared with the place of its event: read from its topic, or of a file, which is so if its topic is
+    that of files, or it has neither time, key nor headers, so that no edit of one field makes it a worker's.
+    `number` counts from 0, and `source` is that of the event, -1 where the record does not tell it. `key` is
+    the session's, or the one under which a refused event came.
     """
 
     number: int
@@ -76,8 +95,11 @@ class Recorded(Struct, frozen=True):
     policy_digest: str = ""
     session_before: str = ""
     session_after: str = ""
-    is_of_file: bool = False
+    is_placed: bool = False
     detail: Detail = Detail.FULL
+    source: int = -1
+    key: str = ""
+    code: str = ""
     dead_letter_value: DeadLetterValue = DeadLetterValue.FULL
 
 
@@ -85,6 +107,7 @@ Parse: TypeAlias = Callable[[int, bytes], Recorded]
 """Reads a line; raises `msgspec.ValidationError` if it is JSON of another form."""
 
 _decision_decoder = msgspec.json.Decoder(_Decision)
+_run_decoder = msgspec.json.Decoder(_Run)
 _dead_letter_decoder = msgspec.json.Decoder(_DeadLetter)
 
 
@@ -96,6 +119,11 @@ def request_name(tenant: str, session_id: str, request_id: str) -> bytes:
 def value_name(value_digest: str) -> bytes:
     """Return what a refused event and its dead letter share."""
     return _short(value_digest.encode())
+
+
+def place_name(place: str) -> bytes:
+    """Return what the record at a place, `topic/partition/offset`, and its dead letter share."""
+    return _short(place.encode())
 
 
 def parse_decision(number: int, value: bytes) -> Recorded:
@@ -112,6 +140,8 @@ def parse_decision(number: int, value: bytes) -> Recorded:
         one.digests.session_before,
         one.digests.session_after,
         detail=one.detail,
+        source=_source_of(one.run),
+        key=session_key(one.tenant, one.session_id),
     )
 
 
@@ -128,9 +158,27 @@ def parse_dead_letter(number: int, value: bytes) -> Recorded:
         name,
         identity,
         one.engine_version,
-        is_of_file=bare or one.source.topic == TOPIC,
+        is_placed=bare or one.source.topic == TOPIC,
+        code=one.error.code,
         dead_letter_value=held,
     )
+
+
+def parse_placed_dead_letter(number: int, value: bytes) -> Recorded:
+    """Read a dead letter of a topic; its name is the place of its event."""
+    one = parse_dead_letter(number, value)
+    letter = _dead_letter_decoder.decode(value)
+    key = b64decode(letter.key or "").decode(errors="replace")
+    name = place_name(one.identity)
+    return replace(one, name=name, is_placed=True, source=letter.source.offset, key=key)
+
+
+def _source_of(run: Raw) -> int:
+    """Return where the event of a decision stood; `run` is not compared, and anything may stand in it."""
+    try:
+        return _run_decoder.decode(run).source.offset
+    except msgspec.DecodeError:
+        return -1
 
 
 def _short(data: bytes) -> bytes:

@@ -42,7 +42,7 @@ class Replay:
                 yield one
                 continue
             outcome = self._replayed(one)
-            if outcome is not None and one.found is None:
+            if outcome is not None and one.found is None and one.asked:
                 self._tally.add(outcome)
                 yield outcome
 
@@ -63,7 +63,7 @@ class Replay:
                 self._rows.put(key, self._published(one, before))
             return None
         assert one.answered is not None, "requests are answered"
-        if self._rows is None and one.found is not None:
+        if self._rows is None and (one.found is not None or not one.asked):
             return None  # nobody asks for it, and no row goes on from it
         if self._rows is None and one.answered.composed.status is Status.DUPLICATE:
             return difference(one.answered, one.answered)  # the row knows the request as it was

@@ -1,16 +1,17 @@
 """Events composed again, and their decisions compared: each verified, different, or unverifiable by name.
 
 Decides which policy an event is composed under (that of the digest that its decision names), and why a
-decision that is not alike says nothing of the engine. A session's row is rebuilt from its first event.
+decision that is not alike says nothing of the engine. A session's row is rebuilt from its first event, or
+goes on from the one that it starts with.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from apportion.core import wire
-from apportion.core.bounds import Bounds
 from apportion.core.canonical import named
 from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered, compose
@@ -19,26 +20,29 @@ from apportion.core.dead_letter import holding
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction, Event, session_key
+from apportion.core.events import (
+    ContextArtifact,
+    ContextRequest,
+    ContextRetraction,
+    Event,
+    Opt,
+    session_key,
+)
 from apportion.core.identity import event_time_us
 from apportion.core.memory import Bounded, Memory
 from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
 from apportion.core.session import Session, at
-from apportion.offline.answers import event_of, refused
+from apportion.core.timeline import Timeline
+from apportion.offline.answers import UNKNOWN_MS
 from apportion.offline.lines import Line
 from apportion.offline.rows import Rows
 from apportion.policies import builtin_policies
 from apportion.replay.compare import Different, NotJsonError, compare, read
 from apportion.replay.findings import Finding, Found, Summary, summary
 from apportion.replay.log import Log
-from apportion.replay.recorded import (
-    Recorded,
-    parse_dead_letter,
-    parse_decision,
-    request_name,
-    value_name,
-)
+from apportion.replay.reading import Reading
+from apportion.replay.recorded import Recorded, parse_decision, request_name
 
 DECISIONS = "decisions"
 DEAD_LETTERS = "dead_letters"
@@ -48,6 +52,17 @@ _PLACE = ("source", "key", "headers")
 """What a file of events does not tell of the records that a worker refused."""
 _COUNTS_MAX = 1 << 14
 _REFUSED_MAX = 1 << 16
+_OF_THE_SHELL = frozenset(
+    (
+        ErrorCode.EVENT_FAILED,
+        ErrorCode.IN_FUTURE,
+        ErrorCode.TOO_LARGE,
+        ErrorCode.TOO_LATE,
+        ErrorCode.WRONG_KEY,
+        ErrorCode.WRONG_PARTITION,
+    )
+)
+"""Why a worker may have refused an event that can be composed: it had more to go by."""
 _REASON_OF_REFUSAL = {
     ErrorCode.NO_SECRET: Found.NO_SECRET,
     ErrorCode.UNKNOWN_POLICY: Found.UNKNOWN_POLICY,
@@ -58,7 +73,8 @@ class Recomposed(Struct, frozen=True):
     """An event that was composed again, after the row `before`.
 
     `policy` is that of a request, and the default one of an artifact; a retraction has none. Only requests
-    are `answered`; `found` is what is wrong with the decision that was made of it: None where it is verified.
+    are `answered`; `found` is what is wrong with the decision that was made of it: None where it is verified,
+    or was not `asked` about, for the event is composed for its session's row alone.
     """
 
     event: Event
@@ -66,6 +82,7 @@ class Recomposed(Struct, frozen=True):
     policy: Policy | None = None
     answered: Answered | None = None
     found: Found | None = None
+    asked: bool = True
 
 
 class Verification:
@@ -74,38 +91,51 @@ class Verification:
     def __init__(
         self,
         engine: Engine,
-        catalogue: Catalogue,
+        timeline: Timeline,
         default_policy: str,
-        bounds: Bounds,
+        reading: Reading,
         decisions: Iterable[Line],
         dead_letters: Iterable[Line] | None = None,
     ) -> None:
         """Start with no session; without `dead_letters` nobody looks at what is refused."""
         self.engine = engine
-        self._catalogue = catalogue
+        self._timeline = timeline
         self._default_policy = default_policy
-        self._bounds = bounds
+        self._reading = reading
         self.memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
-        self._composer = Composer(engine, catalogue, default_policy, self.memory)
-        self.policies = {policy.digest: policy for policy in (*builtin_policies(), *catalogue)}
+        self._composer = Composer(engine, timeline.at(UNKNOWN_MS), default_policy, self.memory)
+        self.policies = {policy.digest: policy for policy in (*builtin_policies(), *timeline)}
         self._rows = Rows()
         self._without_secret: set[str] = set()
         self._refused: Bounded[bytes, Found] = Bounded(_REFUSED_MAX)
         self._found: list[Finding] = []
         self._counts: Counter[Found] = Counter()
         self._verified = {DECISIONS: 0, DEAD_LETTERS: 0}
-        self._decisions = Log(DECISIONS, decisions, parse_decision, _RUN, self._found.append)
+        self._in_flight = 0
+        self._decisions = Log(
+            DECISIONS, decisions, parse_decision, _RUN, self._found.append, self._is_of_this_run
+        )
         self._dead_letters = None
         if dead_letters is not None:
             self._dead_letters = Log(
-                DEAD_LETTERS, dead_letters, parse_dead_letter, _PLACE, self._found.append
+                DEAD_LETTERS,
+                dead_letters,
+                reading.parse_dead_letter,
+                _PLACE,
+                self._found.append,
+                self._is_of_this_run,
             )
+
+    def start_from(self, rows: Rows) -> None:
+        """Go on from these rows; up to where they have seen events, the reading's extent tells."""
+        self._rows = rows
 
     @property
     def summary(self) -> Summary:
         """What was counted so far."""
         repeated = sum(log.repeated for log in self._logs)
-        return summary(self._verified[DECISIONS], self._verified[DEAD_LETTERS], repeated, self._counts)
+        whole = summary(self._verified[DECISIONS], self._verified[DEAD_LETTERS], repeated, self._counts)
+        return replace(whole, in_flight=self._in_flight)
 
     def run(self, events: Iterable[Line]) -> Iterator[Finding]:
         """Yield what is wrong, as it is met; at last the recorded lines for which no event was found."""
@@ -119,12 +149,11 @@ class Verification:
                 yield from self._told()
                 if recomposed is not None:
                     yield recomposed
-            for recorded in self._decisions.rest():
-                self._tell(self._refused.get(recorded.name) or Found.NO_EVENT, recorded)
-                yield from self._told()
-            for recorded in self._dead_letters.rest() if self._dead_letters else ():
-                self._found.append(Finding(Found.NO_EVENT, DEAD_LETTERS, recorded.number + 1))
-                yield from self._told()
+            for log in self._logs:
+                for recorded in log.rest():
+                    if not 0 <= recorded.source < self._reading.extent.asked:
+                        self._tell(self._refused.get(recorded.name) or Found.NO_EVENT, recorded, log=log)
+                    yield from self._told()
             yield from self._told()
         finally:
             for log in self._logs:
@@ -140,16 +169,27 @@ class Verification:
             yield finding
         self._found.clear()
 
-    def _tell(self, found: Found, recorded: Recorded, event_line: int | None = None) -> None:
-        where = UNSET if event_line is None else event_line
-        line, identity = recorded.number + 1, recorded.identity
-        self._found.append(Finding(found, DECISIONS, line, where, decision_id=identity))
+    def _tell(
+        self, found: Found, recorded: Recorded, event_line: Opt[int] = UNSET, log: Log | None = None
+    ) -> None:
+        log = log or self._decisions
+        identity = recorded.identity if log is self._decisions else UNSET
+        self._found.append(Finding(found, log.name, recorded.number + 1, event_line, decision_id=identity))
+
+    def _is_of_this_run(self, log: Log, recorded: Recorded) -> bool:
+        """Tell whether the event of a record is composed in this run; where it is gone, say so."""
+        extent, source = self._reading.extent, recorded.source
+        if extent.asked <= source < extent.first:
+            self._tell(Found.EVENT_GONE, recorded, log=log)
+        if source < 0:
+            return True
+        return extent.first <= source < extent.end and source > extent.seen.get(recorded.key, -1)
 
     def _take(self, line: Line) -> Recomposed | None:
         event = None
         try:
-            event = event_of(line, self._bounds)
-            return self._handle(event, line)
+            event = self._reading.event_of(line)
+            return None if self._is_set_aside(line) else self._handle(event, line)
         except EventError as error:
             if event is not None:
                 self._remember_refusal(event, error)
@@ -160,20 +200,37 @@ class Verification:
         """Move the session's row on, and judge the decision that was made of a request."""
         key = session_key(event.tenant, event.session_id)
         before = self._rows.get(key)
+        self._go_by(self._timeline.at(self._reading.recorded_ms(line)))
+        asked = self._is_asked(line)
         if isinstance(event, ContextRequest):
             answered, recorded = self._composed(event, before)
-            found = self._judge(event, line.number + 1, answered.decision, recorded)
+            if asked:
+                found = self._judge(event, line, answered.decision, recorded)
+            else:
+                found = None
+                self._pass_over(self._decisions, recorded)
             policy = self.policies[answered.decision.policy.digest]
             self._rows.put(key, answered.session)
-            return Recomposed(event, before, policy, answered, found)
+            return Recomposed(event, before, policy, answered, found, asked)
         after, _ = self._composer.handle(event, before)
         self._rows.put(key, after)
-        return Recomposed(event, before, self._default_of(event))
+        return Recomposed(event, before, self._default_of(event), asked=asked)
+
+    def _go_by(self, catalogue: Catalogue) -> None:
+        if self._composer.catalogue is not catalogue:
+            self._composer = Composer(self.engine, catalogue, self._default_policy, self.memory)
+
+    def _is_asked(self, line: Line) -> bool:
+        return line.number >= self._reading.extent.asked
+
+    def _pass_over(self, log: Log, recorded: Recorded | None) -> None:
+        if recorded is not None:
+            log.answered(recorded, None)
 
     def _default_of(self, event: ContextArtifact | ContextRetraction) -> Policy | None:
         if isinstance(event, ContextRetraction):
             return None
-        return self._catalogue.resolve(self._default_policy, event_time_us(event.published_at))
+        return self._composer.catalogue.resolve(self._default_policy, event_time_us(event.published_at))
 
     def _composed(self, request: ContextRequest, session: Session) -> tuple[Answered, Recorded | None]:
         """Compose under the policy of the recorded decision, or under today's where there is none."""
@@ -205,13 +262,12 @@ class Verification:
         return policy if policy is not None and policy.name in names else None
 
     def _judge(
-        self, request: ContextRequest, event_line: int, decision: ContextDecision, recorded: Recorded | None
+        self, request: ContextRequest, line: Line, decision: ContextDecision, recorded: Recorded | None
     ) -> Found | None:
         """Tell what is wrong with the decision that was made of a request, and return it."""
+        event_line = line.number + 1
         if recorded is None:
-            self._found.append(
-                Finding(Found.NO_DECISION, DECISIONS, event_line=event_line, decision_id=decision.decision_id)
-            )
+            self._miss(Found.NO_DECISION, self._decisions, line, decision.decision_id)
             return Found.NO_DECISION
         different: Different | None = None
         reason: Found | None = None
@@ -237,6 +293,13 @@ class Verification:
         else:
             self._verified[DECISIONS] += 1
         return reason
+
+    def _miss(self, found: Found, log: Log, line: Line, decision_id: Opt[str] = UNSET) -> None:
+        """Tell that nothing was recorded for an event, unless that may still come."""
+        if line.number >= max(self._reading.extent.decided, self._decisions.last_source + 1):
+            self._in_flight += 1
+        else:
+            self._found.append(Finding(found, log.name, event_line=line.number + 1, decision_id=decision_id))
 
     def _why_incomparable(
         self, request: ContextRequest, decision: ContextDecision, recorded: Recorded
@@ -266,10 +329,10 @@ class Verification:
                 log,
                 recorded.number + 1,
                 event_line,
-                recorded.identity,
-                different.place,
-                different.recorded,
-                different.composed,
+                decision_id=recorded.identity,
+                place=different.place,
+                recorded=different.recorded,
+                composed=different.composed,
             )
         )
 
@@ -281,20 +344,33 @@ class Verification:
         elif error.code is ErrorCode.NO_SECRET:
             self._without_secret.add(session_key(event.tenant, event.session_id))
 
+    def _is_set_aside(self, line: Line) -> bool:
+        """Tell whether the worker refused an event for what it alone had to go by, and say so."""
+        log = self._dead_letters
+        recorded = None if log is None else log.at_hand(self._reading.letter_name(line))
+        if log is None or recorded is None or recorded.code not in _OF_THE_SHELL:
+            return False
+        if self._is_asked(line):
+            self._tell(Found.SET_ASIDE, recorded, line.number + 1, log)
+        log.answered(recorded, None)
+        return True
+
     def _check_dead_letter(self, line: Line, error: EventError) -> None:
         log = self._dead_letters
         if log is None:
             return
-        letter = refused(line, error, self.engine.version)
-        recorded = log.find(value_name(letter.value_digest))
-        if recorded is None:
-            self._found.append(Finding(Found.NO_DEAD_LETTER, DEAD_LETTERS, event_line=line.number + 1))
+        recorded = log.find(self._reading.letter_name(line))
+        if not self._is_asked(line):
+            self._pass_over(log, recorded)
             return
-        letter = holding(letter, recorded.dead_letter_value)
+        if recorded is None:
+            self._miss(Found.NO_DEAD_LETTER, log, line)
+            return
+        letter = holding(self._reading.refused(line, error, self.engine.version), recorded.dead_letter_value)
         reason: Found | None = None
         different: Different | None = None
         try:
-            beside = () if recorded.is_of_file else _PLACE
+            beside = () if recorded.is_placed else _PLACE
             different = compare(recorded.value, wire.encode(letter), beside)
         except NotJsonError:
             reason = Found.NOT_JSON
@@ -302,7 +378,7 @@ class Verification:
             reason = Found.ENGINE_VERSION
         log.answered(recorded, None)
         if reason is not None:
-            self._found.append(Finding(reason, DEAD_LETTERS, recorded.number + 1, line.number + 1))
+            self._tell(reason, recorded, line.number + 1, log)
         elif different is not None:
             self._differ(DEAD_LETTERS, recorded, line.number + 1, different)
         else:

@@ -1,0 +1,136 @@
+"""Decisions verified where they lie: a worker's own topics, read from a broker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
+from commands import Ended
+from recording import altered, published
+from running import Stage, ids, own_settings, requests, staged, worker_running
+from support import candidate
+
+from apportion.settings import Settings
+from apportion.stream.admin import admin_client
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def stage(bootstrap_servers: str) -> AsyncIterator[Stage]:
+    async with staged(own_settings(bootstrap_servers)) as made:
+        yield made
+
+
+async def ran(settings: Settings, *arguments: str | Path) -> Ended:
+    """Run a command with these settings."""
+    return await asyncio.to_thread(lambda: process(*arguments, stdin=b"", **variables_of(settings)))
+
+
+async def verified(settings: Settings, *arguments: str | Path) -> Ended:
+    return await ran(settings, "verify", "--from-topics", *arguments)
+
+
+async def answered(stage: Stage, name: str, count: int) -> None:
+    """Have a worker answer requests of all sessions."""
+    sent = requests(name, count)
+    await stage.send(*sent)
+    async with worker_running(stage.settings) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        assert await worker.stop() == 0
+
+
+async def without_first_requests(settings: Settings, end_offset: int) -> None:
+    """Let the first requests of each partition be gone, as retention does."""
+    gone = {
+        TopicPartition(settings.requests_topic, partition): RecordsToDelete(end_offset)
+        for partition in range(settings.partitions)
+    }
+    async with admin_client(settings) as admin:
+        await admin.delete_records(gone)
+
+
+async def test_a_snapshot_stands_for_the_events_before_it(stage: Stage, tmp_path: Path) -> None:
+    settings, file = stage.settings, tmp_path / "rows.jsonl"
+    await stage.send(*[published(candidate("p", 30), f"s{number}") for number in range(8)])
+    await stage.send_raw(b"default/s1", b"no json")
+    await answered(stage, "first", 16)
+    await stage.send(*requests("unanswered", 3))
+
+    whole = await verified(settings)
+    assert (whole.exit_code, whole.err) == (0, "")
+    assert whole.out == b"16 decisions verified, 1 dead letter verified, 0 differences, 3 in flight\n"
+
+    assert (await ran(settings, "snapshot", file)).out.startswith(b"8 rows of 4 partitions")
+    again = await ran(settings, "snapshot", file)
+    assert (again.exit_code, again.err.split(":")[1]) == (2, " file_exists")
+    await answered(stage, "second", 16)
+
+    rest = await verified(settings, "--snapshot", file)
+    assert (rest.exit_code, rest.out) == (0, b"19 decisions verified, 0 differences\n")
+    whole = await verified(settings)
+    assert whole.out == b"35 decisions verified, 1 dead letter verified, 0 differences\n"
+
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    wrong = await verified(settings, "--snapshot", file)
+    assert (wrong.exit_code, "invalid_snapshot" in wrong.err) == (2, True)
+
+
+async def test_what_retention_took_is_unverifiable_but_for_who_has_a_snapshot(
+    kafka: str, tmp_path: Path
+) -> None:
+    async with staged(own_settings(kafka, partitions=1)) as stage:
+        settings, file = stage.settings, tmp_path / "rows.jsonl"
+        await answered(stage, "first", 16)
+        await ran(settings, "snapshot", file)
+        await answered(stage, "second", 8)
+        await without_first_requests(settings, 16)
+        told = await verified(settings)
+        assert told.exit_code == 1
+        assert told.out.splitlines()[-1] == (
+            b"0 decisions verified, 0 differences, 24 unverifiable (session_history 8, event_gone 16)"
+        )
+        assert (await verified(settings, "--snapshot", file)).out == b"8 decisions verified, 0 differences\n"
+
+
+async def test_a_forged_log_is_told_by_partition_and_offset(kafka: str) -> None:
+    other = own_settings(kafka, partitions=1)
+    async with staged(own_settings(kafka, partitions=1)) as stage, staged(other):
+        await answered(stage, "r", 6)
+        forged = stage.settings.model_copy(update={"decisions_topic": other.decisions_topic})
+        decisions = [one.value for one in stage.outputs.of(stage.settings.decisions_topic)]
+        decisions[1] = altered(decisions[1], "tokens", "used", value=7)
+        for value in (*decisions[:4], *decisions[5:]):
+            await stage.producer.send_and_wait(forged.decisions_topic, value, b"default/s", partition=0)
+        difference, missing, whole = (await verified(forged)).out.decode().splitlines()
+        assert difference.startswith("decisions 0/1 (event 0/1): difference at $.tokens.used: 7 recorded, ")
+        assert missing.startswith("decisions (event 0/4): no_decision [")
+        assert whole == "4 decisions verified, 1 difference, 1 unverifiable (no_decision 1)"
+
+
+async def test_what_cannot_be_read_is_named_and_nothing_is_made(kafka: str) -> None:
+    settings = own_settings(kafka)
+    missing = await verified(settings)
+    assert (missing.exit_code, missing.err.split(":")[1]) == (1, " topic_missing")
+    assert (await verified(settings)).err == missing.err
+    away = await verified(own_settings("127.0.0.1:1", request_timeout_s=1.0))
+    assert (away.exit_code, away.err.split(":")[1]) == (1, " broker_unreachable")
+
+
+async def test_a_range_is_asked_about_by_offsets_or_time(kafka: str) -> None:
+    async with staged(own_settings(kafka, partitions=1)) as stage:
+        await answered(stage, "r", 12)
+        settings = stage.settings
+        some = await verified(settings, "--offsets", "0:4-6")
+        assert (some.exit_code, some.out) == (0, b"3 decisions verified, 0 differences\n")
+        assert (await verified(settings, "--until", "2020-01-01T00:00:00Z")).out.startswith(b"0 decisions")
+        since = await verified(settings, "--since", "2020-01-01T00:00:00Z")
+        assert since.out == b"12 decisions verified, 0 differences\n"
+        assert (await verified(settings, "--since", "2120-01-01T00:00:00Z")).out.startswith(b"0 decisions")
+        none = await verified(settings, "--offsets", "7:0-1")
+        assert (none.exit_code, none.err.split(":")[1]) == (2, " no_such_partition")

@@ -1,0 +1,83 @@
+"""Which part of the topics a command reads, as its flags say."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from apportion.recompose.ranges import Selection
+
+_OFFSETS = re.compile(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
+
+FromTopics: TypeAlias = Annotated[
+    bool, typer.Option("--from-topics", help="Read the topics of the settings instead of files.")
+]
+Since: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Only requests that were recorded then or later (RFC 3339)."),
+]
+Until: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only requests that were recorded before.")
+]
+Offsets: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PARTITION:FIRST-LAST",
+        help="Only these requests, and only these partitions; may be repeated, LAST may be left out.",
+    ),
+]
+
+
+def selection_of(
+    files: Iterable[Path | None],
+    since: str | None,
+    until: str | None,
+    offsets: list[str] | None,
+    *,
+    from_topics: bool,
+) -> "Selection | None":
+    """Return what is asked about; None: files are."""
+    from apportion.recompose.ranges import Selection
+
+    if not from_topics:
+        if since or until or offsets:
+            raise typer.BadParameter("--since, --until and --offsets are of use only with --from-topics")
+        return None
+    if any(one is not None for one in files):
+        raise typer.BadParameter("give files, or --from-topics, not both")
+    return Selection(_time_ms("--since", since), _time_ms("--until", until), _offsets(offsets or []))
+
+
+def _time_ms(flag: str, text: str | None) -> int | None:
+    from datetime import datetime
+
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+        time_ms = None if time.tzinfo is None else max(0, round(time.timestamp() * 1000))
+    except (ValueError, OverflowError):
+        time_ms = None
+    if time_ms is None:
+        raise typer.BadParameter("expected a time as 2026-03-01T12:00:00Z", param_hint=flag)
+    return time_ms
+
+
+def _offsets(texts: list[str]) -> dict[int, tuple[int, int | None]]:
+    offsets: dict[int, tuple[int, int | None]] = {}
+    for text in texts:
+        match = _OFFSETS.fullmatch(text)
+        if match is None:
+            raise typer.BadParameter(
+                "expected PARTITION:FIRST-LAST, as 3:100-200 or 3:100-", param_hint="--offsets"
+            )
+        partition, first, last = match.groups()
+        if int(partition) in offsets:
+            raise typer.BadParameter(f"partition {int(partition)} is named twice", param_hint="--offsets")
+        offsets[int(partition)] = (int(first), int(last) if last else None)
+        if last and int(last) < int(first):
+            raise typer.BadParameter(f"{text}: ends before it begins", param_hint="--offsets")
+    return offsets

@@ -1,0 +1,173 @@
+"""One partition of the topics, verified: its requests composed again, and what was made of them compared.
+
+Decides how a record is read as an event: as the worker reads it. Partitions know nothing of each other.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from apportion.assembly import create_engine
+from apportion.core import wire
+from apportion.core.cloudevents import event_value
+from apportion.core.dead_letter import dead_letter
+from apportion.core.errors import EventError
+from apportion.core.events import Event, Opt
+from apportion.core.record import Record
+from apportion.core.results import ContextDeadLetter
+from apportion.core.timeline import Timeline
+from apportion.offline.lines import Line
+from apportion.offline.rows import Rows
+from apportion.recompose.ranges import PartitionRange
+from apportion.recompose.records import RecordReader
+from apportion.recompose.snapshot import StartRows
+from apportion.replay.findings import Finding
+from apportion.replay.reading import Extent
+from apportion.replay.recorded import Parse, parse_placed_dead_letter, place_name
+from apportion.replay.verify import Verification
+from apportion.settings import Settings
+from apportion.stream.lateness import StreamTime
+from apportion.stream.partitions import check_place
+
+
+class RecordLine(Line, frozen=True, kw_only=True):
+    """A record as a line whose number is its offset."""
+
+    record: Record
+
+
+class TopicReading:
+    """The records of one partition of the requests topic."""
+
+    def __init__(self, settings: Settings, extent: Extent) -> None:
+        """Start before any event."""
+        self._settings = settings
+        self._bounds = settings.bounds
+        self._extent = extent
+        self._time = StreamTime(settings.max_lateness_s)
+
+    @property
+    def extent(self) -> Extent:
+        """Which events the run is about, by their offsets."""
+        return self._extent
+
+    @property
+    def parse_dead_letter(self) -> Parse:
+        """By the place of the event."""
+        return parse_placed_dead_letter
+
+    def event_of(self, line: Line) -> Event:
+        """Return the event of a record, as the worker reads it.
+
+        Raises:
+            EventError: it holds none, passes a bound, stands elsewhere than its session, or is too late.
+        """
+        record = _record(line)
+        event = wire.decode(event_value(record, self._bounds), self._bounds)
+        check_place(event, record, self._settings.partitioner, self._settings.partitions)
+        self._time.see(event, record)
+        return event
+
+    def refused(self, line: Line, error: EventError, engine_version: str) -> ContextDeadLetter:
+        """Return the dead letter of a record."""
+        return dead_letter(_record(line), error, engine_version)
+
+    def letter_name(self, line: Line) -> bytes:
+        """Return the record's place, in short."""
+        return place_name(str(_record(line)))
+
+    def recorded_ms(self, line: Line) -> int:
+        """Return when the record was written."""
+        return _record(line).timestamp_ms
+
+
+class PartitionRun(Struct, frozen=True):
+    """A partition's events, and what verifies the decisions that were made of them."""
+
+    partition: int
+    events: Iterator[Line]
+    verification: Verification
+
+    def placed(self, finding: Finding) -> Finding:
+        """Return a finding with the places that it has in the topics."""
+        return replace(
+            finding,
+            line=UNSET,
+            event_line=UNSET,
+            partition=self.partition,
+            offset=_offset(finding.line),
+            event_offset=_offset(finding.event_line),
+        )
+
+
+def partition_run(
+    settings: Settings,
+    timeline: Timeline,
+    reader: RecordReader,
+    those: PartitionRange,
+    start: StartRows | None = None,
+) -> PartitionRun:
+    """Return the run over a partition, which the reader reads until it is given another.
+
+    Sessions start empty, or with the rows at the `start`.
+
+    Raises:
+        SettingsError: the secrets cannot be read.
+    """
+    events, decisions, dead_letters = reader.read(those.requests, those.decisions, those.dead_letters)
+    extent = those.extent if start is None else replace(those.extent, seen=start.seen)
+    verification = Verification(
+        create_engine(settings),
+        timeline,
+        settings.default_policy,
+        TopicReading(settings, extent),
+        as_lines(decisions),
+        as_lines(one for one in dead_letters if _is_of_requests(one, settings)),
+    )
+    if start is not None:
+        verification.start_from(Rows(start.rows))
+    return PartitionRun(those.partition, as_lines(_unseen(events, extent)), verification)
+
+
+def as_lines(records: Iterable[Record]) -> Iterator[RecordLine]:
+    """Yield records as lines."""
+    for one in records:
+        yield RecordLine(one.offset, one.value or b"", record=one)
+
+
+def _unseen(records: Iterable[Record], extent: Extent) -> Iterator[Record]:
+    """Yield the records that the rows have not seen with which sessions start."""
+    seen = {key.encode(): offset for key, offset in extent.seen.items()}
+    for one in records:
+        if one.offset > seen.get(one.key or b"", -1):
+            yield one
+
+
+class _Source(Struct, frozen=True):
+    topic: str
+
+
+class _Letter(Struct, frozen=True):
+    source: _Source
+
+
+_letter_decoder = msgspec.json.Decoder(_Letter)
+
+
+def _is_of_requests(record: Record, settings: Settings) -> bool:
+    """Tell whether a dead letter is of an event; one of the policies topic is of no session."""
+    try:
+        return _letter_decoder.decode(record.value or b"").source.topic != settings.policies_topic
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return True  # who reads it tells what it is
+
+
+def _record(line: Line) -> Record:
+    assert isinstance(line, RecordLine), "lines of topics have their records"
+    return line.record
+
+
+def _offset(line: Opt[int]) -> Opt[int]:
+    return UNSET if line is UNSET else line - 1

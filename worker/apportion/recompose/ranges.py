@@ -1,0 +1,190 @@
+"""Which offsets a run reads of each partition, settled before anything is read.
+
+Decides what is asked about, where the events begin from which rows are rebuilt, and which requests may still
+be in flight. The ends of the requests are asked for first, then what the group has committed, then the ends
+of what was made of them: so what is committed has its decision before these ends, or has none.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from aiokafka import TopicPartition
+from msgspec import Struct
+from msgspec.structs import replace
+
+from apportion.recompose.records import RecordReader, Span
+from apportion.replay.reading import Extent
+from apportion.settings import Settings
+from apportion.stream.commits import read_commits
+from apportion.stream.topics import TopicStatus, check_topics, require_same_partitions
+
+_SKEW_MS = 10 * 60 * 1000
+"""How far the clocks of workers may be behind those of the brokers."""
+
+
+class TopicMissingError(Exception):
+    """A topic that is to be read is not there."""
+
+    code = "topic_missing"
+
+    def __init__(self, topics: Collection[str], settings: Settings) -> None:
+        super().__init__(
+            f"there is no topic {', '.join(topics)} at {', '.join(settings.brokers)}; apportion config shows "
+            "the names of topics, their topic_prefix, and the brokers"
+        )
+
+
+class NoSuchPartitionError(Exception):
+    """A partition was asked for that the topics do not have."""
+
+    code = "no_such_partition"
+    exit_code = 2
+
+    def __init__(self, partition: int, settings: Settings) -> None:
+        super().__init__(
+            f"--offsets names partition {partition}, and there are those from 0 to {settings.partitions - 1}"
+        )
+
+
+class Selection(Struct, frozen=True):
+    """What is asked about: requests by when they were recorded, in milliseconds, or by their offsets.
+
+    `until_ms` is exclusive. `offsets` has for each partition the first and the last, which may be None.
+    """
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    offsets: Mapping[int, tuple[int, int | None]] = {}
+
+
+class PartitionRange(Struct, frozen=True):
+    """What is read of one partition."""
+
+    partition: int
+    requests: Span
+    decisions: Span
+    dead_letters: Span
+    extent: Extent
+
+
+def topics_read(settings: Settings) -> tuple[str, ...]:
+    """Return the topics that a verification reads."""
+    return (
+        settings.requests_topic,
+        settings.policies_topic,
+        settings.decisions_topic,
+        settings.dead_letters_topic,
+    )
+
+
+async def require_topics(settings: Settings, topics: Collection[str]) -> None:
+    """Pass if the topics are there that are read, with as many partitions as the settings say.
+
+    Raises:
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        TopicMissingError, PartitionsChangedError: they are not.
+    """
+    reports = [one for one in await check_topics(settings) if one.topic in topics]
+    if missing := [one.topic for one in reports if one.status is TopicStatus.MISSING]:
+        raise TopicMissingError(missing, settings)
+    require_same_partitions(settings, reports)
+
+
+def settle(
+    settings: Settings, reader: RecordReader, selection: Selection, kept: Mapping[int, int]
+) -> tuple[PartitionRange, ...]:
+    """Return what is to be read; `kept` tells up to where (exclusive) rows were kept that are started from.
+
+    Raises:
+        NoSuchPartitionError: the selection names one.
+        BrokerUnreachableError: the offsets could not be asked for.
+    """
+    for partition in selection.offsets:
+        if partition >= settings.partitions:
+            raise NoSuchPartitionError(partition, settings)
+    wanted = sorted(selection.offsets) or range(settings.partitions)
+    ranges = reader.wait(_Offsets(settings, reader.client, wanted).ranges(selection, kept))
+    return tuple(_without_what_was_before(reader, ranges))
+
+
+class _Offsets:
+    """Asks for the offsets of some partitions."""
+
+    def __init__(self, settings: Settings, client: Any, partitions: Collection[int]) -> None:
+        self._settings = settings
+        self._client = client
+        self._partitions = partitions
+
+    async def ranges(self, selection: Selection, kept: Mapping[int, int]) -> list[PartitionRange]:
+        settings = self._settings
+        requests, decisions = settings.requests_topic, settings.decisions_topic
+        begins, ends = await self._bounds(requests)
+        async with asyncio.timeout(settings.request_timeout_s):
+            commits = await read_commits(settings, self._partitions)
+        decided_from, decided_to = await self._bounds(decisions)
+        refused_from, refused_to = await self._bounds(settings.dead_letters_topic)
+        since = await self._at(requests, selection.since_ms)
+        until = await self._at(requests, selection.until_ms)
+        made_since = await self._at(decisions, selection.since_ms)
+        ranges = []
+        for one in self._partitions:
+            first, last = selection.offsets.get(one, (0, None))
+            first = max(first, kept.get(one, 0), since.get(one, ends[one]) if selection.since_ms else 0)
+            end = ends[one] if last is None else min(ends[one], last + 1)
+            end = min(end, until.get(one, end))
+            begin = max(begins[one], kept.get(one, 0))
+            if selection.since_ms and first <= begins[one]:
+                first = 0  # what was asked for before that is gone, and shall be told
+                decided_from[one] = made_since.get(one, decided_to[one])
+            extent = Extent(first=begin, asked=first, end=end, decided=commits[one].offset or 0)
+            ranges.append(
+                PartitionRange(
+                    one,
+                    Span(requests, one, begin, max(begin, end)),
+                    Span(decisions, one, decided_from[one], decided_to[one]),
+                    Span(settings.dead_letters_topic, one, refused_from[one], refused_to[one]),
+                    extent,
+                )
+            )
+        return ranges
+
+    async def _bounds(self, topic: str) -> tuple[dict[int, int], dict[int, int]]:
+        places = [TopicPartition(topic, one) for one in self._partitions]
+        begins = await self._client.beginning_offsets(places)
+        ends = await self._client.end_offsets(places)
+        return {p.partition: o for p, o in begins.items()}, {p.partition: o for p, o in ends.items()}
+
+    async def _at(self, topic: str, time_ms: int | None) -> dict[int, int]:
+        """Return the first offsets that were recorded at a time or later, where there are any."""
+        if time_ms is None:
+            return {}
+        times = {TopicPartition(topic, one): time_ms for one in self._partitions}
+        found = await self._client.offsets_for_times(times)
+        return {place.partition: one.offset for place, one in found.items() if one is not None}
+
+
+def _without_what_was_before(
+    reader: RecordReader, ranges: Collection[PartitionRange]
+) -> Iterator[PartitionRange]:
+    """Yield ranges without decisions that were made before the first event was recorded, by some margin."""
+    late = [one for one in ranges if 0 < one.extent.first <= one.extent.asked and one.requests]
+    read = dict(
+        zip([one.partition for one in late], reader.read(*[one.requests for one in late]), strict=True)
+    )
+    for one in ranges:
+        record = next(read[one.partition], None) if one.partition in read else None
+        if record is None or record.timestamp_ms < 0:
+            yield one
+            continue
+        since_ms = max(0, record.timestamp_ms - _SKEW_MS)
+        yield replace(
+            one,
+            decisions=reader.wait(_since(reader.client, one.decisions, since_ms)),
+            dead_letters=reader.wait(_since(reader.client, one.dead_letters, since_ms)),
+        )
+
+
+async def _since(client: Any, span: Span, since_ms: int) -> Span:
+    found = (await client.offsets_for_times({span.place: since_ms}))[span.place]
+    return replace(span, first=span.end if found is None else max(span.first, found.offset))

@@ -1,0 +1,84 @@
+"""All partitions verified, one run: what is found, as it is found, and the sum.
+
+Decides the order of partitions: by their numbers.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from apportion.core.timeline import Timeline
+from apportion.offline.lines import Line
+from apportion.recompose.partition import partition_run
+from apportion.recompose.ranges import PartitionRange, Selection, require_topics, settle, topics_read
+from apportion.recompose.records import RecordReader, open_reader
+from apportion.recompose.snapshot import Snapshot
+from apportion.replay.findings import Finding, Summary
+from apportion.settings import Settings
+from apportion.stream.publishing import read_timeline
+
+
+class Recomposition:
+    """One run over topics, made by `open_run`; what it counted is its `summary`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        timeline: Timeline,
+        reader: RecordReader,
+        ranges: tuple[PartitionRange, ...],
+        snapshot: Snapshot | None,
+    ) -> None:
+        self.ranges = ranges
+        self.summary = Summary()
+        self._settings = settings
+        self._timeline = timeline
+        self._reader = reader
+        self._snapshot = snapshot
+
+    @property
+    def total(self) -> int:
+        """About how many events there are to compose."""
+        return sum(len(one.requests) for one in self.ranges)
+
+    def run(self, advance: Callable[[int], None]) -> Iterator[Finding]:
+        """Yield what is wrong, as it is met; `advance` is told how many events are done.
+
+        Raises:
+            SettingsError: the secrets cannot be read.
+            InvalidSnapshotError: the snapshot was altered.
+            BrokerUnreachableError: the topics can no longer be read.
+        """
+        before = 0
+        for one in self.ranges:
+            start = None if self._snapshot is None else self._snapshot.rows(one.partition)
+            run = partition_run(self._settings, self._timeline, self._reader, one, start)
+            events = _counted(run.events, before - one.requests.first, advance)
+            for finding in run.verification.run(events):
+                yield run.placed(finding)
+            self.summary += run.verification.summary
+            before += len(one.requests)
+
+
+@contextmanager
+def open_run(
+    settings: Settings, selection: Selection, snapshot: Snapshot | None = None
+) -> Iterator[Recomposition]:
+    """Settle what is read, from the topics as they are now; sessions start as the snapshot has them.
+
+    Raises:
+        PolicyError, SettingsError: the policies that the settings name are wrong.
+        BrokerRefusedError, BrokerUnreachableError, PoliciesUnreadError, PartitionsChangedError,
+        TopicMissingError, NoSuchPartitionError: topics cannot be read.
+    """
+    asyncio.run(require_topics(settings, topics_read(settings)))
+    timeline = asyncio.run(read_timeline(settings))
+    with open_reader(settings) as reader:
+        ranges = settle(settings, reader, selection, snapshot.offsets if snapshot else {})
+        yield Recomposition(settings, timeline, reader, ranges, snapshot)
+
+
+def _counted(events: Iterator[Line], before: int, advance: Callable[[int], None]) -> Iterator[Line]:
+    for one in events:
+        yield one
+        advance(before + one.number + 1)
