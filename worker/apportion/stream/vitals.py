@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
-from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from apportion.operations import metrics as told
@@ -58,16 +57,17 @@ class Vitals:
 
     async def _ask(self) -> None:
         """Ask the brokers for the ends of our partitions, and see whether the client's thread turns."""
-        thread = self._app.consumer._thread  # noqa: SLF001 - our own class's
-        if thread is None or thread.thread_loop is None:
+        if not self._app.consumer.is_assigned:
             return
+        thread = self._app.consumer._thread  # noqa: SLF001 - our own class's
         if self._turned_s is None:
             self._turned_s = monotonic()
-        thread.thread_loop.call_soon_threadsafe(self._turned)
+        any_of_them = [TP(self._app.settings.requests_topic, 0)]
         try:
+            thread.thread_loop.call_soon_threadsafe(self._turned)
             async with asyncio.timeout(self._app.settings.request_timeout_s):
-                self._ends = await thread.ends(self._requests())
-        except (TimeoutError, KafkaError):
+                self._ends = await thread.ends(self._requests() or any_of_them)
+        except Exception:  # noqa: BLE001 - brokers were not heard; who only looks never ends a worker
             return
         self._heard_s = monotonic()
 
