@@ -53,6 +53,7 @@ def own_settings(bootstrap_servers: str, **values: Any) -> Settings:
         "app_id": prefix,
         "partitions": 4,
         "replication_factor": 1,
+        "health_port": 0,
         **TIMEOUTS_S,
         **{f"{kind}_topic": f"{prefix}-{kind}" for kind in kinds},
     }

@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
-from commands import Ended
+from commands import Ended, process
 from recording import altered, published
-from running import Stage, ids, own_settings, requests, staged, worker_running
+from running import Stage, ids, own_settings, requests, staged, variables_of, worker_running
 from support import candidate
 
 from apportion.settings import Settings

@@ -137,6 +137,13 @@ class Settings(ClusterSettings):
     """It is written at the latest when its first record was read so many seconds ago."""
     sink_memory_bytes: Count = 512 << 20
     """When the batches of all partitions hold so many bytes, the largest is written."""
+    health_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Address at which a worker tells its health and its metrics; 0.0.0.0: to other machines, too."""
+    health_port: Annotated[int, Field(ge=0, le=65535)] = 9464
+    """Port of /livez, /readyz and /metrics; 0: they are not served. A second worker on a machine needs
+    another: unless one is set, a worker whose port is taken goes on without."""
+    metrics_by_tenant: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """How many tenants the metrics tell apart by name, those that come first; 0: none is named."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 

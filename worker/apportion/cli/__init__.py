@@ -16,6 +16,7 @@ from enum import IntEnum
 COMMANDS = (
     "demo",
     "run",
+    "health",
     "send",
     "compose",
     "verify",

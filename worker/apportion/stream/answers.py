@@ -36,10 +36,15 @@ VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 
 
 class Answer(Struct, frozen=True):
-    """The messages of one event, none for an artifact, and the row that says that it is answered."""
+    """The messages of one event, none for an artifact, and the row that says that it is answered.
+
+    `outcome` is what the messages tell of a request, which took `took_s`.
+    """
 
     messages: tuple[Message, ...]
     row: Row
+    outcome: Answered | None = None
+    took_s: float = 0.0
 
 
 class Answers:
@@ -50,7 +55,7 @@ class Answers:
         self._settings = settings
         self._bounds = settings.bounds
         self._engine = engine
-        self._memory = Memory()
+        self.memory = Memory()
         self.go_by(timeline)
         self._worker = worker
         source = source_of(settings)
@@ -68,7 +73,7 @@ class Answers:
         catalogue = self._timeline.at(record.timestamp_ms)
         composer = self._composer
         if composer is None or composer.catalogue is not catalogue:
-            composer = Composer(self._engine, catalogue, self._settings.default_policy, self._memory)
+            composer = Composer(self._engine, catalogue, self._settings.default_policy, self.memory)
             self._composer = composer
         return composer
 
@@ -88,7 +93,7 @@ class Answers:
         before = EMPTY if row is None else row.session
         session, outcome = self._composer_of(record).handle(event, before, clock.phase)
         messages = () if outcome is None else self._messages(record, outcome, clock)
-        return Answer(messages, Row(record.offset, session, record.timestamp_ms))
+        return Answer(messages, Row(record.offset, session, record.timestamp_ms), outcome, clock.passed_s)
 
     def pass_over(self, record: Record, time: StreamTime) -> None:
         """Move stream time on by a record that is not answered, for its row has seen it."""
@@ -145,7 +150,12 @@ class _Clock:
 
     def __init__(self) -> None:
         self.phases: list[Phase] = []
-        self._since_ns = perf_counter_ns()
+        self._begun_ns = self._since_ns = perf_counter_ns()
+
+    @property
+    def passed_s(self) -> float:
+        """How long it has been since the beginning."""
+        return (perf_counter_ns() - self._begun_ns) / 1e9
 
     def phase(self, name: str) -> None:
         """Count the time since the last phase under this name."""

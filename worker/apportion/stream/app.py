@@ -19,6 +19,7 @@ from yarl import URL
 
 from apportion.assembly import create_engine, create_timeline
 from apportion.core.timeline import Refusal
+from apportion.operations.numbers import Numbers
 from apportion.setting_types import SaslMechanism
 from apportion.settings import Settings
 from apportion.stream.agent import answer_fetched
@@ -41,6 +42,7 @@ from apportion.stream.topics import (
     require_ready,
     require_same_partitions,
 )
+from apportion.stream.vitals import Vitals
 from apportion.stream.writer import EffectivelyOnceWriter
 
 _HEARTBEAT_S = 1.0
@@ -65,6 +67,9 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     membership: Membership
     lane: Lane
     records: RecordProducer
+    share: DeadLetterShare
+    numbers: Numbers
+    vitals: Vitals
 
     async def on_first_start(self) -> None:
         """Check the topics, and read the policies to their end, before any event is read.
@@ -85,6 +90,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         await self._refuse(refusals + await self.policies.say_files())
         self.add_future(self.policies.follow(self._refuse))
         self.add_future(self._watch())
+        self.add_future(self.vitals.follow())
 
     @asynccontextmanager
     async def _producing(self) -> AsyncIterator[None]:
@@ -161,7 +167,11 @@ def create_app(settings: Settings) -> WorkerApp:
     app.answers = answers
     app.membership = Membership(settings.session_timeout_s)
     app.records = RecordProducer(settings)
+    app.share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
     app.lane = _lane(app)
+    app.numbers = Numbers(settings.metrics_by_tenant)
+    app.vitals = Vitals(app, app.numbers)
+    app.lane.durable = app.vitals.durable
     requests = app.topic(settings.requests_topic, key_serializer="raw", value_serializer="raw")
 
     @app.agent(requests, name="requests", concurrency=1, supervisor_strategy=CrashingSupervisor)  # type: ignore[untyped-decorator] # as above
@@ -181,9 +191,8 @@ def _lane(app: WorkerApp) -> Lane:
         end: int = app.consumer.highwater(TP(settings.requests_topic, partition))
         return end
 
-    share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
     composer = BatchComposer(
-        app.answers, share, changelog, end_offset, BatchBounds(bytes=settings.batch_max_bytes)
+        app.answers, app.share, changelog, end_offset, BatchBounds(bytes=settings.batch_max_bytes)
     )
     writer = EffectivelyOnceWriter(app.records, app.membership, changelog, settings.delivery_timeout_s)
     lane = Lane(

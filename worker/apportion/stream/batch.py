@@ -5,13 +5,14 @@ answered nor refused. No event is cut. Never decides when what it gives is writt
 """
 
 from collections.abc import Callable, Sequence
-from time import perf_counter, thread_time
+from time import monotonic, perf_counter, thread_time
 
 from aiokafka.structs import ConsumerRecord
-from msgspec import Struct
+from msgspec import Struct, field
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.record import Record
+from apportion.operations.tally import Tally
 from apportion.stream.answers import Answers
 from apportion.stream.breaker import DeadLetterShare, Outcome, Window, tenant_of
 from apportion.stream.faults import EventFailedError, StreamError, TopicReplacedError
@@ -35,7 +36,8 @@ class Batch(Struct):
     `before` are the rows that were held of each session that changed, `states` the records that make durable
     what they are now and let expired ones go, those of a session together. `failure` is why the batch ended
     before the event at `next_offset`, or behind it where that was refused: what is in the batch stands all
-    the same. `outcomes` tell whose its events were and which were refused.
+    the same. `outcomes` tell whose its events were and which were refused. `tally` is what it adds to the
+    metrics; it took `work_s`, and was composed at `composed_s` of the clock that only goes forward.
     """
 
     partition: int
@@ -50,6 +52,9 @@ class Batch(Struct):
     stream_time_us: int = 0
     stream_time_before_us: int = 0
     outcomes: list[Outcome] = []
+    tally: Tally = field(default_factory=Tally)
+    work_s: float = 0.0
+    composed_s: float = 0.0
 
     def undo(self, rows: PartitionRows) -> None:
         """Take back what the batch has changed in the rows; batches behind it were taken back before."""
@@ -91,7 +96,7 @@ class BatchComposer:
 
         The rows hold what it changes from now on. The event at the offset `set_aside` is refused untried.
         """
-        first = records[start]
+        first, began_s = records[start], monotonic()
         batch = Batch(first.partition, first.offset, first.offset, 0, {}, {}, [], 0)
         batch.stream_time_before_us = rows.time.seen_us
         bounds = self._bounds
@@ -106,6 +111,8 @@ class BatchComposer:
         batch.states += rows.upkeep()
         batch.size_bytes += sum(len(value or b"") for state in batch.states for _, value, _ in state)
         batch.stream_time_us = rows.time.seen_us
+        batch.composed_s = monotonic()
+        batch.work_s = batch.composed_s - began_s
         return batch
 
     def _take(self, batch: Batch, rows: PartitionRows, read: ConsumerRecord, *, set_aside: bool) -> None:
@@ -139,9 +146,12 @@ class BatchComposer:
             return
         batch.events += 1
         batch.next_offset = record.offset + 1
+        if record.timestamp_ms >= 0:
+            batch.tally.recorded_ms.append(record.timestamp_ms)
         refused = refusal is not None
         if refusal is not None:
             self._refusals.tell(refusal, str(record))
+            batch.tally.refused[refusal] += 1
         tenant = tenant_of(record, refusal)
         batch.outcomes.append((tenant, refused))
         try:
@@ -161,6 +171,8 @@ class BatchComposer:
         rows.hold(key, answer.row)
         for message in answer.messages:
             _add(batch, message)
+        if outcome := answer.outcome:
+            batch.tally.answered(outcome.decision, answer.took_s, cache_hit=outcome.cache_hit)
         return None
 
     def _refuse(self, batch: Batch, record: Record, error: EventError) -> ErrorCode:

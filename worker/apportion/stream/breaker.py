@@ -79,6 +79,11 @@ class DeadLetterShare:
         self._tenants: OrderedDict[str, _Last] = OrderedDict()
         self._above: set[str] = set()
 
+    @property
+    def last(self) -> float:
+        """The share of the last events that were refused; 0 before any."""
+        return self._last.share
+
     def restore(self, window: Window) -> None:
         """Count what another worker saw of a partition, or this one before it was started; stops nobody."""
         self._seen += max(0, window.seen - len(window.last))
@@ -136,7 +141,7 @@ class _Last:
 
     @property
     def share(self) -> float:
-        return self.refused / len(self._events)
+        return self.refused / len(self._events) if self._events else 0.0
 
 
 def tenant_of(record: Record, refusal: ErrorCode | None) -> str:

@@ -14,6 +14,7 @@ from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
 from mode import Service
 
+from apportion.operations.metrics import REBALANCES
 from apportion.stream.faults import NotFlowingError, OffsetOutOfRangeError
 from apportion.stream.faust_hooks import MemberThread
 from apportion.stream.topics import PartitionsChangedError
@@ -38,6 +39,8 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
         """Whether rows are being read: that has a deadline of its own."""
         self._assigned: object | None = None
         """Stands for the latest assignment, another one each time; None once it was taken away."""
+        self.is_assigned = False
+        """Whether the group has ever said which partitions are ours."""
         super().__init__(*arguments, **options)
 
     def _new_consumer_thread(self) -> MemberThread:
@@ -58,6 +61,8 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
             return
         self.pause_partitions(assigned)
         await super().on_partitions_assigned(assigned, generation_id)
+        self.is_assigned = True
+        self.app.numbers.add(REBALANCES, 1)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Give all partitions up, and with them the work that is not durable; commit what is."""

@@ -4,6 +4,7 @@ Decides nothing: it says what we need of the consumer's thread, and where that i
 `tests/stream/test_faust_hooks.py` has a test for each.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -55,6 +56,33 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
         wanted = [TopicPartition(*tp) for tp in partitions]
         found = await self.call_thread(coordinator.fetch_committed_offsets, wanted)
         return {TP(*tp): (one.offset, one.metadata) for tp, one in found.items()}
+
+    async def ends(self, partitions: Collection[TP]) -> Mapping[TP, int]:
+        """Return where partitions end, for who reads what is committed.
+
+        Not by Faust's queue of calls, where those that wait for a broker hold up the next: who gives up here
+        takes the call back.
+
+        Raises:
+            KafkaError: a leader is not known, or does not answer.
+        """
+        asked = asyncio.run_coroutine_threadsafe(self._ends(partitions), self.thread_loop)
+        return await asyncio.wrap_future(asked)
+
+    async def _ends(self, partitions: Collection[TP]) -> Mapping[TP, int]:
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        found = await self._ensure_consumer().end_offsets(wanted)
+        return {TP(*tp): offset for tp, offset in found.items()}
+
+    def position_of(self, partition: TP) -> int | None:
+        """Return up to where (exclusive) a partition was given out; None: it is not ours, or not sought."""
+        subscription = self._ensure_consumer()._subscription.subscription  # noqa: SLF001 - `position` waits
+        assignment = subscription and subscription.assignment
+        tp = TopicPartition(*partition)
+        if assignment is None or tp not in assignment.tps:
+            return None
+        state = assignment.state_value(tp)
+        return int(state.position) if state.has_valid_position else None
 
     async def commit_with_metadata(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
         """Commit offsets with their metadata; return False where the group has moved on without us.

@@ -41,7 +41,8 @@ class Flow:
         self.window = window_of(metadata.window)
         self.metadata = self.committing = metadata
         self.committed_offset = self.durable_offset = self._begun_offset = offset
-        self._failures = metadata.failures
+        self.failures = metadata.failures
+        """How many workers ended at the event where this one began."""
         self.set_aside = offset if 0 < event_failures_max <= metadata.failures else None
         self.failed_offset: int | None = None
         """Where an error of ours has ended the worker, if everything before it becomes durable."""
@@ -79,7 +80,7 @@ class Flow:
         offset, failures = self.durable_offset, 0
         if self.failed_offset is not None and not self.in_flight:
             offset = self.failed_offset
-            failures = 1 + (self._failures if offset == self._begun_offset else 0)
+            failures = 1 + (self.failures if offset == self._begun_offset else 0)
         elif offset == self.committed_offset:
             return None
         if offset is None:

@@ -52,6 +52,18 @@ class Lane:
         """Brings to the agent what was fetched, in order."""
         self.failed: Callable[[Exception], None] = lambda _: None
         """Is told why a batch could not be written; nothing after it is."""
+        self.durable: Callable[[Batch], None] = lambda _: None
+        """Is told of each batch that has become durable."""
+
+    @property
+    def flows(self) -> Mapping[int, Flow]:
+        """The partitions that flow, or did so last."""
+        return self._flows
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """How many bytes are being written."""
+        return self._in_flight_bytes
 
     @property
     def in_flight(self) -> int:
@@ -141,6 +153,7 @@ class Lane:
             flow.in_flight.popleft()
             self._in_flight_bytes -= batch.size_bytes
             flow.durable(batch)
+            self.durable(batch)
             if flow.waiting is not None and not flow.is_over:
                 waiting, flow.waiting = flow.waiting, None
                 self.deliver(waiting)

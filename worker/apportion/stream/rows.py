@@ -80,6 +80,12 @@ class PartitionRows:
         return self._values
 
     @property
+    def size_bytes(self) -> int:
+        """What the rows and their artifacts have in bytes; looks at each of them."""
+        artifacts = sum([len(value) for held in self._artifacts.values() for value in held.values()])
+        return artifacts + sum(map(len, self._values.values()))
+
+    @property
     def last_seen(self) -> tuple[int, int] | None:
         """The last offset that any row has seen and the time of the record there; None: there is no row."""
         last = max(self._values.values(), key=seen_offset_of, default=None)

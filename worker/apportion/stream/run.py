@@ -6,9 +6,11 @@ Decides when it is ready, when it stops and what is told of both. Never decides 
 import asyncio
 import os
 import signal
+from contextlib import AsyncExitStack
 from time import monotonic
 
-from apportion.settings import Settings
+from apportion.operations.server import PortTakenError, serving
+from apportion.settings import DEFAULT, Settings
 from apportion.stream.app import WorkerApp, create_app
 from apportion.stream.faults import WorkerFailedError
 from apportion.stream.log import log_fact, log_to_stderr
@@ -30,6 +32,7 @@ def run_worker(settings: Settings) -> None:
         PartitionsChangedError: topics have other partitions than in the settings, or got more.
         TopicsNotReadyError: topics are missing or differ from the settings.
         SharedOutputsError: another app id writes into the output topics.
+        PortTakenError: its health cannot be told at the address of the settings.
         StreamError: the worker stopped by itself.
     """
     app = create_app(settings)
@@ -38,6 +41,22 @@ def run_worker(settings: Settings) -> None:
 
 
 async def _serve(app: WorkerApp) -> None:
+    """Live, and tell how it is, to the end."""
+    settings = app.settings
+    async with AsyncExitStack() as told:
+        if settings.health_port:
+            address = settings.health_host, settings.health_port
+            vitals = app.vitals
+            try:
+                await told.enter_async_context(serving(*address, vitals.health, app.numbers, vitals.refresh))
+            except PortTakenError as error:
+                if settings.origin("health_port") != DEFAULT:
+                    raise
+                log_fact("no health endpoints", reason=error.code, port=settings.health_port)
+        await _live_and_stop(app)
+
+
+async def _live_and_stop(app: WorkerApp) -> None:
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

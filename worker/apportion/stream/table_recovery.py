@@ -12,6 +12,7 @@ from faust.tables.manager import TableManager
 from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
 from mode import Service
 
+from apportion.operations import metrics as told
 from apportion.stream.faults import StreamError
 from apportion.stream.log import log_fact
 from apportion.stream.recovery import recover
@@ -47,8 +48,14 @@ class SessionRecovery(Recovery):  # type: ignore[misc] # faust is followed by no
         finally:
             self.app.consumer.is_recovering = False
         count = sum(len(held) for held in rows.values())
-        took_s = round(monotonic() - since_s, 3)
-        log_fact("recovered", partitions=sorted(rows), rows=count, new=count - before, after_s=took_s)
+        took_s = monotonic() - since_s
+        numbers = self.app.numbers
+        numbers.add(told.RECOVERIES, 1)
+        numbers.add(told.RECOVERY_SECONDS, took_s)
+        numbers.add(told.RECOVERED_ROWS, max(0, count - before))
+        log_fact(
+            "recovered", partitions=sorted(rows), rows=count, new=count - before, after_s=round(took_s, 3)
+        )
 
 
 class SessionTables(TableManager):  # type: ignore[misc] # as above

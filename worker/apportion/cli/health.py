@@ -1,0 +1,37 @@
+"""`apportion health`: how the worker of this machine is."""
+
+from typing import Annotated
+
+import typer
+
+from apportion.cli._settings import read_settings, with_settings
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(cls=with_settings("health_host", "health_port"))
+def health(
+    ctx: typer.Context,
+    *,
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Whether it answers events, not only whether it lives.")
+    ] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="How long it may take to answer, in seconds.")
+    ] = 5.0,
+) -> None:
+    """Ask the worker on this machine whether it makes progress: exit code 0 if so, else 1.
+
+    For health checks of containers. It reads the same settings as the worker.
+
+    Examples:
+      apportion health
+      apportion health --ready --timeout 2
+    """
+    from apportion.operations.asking import UnhealthyError, ask
+
+    settings = read_settings(ctx)
+    if not settings.health_port:
+        raise UnhealthyError("health_port is 0: the worker serves nothing that could be asked")
+    ask(settings.health_host, settings.health_port, "/readyz" if ready else "/livez", timeout_s)
+    typer.echo("ok")

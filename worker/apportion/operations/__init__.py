@@ -1,0 +1,1 @@
+"""What an operator sees of a worker: its metrics, whether it lives, and whether it is ready."""

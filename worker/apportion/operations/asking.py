@@ -1,0 +1,37 @@
+"""Asking a worker on this machine how it is, as a container's health check does.
+
+Decides how long it may take to answer: a worker whose loop is blocked does not.
+"""
+
+from http.client import HTTPConnection, HTTPException
+
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens everywhere, it does so here
+_LINE_MAX_BYTES = 4096
+
+
+class UnhealthyError(Exception):
+    """The worker says that it is not well, or does not answer."""
+
+    code = "unhealthy"
+
+
+def ask(host: str, port: int, path: str, timeout_s: float) -> None:
+    """Return if the worker says that it is well.
+
+    Raises:
+        UnhealthyError: it does not.
+    """
+    connection = HTTPConnection(_ANYWHERE.get(host, host), port, timeout=timeout_s)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        said = response.read(_LINE_MAX_BYTES).decode("utf-8", "replace").strip()
+    except TimeoutError:
+        raise UnhealthyError(f"no answer from {host}:{port} within {timeout_s:g} s") from None
+    except (OSError, HTTPException) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise UnhealthyError(f"no answer from {host}:{port}: {why}") from None
+    finally:
+        connection.close()
+    if response.status != 200:  # noqa: PLR2004 - HTTP's OK
+        raise UnhealthyError(said.replace("\n", "; ") or f"HTTP status {response.status}")

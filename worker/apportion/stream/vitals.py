@@ -1,0 +1,165 @@
+"""What is seen of a running worker: for its health, and for the metrics that are no counts.
+
+Decides what counts as having something to do. Asks the brokers now and then where the partitions end, by the
+member's own client: what that client has fetched says nothing where it fetches no more.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from time import monotonic, time
+from typing import TYPE_CHECKING
+
+from faust.types import TP
+
+from apportion.operations import metrics as told
+from apportion.operations.health import Health, Patience, Sight
+from apportion.operations.numbers import Batched, Numbers
+from apportion.settings import Settings
+from apportion.stream.batch import Batch
+from apportion.stream.flow import Flow
+
+if TYPE_CHECKING:
+    from apportion.stream.app import WorkerApp
+
+_ASK_S = 5.0
+_SOON_S = 1.0
+_STALLED_S = 45.0
+_GRACE_S = 5.0
+_HELD_S = 10.0
+"""How often it is looked how many bytes are held: that is a look at each session."""
+
+
+class Vitals:
+    """Looks at one worker."""
+
+    def __init__(self, app: "WorkerApp", numbers: Numbers) -> None:
+        """Have seen nothing."""
+        self._app = app
+        self._numbers = numbers
+        self._ends: Mapping[TP, int] = {}
+        self._heard_s: float | None = None
+        self._turned_s: float | None = None
+        self._held_s = float("-inf")
+        self.health = Health(patience_of(app.settings))
+
+    def durable(self, batch: Batch) -> None:
+        """Count a batch that is durable."""
+        written_s = monotonic() - batch.composed_s
+        batched = Batched(batch.tally, batch.events, batch.size_bytes, batch.work_s, written_s)
+        self._numbers.batch(batched, time())
+
+    async def follow(self) -> None:
+        """Ask and look, until cancelled."""
+        while True:
+            await self._ask()
+            self.look()
+            await asyncio.sleep(_SOON_S if self._heard_s is None else _ASK_S)
+
+    async def _ask(self) -> None:
+        """Ask the brokers for the ends of our partitions, and see whether the client's thread turns."""
+        if not self._app.consumer.is_assigned:
+            return
+        thread = self._app.consumer._thread  # noqa: SLF001 - our own class's
+        if self._turned_s is None:
+            self._turned_s = monotonic()
+        any_of_them = [TP(self._app.settings.requests_topic, 0)]
+        try:
+            thread.thread_loop.call_soon_threadsafe(self._turned)
+            async with asyncio.timeout(self._app.settings.request_timeout_s):
+                self._ends = await thread.ends(self._requests() or any_of_them)
+        except Exception:  # noqa: BLE001 - brokers were not heard; who only looks never ends a worker
+            return
+        self._heard_s = monotonic()
+
+    def _turned(self) -> None:
+        self._turned_s = monotonic()
+
+    def _requests(self) -> list[TP]:
+        topic = self._app.settings.requests_topic
+        return sorted(tp for tp in self._app.consumer.assignment() if tp.topic == topic)
+
+    def look(self) -> None:
+        """See how the worker is."""
+        app, flows = self._app, self._app.lane.flows
+        consumer = app.consumer
+        assigned = {tp.partition for tp in self._requests()} if consumer.is_assigned else set()
+        recovered = None
+        if consumer.is_recovering:
+            recovered = sum(rows.changelog_offset for rows in app.sessions.by_partition.values())
+        self.health.look(
+            Sight(
+                monotonic(),
+                is_assigned=consumer.is_assigned,
+                is_flowing=not app.rebalancing and assigned == {n for n in flows if not flows[n].is_over},
+                recovered=recovered,
+                working={n: mark for n, flow in flows.items() if (mark := self._mark(flow)) is not None},
+                thread_turned_s=self._turned_s,
+                brokers_heard_s=self._heard_s,
+            )
+        )
+
+    def _mark(self, flow: Flow) -> tuple[int | None, ...] | None:
+        """Return what moves while a partition has something to do; None: it has nothing."""
+        position = self._position(flow)
+        end = self._end(flow)
+        if flow.is_over or not (flow.in_flight or flow.is_busy or (position or 0) < end):
+            return None
+        return position, flow.handed_over, flow.taken, flow.durable_offset
+
+    def _position(self, flow: Flow) -> int | None:
+        """Return up to where (exclusive) a partition was fetched, which passes over what is no record."""
+        position: int | None = self._app.consumer._thread.position_of(self._tp(flow))  # noqa: SLF001 - as above
+        return position
+
+    def _end(self, flow: Flow) -> int:
+        return self._ends.get(self._tp(flow), 0)
+
+    def _tp(self, flow: Flow) -> TP:
+        return TP(self._app.settings.requests_topic, flow.partition)
+
+    async def refresh(self) -> None:
+        """Bring the metrics that are no counts up to date, and look."""
+        app, numbers = self._app, self._numbers
+        self.look()
+        flows = [flow for flow in app.lane.flows.values() if not flow.is_over]
+        numbers.put_all(told.LAG, {flow.partition: self._lag(flow) for flow in flows})
+        numbers.put_all(told.STREAM_TIME, {flow.partition: flow.rows.time.seen_us / 1e6 for flow in flows})
+        numbers.put_all(told.EVENT_FAILURES, {flow.partition: flow.failures for flow in flows})
+        numbers.put_all(told.ROWS, app.sessions.row_counts)
+        numbers.put(told.IN_FLIGHT_BATCHES, app.lane.in_flight)
+        numbers.put(told.IN_FLIGHT_BYTES, app.lane.in_flight_bytes)
+        counts = app.answers.memory.counts
+        numbers.put(told.COUNT_MEMORY, counts.hits, "hit")
+        numbers.put(told.COUNT_MEMORY, counts.misses, "miss")
+        numbers.put(told.DEAD_LETTER_SHARE, app.share.last)
+        numbers.put(told.LIVE, not self.health.why_dead())
+        numbers.put(told.READY, not self.health.why_not_ready())
+        if self._heard_s is not None:
+            numbers.put(told.BROKERS_HEARD_SECONDS, monotonic() - self._heard_s)
+        if monotonic() - self._held_s >= _HELD_S:
+            self._held_s = monotonic()
+            numbers.put(told.ROW_BYTES, await self._held_bytes())
+
+    def _lag(self, flow: Flow) -> int:
+        """Return the offsets up to the end that are not durable; those that are no records are behind us."""
+        position = self._position(flow)
+        idle = not (flow.in_flight or flow.is_busy)
+        done = position if idle and position is not None else flow.durable_offset
+        return max(0, self._end(flow) - (done or 0)) if self._end(flow) else 0
+
+    async def _held_bytes(self) -> int:
+        """Return what the rows have in bytes; others have a turn between two partitions."""
+        held = 0
+        for rows in list(self._app.sessions.by_partition.values()):
+            held += rows.size_bytes
+            await asyncio.sleep(0)
+        return held
+
+
+def patience_of(settings: Settings) -> Patience:
+    """Return how long nothing may move: beyond what ends the worker by itself, and in a minute by default."""
+    return Patience(
+        stalled_s=max(_STALLED_S, 2 * settings.delivery_timeout_s + _GRACE_S),
+        recovery_s=settings.recovery_timeout_s + _GRACE_S,
+        flow_s=max(settings.recovery_timeout_s, settings.rebalance_timeout_s) + _GRACE_S,
+    )
