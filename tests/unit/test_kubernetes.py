@@ -4,7 +4,6 @@ Needs kubectl (`kubectl kustomize` renders them); with `TEST_REQUIRE_KUSTOMIZE=1
 KEDA's and Prometheus's resources have no schemas that can be installed: of them is tested what must agree.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -51,13 +50,8 @@ def overlay(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def with_components(tmp_path: Path) -> tuple[Resource, ...]:
-    """The production overlay with all that can be added to it."""
-    components = [f"../../components/{each.name}" for each in sorted((FOLDER / "components").iterdir())]
-    shutil.copytree(FOLDER, tmp_path / "kubernetes")
-    file = tmp_path / "kubernetes" / "overlays" / "production" / "kustomization.yaml"
-    file.write_text(f"{file.read_text()}components: {json.dumps(components)}\n")
-    return kustomize(file.parent)
+def production() -> tuple[Resource, ...]:
+    return rendered("production")
 
 
 def of_kind(resources: tuple[Resource, ...], kind: str) -> Resource:
@@ -90,29 +84,26 @@ def test_what_an_overlay_makes_is_valid_and_has_no_field_that_kubernetes_does_no
     require_valid(rendered(overlay), version)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_so_it_is_with_the_components(with_components: tuple[Resource, ...], version: str) -> None:
-    require_valid(with_components, version)
-
-
-def test_a_worker_is_known_to_its_group_by_its_pods_name(with_components: tuple[Resource, ...]) -> None:
-    [worker] = of_kind(with_components, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+def test_a_worker_is_known_to_its_group_by_its_pods_name(production: tuple[Resource, ...]) -> None:
+    [worker] = of_kind(production, "StatefulSet")["spec"]["template"]["spec"]["containers"]
     given = [(each["name"], each["valueFrom"]["fieldRef"]["fieldPath"]) for each in worker["env"]]
     assert given == [("APPORTION_STATIC_MEMBER", "metadata.name")]
-    [job] = of_kind(with_components, "Job")["spec"]["template"]["spec"]["containers"]
+    [job] = of_kind(production, "Job")["spec"]["template"]["spec"]["containers"]
     assert "env" not in job
 
 
 def test_a_worker_that_makes_no_progress_is_started_again_within_a_minute(
-    with_components: tuple[Resource, ...],
+    production: tuple[Resource, ...],
 ) -> None:
-    [worker] = of_kind(with_components, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    [worker] = of_kind(production, "StatefulSet")["spec"]["template"]["spec"]["containers"]
     paths = {name: worker[name]["httpGet"]["path"] for name in worker if name.endswith("Probe")}
     assert paths == {"livenessProbe": "/livez", "readinessProbe": "/readyz", "startupProbe": "/livez"}
-    [served] = of_kind(with_components, "Service")["spec"]["ports"]
-    [scraped] = of_kind(with_components, "ServiceMonitor")["spec"]["endpoints"]
-    [let_in] = of_kind(with_components, "NetworkPolicy")["spec"]["ingress"]
+    [served] = of_kind(production, "Service")["spec"]["ports"]
+    [scraped] = of_kind(production, "ServiceMonitor")["spec"]["endpoints"]
+    [let_in] = of_kind(production, "NetworkPolicy")["spec"]["ingress"]
     assert {served["name"], scraped["port"], worker["ports"][0]["name"]} == {"health"}
+    settings = settings_of("production")
+    assert (settings.health_host, settings.health_port) == ("0.0.0.0", worker["ports"][0]["containerPort"])  # noqa: S104 - in a pod
     assert let_in["ports"] == [{"protocol": "TCP", "port": "health"}]
     liveness = worker["livenessProbe"]
     assert liveness["periodSeconds"] * liveness["failureThreshold"] <= 60
@@ -186,7 +177,8 @@ def test_the_network_leads_to_the_name_service_and_the_brokers_alone(overlay: st
     assert to["podSelector"] == {
         "matchExpressions": [{"key": "k8s-app", "operator": "In", "values": ["kube-dns"]}]
     }
-    assert policy["ingress"] == []
+    let_in = {port["port"] for way in policy["ingress"] for port in way["ports"]}
+    assert let_in == ({"health"} if overlay == "production" else set())
     ports = {port["port"] for port in brokers["ports"]}
     assert {int(address.rpartition(":")[2]) for address in settings_of(overlay).brokers} <= ports
     for kind in ("StatefulSet", "Job"):
