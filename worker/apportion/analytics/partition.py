@@ -224,12 +224,13 @@ def by_hour(table: Table, rows: pa.Table) -> Iterator[tuple[datetime | None, pa.
     if times.null_count and table is not Table.UNREADABLE:
         times = pc.coalesce(times, _told(table, rows))
     hours = pc.floor_temporal(times, unit="hour").cast(pa.int64())
-    for since_1970_us in hours.unique().to_pylist():
-        if since_1970_us is None:
-            yield None, rows.filter(pc.is_null(hours))
-        else:
-            hour = _EPOCH + timedelta(microseconds=since_1970_us)
-            yield hour, rows.filter(pc.equal(hours, since_1970_us))
+    found = hours.unique().to_pylist()
+    for since_1970_us in found:
+        of_hour = rows  # mostly there is one, which needs no copy
+        if len(found) > 1:
+            chosen = pc.is_null(hours) if since_1970_us is None else pc.equal(hours, since_1970_us)
+            of_hour = rows.filter(chosen)
+        yield None if since_1970_us is None else _EPOCH + timedelta(microseconds=since_1970_us), of_hour
 
 
 def _told(table: Table, rows: pa.Table) -> pa.Array:
