@@ -5,6 +5,7 @@ takes a list of a hundred thousand values in the time that Python takes to look 
 """
 
 import gc
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, chain, repeat
@@ -113,14 +114,22 @@ def _bound(told: pa.Array, reasons: pa.Array) -> pa.Array:
 def _parts(decisions: Sequence[Any], values: Sequence[Sequence[int] | None]) -> pa.Array:
     """Return the parts of scores under their names, null where there are none."""
     names: dict[str, int] = {}
-    keys: list[tuple[int, ...]] = []
-    for one in decisions:
-        codes = tuple([names.setdefault(name, len(names)) for name in one.score_parts])
-        keys.append(codes * len([None for each in one.candidates if each.parts is not None]))
+    known: dict[tuple[str, ...], array[int]] = {}
+    keys = array("i")
     parts = pa.array(values, pa.list_(pa.int64()))
+    for one in decisions:
+        codes = known.get(one.score_parts)
+        if codes is None:
+            codes = array("i", [names.setdefault(name, len(names)) for name in one.score_parts])
+            known[one.score_parts] = codes
+        scored = one.candidates
+        if parts.null_count:
+            scored = [each for each in scored if each.parts is not None]
+        keys.extend(codes * len(scored))
+    places = pa.Array.from_buffers(pa.int32(), len(keys), [None, pa.py_buffer(keys)])
     return pa.MapArray.from_arrays(
         parts.offsets,
-        pa.array(list(names), pa.string()).take(pa.array(list(chain.from_iterable(keys)), pa.int32())),
+        pa.array(list(names), pa.string()).take(places),
         parts.values,
         mask=parts.is_null(),
     )
