@@ -4,7 +4,7 @@ const NUMBERS = ["score", "tokens", "full_tokens", "needed", "left", "more", "li
 
 function candidatesOf(one) {
   return (one.candidates || []).map((row, place) => ({
-    rank: place + 1, ...Object.fromEntries([...WORDS, ...NUMBERS].map((name, at) => [name, row[at]])),
+    rank: place + 1, ...Object.fromEntries([...WORDS, ...NUMBERS].map((name, at) => [name, row[at] ?? null])),
   }));
 }
 
