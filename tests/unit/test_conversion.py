@@ -18,6 +18,10 @@ GOLDEN = sorted((ROOT / "tests" / "golden").rglob("decisions.jsonl"))
 PAGE = (ROOT / "docs" / "analytics.md").read_text("utf-8")
 
 
+RECORDED = next(line for path in GOLDEN for line in path.read_bytes().splitlines() if b'"parts":[' in line)
+"""A recorded decision with scores."""
+
+
 def lines(*values: bytes | None) -> Lines:
     places = range(7, 7 + len(values))
     return Lines(
@@ -87,6 +91,18 @@ def test_the_golden_decisions_stand_in_the_tables_as_a_naive_reading_finds_them(
         (b'{"type":', "not_json", "$"),
         (b'{"type":"context-composed"}', "unknown_type", "$.type"),
         (b'{"type":"context-decision","schema_version":1}', "unsupported_version", "$.schema_version"),
+        (b'{"type":"context-decision","schema_version":2}', "missing_field", "$.decision_id"),
+        (
+            b'{"type":"context-decision","schema_version":1,"candidates":[{"parts":{"recency":1}}]}',
+            "unsupported_version",
+            "$.schema_version",
+        ),
+        (b'{"type":"context-decision","a":' + b"[" * 100_000, "too_deep", "$"),
+        (
+            RECORDED.replace(b'"parts":[', b'"parts":[1,', 1),
+            "invalid_value",
+            "$.candidates[...].parts",
+        ),
     ],
 )
 def test_what_no_table_can_hold_is_named_and_keeps_its_place(

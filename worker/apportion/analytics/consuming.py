@@ -128,8 +128,9 @@ class TopicsSink:
             if self._is_full(place, sink):
                 await self._end(place, sink)
         if sum(sink.held_bytes for sink in self._sinks.values()) > self._rolling.memory_bytes:
-            free = (one for one in self._sinks.items() if one[1].until is None)
-            await self._end(*max(free, key=lambda one: one[1].held_bytes))
+            free = [one for one in self._sinks.items() if one[1].until is None]
+            if free:  # a batch of another's range ends where it was said to
+                await self._end(*max(free, key=lambda one: one[1].held_bytes))
 
     async def _take(self, place: TopicPartition, sink: PartitionSink, records: Iterable[Any]) -> bool:
         """Take records; tell whether all were taken, or the partition was begun anew."""

@@ -30,9 +30,13 @@ from apportion.analytics.store import Store
 from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core.identity import digest
 
-CHUNK_LINES = 4_000
-"""So many lines become rows at once, or of so many bytes: a row group of each file."""
+CHUNK_LINES = 1_000
+"""So many lines become rows at once, or of so many bytes: a row group of each file. More than stays in a
+processor's cache takes a third longer."""
 CHUNK_BYTES = 16 << 20
+_SOUGHT = frozenset({"topic", "partition", "offset", "recorded_at", "requested_at", "tenant"})
+"""Columns by whose least and greatest values readers leave out row groups; those of others tell nothing, and
+cost a quarter of writing."""
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow's own, of times without a zone
 
 
@@ -189,7 +193,13 @@ class _Rows:
     def __init__(self, table: Table) -> None:
         self.count = 0
         self._buffer = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._buffer, SCHEMAS[table], compression="zstd")
+        schema = SCHEMAS[table]
+        self._writer = pq.ParquetWriter(
+            self._buffer,
+            schema,
+            compression="zstd",
+            write_statistics=[name for name in schema.names if name in _SOUGHT],
+        )
 
     @property
     def size_bytes(self) -> int:

@@ -104,7 +104,7 @@ def read(value: bytes | None) -> Any:
         record = _decoder.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(value, error) from None
-    if isinstance(record, Decision):
+    if type(record) is Decision:
         if record.schema_version != results.SCHEMA_VERSION:  # type: ignore[attr-defined] # made while it runs
             raise _other_version()
         _require_parts(record)
@@ -134,8 +134,7 @@ def _other_version() -> UnreadableError:
 
 def _require_parts(record: Any) -> None:
     """Refuse parts of a score that nobody names."""
-    names = len(record.score_parts)
-    for index, one in enumerate(record.candidates):
-        if one.parts is not None and len(one.parts) != names:
-            message = "as many are expected as score_parts has names"
-            raise UnreadableError(ErrorCode.INVALID_VALUE, message, f"$.candidates[{index}].parts")
+    lengths = {None if one.parts is None else len(one.parts) for one in record.candidates}
+    if not lengths <= {None, len(record.score_parts)}:
+        message = "as many are expected as score_parts has names"
+        raise UnreadableError(ErrorCode.INVALID_VALUE, message, "$.candidates[...].parts")

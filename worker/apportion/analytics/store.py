@@ -33,11 +33,7 @@ class Store:
         try:
             if "://" in place:
                 patience = timedelta(seconds=patience_s)
-                self._store = from_url(
-                    place,
-                    client_options={"timeout": patience, "connect_timeout": timedelta(seconds=5)},
-                    retry_config={"max_retries": 100, "retry_timeout": patience},
-                )
+                self._store = from_url(place, retry_config={"max_retries": 100, "retry_timeout": patience})
             else:
                 self._store = LocalStore(Path(place).absolute(), mkdir=True)
         except _FAILED as error:

@@ -76,7 +76,7 @@ PHASE = pa.struct([pa.field("name", pa.string()), *_counts("duration_us")])
 DECISIONS = pa.schema(
     [
         *_PLACE,
-        pa.field("schema_version", pa.int32()),
+        *_counts("schema_version"),
         *_words("detail"),
         *_texts("decision_id", "request_id", "session_id"),
         *_words("tenant"),
@@ -105,8 +105,7 @@ DECISIONS = pa.schema(
         *_counts("evicted_unlisted"),
         *_texts("cache_key"),
         *_words("run_source_topic"),
-        pa.field("run_source_partition", pa.int32()),
-        *_counts("run_source_offset"),
+        *_counts("run_source_partition", "run_source_offset"),
         *_words("run_worker"),
         pa.field("run_phases", pa.list_(PHASE)),
         pa.field("run_cache_hit", pa.bool_()),
@@ -114,30 +113,28 @@ DECISIONS = pa.schema(
 )
 """A row for each decision."""
 
-OF_ITS_DECISION = (
-    *_texts("decision_id", "session_id"),
-    *_words("tenant"),
-    *_times("requested_at"),
-    *_words("policy_name", "policy_strategy", "status"),
+CANDIDATES = pa.schema(
+    [
+        *_PLACE,
+        # what repeats its decision's, so that most questions need no join
+        *_words("decision_id", "session_id", "tenant"),
+        *_times("requested_at"),
+        *_words("policy_name", "policy_strategy", "status"),
+        # its own
+        *_texts("id"),
+        *_words("kind", "group"),
+        *_counts("rank"),
+        *_words("outcome"),
+        *_counts("score"),
+        pa.field("parts", pa.map_(pa.string(), pa.int64())),
+        *_counts("tokens"),
+        *_words("fidelity"),
+        *_counts("full_tokens"),
+        *_words("reason", "bound"),
+        *_counts("needed", "left", "more", "limit_left"),
+        *_words("constraint"),
+    ]
 )
-"""What a candidate's row repeats of its decision's, so that most questions need no join."""
-
-OF_A_CANDIDATE = (
-    *_texts("id"),
-    *_words("kind", "group"),
-    pa.field("rank", pa.int32()),
-    *_words("outcome"),
-    *_counts("score"),
-    pa.field("parts", pa.map_(pa.string(), pa.int64())),
-    *_counts("tokens"),
-    *_words("fidelity"),
-    *_counts("full_tokens"),
-    *_words("reason", "bound"),
-    *_counts("needed", "left", "more", "limit_left"),
-    *_words("constraint"),
-)
-
-CANDIDATES = pa.schema([*_PLACE, *OF_ITS_DECISION, *OF_A_CANDIDATE])
 """A row for each candidate that a decision lists."""
 
 DEAD_LETTERS = pa.schema(
@@ -146,8 +143,7 @@ DEAD_LETTERS = pa.schema(
         *_words("error_code"),
         *_texts("error_message", "error_pointer"),
         *_words("source_topic"),
-        pa.field("source_partition", pa.int32()),
-        *_counts("source_offset", "source_timestamp_ms"),
+        *_counts("source_partition", "source_offset", "source_timestamp_ms"),
         *_counts("value_bytes"),
         *_texts("value_digest"),
         pa.field("value_complete", pa.bool_()),

@@ -1,0 +1,117 @@
+"""Topics into the tables, by sinks that share them, are killed, and come back.
+
+What needs a group to notice that a member is gone is for Apache Kafka alone: the embedded broker does not.
+"""
+
+import asyncio
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from commands import command, environment
+from running import DEADLINE_S, own_settings, variables_of
+from sinking import DEAD_LETTERS, ONE_FOR_EACH, RECORDED, assert_holds, places_of
+
+from apportion.analytics.store import Store
+from apportion.settings import Settings
+from apportion.stream.connection import connection_arguments
+from apportion.stream.topics import create_topics
+
+pytestmark = pytest.mark.asyncio
+
+Held = dict[tuple[str, int], list[bytes]]
+WAVE = 40
+
+
+async def publish(settings: Settings, held: Held, wave: int) -> None:
+    """Publish decisions, dead letters and what is neither, and note what the topics hold."""
+    async with AIOKafkaProducer(**connection_arguments(settings)) as producer:
+        for number, value in enumerate([*RECORDED[wave * WAVE :][:WAVE], b"no JSON", *DEAD_LETTERS]):
+            topic = settings.dead_letters_topic if value in DEAD_LETTERS else settings.decisions_topic
+            partition = number % settings.partitions
+            await producer.send_and_wait(topic, value, partition=partition)
+            held.setdefault((topic, partition), []).append(value)
+
+
+@asynccontextmanager
+async def sinking(settings: Settings, tables: Path, *flags: str) -> AsyncIterator[Process]:
+    """Run `apportion sink`, with a batch for whatever was read at once."""
+    process = await asyncio.create_subprocess_exec(
+        *command("sink", "--tables", tables, "--sink-roll-s", "0.001", *flags),
+        env=environment(**variables_of(settings)),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - files tell nobody that they are there
+            await asyncio.sleep(0.01)
+
+
+def names(tables: Path) -> int:
+    """Return how many batches have a name."""
+    return sum(1 for _ in tables.glob("_batches/*/*/*.json"))
+
+
+async def test_topics_stand_in_the_tables_and_once_is_enough(bootstrap_servers: str, tmp_path: Path) -> None:
+    settings = own_settings(bootstrap_servers)
+    await create_topics(settings)
+    held: Held = {}
+    for wave in (0, 1):
+        await publish(settings, held, wave)
+        async with sinking(settings, tmp_path, "--once") as process, asyncio.timeout(DEADLINE_S):
+            assert await process.wait() == 3
+        assert_holds(Store(str(tmp_path)), held)
+
+
+async def test_sinks_that_are_killed_lose_and_double_nothing(kafka: str, tmp_path: Path) -> None:
+    settings = own_settings(kafka)
+    await create_topics(settings)
+    held: Held = {}
+    for wave, more in enumerate((1, 3, 5)):
+        await publish(settings, held, wave)
+        before = names(tmp_path)
+        async with sinking(settings, tmp_path) as process:
+            await until(lambda: names(tmp_path) >= before + more)  # noqa: B023 - it is called here
+            process.kill()
+    async with sinking(settings, tmp_path, "--once") as process, asyncio.timeout(DEADLINE_S):
+        assert await process.wait() in (0, 3)
+    assert_holds(Store(str(tmp_path)), held)
+
+
+async def test_two_sinks_share_the_partitions_and_one_takes_over_from_the_other(
+    kafka: str, tmp_path: Path
+) -> None:
+    settings = own_settings(kafka)
+    await create_topics(settings)
+    held: Held = {}
+    store = Store(str(tmp_path))
+
+    def all_stand() -> bool:
+        return len(places_of(store, *ONE_FOR_EACH)) >= sum(map(len, held.values()))
+
+    async with sinking(settings, tmp_path) as first:
+        await publish(settings, held, 0)
+        async with sinking(settings, tmp_path) as second:
+            await publish(settings, held, 1)
+            await until(all_stand)
+            first.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(DEADLINE_S):
+                assert await first.wait() == 0
+            await publish(settings, held, 2)
+            await until(all_stand)
+            second.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(DEADLINE_S):
+                assert await second.wait() == 0
+    assert_holds(store, held)

@@ -1,0 +1,106 @@
+"""Whatever a record says, its rows say: with what it leaves out filled in, and nothing else."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sinking import RECORDED
+
+from apportion.analytics.conversion import Lines, convert
+from apportion.analytics.tables import CANDIDATES, GROUP, Table
+from apportion.core.accountant import BOUNDS
+from apportion.core.results import Bound, Fidelity, Outcome, Reason
+
+COUNTS = st.integers(min_value=0, max_value=(1 << 63) - 1)
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
+NAMES = ("recency", "relevance")
+
+
+def optional(**values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw objects in which each of these may be absent."""
+    return st.fixed_dictionaries({}, optional=values)
+
+
+ENTRIES = st.builds(
+    lambda whole, part: whole | part,
+    st.fixed_dictionaries({"id": TEXTS, "kind": TEXTS, "group": TEXTS, "rank": COUNTS}),
+    optional(
+        outcome=st.sampled_from(Outcome),
+        score=COUNTS,
+        parts=st.lists(COUNTS, min_size=len(NAMES), max_size=len(NAMES)),
+        tokens=COUNTS,
+        fidelity=st.sampled_from(Fidelity),
+        full_tokens=COUNTS,
+        reason=st.sampled_from(Reason) | st.just("of_a_later_version"),
+        bound=st.sampled_from(Bound),
+        needed=COUNTS,
+        left=COUNTS,
+        more=COUNTS,
+        limit_left=COUNTS,
+        constraint=TEXTS,
+        of_a_later_version=COUNTS,
+    ),
+)
+GROUPS = st.builds(
+    lambda whole, part: whole | part,
+    st.fixed_dictionaries({"name": TEXTS}),
+    optional(
+        min=COUNTS,
+        max=COUNTS,
+        used=COUNTS,
+        available=COUNTS,
+        selected=COUNTS,
+        rejected=COUNTS,
+        shortfall=st.fixed_dictionaries({"requested": COUNTS, "available": COUNTS}),
+    ),
+)
+DECISIONS = st.builds(
+    lambda entries, groups: (
+        json.loads(RECORDED[0]) | {"score_parts": NAMES, "candidates": entries, "groups": groups}
+    ),
+    st.lists(ENTRIES, max_size=4),
+    st.lists(GROUPS, max_size=3),
+)
+
+
+def candidate_row(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what an entry's row has of its own."""
+    row = dict.fromkeys(CANDIDATES.names[-17:]) | {"outcome": "omitted"} | entry
+    row.pop("of_a_later_version", None)
+    if row["bound"] is None:
+        row["bound"] = BOUNDS.get(row["reason"])
+    if row["needed"] is None and row["left"] is not None:
+        row["needed"] = row["tokens"] or 0
+    if row["parts"] is not None:
+        row["parts"] = list(zip(NAMES, row["parts"], strict=True))
+    return row
+
+
+def group_row(group: dict[str, Any]) -> dict[str, Any]:
+    """Return a group's row."""
+    zeros = dict.fromkeys(("min", "used", "available", "selected", "rejected"), 0)
+    row: dict[str, Any] = dict.fromkeys([field.name for field in GROUP]) | zeros | group
+    for name, value in row.pop("shortfall", {}).items():
+        row[f"shortfall_{name}"] = value
+    return row
+
+
+@settings(deadline=None)
+@given(st.lists(DECISIONS, max_size=4))
+def test_random_records_stand_in_the_tables_as_they_are(records: list[dict[str, Any]]) -> None:
+    values = [json.dumps(record).encode() for record in records]
+    offsets = range(len(values))
+    tables = convert(
+        Lines(topic="t", partition=0, offsets=offsets, timestamps_ms=[None] * len(values), values=values)
+    )
+    assert tables[Table.UNREADABLE].num_rows == 0
+    rows = tables[Table.CANDIDATES].to_pylist()
+    found = [(row["offset"], {name: row[name] for name in CANDIDATES.names[-17:]}) for row in rows]
+    assert found == [
+        (offset, candidate_row(entry))
+        for offset, record in enumerate(records)
+        for entry in record["candidates"]
+    ]
+    groups = tables[Table.DECISIONS]["groups"].to_pylist()
+    assert groups == [[group_row(group) for group in record["groups"]] for record in records]
