@@ -1,6 +1,7 @@
 """`apportion report` as it is called."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,11 @@ def test_the_queries_are_printed_as_they_are() -> None:
 
 
 def test_without_its_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apportion.cli.report.find_spec", lambda _: None)
+    monkeypatch.delitem(sys.modules, "apportion.analytics.source", raising=False)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
     ended = apportion("report", "decisions")
-    assert ended.exit_code == 1
+    assert (ended.exit_code, Path("report.html").exists()) == (2, False)
+    assert ended.err.startswith("apportion: not_installed: ")
     assert "pip install 'apportion[analytics]'" in ended.err
 
 

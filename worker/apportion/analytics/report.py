@@ -107,9 +107,15 @@ def _opened(tables: DuckDBPyConnection, listed: Rows) -> Sequence[Mapping[str, A
     rows = _answer(tables, load_query("opened").sql)
     found = {row[0]: dict(zip(rows.columns, row, strict=True)) for row in rows.rows}
     for name, words, numbers in tables.execute(load_query("opened_candidates").sql).fetchall():
-        found[name]["candidates"] = [(*w, *n) for w, n in zip(words, numbers, strict=True)]
+        found[name]["candidates"] = [_trimmed(*w, *n) for w, n in zip(words, numbers, strict=True)]
     wanted = (found[row[0]] for row in listed.rows if row[0] in found)
     return _first(wanted, _OPENED_MAX_BYTES)
+
+
+def _trimmed(*values: Any) -> Row:
+    """Return the values without those at the end that are not there."""
+    most = max(place for place, value in enumerate(values, start=1) if value is not None)
+    return values[:most]
 
 
 def _within(answer: Rows, most_bytes: int) -> Rows:

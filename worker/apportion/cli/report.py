@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from apportion.cli._extra import needing_analytics
 from apportion.cli._files import naming, open_to_read, require_distinct
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._progress import progress
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from apportion.analytics.source import Log
 
 app = typer.Typer(add_completion=False)
-
-_NEEDED = ("duckdb", "pyarrow")
-
-
-class MissingExtraError(Exception):
-    """What the command needs is not installed."""
-
-    code = "missing_extra"
 
 
 @app.command()
@@ -64,9 +56,10 @@ def report(
         return
     if not sources:
         raise typer.BadParameter("name a folder of tables or a file of decisions", param_hint="SOURCE")
-    _require_extra()
     _require_writable(output, force=force)
     require_distinct(output, replay, *sources)
+    with needing_analytics():
+        import apportion.analytics.source  # noqa: F401 - what is missing is told before anything is read
     with ExitStack() as stack:
         replayed = None if replay is None else _replayed(replay, stack)
         made = _report(sources, replayed, stack)
@@ -79,14 +72,6 @@ def _print_queries() -> None:
 
     for query in load_queries():
         typer.echo(f"-- {query.name}\n{query.sql}")
-
-
-def _require_extra() -> None:
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError(
-            f"{' and '.join(missing)} not installed; install the extra: pip install 'apportion[analytics]'"
-        )
 
 
 def _require_writable(output: Path, *, force: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from apportion.cli._extra import needing_analytics
 from apportion.cli._files import open_events
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._progress import progress
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 _LINE_MAX_BYTES = 64 << 20
-
-
-class NotInstalledError(Exception):
-    """The libraries of the tables are not there."""
-
-    code = "not_installed"
-    exit_code = 2
 
 
 class UnreadableLinesError(Exception):
@@ -93,12 +87,8 @@ def sink(
 
 
 def _open(place: str, settings: "Settings") -> "Store":
-    try:
+    with needing_analytics():
         from apportion.analytics.store import Store
-    except ModuleNotFoundError as error:
-        raise NotInstalledError(
-            f"{error.name} is missing: pip install 'apportion[analytics]' brings what the tables need"
-        ) from None
     return Store(place, settings.delivery_timeout_s)
 
 

@@ -36,18 +36,21 @@ function utilisationChart(rows) {
     since: new Date(row.since), decisions: row.decisions,
     low: row.share_p10_p50_p90[0] / 10, middle: row.share_p10_p50_p90[1] / 10, high: row.share_p10_p50_p90[2] / 10,
   }));
+  const step = d3.min(d3.pairs(points, (one, other) => other.since - one.since));
+  const broken = points.flatMap((row, place) => {
+    const after = points[place + 1];
+    return after && after.since - row.since > step ? [row, { since: new Date(+row.since + step), low: NaN, middle: NaN, high: NaN }] : [row];
+  });
   const says = (row) => `${time(row.since.toISOString())}\n${counted(row.decisions, "decision")}\n` +
     `median ${row.middle.toFixed(0)} %\none tenth under ${row.low.toFixed(0)} %, one over ${row.high.toFixed(0)} %`;
-  const many = points.length > 1;
   return chart("Share of the limit that was used, over time", (width) => ({
     height: 220, x: { type: "utc", label: null, tickFormat: moment, ticks: Math.max(2, Math.floor(width / 110)) },
     y: { domain: [0, 100], label: "% of the limit", grid: true, ticks: 5 },
     marks: [
-      many
-        ? Plot.areaY(points, { x: "since", y1: "low", y2: "high", fill: "var(--accent)", fillOpacity: 0.18, curve: "monotone-x" })
-        : Plot.ruleX(points, { x: "since", y1: "low", y2: "high", stroke: "var(--accent)", strokeOpacity: 0.4, strokeWidth: 6 }),
-      many ? Plot.lineY(points, { x: "since", y: "middle", stroke: "var(--accent)", strokeWidth: 1.8, curve: "monotone-x" })
-        : Plot.dot(points, { x: "since", y: "middle", fill: "var(--accent)" }),
+      Plot.areaY(broken, { x: "since", y1: "low", y2: "high", fill: "var(--accent)", fillOpacity: 0.18 }),
+      Plot.ruleX(points, { x: "since", y1: "low", y2: "high", stroke: "var(--accent)", strokeOpacity: 0.25, strokeWidth: 3 }),
+      Plot.lineY(broken, { x: "since", y: "middle", stroke: "var(--accent)", strokeWidth: 1.8 }),
+      Plot.dot(points, { x: "since", y: "middle", fill: "var(--accent)", r: 2 }),
       Plot.ruleY([100], { stroke: "var(--limit)", strokeWidth: 1.5 }),
       Plot.ruleY([0], { stroke: "var(--line)" }),
       Plot.tip(points, Plot.pointerX({ x: "since", y: "middle", title: says, ...TIP })),
@@ -64,8 +67,8 @@ function droppedChart(rows, by, measure) {
   const names = [...shown].map(named);
   const longest = Math.min(170, 16 + 6.6 * d3.max(names, (name) => Math.min(24, name.length)));
   return chart(`What was left out by ${by}, in ${measure}`, (width) => ({
-    height: 34 + 26 * names.length, marginLeft: Math.min(longest, width * 0.36), marginTop: 4,
-    x: { label: measure, grid: true, tickFormat: (value) => short.format(value), ticks: width < 500 ? 4 : 8 },
+    height: 46 + 26 * names.length, marginBottom: 40, marginLeft: Math.min(longest, width * 0.36), marginTop: 4,
+    x: { label: measure, labelOffset: 36, grid: true, tickFormat: (value) => short.format(value), ticks: width < 500 ? 4 : 8 },
     y: { domain: names, label: null, tickSize: 0, tickFormat: (name) => (name.length > 24 ? `${name.slice(0, 23)}…` : name) },
     marks: [
       Plot.barX(bars, Plot.stackX({
@@ -81,8 +84,8 @@ function nearMissChart(points, steps) {
   const says = (row) => `with ${count(row.more)} tokens more of the ${row.reason === "budget_exceeded" ? "limit" : "bound"}\n` +
     `${counted(row.candidates, "candidate")} more\n${row.reason}`;
   return chart("Candidates that so many tokens more would have admitted", (width) => ({
-    height: 240, marginLeft: 56,
-    x: { type: "log", domain: [steps[0], steps[steps.length - 1]], label: "tokens more", tickFormat: (value) => short.format(value), ticks: width < 500 ? 3 : 6 },
+    height: 250, marginLeft: 56, marginRight: 22, marginBottom: 40,
+    x: { type: "log", domain: [steps[0], steps[steps.length - 1]], label: "tokens more", labelOffset: 36, tickFormat: (value) => short.format(value), ticks: width < 500 ? 3 : 6 },
     y: { label: "candidates", grid: true, ticks: 5, tickFormat: (value) => short.format(value) },
     marks: [
       Plot.lineY(points, { x: "more", y: "candidates", z: "reason", stroke: (row) => colorOf("reason", row.reason), strokeWidth: 1.8, curve: "step-after" }),
@@ -98,7 +101,7 @@ function sharesChart(rows) {
     name: tenth === 9 ? "90 % and more" : `${10 * tenth} to ${10 * tenth + 10} %`,
   }));
   return chart("Sessions by the share of their tokens that they have spent", () => ({
-    height: 180, x: { type: "band", label: "% spent", tickFormat: (tenth) => String(10 * tenth) },
+    height: 190, marginBottom: 38, x: { type: "band", label: "% spent", labelOffset: 34, tickFormat: (tenth) => String(10 * tenth) },
     y: { label: "sessions", grid: true, ticks: 4, tickFormat: (value) => short.format(value) },
     marks: [
       Plot.barY(tenths, {

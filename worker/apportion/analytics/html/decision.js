@@ -4,7 +4,7 @@ const NUMBERS = ["score", "tokens", "full_tokens", "needed", "left", "more", "li
 
 function candidatesOf(one) {
   return (one.candidates || []).map((row, place) => ({
-    rank: place + 1, ...Object.fromEntries([...WORDS, ...NUMBERS].map((name, at) => [name, row[at]])),
+    rank: place + 1, ...Object.fromEntries([...WORDS, ...NUMBERS].map((name, at) => [name, row[at] ?? null])),
   }));
 }
 
@@ -73,7 +73,7 @@ function decision(row, one) {
 
 function groupsTable(groups, row) {
   return element("div", {}, element("h3", {}, "Groups"), table([
-    ["Group", (group) => element("span", {}, element("span", { class: "swatch", style: { background: colorOf("group", group.name) } }), named(group.name))],
+    ["Group", (group) => element("span", { class: "name" }, element("span", { class: "swatch", style: { background: colorOf("group", group.name) } }), named(group.name))],
     ["", (group) => meter(group.used, group.max ?? row.tokens_limit, group.min, colorOf("group", group.name))],
     ["Used", (group) => count(group.used), true], ["Of", (group) => count(group.max ?? row.tokens_limit), true],
     ["Floor", (group) => (group.shortfall_requested === null ? count(group.min) : `${count(group.min)}, had ${count(group.shortfall_available)}`), true],

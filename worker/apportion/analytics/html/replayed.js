@@ -16,8 +16,9 @@ function item(one, kind, tokens, aside) {
 
 function sides(change) {
   const resized = [...(change.shrunk || []), ...(change.grown || [])];
+  const most = Math.max(...[change.before, change.after].flatMap((one) => [one.limit, one.used]));
   const side = (title, one, items) => element("div", {},
-    element("h3", {}, `${title}: ${one.status}, ${count(one.used)} of ${count(one.limit)} tokens`), meter(one.used, Math.max(one.limit, one.used)),
+    element("h3", {}, `${title}: ${one.status}, ${count(one.used)} of ${count(one.limit)} tokens`), meter(one.used, most),
     items.length ? element("ul", {}, items) : element("p", { class: "quiet small" }, "Nothing stands here alone."));
   return element("div", { class: "sides" },
     side("Before", change.before, [
@@ -47,6 +48,10 @@ function replayedSection() {
     made.addEventListener("toggle", () => { if (made.open && made.children.length === 1) made.append(sides(change)); });
     return made;
   });
+  const place = element("div", {});
+  const show = (most) => place.replaceChildren(...changes.slice(0, most), changes.length > most
+    ? element("button", { type: "button", on: { click: () => show(changes.length) } }, `Show ${changes.length}`) : "");
+  show(20);
   return section("replayed", "What a change would have made", "As apportion replay told it, of the decisions that it replayed.",
     tiles([
       ["Replayed", count(all.replayed), `${count(all.changed)} changed`], ["Tokens", short.format(all.tokens_after), `were ${short.format(all.tokens_before)}`], ...cost,
@@ -56,7 +61,7 @@ function replayedSection() {
     ]),
     flows("By group", all.groups), flows("By kind", all.kinds),
     element("h3", {}, "Side by side, the largest changes first"),
-    changes.length ? changes : emptyState("No decision would have been another."),
+    changes.length ? place : emptyState("No decision would have been another."),
     replayed.changes_left_out ? notice(`${counted(replayed.changes_left_out, "smaller change")} not shown.`) : null,
     replayed.misfits.length ? [element("h3", {}, "Refused under the change"), table([
       ["Decision", (one) => element("span", { class: "id" }, one.decision_id)], ["Code", (one) => one.error.code], ["Place", (one) => one.error.pointer],

@@ -94,13 +94,13 @@ function nearMissSection() {
 
 function floorsSection() {
   const rows = answers.floors;
-  return section("floors", "Floors not met", "A group asked for at least so many tokens, and its candidates had less.",
+  return section("floors", "Floors not met", "A group was to have so many tokens at least, and got fewer: it had too little, or the limit did.",
     rows.length ? [table([
       ["Group", (row) => named(row.group)],
       ["Policy", (row) => row.policy_name],
       ["Decisions", (row) => count(row.decisions), true],
       ["Had no candidate", (row) => count(row.without_candidates), true],
-      ["Missing on average", (row) => count(Math.round((row.tokens_requested - row.tokens_available) / row.decisions)), true],
+      ["Missing on average", (row) => count(Math.round((row.tokens_requested - row.tokens_used) / row.decisions)), true],
     ], rows), cut("floors")] : emptyState("Every floor was met."));
 }
 
