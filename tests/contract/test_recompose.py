@@ -122,6 +122,18 @@ async def test_what_cannot_be_read_is_named_and_nothing_is_made(kafka: str) -> N
     assert (away.exit_code, away.err.split(":")[1]) == (1, " broker_unreachable")
 
 
+async def test_a_share_is_verified_beside_the_stream(kafka: str) -> None:
+    async with staged(own_settings(kafka, verify_share=1.0)) as stage:
+        sent = requests("r", 40)
+        await stage.send(*sent)
+        async with worker_running(stage.settings) as worker:
+            await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+            assert await worker.stop() == 0
+            [told] = [line for line in worker.lines if "verified beside the stream" in line]
+            assert "differences=0" in told
+            assert "failed=0" in told
+
+
 async def test_a_range_is_asked_about_by_offsets_or_time(kafka: str) -> None:
     async with staged(own_settings(kafka, partitions=1)) as stage:
         await answered(stage, "r", 12)

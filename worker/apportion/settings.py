@@ -92,6 +92,8 @@ class Settings(ClusterSettings):
     fingerprint_secret: OptionalFingerprintSecret = None
     """The secret itself, for all tenants, instead of the file; from the environment or the settings file."""
 
+    verify_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of decisions that a worker composes again beside the stream, to tell differences; 0: none."""
     dead_letter_share_max: Share = 0.5
     """The worker stops when a greater share of the last events were dead letters, in all and of most tenants,
     instead of emptying the input into the dead letter topic; 1: never."""
@@ -149,7 +151,7 @@ class Settings(ClusterSettings):
 
     def __init__(self, *, _origins: Mapping[str, str] = MappingProxyType({}), **values: Any) -> None:
         super().__init__(**values)
-        self._origins = _origins
+        self._origins = dict(_origins)
 
     def origin(self, name: str) -> str:
         """Return where a setting's value came from: a flag, a variable, a file's path or `default`."""

@@ -7,7 +7,9 @@ from apportion.cli._settings import read_settings, with_settings
 app = typer.Typer(add_completion=False)
 
 
-@app.command(cls=with_settings("brokers", "app_id", "partitions", "default_policy", "policies"))
+@app.command(
+    cls=with_settings("brokers", "app_id", "partitions", "default_policy", "policies", "verify_share")
+)
 def run(ctx: typer.Context) -> None:
     """Run the worker against the brokers of its settings, until SIGTERM or Ctrl-C.
 

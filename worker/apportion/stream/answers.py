@@ -21,7 +21,7 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.memory import Memory
 from apportion.core.record import Record
 from apportion.core.results import Phase, Run, Source
-from apportion.core.session import EMPTY
+from apportion.core.session import EMPTY, Session
 from apportion.core.timeline import Timeline
 from apportion.settings import Settings
 from apportion.stream.lateness import StreamTime
@@ -30,6 +30,7 @@ from apportion.stream.outputs import source_of
 from apportion.stream.partitions import check_place
 from apportion.stream.row_format import Row
 from apportion.stream.topics import MESSAGE_MAX_BYTES
+from apportion.stream.verifier import ShareVerifier
 
 VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 """What a value may have, so that it fits into its topic with its key and headers."""
@@ -50,8 +51,19 @@ class Answer(Struct, frozen=True):
 class Answers:
     """Answers and refuses: the same record from the same row always with the same bytes outside `run`."""
 
-    def __init__(self, settings: Settings, engine: Engine, timeline: Timeline, worker: str) -> None:
-        """Start without a memory of earlier answers; `worker` is whom a decision names."""
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        timeline: Timeline,
+        worker: str,
+        verifier: ShareVerifier | None = None,
+    ) -> None:
+        """Start without a memory of earlier answers; `worker` is whom a decision names.
+
+        A `verifier` is offered the decisions that it chooses.
+        """
+        self._verifier = verifier
         self._settings = settings
         self._bounds = settings.bounds
         self._engine = engine
@@ -93,7 +105,16 @@ class Answers:
         before = EMPTY if row is None else row.session
         session, outcome = self._composer_of(record).handle(event, before, clock.phase)
         messages = () if outcome is None else self._messages(record, outcome, clock)
+        if self._verifier is not None and outcome is not None and self._verifier.is_chosen(outcome.decision):
+            self._have_verified(self._verifier, record, before, outcome, messages[-1].value)
         return Answer(messages, Row(record.offset, session, record.timestamp_ms), outcome, clock.passed_s)
+
+    def _have_verified(
+        self, verifier: ShareVerifier, record: Record, before: Session, outcome: Answered, decision: bytes
+    ) -> None:
+        digest = outcome.decision.policy.digest
+        policy = next(one for one in self._composer_of(record).catalogue if one.digest == digest)
+        verifier.offer(record, before, policy, decision, outcome.decision.decision_id)
 
     def pass_over(self, record: Record, time: StreamTime) -> None:
         """Move stream time on by a record that is not answered, for its row has seen it."""

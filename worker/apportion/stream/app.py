@@ -15,6 +15,7 @@ import faust
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 from faust.types import TP
 from mode import CrashingSupervisor
+from msgspec.structs import asdict
 from yarl import URL
 
 from apportion.assembly import create_engine, create_timeline
@@ -29,6 +30,7 @@ from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import LaneTransport
 from apportion.stream.lane import Lane
+from apportion.stream.log import log_fact
 from apportion.stream.membership import Membership
 from apportion.stream.outputs import require_own_outputs
 from apportion.stream.policies import PolicyReader, write
@@ -42,6 +44,7 @@ from apportion.stream.topics import (
     require_ready,
     require_same_partitions,
 )
+from apportion.stream.verifier import ShareVerifier
 from apportion.stream.vitals import Vitals
 from apportion.stream.writer import EffectivelyOnceWriter
 
@@ -64,6 +67,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     sessions: SessionTable
     policies: PolicyReader
     answers: Answers
+    verifier: ShareVerifier | None
     membership: Membership
     lane: Lane
     records: RecordProducer
@@ -85,6 +89,8 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         require_same_partitions(self.settings, reports)
         require_ready(reports)
         await require_own_outputs(self.settings)
+        if self.verifier is not None:
+            await self.add_async_context(self._verifying(self.verifier))
         await self.add_async_context(self._producing())
         refusals = await self.add_async_context(self.policies.connected())
         await self._refuse(refusals + await self.policies.say_files())
@@ -104,6 +110,15 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PRODUCER_STOP_S):
                     await self.records.stop()
+
+    @asynccontextmanager
+    async def _verifying(self, verifier: ShareVerifier) -> AsyncIterator[None]:
+        """Tell at the end what became of the decisions that were verified beside the stream."""
+        try:
+            yield
+        finally:
+            verifier.stop()
+            log_fact("verified beside the stream", **asdict(verifier.counts))
 
     async def _watch(self) -> None:
         """End the worker when its partitions do not come to flow."""
@@ -134,7 +149,8 @@ def create_app(settings: Settings) -> WorkerApp:
         PolicyError: a policy file is refused.
     """
     timeline = create_timeline(settings)
-    answers = Answers(settings, create_engine(settings), timeline, worker_name(settings))
+    verifier = ShareVerifier(settings) if settings.verify_share else None
+    answers = Answers(settings, create_engine(settings), timeline, worker_name(settings), verifier)
     app = WorkerApp(
         settings.app_id,
         env_prefix="APPORTION_FAUST_",  # Faust would read the environment for what is not stated here
@@ -165,6 +181,7 @@ def create_app(settings: Settings) -> WorkerApp:
     app.sessions = session_table(app, settings.partitions)
     app.policies = PolicyReader(settings, timeline, answers.go_by)
     app.answers = answers
+    app.verifier = verifier
     app.membership = Membership(settings.session_timeout_s)
     app.records = RecordProducer(settings)
     app.share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
