@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
   --no-emit-index-url
 
-.PHONY: help demo test check format schemas requirements recording benchmarks clean
+.PHONY: help demo test check format schemas requirements dashboard recording benchmarks clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/' | expand -t 22
@@ -35,6 +35,9 @@ requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes
 	for extra in benchmarks demo dev; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
+
+dashboard: $(VENV)/dev.done ## Write the dashboard of Grafana from its code
+	$(BIN)/python deploy/grafana/dashboard.py > deploy/grafana/apportion.json
 
 recording: $(VENV)/dev.done ## Record this repository's history as the workload that the package ships
 	$(BIN)/python -c 'from pathlib import Path; from apportion.workload.recording import record; \
