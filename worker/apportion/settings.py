@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 from apportion.cluster_settings import ClusterSettings
 from apportion.core.bounds import Bounds
 from apportion.core.results import Detail
-from apportion.setting_types import Count, OptionalPath, OptionalSecret, Seconds, Share
+from apportion.setting_types import Count, LogFormat, OptionalPath, OptionalSecret, Seconds, Share
 
 FILE_NAME = "apportion.toml"
 PREFIX = "APPORTION_"
@@ -104,6 +104,8 @@ class Settings(ClusterSettings):
     """How much of a decision is stored: full; selected, without the candidates that were omitted;
     summary, without any."""
 
+    log_format: Annotated[LogFormat, Field(strict=False)] = LogFormat.TEXT
+    """How a worker writes its log, a line a fact: text (key=value) or json."""
     health_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     """Address at which a worker tells its health and its metrics; 0.0.0.0: to other machines, too."""
     health_port: Annotated[int, Field(ge=0, le=65535)] = 9464
