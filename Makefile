@@ -11,7 +11,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 SEEDS ?= 1
 
-.PHONY: help demo test check format schemas requirements image sbom licences secret recording benchmarks clean
+.PHONY: help demo test check format schemas requirements image sbom licences secret dashboard recording benchmarks clean
 
 help: ## Show this help
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1	/' | expand -t 22
@@ -56,6 +56,9 @@ secret: ## Make the secret of docker-compose.yml, once: by it paths become ids
 	@mkdir -p -m 700 $(dir $(SECRET))
 	@test -s $(SECRET) || $(PYTHON) -c 'import secrets; print(secrets.token_hex(32))' > $(SECRET)
 	@chmod 444 $(SECRET) # the worker's user must read it; the folder keeps others out
+
+dashboard: $(VENV)/dev.done ## Write the dashboard of Grafana from its code
+	$(BIN)/python deploy/grafana/dashboard.py > deploy/grafana/apportion.json
 
 recording: $(VENV)/dev.done ## Record this repository's history as the workload that the package ships
 	$(BIN)/python -c 'from pathlib import Path; from apportion.workload.recording import record; \

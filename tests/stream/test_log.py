@@ -1,5 +1,6 @@
 """The log is one line a fact, key=value, without what an exception says."""
 
+import json
 import logging
 import sys
 import threading
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from apportion.setting_types import LogFormat
 from apportion.stream.log import KeyValueFormatter, RefusalLog, log_fact, log_to_stderr
 
 
@@ -95,3 +97,18 @@ def test_an_exception_is_told_by_its_type_alone() -> None:
     except ValueError:
         told = line("failed")
     assert told.endswith("message=failed error=ValueError")
+
+
+@pytest.mark.usefixtures("_logging")
+def test_as_json_each_line_is_an_object_with_the_same_names(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr(LogFormat.JSON)
+    log_fact("ready", partitions=[0, 3], rows=3, after_s=0.5, failure=ValueError)
+    try:
+        int("a secret\nthat is content")
+    except ValueError:
+        logging.getLogger("a.library").exception("look\nout")
+    fact, warning = map(json.loads, capsys.readouterr().err.splitlines())
+    assert list(fact)[:4] == list(warning)[:4] == ["time", "level", "logger", "message"]
+    assert (fact["message"], fact["partitions"], fact["rows"], fact["after_s"]) == ("ready", [0, 3], 3, 0.5)
+    assert (warning["message"], warning["error"]) == ("look\nout", "ValueError")
+    assert "secret" not in str(warning)

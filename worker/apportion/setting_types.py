@@ -30,6 +30,13 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+class LogFormat(StrEnum):
+    """How a worker writes its log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class SecurityProtocol(StrEnum):
     """What a broker's listener speaks, by Kafka's own names."""
 

@@ -35,6 +35,7 @@ from apportion.core.bounds import Bounds
 from apportion.core.results import DeadLetterValue, Detail
 from apportion.setting_types import (
     Count,
+    LogFormat,
     OptionalFingerprintSecret,
     OptionalPath,
     OptionalSecret,
@@ -130,6 +131,8 @@ class Settings(ClusterSettings):
     """How much of a decision is stored: full; selected, without the candidates that were omitted;
     summary, without any."""
 
+    log_format: Annotated[LogFormat, Field(strict=False)] = LogFormat.TEXT
+    """How a worker writes its log, a line a fact: text (key=value) or json."""
     tables: OptionalText = None
     """Where sink writes its tables: a folder, or a URL (s3://bucket/prefix, gs://…, az://…) whose credentials
     and endpoint stand where its own tools look for them (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …)."""

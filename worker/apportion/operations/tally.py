@@ -6,6 +6,7 @@ a clock. A batch that is taken back takes its tally with it.
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 
 from apportion.core.errors import ErrorCode
 from apportion.core.results import ContextDecision, Reason
@@ -27,6 +28,13 @@ class Distribution:
         """Count a value."""
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
+
+    def add_all(self, values: Sequence[float]) -> None:
+        """Count values."""
+        counts, bounds = self.counts, self._bounds
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+        self.total += sum(values)
 
     def merge(self, other: "Distribution") -> None:
         """Count what another has counted of the same metric."""

@@ -1,4 +1,4 @@
-"""The process log: one line a fact on stderr, as key=value.
+"""The process log: one line a fact on stderr, as key=value or as JSON.
 
 Decides the form, and that libraries are heard from warnings on, each line of theirs now and then. Never holds
 content, a path, or a text that a client chose other than an id: an exception is named by its type, a stack
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
+from apportion.setting_types import LogFormat
 from apportion.stream.repeats import RepeatFilter
 
 _LOG = logging.getLogger("apportion")
@@ -27,22 +28,27 @@ class KeyValueFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        pairs: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info and record.exc_info[0]:
-            pairs["error"] = record.exc_info[0].__name__
-        return " ".join(f"{name}={_quoted(str(value))}" for name, value in pairs.items())
+        return " ".join(f"{name}={_quoted(str(value))}" for name, value in _pairs(record).items())
 
 
-def log_to_stderr() -> None:
+class JsonFormatter(logging.Formatter):
+    """Formats a record as an object of the same names, always in one line; numbers and lists stay such."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return json.dumps(_pairs(record), default=str)
+
+
+_FORMATTERS: dict[LogFormat, Callable[[], logging.Formatter]] = {
+    LogFormat.TEXT: KeyValueFormatter,
+    LogFormat.JSON: JsonFormatter,
+}
+
+
+def log_to_stderr(log_format: LogFormat = LogFormat.TEXT) -> None:
     """Log to stderr from now on: our own facts, and the warnings of libraries."""
     handler = logging.StreamHandler()
-    handler.setFormatter(KeyValueFormatter())
+    handler.setFormatter(_FORMATTERS[log_format]())
     handler.addFilter(lambda record: "Crashed reason=" not in str(record.msg))  # it is told in the end
     handler.addFilter(RepeatFilter(_tell_ended))
     logging.root.handlers = [handler]
@@ -80,6 +86,20 @@ def _tell_ended(lines: int, lasted_s: float) -> None:
 
 def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
     _LOG.error("a thread ended", exc_info=ended.exc_value)
+
+
+def _pairs(record: logging.LogRecord) -> dict[str, Any]:
+    """Return what a line tells, in its order."""
+    pairs: dict[str, Any] = {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "message": record.getMessage(),
+        **getattr(record, "fields", {}),
+    }
+    if record.exc_info and record.exc_info[0]:
+        pairs["error"] = record.exc_info[0].__name__
+    return pairs
 
 
 def _quoted(text: str) -> str:

@@ -36,7 +36,7 @@ def run_worker(settings: Settings) -> None:
         StreamError: the worker stopped by itself.
     """
     app = create_app(settings)
-    log_to_stderr()
+    log_to_stderr(settings.log_format)
     asyncio.run(_serve(app))
 
 

@@ -5,7 +5,7 @@ member's own client: what that client has fetched says nothing where it fetches 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
@@ -32,9 +32,10 @@ _HELD_S = 10.0
 class Vitals:
     """Looks at one worker."""
 
-    def __init__(self, app: "WorkerApp", numbers: Numbers) -> None:
+    def __init__(self, app: "WorkerApp", numbers: Numbers, clock_s: Callable[[], float] = monotonic) -> None:
         """Have seen nothing."""
         self._app = app
+        self._clock_s = clock_s
         self._numbers = numbers
         self._ends: Mapping[TP, int] = {}
         self._heard_s: float | None = None
@@ -51,17 +52,17 @@ class Vitals:
     async def follow(self) -> None:
         """Ask and look, until cancelled."""
         while True:
-            await self._ask()
+            await self.ask()
             self.look()
             await asyncio.sleep(_SOON_S if self._heard_s is None else _ASK_S)
 
-    async def _ask(self) -> None:
+    async def ask(self) -> None:
         """Ask the brokers for the ends of our partitions, and see whether the client's thread turns."""
         if not self._app.consumer.is_assigned:
             return
         thread = self._app.consumer._thread  # noqa: SLF001 - our own class's
         if self._turned_s is None:
-            self._turned_s = monotonic()
+            self._turned_s = self._clock_s()
         any_of_them = [TP(self._app.settings.requests_topic, 0)]
         try:
             thread.thread_loop.call_soon_threadsafe(self._turned)
@@ -69,10 +70,10 @@ class Vitals:
                 self._ends = await thread.ends(self._requests() or any_of_them)
         except Exception:  # noqa: BLE001 - brokers were not heard; who only looks never ends a worker
             return
-        self._heard_s = monotonic()
+        self._heard_s = self._clock_s()
 
     def _turned(self) -> None:
-        self._turned_s = monotonic()
+        self._turned_s = self._clock_s()
 
     def _requests(self) -> list[TP]:
         topic = self._app.settings.requests_topic
@@ -88,7 +89,7 @@ class Vitals:
             recovered = sum(rows.changelog_offset for rows in app.sessions.by_partition.values())
         self.health.look(
             Sight(
-                monotonic(),
+                self._clock_s(),
                 is_assigned=consumer.is_assigned,
                 is_flowing=not app.rebalancing and assigned == {n for n in flows if not flows[n].is_over},
                 recovered=recovered,
@@ -135,9 +136,9 @@ class Vitals:
         numbers.put(told.LIVE, not self.health.why_dead())
         numbers.put(told.READY, not self.health.why_not_ready())
         if self._heard_s is not None:
-            numbers.put(told.BROKERS_HEARD_SECONDS, monotonic() - self._heard_s)
-        if monotonic() - self._held_s >= _HELD_S:
-            self._held_s = monotonic()
+            numbers.put(told.BROKERS_HEARD_SECONDS, self._clock_s() - self._heard_s)
+        if self._clock_s() - self._held_s >= _HELD_S:
+            self._held_s = self._clock_s()
             numbers.put(told.ROW_BYTES, await self._held_bytes())
 
     def _lag(self, flow: Flow) -> int:

@@ -1,0 +1,185 @@
+"""What is seen of a worker: when it has something to do, and when it hangs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+from faust.types import TP
+
+from apportion.core.memory import Memory
+from apportion.operations import metrics as told
+from apportion.operations.numbers import Numbers
+from apportion.settings import Settings
+from apportion.stream.app import WorkerApp
+from apportion.stream.batch import Batch
+from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.lane import Lane
+from apportion.stream.rows import PartitionRows
+from apportion.stream.vitals import Vitals, patience_of
+from apportion.stream.writer import Writing
+
+pytestmark = pytest.mark.asyncio
+
+SETTINGS = Settings(partitions=1)
+REQUESTS = TP(SETTINGS.requests_topic, 0)
+MINUTE_S = 60
+
+
+class Writer:
+    """Makes batches durable when it is told to, and otherwise hangs."""
+
+    def __init__(self) -> None:
+        self.durable = asyncio.Event()
+
+    def begin(self, _: Writing) -> None: ...
+
+    async def finish(self, _: Writing) -> None:
+        await self.durable.wait()
+
+    def abandon(self, _: Writing) -> None: ...
+
+
+class Thread:
+    """Stands for the client's thread, whose brokers answer."""
+
+    def __init__(self) -> None:
+        self.thread_loop = asyncio.get_running_loop()
+        self.end = self.position = 0
+        self.is_away = False
+
+    async def ends(self, partitions: list[TP]) -> dict[TP, int]:
+        if self.is_away:
+            raise TimeoutError
+        return dict.fromkeys(partitions, self.end)
+
+    def position_of(self, _: TP) -> int:
+        return self.position
+
+
+class Stage:
+    """A worker of one partition with a lane of its own, and brokers as they are told to be."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.writer, self.thread, self.rows = Writer(), Thread(), PartitionRows("changelog 0")
+        nothing: Any = SimpleNamespace(remember=lambda _: None)
+        self.lane = Lane(SETTINGS.requests_topic, nothing, self.writer, nothing, nothing)
+        self.consumer = SimpleNamespace(
+            is_assigned=True, is_recovering=False, _thread=self.thread, assignment=lambda: {REQUESTS}
+        )
+        app = SimpleNamespace(
+            settings=SETTINGS,
+            consumer=self.consumer,
+            lane=self.lane,
+            rebalancing=False,
+            sessions=SimpleNamespace(by_partition={0: self.rows}, row_counts={0: 0}),
+            answers=SimpleNamespace(memory=Memory()),
+            share=DeadLetterShare(2, 1.0),
+        )
+        self.numbers = Numbers()
+        self.vitals = Vitals(cast("WorkerApp", app), self.numbers, lambda: self.now_s)
+        self.lane.durable = self.vitals.durable
+        self.lane.begin(0, self.rows, 0)
+
+    async def passes(self, seconds: int) -> None:
+        """Let time pass, and look as a worker does."""
+        for _ in range(0, seconds, 5):
+            self.now_s += 5
+            await self.vitals.ask()
+            await asyncio.sleep(0)
+            self.vitals.look()
+
+    def compose(self, events: int = 1) -> None:
+        flow = self.lane.flows[0]
+        offset = flow.durable_offset or 0
+        self.thread.end = self.thread.position = offset + events
+        self.lane.composed(flow, Batch(0, offset, offset + events, events, {}, {}, [], 10))
+
+    def value(self, metric: told.Metric, *labels: str) -> float | None:
+        [family] = [one for one in self.numbers.collect() if metric.name.startswith(one.name)]
+        return next((one.value for one in family.samples if tuple(one.labels.values()) == labels), None)
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.vitals.health.why_dead()
+
+
+@pytest_asyncio.fixture
+async def stage() -> AsyncIterator[Stage]:
+    made = Stage()
+    await made.passes(5)
+    yield made
+    made.lane.abandon()
+
+
+async def test_a_worker_at_its_end_lives_and_is_ready(stage: Stage) -> None:
+    await stage.passes(10 * MINUTE_S)
+    assert stage.is_alive
+    assert stage.vitals.health.why_not_ready() == ()
+
+
+async def test_a_writer_that_hangs_makes_the_worker_dead_within_a_minute(stage: Stage) -> None:
+    stage.compose()
+    await stage.passes(MINUTE_S)
+    assert not stage.is_alive
+    stage.writer.durable.set()
+    await stage.passes(5)
+    assert stage.is_alive
+
+
+async def test_a_stream_that_takes_nothing_makes_the_worker_dead_within_a_minute(stage: Stage) -> None:
+    stage.lane.fetched(0, [])
+    await stage.passes(MINUTE_S)
+    assert not stage.is_alive
+
+
+async def test_a_client_that_fetches_no_more_makes_the_worker_dead_within_a_minute(stage: Stage) -> None:
+    stage.thread.end = 5
+    await stage.passes(MINUTE_S)
+    assert not stage.is_alive
+
+
+async def test_partitions_that_never_flow_make_the_worker_dead(stage: Stage) -> None:
+    stage.lane.abandon()
+    await stage.passes(MINUTE_S + 15)
+    assert not stage.is_alive
+
+
+async def test_brokers_that_are_away_do_not(stage: Stage) -> None:
+    stage.compose()
+    stage.thread.is_away = True
+    await stage.passes(5 * MINUTE_S)
+    assert stage.is_alive
+    assert stage.vitals.health.why_not_ready() == ("brokers do not answer",)
+
+
+async def test_offsets_without_a_record_behind_the_last_event_are_no_lag_and_no_work(stage: Stage) -> None:
+    stage.thread.end = stage.thread.position = 7
+    await stage.passes(5 * MINUTE_S)
+    await stage.vitals.refresh()
+    assert stage.is_alive
+    assert stage.value(told.LAG, "0") == 0
+
+
+async def test_lag_is_what_is_not_durable(stage: Stage) -> None:
+    stage.compose(events=3)
+    stage.thread.end = 10
+    await stage.passes(5)
+    await stage.vitals.refresh()
+    assert stage.value(told.LAG, "0") == 10
+    assert stage.value(told.IN_FLIGHT_BATCHES) == 1
+    stage.writer.durable.set()
+    await stage.passes(5)
+    await stage.vitals.refresh()
+    assert stage.value(told.LAG, "0") == 7
+    assert stage.value(told.EVENTS) == 3
+
+
+async def test_a_worker_that_ends_by_itself_in_time_is_not_ended_before() -> None:
+    patience = patience_of(Settings())
+    assert patience.stalled_s <= MINUTE_S
+    slow = patience_of(Settings(delivery_timeout_s=40.0, session_timeout_s=60.0, rebalance_timeout_s=90.0))
+    assert slow.stalled_s > 2 * 40.0
