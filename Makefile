@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
   --no-emit-index-url
 
+SEEDS ?= 1
+
 .PHONY: help demo test check format schemas requirements recording benchmarks clean
 
 help: ## Show this help
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/' | expand -t 22
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1	/' | expand -t 22
 
 demo: $(VENV)/demo.done ## Set up, then run the demo: embedded broker, worker, real sessions
 	$(BIN)/apportion demo
@@ -43,6 +45,9 @@ recording: $(VENV)/dev.done ## Record this repository's history as the workload 
 benchmarks: $(VENV)/dev.done ## Measure against the floor, peers and the optimum, and search for the dearest request
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/benchmarks.txt
 	$(BIN)/python -m benchmarks
+
+reliability-%: $(VENV)/dev.done ## The long forms of docs/reliability.md: SEEDS=1-13 make reliability-kills
+	PYTHONPATH=worker:tests $(BIN)/python -m reliability $* --seeds $(SEEDS)
 
 clean: ## Remove what the other commands made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

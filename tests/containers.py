@@ -45,6 +45,18 @@ def container(port: int, *, security_protocol: str = "PLAINTEXT", **environment:
     ).waiting_for(_started())
 
 
+@contextmanager
+def kafka_running() -> Iterator[str]:
+    """The address of Apache Kafka: of the cluster that is named, or else of a container."""
+    if CLUSTER in os.environ:
+        yield os.environ[CLUSTER]
+        return
+    require_docker()
+    port = free_port()
+    with container(port):
+        yield f"127.0.0.1:{port}"
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Three brokers, by their ids from 1, as one cluster."""
@@ -55,6 +67,10 @@ class Cluster:
     def kill(self, broker: int) -> None:
         """End a broker as kill -9 does."""
         self.brokers[broker].get_wrapped_container().kill()
+
+    def start(self, broker: int) -> None:
+        """Start one again that was ended, with what it had written."""
+        self.brokers[broker].get_wrapped_container().start()
 
 
 @contextmanager

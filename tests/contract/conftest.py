@@ -4,11 +4,10 @@ Apache Kafka comes in a container, where there is a Docker engine; `TEST_REQUIRE
 missing one a failure. `KAFKA_BOOTSTRAP_SERVERS=localhost:9092` names a cluster that is used instead.
 """
 
-import os
 from collections.abc import Iterator
 
 import pytest
-from containers import CLUSTER, container, free_port, require_docker
+from containers import kafka_running
 
 from apportion.broker import embedded_broker
 
@@ -28,10 +27,5 @@ def embedded() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[str]:
-    if CLUSTER in os.environ:
-        yield os.environ[CLUSTER]
-        return
-    require_docker()
-    port = free_port()
-    with container(port):
-        yield f"127.0.0.1:{port}"
+    with kafka_running() as address:
+        yield address

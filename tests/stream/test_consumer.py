@@ -69,6 +69,7 @@ async def consumer() -> AsyncIterator[LaneConsumer]:
     found._thread = Client()
     await found.app.sessions.data.on_rebalance(REQUESTS | CHANGELOG, set(), set())
     found._set_active_tps(set(REQUESTS))
+    found._assigned = object()
     yield found
     loop.close()
 
@@ -119,6 +120,37 @@ async def test_a_partition_flows_from_its_committed_offset_or_from_its_beginning
     assert consumer._thread.steps == [("seek", {PLACE: 3, OTHER: 7})]
     assert consumer.app.lane.has_room(0)
     assert consumer.app.lane.has_room(1)
+
+
+async def test_partitions_that_are_taken_away_while_they_are_sought_do_not_flow(
+    consumer: LaneConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for the seek gives up, and it goes on; when they are ours again, they begin to flow once."""
+
+    async def nothing(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(consumer, "_on_partitions_revoked", nothing)
+    monkeypatch.setattr(consumer, "_on_partitions_assigned", nothing)
+    sought, may_end = asyncio.Event(), asyncio.Event()
+
+    async def flow_from(_: object) -> None:
+        sought.set()
+        await may_end.wait()
+
+    monkeypatch.setattr(consumer._thread, "flow_from", flow_from)
+    seeking = asyncio.create_task(consumer.perform_seek())
+    async with asyncio.timeout(DEADLINE_S):
+        await sought.wait()
+        await consumer.on_partitions_revoked(REQUESTS | CHANGELOG)
+        may_end.set()
+        await seeking
+        assert not consumer.app.lane.has_room(0)
+        await consumer.perform_seek()
+        assert not consumer.app.lane.has_room(0)
+        await consumer.on_partitions_assigned(REQUESTS | CHANGELOG, 3)
+        await consumer.perform_seek()
+    assert consumer.app.lane.has_room(0)
 
 
 async def test_what_partitions_hold_comes_to_the_lane_as_it_was_read(consumer: LaneConsumer) -> None:
@@ -239,6 +271,22 @@ async def test_partitions_that_are_taken_away_are_abandoned_committed_and_forgot
     assert seen == [True]
     assert consumer._thread.steps[1:] == [("commit", {PLACE: 9})]
     assert consumer.app.lane._flows == {}
+
+
+async def test_partitions_that_have_flowed_for_long_may_move(
+    consumer: LaneConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked each second. Faust says that they move before they are taken away."""
+    now_s = consumer._moved_s
+    monkeypatch.setattr("apportion.stream.consumer.monotonic", lambda: now_s)
+    now_s += 1_000
+    consumer.require_flow()
+    consumer.app.rebalancing = True
+    now_s += consumer.app.settings.recovery_timeout_s
+    consumer.require_flow()
+    now_s += 1
+    with pytest.raises(NotFlowingError):
+        consumer.require_flow()
 
 
 async def test_partitions_that_do_not_come_to_flow_end_the_worker(

@@ -36,6 +36,8 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
         self._moved_s = monotonic()
         self.is_recovering = False
         """Whether rows are being read: that has a deadline of its own."""
+        self._assigned: object | None = None
+        """Stands for the latest assignment, another one each time; None once it was taken away."""
         super().__init__(*arguments, **options)
 
     def _new_consumer_thread(self) -> MemberThread:
@@ -47,6 +49,7 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
         One beyond those that there were at the start ends the worker: it has no changelog.
         """
         self._moved_s = monotonic()
+        self._assigned = object()
         partitions = self.app.settings.partitions
         requests = {tp for tp in assigned if not self._is_changelog_tp(tp)}
         if added := sorted(tp for tp in requests if tp.partition >= partitions):
@@ -58,6 +61,7 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Give all partitions up, and with them the work that is not durable; commit what is."""
+        self._assigned = None
         self.app.lane.abandon()
         await super().on_partitions_revoked(revoked)
         self.app.lane.end()
@@ -95,25 +99,30 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
         """Let the requests flow from their committed offsets on, or from their beginning.
 
         Not while a read is under way, for what it brings would be taken for what comes next. Who waits for it
-        may give up, as a recovery does when partitions move again: the next read waits all the same.
+        may give up, as a recovery does when partitions move again: the next read waits all the same, and
+        those that were taken away meanwhile do not begin to flow.
         """
-        await asyncio.shield(self._seek_alone())
+        await asyncio.shield(self._seek_alone(self._assigned))
 
-    async def _seek_alone(self) -> None:
+    async def _seek_alone(self, assigned: object | None) -> None:
         async with self._reading:
-            generation_id = self.app.consumer_generation_id
             requests = {tp for tp in self.assignment() if not self._is_changelog_tp(tp)}
             offsets = await self._thread.committed_with_metadata(requests)
             uncommitted = [tp for tp in requests if tp not in offsets]
             begins = await self.earliest_offsets(*uncommitted) if uncommitted else {}
             starts = begins | {tp: offset for tp, (offset, _) in offsets.items()}
-            if self.app.consumer_generation_id != generation_id:
+            if not self._is_latest(assigned):
                 return
             await self._thread.flow_from(starts)
+            if not self._is_latest(assigned):
+                return
             for tp in sorted(requests):
                 rows = self.app.sessions.rows_of(tp.partition)
                 self.app.lane.begin(tp.partition, rows, *offsets.get(tp, (None, "")))
             self._moved_s = monotonic()
+
+    def _is_latest(self, assigned: object | None) -> bool:
+        return assigned is not None and assigned is self._assigned
 
     async def _drain_messages(self, fetcher: Any) -> None:
         """Read requests for the lane until the fetcher is stopped; changelogs have a client of their own.
@@ -172,9 +181,9 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
             NotFlowingError: naming them.
         """
         within_s = self.app.settings.recovery_timeout_s
-        if self.is_recovering:
-            self._moved_s = monotonic()
-        if self.app.rebalancing and monotonic() - self._moved_s > within_s:
+        if self.is_recovering or not self.app.rebalancing:
+            self._moved_s = monotonic()  # it is asked again and again, also while all is well
+        elif monotonic() - self._moved_s > within_s:
             owned = {tp.partition for tp in self.assignment() if not self._is_changelog_tp(tp)}
             if owned:
                 raise NotFlowingError(owned, within_s)

@@ -1,7 +1,8 @@
 """The process log: one line a fact on stderr, as key=value.
 
-Decides the form, and that libraries are heard from warnings on. Never holds content, a path, or a text that
-a client chose other than an id: an exception is named by its type, a stack trace is left out.
+Decides the form, and that libraries are heard from warnings on, each line of theirs now and then. Never holds
+content, a path, or a text that a client chose other than an id: an exception is named by its type, a stack
+trace is left out.
 """
 
 import json
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
+
+from apportion.stream.repeats import RepeatFilter
 
 _LOG = logging.getLogger("apportion")
 _REFUSALS_EVERY_S = 1.0
@@ -41,9 +44,11 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(KeyValueFormatter())
     handler.addFilter(lambda record: "Crashed reason=" not in str(record.msg))  # it is told in the end
+    handler.addFilter(RepeatFilter(_tell_ended))
     logging.root.handlers = [handler]
     logging.root.setLevel(logging.WARNING)
     _LOG.setLevel(logging.INFO)
+    logging.getLogger("apportion.stream").setLevel(logging.WARNING)  # what Faust says of our parts
     threading.excepthook = _log_ended_thread
 
 
@@ -67,6 +72,10 @@ class RefusalLog:
         if now_s - self._told_s.get(code, float("-inf")) >= _REFUSALS_EVERY_S:
             self._told_s[code] = now_s
             log_fact("dead letter", code=code, place=place, count=self._untold.pop(code))
+
+
+def _tell_ended(lines: int, lasted_s: float) -> None:
+    log_fact("errors ended", lines=lines, lasted_s=round(lasted_s, 1))
 
 
 def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:

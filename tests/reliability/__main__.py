@@ -1,0 +1,111 @@
+"""The long forms: `python -m reliability kills`, and so on; `make reliability-kills` sets up and calls it.
+
+Runs on Apache Kafka in a container, or on the cluster that KAFKA_BOOTSTRAP_SERVERS names. Prints a line a
+run, with its seed, and ends with 1 if an audit found a fault. The logs of the workers stay in a folder.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from signal import SIGKILL, SIGSTOP
+from tempfile import mkdtemp
+
+from containers import cluster, kafka_running
+from reliability import scenarios
+from reliability.brokers import FAULTS, brokers_away
+from reliability.scenarios import Outcome
+from reliability.soak import soaked
+from reliability.steps import strikes
+
+from apportion.cli._progress import progress
+from apportion.replay.audit import Audited
+
+Runs = AsyncIterator[Outcome]
+_ZOMBIES_AT_ONCE = 4
+
+
+async def kills(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+    """A kill before and after every step of a batch, each seed."""
+    for seed in seeds:
+        yield await scenarios.killed_at_steps(servers, folder / f"kills-{seed}", seed, strikes(seed, SIGKILL))
+
+
+async def storm(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+    """Twenty kills at any moment, each seed."""
+    for seed in seeds:
+        yield await scenarios.killed_at_random(servers, folder / f"storm-{seed}", seed, kills=20)
+
+
+async def rebalance(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+    """Workers come and go, one, four, two, one and again, with kills, each seed."""
+    for seed in seeds:
+        yield await scenarios.rebalanced(servers, folder / f"rebalance-{seed}", seed, (1, 4, 2, 4, 1, 3))
+
+
+async def zombies(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+    """A stop before and after every step, four at a time, each seed."""
+    for seed in seeds:
+        chosen = strikes(seed, SIGSTOP)
+        for first in range(0, len(chosen), _ZOMBIES_AT_ONCE):
+            some = chosen[first : first + _ZOMBIES_AT_ONCE]
+            yield await scenarios.woken_too_late(servers, folder / f"zombies-{seed}-{first}", seed, some)
+
+
+async def network(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+    """Ten broken connections, then 5 and 40 s of silence, each seed."""
+    for seed in seeds:
+        yield await scenarios.badly_connected(servers, folder / f"network-{seed}", seed, 10, (5.0, 40.0))
+
+
+async def brokers(_: str, folder: Path, seeds: Sequence[int]) -> Runs:
+    """Three brokers of its own: restarted, their coordinator killed, too few copies, one lost; each seed."""
+    for seed in seeds:
+        with cluster() as three:
+            for name in FAULTS:
+                yield await brokers_away(three, folder / f"{name}-{seed}".replace(" ", "-"), seed, name)
+
+
+async def soak(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+    """Thirty minutes at 70 % of capacity, with rolling restarts; each seed."""
+    for seed in seeds:
+        yield await soaked(servers, folder / f"soak-{seed}", seed, minutes=30)
+
+
+FORMS: dict[str, Callable[[str, Path, Sequence[int]], Runs]] = {
+    each.__name__: each for each in (kills, storm, rebalance, zombies, network, brokers, soak)
+}
+
+
+async def run(form: str, servers: str, folder: Path, seeds: Sequence[int]) -> bool:
+    """Run one form, and return whether nothing was wrong."""
+    total, killed, count = Audited(), 0, 0
+    with progress(form, None) as show:
+        async for outcome in FORMS[form](servers, folder, seeds):
+            count, killed, total = count + 1, killed + outcome.kills, total + outcome.audited
+            show(count)
+            print(outcome, *outcome.failed, *outcome.audited.found, sep="\n  ", flush=True)
+    print(f"{form}: {count} runs, {killed} kills; {total}")
+    return total.is_right
+
+
+def main() -> int:
+    """Run what the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m reliability", description=__doc__)
+    parser.add_argument(
+        "form", choices=FORMS, help="; ".join(f"{name}: {do.__doc__}" for name, do in FORMS.items())
+    )
+    parser.add_argument("--seeds", default="1", help="one, or a range as 1-13")
+    chosen = parser.parse_args()
+    first, _, last = chosen.seeds.partition("-")
+    folder = Path(mkdtemp(prefix="reliability-"))
+    print(f"logs in {folder}", file=sys.stderr)
+    with nullcontext("") if chosen.form == brokers.__name__ else kafka_running() as servers:
+        seeds = range(int(first), int(last or first) + 1)
+        return 0 if asyncio.run(run(chosen.form, servers, folder, seeds)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

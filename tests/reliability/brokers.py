@@ -1,0 +1,100 @@
+"""What is done to brokers under load, on a cluster of three: they die, come back, move, and fall short.
+
+The workers have the timeouts that they have by default, and the topics those of production.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from time import monotonic
+
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from containers import Cluster
+from reliability.load import load
+from reliability.scenarios import MANY, PER_S, Outcome, Scene, scene_of
+from running import TIMEOUTS_S
+
+from apportion.settings import Settings
+from apportion.stream.admin import admin_client
+from apportion.stream.topics import plan_topics
+
+_NOTICED_S = 15.0
+"""A cluster notices after nine that a broker is gone."""
+_BACK_S = 20.0
+_DEFAULTS_S = {name: getattr(Settings(), name) for name in TIMEOUTS_S}
+
+Fault = Callable[[Cluster, Scene, Random], Awaitable[None]]
+
+
+async def restarted(three: Cluster, scene: Scene, random: Random) -> None:  # noqa: ARG001 - as the others
+    """Each broker dies and comes back, one after another."""
+    for broker in three.brokers:
+        async with _away(three, broker):
+            await asyncio.sleep(_NOTICED_S)
+
+
+async def coordinator_killed(three: Cluster, scene: Scene, random: Random) -> None:  # noqa: ARG001 - likewise
+    """The broker that coordinates the group dies, and comes back when another has taken its place."""
+    async with admin_client(scene.run.settings) as admin:
+        coordinator = await admin.find_coordinator(scene.run.settings.app_id)
+    async with _away(three, coordinator):
+        await asyncio.sleep(_NOTICED_S)
+
+
+async def too_few_copies(three: Cluster, scene: Scene, random: Random) -> None:
+    """Outputs need a copy more than there can be, for longer than the cluster takes to notice."""
+    await _copies_in_sync_min(scene, 3)
+    async with _away(three, random.choice(list(three.brokers))):
+        await asyncio.sleep(_NOTICED_S)
+    await _copies_in_sync_min(scene, 2)
+
+
+async def one_lost(three: Cluster, scene: Scene, random: Random) -> None:
+    """One broker dies and does not come back."""
+    await asyncio.to_thread(three.kill, random.choice(list(three.brokers)))
+    await asyncio.sleep(scene.run.settings.session_timeout_s)
+
+
+FAULTS: dict[str, Fault] = {
+    "brokers restarted": restarted,
+    "coordinator killed": coordinator_killed,
+    "too few copies": too_few_copies,
+    "one broker lost": one_lost,
+}
+"""In this order: after the last there are two brokers left."""
+
+
+async def brokers_away(three: Cluster, folder: Path, seed: int, name: str, workers: int = 3) -> Outcome:
+    """One of these faults, under load."""
+    since_s = monotonic()
+    random = Random(seed)  # noqa: S311 - no secret: it must come again
+    values = {"replication_factor": None, "production": True, **_DEFAULTS_S}
+    async with scene_of(three.bootstrap_servers, folder, workers, **values) as scene:
+        events = load(scene.run.settings, seed, MANY, poison=0.01)
+        over: list[bool] = []
+        sending = asyncio.create_task(scene.run.send(events, PER_S, lambda: bool(over)))
+        await scene.run.begun()
+        await FAULTS[name](three, scene, random)
+        over.append(True)
+        await sending
+        return await scene.outcome(name, seed, since_s)
+
+
+@asynccontextmanager
+async def _away(three: Cluster, broker: int) -> AsyncIterator[None]:
+    await asyncio.to_thread(three.kill, broker)
+    yield
+    await asyncio.to_thread(three.start, broker)
+    await asyncio.sleep(_BACK_S)
+
+
+async def _copies_in_sync_min(scene: Scene, copies: int) -> None:
+    """State all configs of the topic: those that are left out would be those of the brokers."""
+    settings = scene.run.settings
+    [planned] = [topic for topic in plan_topics(settings) if topic.name == settings.composed_topic]
+    configs = dict(planned.configs) | {"min.insync.replicas": str(copies)}
+    topic = ConfigResource(ConfigResourceType.TOPIC, planned.name, configs=configs)
+    async with admin_client(settings) as admin:
+        await admin.alter_configs([topic])

@@ -1,0 +1,236 @@
+"""What is done to workers under load, each once with a seed; at the end all topics are audited.
+
+A supervisor starts a worker anew when it has ended, as one does in production; so a worker may end by itself
+with a named error, as long as nothing is lost, charged twice or altered.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from time import monotonic
+from typing import Any
+
+from reliability.load import load
+from reliability.proxy import network
+from reliability.runs import Run, run_of
+from reliability.stepped import PROXIED
+from reliability.steps import Strike
+
+from apportion.replay.audit import Audited
+
+_STRUCK_WITHIN_S = 40.0
+"""So long a worker may wait for its strike; then it is killed where it stands."""
+_MISTAKEN = 2
+"""The exit code of a worker whose settings or policies are wrong."""
+PER_S = 80.0
+_EVENTS_A_KILL = 150
+_KILL_EVERY_S = 2.5
+_LOOK_S = 0.1
+MANY = 100_000
+"""Records of a load: more than are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was done in one run, and what the audit found."""
+
+    name: str
+    seed: int
+    audited: Audited
+    kills: int
+    failed: list[str]
+    seconds: float
+    note: str = ""
+
+    def __str__(self) -> str:
+        ended = f", {len(self.failed)} ended by themselves" if self.failed else ""
+        return (
+            f"{self.name}, seed {self.seed}: {self.kills} kills{ended}, {self.seconds:.0f} s; {self.audited}"
+        )
+
+
+@dataclass(slots=True)
+class Scene:
+    """A run that is going on, with a supervisor."""
+
+    run: Run
+    workers: int
+    strikes: list[Strike]
+    variables: dict[str, str] = field(default_factory=dict)
+    missed: list[Strike] = field(default_factory=list)
+
+    async def supervise(self) -> None:
+        """Keep so many workers running, each new one with the next strike; for ever."""
+        since_s: dict[int, float] = {}
+        while True:
+            for member in self.run.fleet.living:
+                waited_s = monotonic() - since_s.setdefault(member.process.pid, monotonic())
+                if member.strike is not None and waited_s > _STRUCK_WITHIN_S and not member.is_stopped:
+                    self.missed.append(member.strike)
+                    member.strike = None
+                    member.send(signal.SIGKILL)
+            codes = [member.process.returncode for member in self.run.fleet.members]
+            assert _MISTAKEN not in codes, "a worker refused its settings"
+            while len(self.run.fleet.living) < self.workers:
+                strike = self.strikes[-1] if self.strikes else None
+                await self.run.fleet.start(strike, **self.variables)
+                if strike is not None:
+                    self.strikes.pop()  # only now, so that it is always either here or over somebody
+            await asyncio.sleep(_LOOK_S)
+
+    def is_struck(self) -> bool:
+        """Return whether all strikes were carried out."""
+        return not self.strikes and not any(member.strike for member in self.run.fleet.living)
+
+    def is_still(self) -> bool:
+        """Return whether all who were to stop have, or have ended before."""
+        return not any(member.strike and not member.is_stopped for member in self.run.fleet.living)
+
+    async def outcome(self, name: str, seed: int, since_s: float) -> Outcome:
+        """Wait until all is answered, and audit what is there."""
+        await self.run.caught_up()
+        audited = await self.run.audit()
+        fleet = self.run.fleet
+        assert audited.events == self.run.sent, "every record that was sent is there"
+        note = f"; not reached: {', '.join(map(str, self.missed))}" if self.missed else ""
+        return Outcome(name, seed, audited, fleet.killed, fleet.failed, monotonic() - since_s, note)
+
+
+@asynccontextmanager
+async def scene_of(
+    servers: str, folder: Path, workers: int, strikes: Sequence[Strike] = (), **values: Any
+) -> AsyncIterator[Scene]:
+    """Make topics, and keep workers running."""
+    async with run_of(servers, folder, **values) as run:
+        scene = Scene(run, workers, list(strikes))
+        async with asyncio.TaskGroup() as group:  # a supervisor that fails ends the scene
+            supervising = group.create_task(scene.supervise())
+            yield scene
+            supervising.cancel()
+
+
+async def killed_at_steps(
+    servers: str, folder: Path, seed: int, strikes: Sequence[Strike], workers: int = 3
+) -> Outcome:
+    """Workers are killed at steps, one after another; halfway their policy file is another."""
+    since_s = monotonic()
+    policies = folder / "policies"
+    policies.mkdir(parents=True)
+    _write_policy(policies, version=1, budget_tokens=60)
+    own = {"policies": policies, "default_policy": "own", "policy_settle_s": 3.0}
+    async with scene_of(servers, folder, workers, strikes, **own) as scene:
+        events = load(scene.run.settings, seed, MANY, poison=0.01)
+        half, changed = len(strikes) // 2, list[bool]()
+
+        def done() -> bool:
+            if len(scene.strikes) < half and not changed:
+                _write_policy(policies, version=2, budget_tokens=90)
+                changed.append(True)
+            return scene.is_struck()
+
+        await scene.run.send(events, PER_S, done)
+        return await scene.outcome("killed at steps", seed, since_s)
+
+
+def _write_policy(folder: Path, version: int, budget_tokens: int) -> None:
+    text = f'name = "own"\nversion = "{version}"\nstrategy = "lanes"\nbudget_tokens = {budget_tokens}\n'
+    written = folder / "own.toml.new"
+    written.write_text(text + "[lanes.local]\npriority = 1\nmin_tokens = 0\nmax_tokens = 80\n")
+    written.replace(folder / "own.toml")  # a worker may start just now
+
+
+async def killed_at_random(servers: str, folder: Path, seed: int, kills: int, workers: int = 3) -> Outcome:
+    """Workers are killed at any moment."""
+    since_s = monotonic()
+    random = Random(seed)  # noqa: S311 - no secret: it must come again
+    async with scene_of(servers, folder, workers) as scene:
+        events = load(scene.run.settings, seed, kills * _EVENTS_A_KILL, poison=0.01)
+        sending = asyncio.create_task(scene.run.send(events, _EVENTS_A_KILL / _KILL_EVERY_S))
+        while scene.run.fleet.killed < kills:
+            await asyncio.sleep(random.uniform(0.2, 1.8) * _KILL_EVERY_S)
+            if living := scene.run.fleet.living:
+                await random.choice(living).kill()
+        await sending
+        return await scene.outcome("killed at random", seed, since_s)
+
+
+async def rebalanced(
+    servers: str, folder: Path, seed: int, phases: Sequence[int] = (1, 4, 2), phase_s: float = 12.0
+) -> Outcome:
+    """Workers come and go, one, four, two, and one is killed in each phase."""
+    since_s = monotonic()
+    random = Random(seed)  # noqa: S311 - no secret: it must come again
+    async with scene_of(servers, folder, phases[0]) as scene:
+        events = load(scene.run.settings, seed, MANY, poison=0.01)
+        left = list(phases)
+        sending = asyncio.create_task(scene.run.send(events, PER_S, lambda: not left))
+        while left:
+            scene.workers = left[0]
+            for member in scene.run.fleet.living[scene.workers :]:
+                member.send(signal.SIGTERM)
+            await asyncio.sleep(random.uniform(0.4, 0.8) * phase_s)
+            if living := scene.run.fleet.living:
+                await random.choice(living).kill()
+            await asyncio.sleep(phase_s / 4)
+            left.pop(0)
+        await sending
+        return await scene.outcome("rebalanced", seed, since_s)
+
+
+async def woken_too_late(servers: str, folder: Path, seed: int, strikes: Sequence[Strike]) -> Outcome:
+    """Workers stop at steps, and are woken when another has answered in their place.
+
+    In the end all are started anew, so that whatever those wrote late is recovered from.
+    """
+    since_s = monotonic()
+    async with scene_of(servers, folder, len(strikes), strikes) as scene:
+        fleet, run = scene.run.fleet, scene.run
+        events = load(run.settings, seed, MANY, poison=0.01)
+        await run.send(events, PER_S, lambda: scene.is_still() and not scene.strikes)
+        zombies = [member for member in fleet.living if member.is_stopped]
+        scene.workers = len(fleet.living) + 1  # the successor
+        await run.caught_up()
+        for zombie in zombies:
+            zombie.strike = None
+            zombie.send(signal.SIGCONT)
+        await run.send(events[run.sent :], PER_S, _after(4.0))
+        await run.caught_up()
+        await fleet.stop()
+        await run.send(events[run.sent :], PER_S, _after(1.0))
+        outcome = await scene.outcome("woken too late", seed, since_s)
+        assert zombies, "somebody was stopped"
+        return outcome
+
+
+async def badly_connected(
+    servers: str, folder: Path, seed: int, cuts: int, held_s: Sequence[float], workers: int = 2
+) -> Outcome:
+    """Connections break, and the broker is silent for so many seconds, under load."""
+    since_s = monotonic()
+    random = Random(seed)  # noqa: S311 - no secret: it must come again
+    port = int(servers.rpartition(":")[2])
+    async with network(port) as between, scene_of(servers, folder, workers) as scene:
+        scene.variables[PROXIED] = f"{port}:{between.port}"
+        events = load(scene.run.settings, seed, MANY, poison=0.01)
+        over: list[bool] = []
+        sending = asyncio.create_task(scene.run.send(events, PER_S, lambda: bool(over)))
+        for _ in range(cuts):
+            await asyncio.sleep(random.uniform(0.5, 2))
+            between.cut()
+        for silent_s in held_s:
+            between.hold()
+            await asyncio.sleep(silent_s)
+            between.release()
+            await asyncio.sleep(3)
+        over.append(True)
+        await sending
+        return await scene.outcome("badly connected", seed, since_s)
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    end_s = monotonic() + seconds
+    return lambda: monotonic() > end_s

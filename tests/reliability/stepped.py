@@ -1,0 +1,75 @@
+"""A worker that ends, or stops, at a named step: `python stepped.py run`, told by the variable `STEP`.
+
+`STEP` is `module:name:when:count:signal`: at the n-th call of a function or method, `before` it or `after`
+it, the process sends itself that signal, as nothing in it expects. `PROXIED`, as `port:other,port:other`,
+makes connections to a port of this machine go to the other. Without both this is `apportion`.
+"""
+
+import asyncio
+import importlib
+import inspect
+import os
+import signal
+from collections.abc import Callable
+from functools import reduce, wraps
+from itertools import count
+from typing import Any
+
+from apportion.cli import main
+
+STEP = "STEP"
+PROXIED = "PROXIED"
+
+
+def install(step: str) -> None:
+    """Wrap the function that a step names."""
+    module_name, path, when, call, name = step.split(":")
+    *owners, attribute = path.split(".")
+    owner: Any = reduce(getattr, owners, importlib.import_module(module_name))
+    number, calls = signal.Signals[name], count(1)
+
+    def strike(at: str) -> None:
+        if at == when and next(calls) == int(call):
+            os.kill(os.getpid(), number)
+
+    setattr(owner, attribute, _wrapped(getattr(owner, attribute), strike))
+
+
+def reroute(ports: dict[str, str]) -> None:
+    """Connect to other ports than asked for: brokers tell clients their own, whoever stands between."""
+    connect = asyncio.BaseEventLoop.create_connection
+
+    async def rerouted(self: Any, factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        return await connect(self, factory, host, int(ports.get(str(port), port)), **options)
+
+    asyncio.BaseEventLoop.create_connection = rerouted  # type: ignore[method-assign, assignment]
+
+
+def _wrapped(function: Callable[..., Any], strike: Callable[[str], None]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def awaited(*arguments: Any, **options: Any) -> Any:
+            strike("before")
+            result = await function(*arguments, **options)
+            strike("after")
+            return result
+
+        return awaited
+
+    @wraps(function)
+    def called(*arguments: Any, **options: Any) -> Any:
+        strike("before")
+        result = function(*arguments, **options)
+        strike("after")
+        return result
+
+    return called
+
+
+if __name__ == "__main__":
+    if STEP in os.environ:
+        install(os.environ.pop(STEP))
+    if PROXIED in os.environ:
+        reroute(dict(pair.split(":") for pair in os.environ.pop(PROXIED).split(",")))
+    main()

@@ -1,0 +1,133 @@
+"""The topics of a run, read back and held against a pure replay of its input."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.structs import ConsumerRecord
+from msgspec.structs import replace
+
+from apportion.assembly import create_engine, create_timeline
+from apportion.core.record import Record
+from apportion.replay.audit import Audited, Partition, Row, audit
+from apportion.replay.expected import Expectation
+from apportion.settings import Settings
+from apportion.stream.admin import admin_client
+from apportion.stream.connection import connection_arguments
+from apportion.stream.outputs import source_of
+from apportion.stream.partitions import check_place
+from apportion.stream.recovery import read_rows
+from apportion.stream.row_format import (
+    SEPARATOR,
+    artifact_key,
+    artifact_names,
+    decode_artifact,
+    decode_row,
+    seen_offset_of_tombstone,
+)
+from apportion.stream.row_format import Row as SessionRow
+from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
+
+READ_DEADLINE_S = 120.0
+
+
+async def committed_offsets(settings: Settings) -> dict[int, int]:
+    """Return the group's offsets in the requests topic, of the partitions that have one."""
+    async with admin_client(settings) as admin:
+        offsets = await admin.list_consumer_group_offsets(settings.app_id)
+    return {
+        place.partition: found.offset
+        for place, found in offsets.items()
+        if place.topic == settings.requests_topic and found.offset >= 0
+    }
+
+
+async def end_offsets(settings: Settings) -> dict[int, int]:
+    """Return where the requests topic ends."""
+    places = [TopicPartition(settings.requests_topic, number) for number in range(settings.partitions)]
+    async with AIOKafkaConsumer(**connection_arguments(settings)) as consumer:
+        ends = await consumer.end_offsets(places)
+    return {place.partition: end for place, end in ends.items()}
+
+
+async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
+    """Read every topic to its end, as far as it is committed, and tell what is wrong."""
+    committed = await committed_offsets(settings)
+    timeline = create_timeline(settings)
+    policies = await _read(settings, settings.policies_topic, 0)
+    timeline, refused = timeline.after(policies, settings.bounds)
+    assert not refused, "the policies of a run are right"
+    expectation = Expectation(
+        create_engine(settings),
+        timeline,
+        settings.default_policy,
+        settings.bounds,
+        source_of(settings),
+        partial(check_place, partitioner=settings.partitioner, partitions=settings.partitions),
+    )
+    total = Audited()
+    held = await read_rows(settings, range(settings.partitions))
+    for number in range(settings.partitions):
+        read: Callable[[str], asyncio.Future[list[Record]]] = partial(_read_soon, settings, number)
+        partition = Partition(
+            number,
+            await read(settings.requests_topic),
+            await read(settings.composed_topic),
+            await read(settings.decisions_topic),
+            await read(settings.dead_letters_topic),
+            list(_rows(await read(changelog_topic(settings)))),
+            [_row(key, held[number].row(key)) for key in held[number].values],
+            committed.get(number),
+        )
+        total += audit(partition, expectation, once=once)
+    return total
+
+
+def _rows(changelog: Iterable[Record]) -> Iterator[Row]:
+    """Yield the rows that were written, each with the artifacts that it names, and the removals of rows."""
+    artifacts: dict[bytes, bytes] = {}
+    for record in changelog:
+        key, value = record.key or b"", record.value
+        if SEPARATOR in key:
+            artifacts |= {key: value} if value is not None else {}
+        elif value is None:
+            seen_offset = seen_offset_of_tombstone([(name, text or b"") for name, text in record.headers])
+            yield Row(key, -1 if seen_offset is None else seen_offset, None)
+        else:
+            pool = [decode_artifact(artifacts[artifact_key(key, name)]) for name in artifact_names(value)]
+            yield _row(key, decode_row(value, pool))
+
+
+def _row(key: bytes, row: SessionRow | None) -> Row:
+    """Return a row with the digest of what is in it, whatever it says of itself."""
+    assert row is not None
+    return Row(key, row.seen_offset, replace(row.session, own_digest="").digest)
+
+
+def _read_soon(settings: Settings, partition: int, topic: str) -> "asyncio.Future[list[Record]]":
+    return asyncio.ensure_future(_read(settings, topic, partition))
+
+
+async def _read(settings: Settings, topic: str, partition: int) -> list[Record]:
+    """Return a partition's records from its beginning to its end."""
+    place = TopicPartition(topic, partition)
+    records: list[Record] = []
+    consumer = AIOKafkaConsumer(
+        **connection_arguments(settings),
+        isolation_level="read_committed",
+        max_partition_fetch_bytes=MESSAGE_MAX_BYTES,
+    )
+    async with consumer, asyncio.timeout(READ_DEADLINE_S):
+        consumer.assign([place])
+        await consumer.seek_to_beginning()
+        end = (await consumer.end_offsets([place]))[place]
+        while await consumer.position(place) < end:
+            records += map(_record, (await consumer.getmany(timeout_ms=200)).get(place, []))
+    return records
+
+
+def _record(read: ConsumerRecord) -> Record:
+    return Record(
+        read.topic, read.partition, read.offset, read.timestamp, read.key, read.value, tuple(read.headers)
+    )
