@@ -19,7 +19,7 @@ from yarl import URL
 
 from apportion.assembly import create_engine, create_timeline
 from apportion.core.timeline import Refusal
-from apportion.setting_types import SaslMechanism
+from apportion.setting_types import Guarantee, SaslMechanism
 from apportion.settings import Settings
 from apportion.stream.agent import answer_fetched
 from apportion.stream.answers import Answers
@@ -27,6 +27,7 @@ from apportion.stream.batch import BatchBounds, BatchComposer
 from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import LaneTransport
+from apportion.stream.exactly_once import ExactlyOnceWriter
 from apportion.stream.lane import Lane
 from apportion.stream.membership import Membership
 from apportion.stream.outputs import require_own_outputs
@@ -41,7 +42,7 @@ from apportion.stream.topics import (
     require_ready,
     require_same_partitions,
 )
-from apportion.stream.writer import EffectivelyOnceWriter
+from apportion.stream.writer import EffectivelyOnceWriter, Writer
 
 _HEARTBEAT_S = 1.0
 _COMMIT_INTERVAL_S = 1.0
@@ -64,7 +65,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     answers: Answers
     membership: Membership
     lane: Lane
-    records: RecordProducer
+    writer: Writer
 
     async def on_first_start(self) -> None:
         """Check the topics, and read the policies to their end, before any event is read.
@@ -91,13 +92,13 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         """Connect the producer, for as long as anything may be written."""
         settings = self.settings
         topics = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
-        await self.records.start((*topics, changelog_topic(settings)))
+        await self.writer.start((*topics, changelog_topic(settings)))
         try:
             yield
         finally:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PRODUCER_STOP_S):
-                    await self.records.stop()
+                    await self.writer.stop()
 
     async def _watch(self) -> None:
         """End the worker when its partitions do not come to flow."""
@@ -160,7 +161,7 @@ def create_app(settings: Settings) -> WorkerApp:
     app.policies = PolicyReader(settings, timeline, answers.go_by)
     app.answers = answers
     app.membership = Membership(settings.session_timeout_s)
-    app.records = RecordProducer(settings)
+    app.writer = _writer(app)
     app.lane = _lane(app)
     requests = app.topic(settings.requests_topic, key_serializer="raw", value_serializer="raw")
 
@@ -170,6 +171,15 @@ def create_app(settings: Settings) -> WorkerApp:
         await answer_fetched(stream, app.lane)
 
     return app
+
+
+def _writer(app: WorkerApp) -> Writer:
+    """Return what makes batches durable, by the guarantee that is asked for."""
+    settings, changelog = app.settings, changelog_topic(app.settings)
+    if settings.guarantee is Guarantee.EXACTLY_ONCE:
+        return ExactlyOnceWriter(settings, app.membership, changelog)
+    records = RecordProducer(settings)
+    return EffectivelyOnceWriter(records, app.membership, changelog, settings.delivery_timeout_s)
 
 
 def _lane(app: WorkerApp) -> Lane:
@@ -185,11 +195,10 @@ def _lane(app: WorkerApp) -> Lane:
     composer = BatchComposer(
         app.answers, share, changelog, end_offset, BatchBounds(bytes=settings.batch_max_bytes)
     )
-    writer = EffectivelyOnceWriter(app.records, app.membership, changelog, settings.delivery_timeout_s)
     lane = Lane(
         settings.requests_topic,
         composer,
-        writer,
+        app.writer,
         app.membership,
         app.policies,
         settings.event_failures_max,
