@@ -11,6 +11,7 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.producer import sender
+from aiokafka.producer.transaction_manager import TransactionState
 from aiokafka.structs import OffsetAndMetadata
 
 from apportion.settings import Settings
@@ -20,6 +21,7 @@ TRANSACTION_TIMEOUT_S = 10.0
 """After which brokers abort a transaction that nobody ends: so long one may hide what stands behind it."""
 _CONCURRENT_S = 0.002
 """How long the client waits where a transaction is still being ended when the next begins; else 20 ms."""
+_OPEN = (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
 _ABORT_S = 2.0
 """How long a transaction may take to be aborted; then it is left to who comes next."""
 
@@ -67,16 +69,17 @@ class TransactionalProducer(RecordProducer):
 
         One that is being committed is left to it; one that cannot be ended now, to who comes next.
         """
-        state = self._client._txn_manager  # noqa: SLF001 - the client cannot be asked what it is at
-        if state.is_in_transaction():
+        if self._client._txn_manager.state in _OPEN:  # noqa: SLF001 - the client cannot be asked what it is at
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_ABORT_S):
                     await self._client.abort_transaction()
 
     async def stop(self) -> None:
         """Abort what is not committed, and close; what the client still has is not waited for."""
-        await self.abort()
         client = self._client
+        if client is None:
+            return
+        await self.abort()
         client._closed = True  # noqa: SLF001 - its own `stop` waits until all was sent
         with suppress(KafkaError):
             await client._sender.close()  # noqa: SLF001 - as above
