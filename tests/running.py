@@ -171,8 +171,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(settings: Settings) -> AsyncIterator[Stage]:
-    """Create the topics and connect."""
+async def staged(settings: Settings, isolation_level: str = "read_uncommitted") -> AsyncIterator[Stage]:
+    """Create the topics and connect; the outputs are read at this level."""
     await create_topics(settings)
     common = connection_arguments(settings)
     topics = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
@@ -180,7 +180,9 @@ async def staged(settings: Settings) -> AsyncIterator[Stage]:
         AIOKafkaProducer(
             **common, max_request_size=MESSAGE_MAX_BYTES, acks="all", enable_idempotence=True
         ) as producer,
-        AIOKafkaConsumer(**common, max_partition_fetch_bytes=MESSAGE_MAX_BYTES) as consumer,
+        AIOKafkaConsumer(
+            **common, max_partition_fetch_bytes=MESSAGE_MAX_BYTES, isolation_level=isolation_level
+        ) as consumer,
     ):
         consumer.assign([TopicPartition(topic, n) for topic in topics for n in range(settings.partitions)])
         await consumer.seek_to_beginning()

@@ -22,68 +22,81 @@ from reliability.steps import strikes
 
 from apportion.cli._progress import progress
 from apportion.replay.audit import Audited
+from apportion.setting_types import Guarantee
 
 Runs = AsyncIterator[Outcome]
 _ZOMBIES_AT_ONCE = 4
 
 
-async def kills(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+async def kills(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """A kill before and after every step of a batch, each seed."""
     for seed in seeds:
-        yield await scenarios.killed_at_steps(servers, folder / f"kills-{seed}", seed, strikes(seed, SIGKILL))
+        yield await scenarios.killed_at_steps(
+            servers, folder / f"kills-{seed}", seed, strikes(seed, SIGKILL, guarantee), guarantee=guarantee
+        )
 
 
-async def storm(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+async def storm(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """Twenty kills at any moment, each seed."""
     for seed in seeds:
-        yield await scenarios.killed_at_random(servers, folder / f"storm-{seed}", seed, kills=20)
+        yield await scenarios.killed_at_random(
+            servers, folder / f"storm-{seed}", seed, kills=20, guarantee=guarantee
+        )
 
 
-async def rebalance(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+async def rebalance(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """Workers come and go, one, four, two, one and again, with kills, each seed."""
     for seed in seeds:
-        yield await scenarios.rebalanced(servers, folder / f"rebalance-{seed}", seed, (1, 4, 2, 4, 1, 3))
+        yield await scenarios.rebalanced(
+            servers, folder / f"rebalance-{seed}", seed, (1, 4, 2, 4, 1, 3), guarantee=guarantee
+        )
 
 
-async def zombies(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+async def zombies(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """A stop before and after every step, four at a time, each seed."""
     for seed in seeds:
-        chosen = strikes(seed, SIGSTOP)
+        chosen = strikes(seed, SIGSTOP, guarantee)
         for first in range(0, len(chosen), _ZOMBIES_AT_ONCE):
             some = chosen[first : first + _ZOMBIES_AT_ONCE]
-            yield await scenarios.woken_too_late(servers, folder / f"zombies-{seed}-{first}", seed, some)
+            yield await scenarios.woken_too_late(
+                servers, folder / f"zombies-{seed}-{first}", seed, some, guarantee=guarantee
+            )
 
 
-async def network(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+async def network(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """Ten broken connections, then 5 and 40 s of silence, each seed."""
     for seed in seeds:
-        yield await scenarios.badly_connected(servers, folder / f"network-{seed}", seed, 10, (5.0, 40.0))
+        yield await scenarios.badly_connected(
+            servers, folder / f"network-{seed}", seed, 10, (5.0, 40.0), guarantee=guarantee
+        )
 
 
-async def brokers(_: str, folder: Path, seeds: Sequence[int]) -> Runs:
+async def brokers(_: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """Three brokers of its own: restarted, their coordinator killed, too few copies, one lost; each seed."""
     for seed in seeds:
         with cluster() as three:
             for name in FAULTS:
-                yield await brokers_away(three, folder / f"{name}-{seed}".replace(" ", "-"), seed, name)
+                yield await brokers_away(
+                    three, folder / f"{name}-{seed}".replace(" ", "-"), seed, name, guarantee=guarantee
+                )
 
 
-async def soak(servers: str, folder: Path, seeds: Sequence[int]) -> Runs:
+async def soak(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """Thirty minutes at 70 % of capacity, with rolling restarts; each seed."""
     for seed in seeds:
-        yield await soaked(servers, folder / f"soak-{seed}", seed, minutes=30)
+        yield await soaked(servers, folder / f"soak-{seed}", seed, minutes=30, guarantee=guarantee)
 
 
-FORMS: dict[str, Callable[[str, Path, Sequence[int]], Runs]] = {
+FORMS: dict[str, Callable[[str, Path, Sequence[int], Guarantee], Runs]] = {
     each.__name__: each for each in (kills, storm, rebalance, zombies, network, brokers, soak)
 }
 
 
-async def run(form: str, servers: str, folder: Path, seeds: Sequence[int]) -> bool:
+async def run(form: str, servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> bool:
     """Run one form, and return whether nothing was wrong."""
     total, killed, count = Audited(), 0, 0
     with progress(form, None) as show:
-        async for outcome in FORMS[form](servers, folder, seeds):
+        async for outcome in FORMS[form](servers, folder, seeds, guarantee):
             count, killed, total = count + 1, killed + outcome.kills, total + outcome.audited
             show(count)
             print(outcome, *outcome.failed, *outcome.audited.found, sep="\n  ", flush=True)
@@ -98,13 +111,20 @@ def main() -> int:
         "form", choices=FORMS, help="; ".join(f"{name}: {do.__doc__}" for name, do in FORMS.items())
     )
     parser.add_argument("--seeds", default="1", help="one, or a range as 1-13")
+    parser.add_argument(
+        "--guarantee",
+        type=Guarantee,
+        choices=Guarantee,
+        default=Guarantee.EFFECTIVELY_ONCE,
+        help="of the workers",
+    )
     chosen = parser.parse_args()
     first, _, last = chosen.seeds.partition("-")
     folder = Path(mkdtemp(prefix="reliability-"))
     print(f"logs in {folder}", file=sys.stderr)
     with nullcontext("") if chosen.form == brokers.__name__ else kafka_running() as servers:
         seeds = range(int(first), int(last or first) + 1)
-        return 0 if asyncio.run(run(chosen.form, servers, folder, seeds)) else 1
+        return 0 if asyncio.run(run(chosen.form, servers, folder, seeds, chosen.guarantee)) else 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from time import monotonic
+from typing import Any
 
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from containers import Cluster
@@ -66,11 +67,13 @@ FAULTS: dict[str, Fault] = {
 """In this order: after the last there are two brokers left."""
 
 
-async def brokers_away(three: Cluster, folder: Path, seed: int, name: str, workers: int = 3) -> Outcome:
+async def brokers_away(
+    three: Cluster, folder: Path, seed: int, name: str, workers: int = 3, **values: Any
+) -> Outcome:
     """One of these faults, under load."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
-    values = {"replication_factor": None, "production": True, **_DEFAULTS_S}
+    values |= {"replication_factor": None, "production": True, **_DEFAULTS_S}
     async with scene_of(three.bootstrap_servers, folder, workers, **values) as scene:
         events = load(scene.run.settings, seed, MANY, poison=0.01)
         over: list[bool] = []

@@ -14,6 +14,7 @@ from reliability.topics import audit_topics, committed_offsets, end_offsets
 from running import NEVER_TOO_MANY, own_settings
 
 from apportion.replay.audit import Audited
+from apportion.setting_types import Guarantee
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError
 from apportion.stream.connection import connection_arguments
@@ -70,7 +71,8 @@ class Run:
         return bool(committed) and all(committed.get(partition, 0) >= end for partition, end in ends.items())
 
     async def audit(self) -> Audited:
-        return await audit_topics(self.settings)
+        once = self.settings.guarantee is Guarantee.EXACTLY_ONCE
+        return await audit_topics(self.settings, once=once)
 
 
 @asynccontextmanager

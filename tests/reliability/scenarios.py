@@ -115,7 +115,7 @@ async def scene_of(
 
 
 async def killed_at_steps(
-    servers: str, folder: Path, seed: int, strikes: Sequence[Strike], workers: int = 3
+    servers: str, folder: Path, seed: int, strikes: Sequence[Strike], workers: int = 3, **values: Any
 ) -> Outcome:
     """Workers are killed at steps, one after another; halfway their policy file is another."""
     since_s = monotonic()
@@ -123,7 +123,7 @@ async def killed_at_steps(
     policies.mkdir(parents=True)
     _write_policy(policies, version=1, budget_tokens=60)
     own = {"policies": policies, "default_policy": "own", "policy_settle_s": 3.0}
-    async with scene_of(servers, folder, workers, strikes, **own) as scene:
+    async with scene_of(servers, folder, workers, strikes, **own, **values) as scene:
         events = load(scene.run.settings, seed, MANY, poison=0.01)
         half, changed = len(strikes) // 2, list[bool]()
 
@@ -144,11 +144,13 @@ def _write_policy(folder: Path, version: int, budget_tokens: int) -> None:
     written.replace(folder / "own.toml")  # a worker may start just now
 
 
-async def killed_at_random(servers: str, folder: Path, seed: int, kills: int, workers: int = 3) -> Outcome:
+async def killed_at_random(
+    servers: str, folder: Path, seed: int, kills: int, workers: int = 3, **values: Any
+) -> Outcome:
     """Workers are killed at any moment."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
-    async with scene_of(servers, folder, workers) as scene:
+    async with scene_of(servers, folder, workers, **values) as scene:
         events = load(scene.run.settings, seed, kills * _EVENTS_A_KILL, poison=0.01)
         sending = asyncio.create_task(scene.run.send(events, _EVENTS_A_KILL / _KILL_EVERY_S))
         while scene.run.fleet.killed < kills:
@@ -160,12 +162,17 @@ async def killed_at_random(servers: str, folder: Path, seed: int, kills: int, wo
 
 
 async def rebalanced(
-    servers: str, folder: Path, seed: int, phases: Sequence[int] = (1, 4, 2), phase_s: float = 12.0
+    servers: str,
+    folder: Path,
+    seed: int,
+    phases: Sequence[int] = (1, 4, 2),
+    phase_s: float = 12.0,
+    **values: Any,
 ) -> Outcome:
     """Workers come and go, one, four, two, and one is killed in each phase."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
-    async with scene_of(servers, folder, phases[0]) as scene:
+    async with scene_of(servers, folder, phases[0], **values) as scene:
         events = load(scene.run.settings, seed, MANY, poison=0.01)
         left = list(phases)
         sending = asyncio.create_task(scene.run.send(events, PER_S, lambda: not left))
@@ -182,13 +189,15 @@ async def rebalanced(
         return await scene.outcome("rebalanced", seed, since_s)
 
 
-async def woken_too_late(servers: str, folder: Path, seed: int, strikes: Sequence[Strike]) -> Outcome:
+async def woken_too_late(
+    servers: str, folder: Path, seed: int, strikes: Sequence[Strike], **values: Any
+) -> Outcome:
     """Workers stop at steps, and are woken when another has answered in their place.
 
     In the end all are started anew, so that whatever those wrote late is recovered from.
     """
     since_s = monotonic()
-    async with scene_of(servers, folder, len(strikes), strikes) as scene:
+    async with scene_of(servers, folder, len(strikes), strikes, **values) as scene:
         fleet, run = scene.run.fleet, scene.run
         events = load(run.settings, seed, MANY, poison=0.01)
         await run.send(events, PER_S, lambda: scene.is_still() and not scene.strikes)
@@ -208,13 +217,19 @@ async def woken_too_late(servers: str, folder: Path, seed: int, strikes: Sequenc
 
 
 async def badly_connected(
-    servers: str, folder: Path, seed: int, cuts: int, held_s: Sequence[float], workers: int = 2
+    servers: str,
+    folder: Path,
+    seed: int,
+    cuts: int,
+    held_s: Sequence[float],
+    workers: int = 2,
+    **values: Any,
 ) -> Outcome:
     """Connections break, and the broker is silent for so many seconds, under load."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     port = int(servers.rpartition(":")[2])
-    async with network(port) as between, scene_of(servers, folder, workers) as scene:
+    async with network(port) as between, scene_of(servers, folder, workers, **values) as scene:
         scene.variables[PROXIED] = f"{port}:{between.port}"
         events = load(scene.run.settings, seed, MANY, poison=0.01)
         over: list[bool] = []

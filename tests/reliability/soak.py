@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from time import monotonic
+from typing import Any
 
 from reliability.fleet import Member
 from reliability.load import load
@@ -40,10 +41,12 @@ class Memory:
         return f"resident {usual:.0f} MiB, at most {most:.0f}, last quarter over second {self.grown:.3f}"
 
 
-async def soaked(servers: str, folder: Path, seed: int, minutes: float, workers: int = 3) -> Outcome:
+async def soaked(
+    servers: str, folder: Path, seed: int, minutes: float, workers: int = 3, **values: Any
+) -> Outcome:
     """Measure what the workers can do, then send 70 % of it for so many minutes."""
     since_s = monotonic()
-    async with scene_of(servers, folder, workers) as scene:
+    async with scene_of(servers, folder, workers, **values) as scene:
         capacity_per_s = await _capacity(scene, seed)
         per_s = capacity_per_s * _SHARE
         steady = scene.run.fleet.living[0]

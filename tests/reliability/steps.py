@@ -7,21 +7,39 @@ from dataclasses import dataclass
 from random import Random
 from signal import Signals
 
-STEPS = {
+from apportion.setting_types import Guarantee
+
+_BEFORE = {
     "seek": "apportion.stream.consumer:LaneConsumer.perform_seek",
     "flow": "apportion.stream.lane:Lane.begin",
     "fetch": "apportion.stream.lane:Lane.fetched",
     "compose": "apportion.stream.batch:BatchComposer.compose",
     "answer": "apportion.stream.answers:Answers.answer",
+}
+_EFFECTIVELY_ONCE = {
     "outputs": "apportion.stream.writer:EffectivelyOnceWriter.send_outputs",
     "outputs acknowledged": "apportion.stream.writer:EffectivelyOnceWriter.outputs_acknowledged",
     "rows": "apportion.stream.writer:EffectivelyOnceWriter.send_rows",
     "rows acknowledged": "apportion.stream.writer:EffectivelyOnceWriter.rows_acknowledged",
+}
+_EXACTLY_ONCE = {
+    "assign": "apportion.stream.exactly_once:ExactlyOnceWriter.assign",
+    "transactional id": "apportion.stream.transactional_producer:TransactionalProducer.start",
+    "transaction begins": "apportion.stream.transactional_producer:TransactionalProducer.begin",
+    "records": "apportion.stream.transactional_producer:TransactionalProducer.send",
+    "offset": "apportion.stream.transactional_producer:TransactionalProducer.send_offset",
+    "transaction ends": "apportion.stream.transactional_producer:TransactionalProducer.commit",
+}
+_BEHIND = {
     "commit": "apportion.stream.consumer:LaneConsumer.commit",
-    "committed": "apportion.stream.lane:Lane.committed",
+    "committed": "apportion.stream.flow:Flow.committed",
     "revoked": "apportion.stream.consumer:LaneConsumer.on_partitions_revoked",
 }
-_CALLS = {"seek": 1, "flow": 4, "revoked": 1}
+STEPS = {
+    Guarantee.EFFECTIVELY_ONCE: _BEFORE | _EFFECTIVELY_ONCE | _BEHIND,
+    Guarantee.EXACTLY_ONCE: _BEFORE | _EXACTLY_ONCE | _BEHIND,
+}
+_CALLS = {"seek": 1, "flow": 4, "revoked": 1, "assign": 1, "transactional id": 4}
 """Up to which call; of the others, up to the eighth."""
 
 
@@ -30,6 +48,7 @@ class Strike:
     """A signal that a worker sends itself `before` or `after` a call of a step."""
 
     step: str
+    place: str
     when: str
     call: int
     signal: Signals
@@ -40,15 +59,17 @@ class Strike:
     @property
     def variable(self) -> str:
         """What `stepped.py` is told."""
-        return f"{STEPS[self.step]}:{self.when}:{self.call}:{self.signal.name}"
+        return f"{self.place}:{self.when}:{self.call}:{self.signal.name}"
 
 
-def strikes(seed: int, signal: Signals, *, rounds: int = 1) -> list[Strike]:
+def strikes(
+    seed: int, signal: Signals, guarantee: Guarantee = Guarantee.EFFECTIVELY_ONCE, *, rounds: int = 1
+) -> list[Strike]:
     """Return every step, before and after it, so often, at calls and in an order of that seed."""
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     chosen = [
-        Strike(step, when, random.randint(1, _CALLS.get(step, 8)), signal)
-        for step in STEPS
+        Strike(step, place, when, random.randint(1, _CALLS.get(step, 8)), signal)
+        for step, place in STEPS[guarantee].items()
         for when in ("before", "after")
         for _ in range(rounds)
     ]

@@ -14,6 +14,8 @@ from reliability import scenarios
 from reliability.scenarios import Outcome
 from reliability.steps import STEPS, strikes
 
+from apportion.setting_types import Guarantee
+
 SEED = 1
 
 
@@ -23,7 +25,7 @@ def require_right(outcome: Outcome) -> None:
     assert outcome.audited.dead_letters > 0, "some events are bad in every run"
 
 
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize("step", sorted({place for steps in STEPS.values() for place in steps.values()}))
 def test_a_step_at_which_workers_are_struck_is_there(step: str) -> None:
     module, _, path = step.partition(":")
     assert callable(reduce(getattr, path.split("."), importlib.import_module(module)))
@@ -36,7 +38,20 @@ async def test_a_kill_at_each_step_of_a_batch_and_another_policy_file_change_not
     once = {strike.step: strike for strike in strikes(SEED, SIGKILL)}
     outcome = await scenarios.killed_at_steps(servers, tmp_path, SEED, list(once.values()), workers=4)
     require_right(outcome)
-    assert outcome.kills >= len(STEPS)
+    assert outcome.kills >= len(once)
+
+
+@pytest.mark.asyncio
+async def test_with_transactions_a_kill_at_each_step_lets_each_output_stand_once(
+    servers: str, tmp_path: Path
+) -> None:
+    guarantee = Guarantee.EXACTLY_ONCE
+    once = {strike.step: strike for strike in strikes(SEED, SIGKILL, guarantee)}
+    outcome = await scenarios.killed_at_steps(
+        servers, tmp_path, SEED, list(once.values()), workers=4, guarantee=guarantee
+    )
+    require_right(outcome)
+    assert outcome.audited.repeated == outcome.audited.late_rows == 0
 
 
 @pytest.mark.asyncio
@@ -51,6 +66,18 @@ async def test_workers_that_wake_when_others_have_answered_change_nothing(
     after = {strike.step: strike for strike in strikes(SEED, SIGSTOP) if strike.when == "before"}
     chosen = [after[step] for step in ("compose", "outputs", "rows", "committed")]
     require_right(await scenarios.woken_too_late(servers, tmp_path, SEED, chosen))
+
+
+@pytest.mark.asyncio
+async def test_with_transactions_workers_that_wake_too_late_write_nothing(
+    servers: str, tmp_path: Path
+) -> None:
+    guarantee = Guarantee.EXACTLY_ONCE
+    before = {each.step: each for each in strikes(SEED, SIGSTOP, guarantee) if each.when == "before"}
+    chosen = [before[step] for step in ("compose", "records", "transaction ends", "committed")]
+    outcome = await scenarios.woken_too_late(servers, tmp_path, SEED, chosen, guarantee=guarantee)
+    require_right(outcome)
+    assert outcome.audited.repeated == outcome.audited.late_rows == 0
 
 
 @pytest.mark.asyncio

@@ -1,7 +1,7 @@
 """What is seen of a worker: when it has something to do, and when it hangs."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -40,6 +40,12 @@ class Writer:
         await self.durable.wait()
 
     def abandon(self, _: Writing) -> None: ...
+
+    async def start(self, _: Sequence[str]) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def assign(self, _: Collection[int]) -> None: ...
 
 
 class Thread:

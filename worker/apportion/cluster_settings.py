@@ -23,6 +23,7 @@ from apportion.setting_types import (
     AppId,
     Compression,
     Count,
+    Guarantee,
     OptionalPath,
     OptionalSecret,
     OptionalText,
@@ -99,6 +100,10 @@ class ClusterSettings(BaseModel):
     max_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Refuse events that are further behind the latest event of their partition (too_late), in seconds, so
     that the rows of sessions that expired so long ago can be removed; 0: take all, and remove none."""
+    guarantee: Annotated[Guarantee, Field(strict=False)] = Guarantee.EFFECTIVELY_ONCE
+    """effectively_once: after a failure an output may come again, the same under the same id. exactly_once:
+    outputs stand in transactions, and who reads committed sees each once. The same for all workers of an
+    app_id."""
     compression: Annotated[Compression, Field(strict=False)] = Compression.NONE
     """How a worker compresses what it writes, its sessions' changelog included: none, gzip, lz4 or zstd."""
     batch_max_bytes: Annotated[int, Field(ge=1, le=2 << 20)] = 1 << 20

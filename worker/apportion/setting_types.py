@@ -21,6 +21,13 @@ class Partitioner(StrEnum):
     ANY = "any"
 
 
+class Guarantee(StrEnum):
+    """How often what a worker writes is seen, whatever fails."""
+
+    EFFECTIVELY_ONCE = "effectively_once"
+    EXACTLY_ONCE = "exactly_once"
+
+
 class Compression(StrEnum):
     """How record batches are compressed, by Kafka's own names."""
 

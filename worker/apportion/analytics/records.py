@@ -6,7 +6,7 @@ know (a reason, a status) is a word; a field that it does not know is left out.
 
 from enum import Enum
 from types import UnionType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
@@ -35,8 +35,8 @@ def _read_form(kind: Any) -> Any:
     if get_origin(kind) is tuple:
         return tuple[_read_form(arguments[0]), ...]  # type: ignore[misc] # made while it runs
     if isinstance(kind, UnionType) or UnsetType in arguments:
-        [present] = [each for each in arguments if each not in (UnsetType, type(None))]
-        return _read_form(present) | None
+        present = [_read_form(each) for each in arguments if each not in (UnsetType, type(None))]
+        return Union[(*present, None)]  # noqa: UP007 - made while it runs
     if get_origin(kind) is Annotated:  # with bounds of an event's, which hold no more
         return _read_form(arguments[0])
     return str if isinstance(kind, type) and issubclass(kind, Enum) else kind
@@ -46,6 +46,7 @@ def _struct(kind: type[Struct]) -> type[Struct]:
     """Return a type's form as it is read: the same fields in the same order, under the same tag."""
     types = get_type_hints(kind, include_extras=True)
     read: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    named = {field.name: field.encode_name for field in fields(kind)}
     for field in fields(kind):
         if field.name in _CONTENT:
             continue
@@ -56,7 +57,14 @@ def _struct(kind: type[Struct]) -> type[Struct]:
             read.append((name, form, _DEFAULTS.get(field.default, field.default)))
     tag = kind.__struct_config__
     return msgspec.defstruct(
-        kind.__name__, read, frozen=True, kw_only=True, gc=False, tag_field=tag.tag_field, tag=tag.tag
+        kind.__name__,
+        read,
+        frozen=True,
+        kw_only=True,
+        gc=False,
+        rename=named,
+        tag_field=tag.tag_field,
+        tag=tag.tag,
     )
 
 

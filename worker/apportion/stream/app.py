@@ -21,7 +21,7 @@ from yarl import URL
 from apportion.assembly import create_engine, create_timeline
 from apportion.core.timeline import Refusal
 from apportion.operations.numbers import Numbers
-from apportion.setting_types import SaslMechanism
+from apportion.setting_types import Guarantee, SaslMechanism
 from apportion.settings import Settings
 from apportion.stream.agent import answer_fetched
 from apportion.stream.answers import Answers
@@ -29,6 +29,7 @@ from apportion.stream.batch import BatchBounds, BatchComposer
 from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import LaneTransport
+from apportion.stream.exactly_once import ExactlyOnceWriter
 from apportion.stream.lane import Lane
 from apportion.stream.log import log_fact
 from apportion.stream.membership import Membership
@@ -46,7 +47,7 @@ from apportion.stream.topics import (
 )
 from apportion.stream.verifier import ShareVerifier
 from apportion.stream.vitals import Vitals
-from apportion.stream.writer import EffectivelyOnceWriter
+from apportion.stream.writer import EffectivelyOnceWriter, Writer
 
 _HEARTBEAT_S = 1.0
 _COMMIT_INTERVAL_S = 1.0
@@ -70,10 +71,10 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     verifier: ShareVerifier | None
     membership: Membership
     lane: Lane
-    records: RecordProducer
     share: DeadLetterShare
     numbers: Numbers
     vitals: Vitals
+    writer: Writer
 
     async def on_first_start(self) -> None:
         """Check the topics, and read the policies to their end, before any event is read.
@@ -103,13 +104,13 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         """Connect the producer, for as long as anything may be written."""
         settings = self.settings
         topics = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
-        await self.records.start((*topics, changelog_topic(settings)))
+        await self.writer.start((*topics, changelog_topic(settings)))
         try:
             yield
         finally:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PRODUCER_STOP_S):
-                    await self.records.stop()
+                    await self.writer.stop()
 
     @asynccontextmanager
     async def _verifying(self, verifier: ShareVerifier) -> AsyncIterator[None]:
@@ -183,8 +184,8 @@ def create_app(settings: Settings) -> WorkerApp:
     app.answers = answers
     app.verifier = verifier
     app.membership = Membership(settings.session_timeout_s)
-    app.records = RecordProducer(settings)
     app.share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
+    app.writer = _writer(app)
     app.lane = _lane(app)
     app.numbers = Numbers(settings.metrics_by_tenant)
     app.vitals = Vitals(app, app.numbers)
@@ -199,6 +200,15 @@ def create_app(settings: Settings) -> WorkerApp:
     return app
 
 
+def _writer(app: WorkerApp) -> Writer:
+    """Return what makes batches durable, by the guarantee that is asked for."""
+    settings, changelog = app.settings, changelog_topic(app.settings)
+    if settings.guarantee is Guarantee.EXACTLY_ONCE:
+        return ExactlyOnceWriter(settings, app.membership, changelog)
+    records = RecordProducer(settings)
+    return EffectivelyOnceWriter(records, app.membership, changelog, settings.delivery_timeout_s)
+
+
 def _lane(app: WorkerApp) -> Lane:
     """Return the way from the requests topic to the others."""
     settings = app.settings
@@ -211,11 +221,10 @@ def _lane(app: WorkerApp) -> Lane:
     composer = BatchComposer(
         app.answers, app.share, changelog, end_offset, BatchBounds(bytes=settings.batch_max_bytes)
     )
-    writer = EffectivelyOnceWriter(app.records, app.membership, changelog, settings.delivery_timeout_s)
     lane = Lane(
         settings.requests_topic,
         composer,
-        writer,
+        app.writer,
         app.membership,
         app.policies,
         settings.event_failures_max,

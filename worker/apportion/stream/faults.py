@@ -42,6 +42,19 @@ class NotDurableError(StreamError):
         )
 
 
+class FencedError(StreamError):
+    """A partition's transactions are another worker's now, or brokers have ended the one that was open."""
+
+    code = "fenced"
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(
+            f"stopped at {topic} partition {partition} offset {offset}: another worker writes for that "
+            "partition now, or the transaction was open for too long; nothing of it counts, and its events "
+            "come again where the partition is"
+        )
+
+
 class EventLostError(StreamError):
     """Events before these were read from the topic, and did not reach the agent."""
 

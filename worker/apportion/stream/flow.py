@@ -6,14 +6,15 @@ Decides what stands beside its committed offset. Does nothing by itself: the lan
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 
 from aiokafka.structs import ConsumerRecord
 from msgspec import Struct
 from msgspec.structs import replace
 
 from apportion.stream.batch import Batch
-from apportion.stream.breaker import window_of
-from apportion.stream.commit_metadata import CommitMetadata
+from apportion.stream.breaker import Window, window_of
+from apportion.stream.commit_metadata import CommitMetadata, encode_metadata
 from apportion.stream.rows import PartitionRows
 from apportion.stream.writer import Writing
 
@@ -71,6 +72,23 @@ class Flow:
             stream_time_us=batch.stream_time_us,
             changelog_end_offset=self.rows.changelog_end,
         )
+
+    def commit_after(self, batches: Sequence[Batch]) -> tuple[int, str]:
+        """Return the offset that is right when these are durable, which come next, with its metadata."""
+        window = Window(self.window.seen, self.window.last)
+        window.add(list(chain.from_iterable(batch.outcomes for batch in batches)))
+        last = batches[-1]
+        metadata = CommitMetadata(
+            stream_time_us=last.stream_time_us,
+            changelog_end_offset=self.rows.changelog_end,
+            window=str(window),
+        )
+        return last.next_offset, encode_metadata(metadata)
+
+    def committed(self, offset: int, stream_time_us: int) -> None:
+        """Count an offset as committed, and the stream time beside it: what expired before it may go."""
+        self.committed_offset = offset
+        self.rows.time.committed_us = stream_time_us
 
     def commit(self) -> tuple[int, CommitMetadata] | None:
         """Return the offset that may be committed, with its metadata; None: it is already, or there is none.

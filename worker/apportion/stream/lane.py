@@ -12,7 +12,7 @@ from aiokafka.structs import ConsumerRecord
 
 from apportion.stream.batch import Batch, BatchComposer
 from apportion.stream.commit_metadata import decode_metadata, encode_metadata
-from apportion.stream.faults import EventFailedError, EventLostError, NotDurableError
+from apportion.stream.faults import EventFailedError, EventLostError, NotDurableError, StreamError
 from apportion.stream.flow import Fetched, Flow
 from apportion.stream.membership import Membership
 from apportion.stream.policies import PolicyReader
@@ -133,7 +133,7 @@ class Lane:
 
     def composed(self, flow: Flow, batch: Batch) -> None:
         """Let a batch be written."""
-        writing = Writing(batch, flow.rows)
+        writing = Writing(batch, flow.rows, flow.commit_after)
         self._writer.begin(writing)
         flow.in_flight.append(writing)
         self._in_flight_bytes += batch.size_bytes
@@ -147,6 +147,9 @@ class Lane:
             batch = writing.batch
             try:
                 await self._writer.finish(writing)
+            except StreamError as error:
+                self.failed(error)
+                return
             except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose what it gave
                 self.failed(NotDurableError(self._topic, flow.partition, batch.offset, error))
                 return
@@ -154,6 +157,8 @@ class Lane:
             self._in_flight_bytes -= batch.size_bytes
             flow.durable(batch)
             self.durable(batch)
+            if writing.is_committed:
+                flow.committed(batch.next_offset, batch.stream_time_us)
             if flow.waiting is not None and not flow.is_over:
                 waiting, flow.waiting = flow.waiting, None
                 self.deliver(waiting)
@@ -172,8 +177,7 @@ class Lane:
         """Count offsets as committed."""
         for partition, offset in offsets.items():
             if flow := self._flows.get(partition):
-                flow.committed_offset = offset
-                flow.rows.time.committed_us = flow.committing.stream_time_us
+                flow.committed(offset, flow.committing.stream_time_us)
 
     def abandon(self) -> None:
         """Stop the work on all partitions where it stands: they are taken away.

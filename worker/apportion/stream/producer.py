@@ -50,7 +50,7 @@ class Sent:
 
 
 class RecordProducer:
-    """One idempotent client for all partitions."""
+    """One idempotent client."""
 
     def __init__(self, settings: Settings) -> None:
         """Connect to nothing yet."""
@@ -75,19 +75,23 @@ class RecordProducer:
         leader is waited for as long as for all else: the client gives it up by the time of one try, and has
         no argument for it.
         """
-        settings = self._settings
-        client = AIOKafkaProducer(
-            **connection_arguments(settings),
-            client_id=settings.app_id,
-            acks="all",
-            enable_idempotence=True,
-            compression_type=None if settings.compression is Compression.NONE else str(settings.compression),
-            max_batch_size=MESSAGE_MAX_BYTES,
-            max_request_size=MESSAGE_MAX_BYTES,
-            request_timeout_ms=int(settings.request_timeout_s * 1000),
-        )
-        client._message_accumulator._batch_ttl = settings.delivery_timeout_s  # noqa: SLF001 - see above
+        client = AIOKafkaProducer(**self._client_arguments())
+        client._message_accumulator._batch_ttl = self._settings.delivery_timeout_s  # noqa: SLF001 - see above
         return client
+
+    def _client_arguments(self) -> dict[str, Any]:
+        settings = self._settings
+        return connection_arguments(settings) | {
+            "client_id": settings.app_id,
+            "acks": "all",
+            "enable_idempotence": True,
+            "compression_type": None
+            if settings.compression is Compression.NONE
+            else str(settings.compression),
+            "max_batch_size": MESSAGE_MAX_BYTES,
+            "max_request_size": MESSAGE_MAX_BYTES,
+            "request_timeout_ms": int(settings.request_timeout_s * 1000),
+        }
 
     async def stop(self) -> None:
         """Close; what is not acknowledged by then is given up."""

@@ -136,15 +136,17 @@ class PartitionRows:
             else:
                 self._put(key, row)
 
-    def written(self, first_offset: int, last_offset: int) -> None:
+    def written(self, first_offset: int, last_offset: int, *, alone: bool = False) -> None:
         """Count records of ours as contained, as long as nobody else wrote between.
+
+        With `alone` nobody else can: what is between is none of records, but the markers of transactions.
 
         Raises:
             ChangelogTruncatedError: they stand where others stood: the changelog is another, or was cut.
         """
         if first_offset < self.changelog_offset:
             raise ChangelogTruncatedError(self._place, self.changelog_offset, first_offset)
-        if first_offset == self.changelog_offset:
+        if alone or first_offset == self.changelog_offset:
             self.changelog_offset = last_offset + 1
         self.changelog_end = max(self.changelog_end, last_offset + 1)
 

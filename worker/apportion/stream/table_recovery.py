@@ -44,6 +44,7 @@ class SessionRecovery(Recovery):  # type: ignore[misc] # faust is followed by no
         before = sum(len(held) for held in rows.values())
         self.app.consumer.is_recovering = True
         try:
+            await self.app.writer.assign(rows)
             await recover(self.app.settings, rows)
         finally:
             self.app.consumer.is_recovering = False

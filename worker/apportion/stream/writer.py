@@ -2,12 +2,12 @@
 
 Decides that order, and how long each step may take. A batch's outputs leave while those before it are still
 under way; its rows never leave before its own outputs stand, nor before the rows of the batch before. Never
-knows what is in a batch.
+knows what is in a batch. `exactly_once` is the other way.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -16,18 +16,43 @@ from apportion.stream.membership import Membership
 from apportion.stream.producer import RecordProducer, Sent
 from apportion.stream.rows import PartitionRows
 
+CommitAfter: TypeAlias = Callable[[Sequence[Batch]], tuple[int, str]]
+
 
 class Writing(Struct):
-    """A batch that is being written, and what of it has been sent."""
+    """A batch that is being written, and what of it has been sent.
+
+    `commit_after` tells which offset and metadata are right when the partition's next batches, up to this
+    one, are durable; `is_committed` that they stand.
+    """
 
     batch: Batch
     rows: PartitionRows
+    commit_after: CommitAfter
+    is_committed: bool = False
     outputs: list[Sent] = []
     states: list[Sent] = []
 
 
 class Writer(Protocol):
     """Makes batches of a partition durable, in their order."""
+
+    async def start(self, topics: Sequence[str]) -> None:
+        """Connect; these are the topics to write to.
+
+        Raises:
+            KafkaError: no broker answered.
+        """
+
+    async def stop(self) -> None:
+        """Close; what is not durable by then is given up."""
+
+    async def assign(self, partitions: Collection[int]) -> None:
+        """Write for these partitions from now on; called before anything is read of them.
+
+        Raises:
+            StreamError: it cannot be.
+        """
 
     def begin(self, writing: Writing) -> None:
         """Send what may leave at once; called right after the batch was composed, in the batches' order."""
@@ -55,6 +80,17 @@ class EffectivelyOnceWriter:
         self._changelog = changelog
         self._delivery_timeout_s = delivery_timeout_s
 
+    async def start(self, topics: Sequence[str]) -> None:
+        """Connect, and learn who leads the topics' partitions."""
+        await self._producer.start(topics)
+
+    async def stop(self) -> None:
+        """Close the connection."""
+        await self._producer.stop()
+
+    async def assign(self, partitions: Collection[int]) -> None:
+        """Do nothing: one client writes for all partitions."""
+
     def begin(self, writing: Writing) -> None:
         """Send the outputs."""
         self.send_outputs(writing)
@@ -75,32 +111,52 @@ class EffectivelyOnceWriter:
         self._producer.withdraw(writing.states)
 
     def send_outputs(self, writing: Writing) -> None:
-        """Send composed events, decisions and dead letters; what else is in flight is not waited for."""
-        batch = writing.batch
-        for topic, messages in batch.messages.items():
-            groups = (((one.key, one.value, one.headers),) for one in messages)
-            writing.outputs += self._producer.send(topic, batch.partition, groups)
+        """Send them; what else is in flight is not waited for."""
+        send_outputs(self._producer, writing)
 
     async def outputs_acknowledged(self, writing: Writing) -> None:
         """Return when all outputs are durable."""
-        await _acknowledged(writing.outputs)
+        await acknowledged(writing.outputs)
 
     def send_rows(self, writing: Writing) -> None:
-        """Send the last row of each session in the batch; the records of one session stand together."""
-        batch = writing.batch
-        writing.states = self._producer.send(self._changelog, batch.partition, batch.states)
+        """Send them, to one changelog partition."""
+        send_rows(self._producer, writing, self._changelog)
 
     async def rows_acknowledged(self, writing: Writing) -> None:
         """Return when all rows are durable."""
-        await _acknowledged(writing.states)
-        for sent in writing.states:
-            if (offset := sent.offset) >= 0:  # the broker may have forgotten where a record stands
-                writing.rows.written(offset, offset + sent.records - 1)
+        await acknowledged(writing.states)
+        count_rows(writing)
 
 
-async def _acknowledged(sent: Sequence[Sent]) -> None:
+def send_outputs(producer: RecordProducer, writing: Writing) -> None:
+    """Send a batch's composed events, decisions and dead letters."""
+    batch = writing.batch
+    for topic, messages in batch.messages.items():
+        groups = (((one.key, one.value, one.headers),) for one in messages)
+        writing.outputs += producer.send(topic, batch.partition, groups)
+
+
+def send_rows(producer: RecordProducer, writing: Writing, changelog: str) -> None:
+    """Send the last row of each session in the batch; the records of one session stand together."""
+    batch = writing.batch
+    writing.states = producer.send(changelog, batch.partition, batch.states)
+
+
+async def acknowledged(sent: Sequence[Sent]) -> None:
+    """Return when all record batches are durable, or one is not.
+
+    Raises:
+        KafkaError: it is not.
+    """
     if waiting := [one.acknowledged for one in sent if not one.acknowledged.done()]:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
     for one in sent:
         if one.acknowledged.done():  # where one has failed, others may not be
             one.acknowledged.result()
+
+
+def count_rows(writing: Writing, *, alone: bool = False) -> None:
+    """Count the rows of a batch as contained in the changelog; `alone`: nobody else writes there."""
+    for sent in writing.states:
+        if (offset := sent.offset) >= 0:  # the broker may have forgotten where a record stands
+            writing.rows.written(offset, offset + sent.records - 1, alone=alone)

@@ -1,0 +1,128 @@
+"""With transactions, who reads committed sees each output once, whatever happens to workers.
+
+On Apache Kafka alone: after an aborted transaction the embedded broker hides what is committed (ADR 2).
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from aiokafka import TopicPartition
+from aiokafka.errors import ProducerFenced
+from reliability.topics import audit_topics
+from running import DEADLINE_S, Stage, ids, own_settings, requests, staged, worker_running
+
+from apportion.core.session import Session
+from apportion.setting_types import Guarantee
+from apportion.stream.commits import read_commits
+from apportion.stream.recovery import partition_rows, recover
+from apportion.stream.row_format import Row, encode_row
+from apportion.stream.topics import changelog_topic
+from apportion.stream.transactional_producer import TransactionalProducer, new_producer
+from apportion.stream.writer import acknowledged
+
+pytestmark = pytest.mark.asyncio
+
+KILLED = """
+import os, signal
+from apportion.stream.transactional_producer import TransactionalProducer
+commit, calls = TransactionalProducer.commit, []
+async def killed(self):
+    calls.append(self)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.{signal})
+    await commit(self)
+TransactionalProducer.commit = killed
+"""
+KEY = b"default/s"
+
+
+@pytest_asyncio.fixture
+async def stage(kafka: str) -> AsyncIterator[Stage]:
+    settings = own_settings(kafka, guarantee=Guarantee.EXACTLY_ONCE)
+    async with staged(settings, "read_committed") as made:
+        yield made
+
+
+async def assert_seen_once(stage: Stage, sent: int) -> None:
+    outputs = await stage.outputs.wait_for_end()
+    assert len(outputs.decisions) == len(outputs.composed) == sent
+    audited = await audit_topics(stage.settings, once=True)
+    assert audited.is_right, audited.found
+    assert audited.repeated == audited.late_rows == 0
+
+
+async def write_row(stage: Stage, producer: TransactionalProducer, offset: int) -> None:
+    """Write a row that has seen this offset, and the offset behind it."""
+    value = encode_row(Row(offset, Session(start_us=0, last_event_us=1, idle_timeout_s=60, prompts=offset)))
+    await producer.begin()
+    sent = producer.send(changelog_topic(stage.settings), 0, [[(KEY, value, ())]])
+    place = TopicPartition(stage.settings.requests_topic, 0)
+    await asyncio.gather(
+        acknowledged(sent), producer.send_offset(place, offset + 1, f'{{"failures":{offset}}}')
+    )
+
+
+async def test_a_kill_in_the_middle_of_a_transaction_loses_nothing_and_nothing_is_seen_twice(
+    stage: Stage,
+) -> None:
+    sent = requests("r", 400)
+    await stage.send(*sent)
+    async with worker_running(
+        stage.settings, until_ready=False, prelude=KILLED.format(signal="SIGKILL")
+    ) as worker:
+        assert await worker.ended() == -signal.SIGKILL
+    async with worker_running(stage.settings) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        assert await worker.stop() == 0
+    await assert_seen_once(stage, len(sent))
+
+
+async def test_a_worker_that_wakes_in_a_transaction_when_another_has_answered_writes_nothing(
+    stage: Stage,
+) -> None:
+    sent = requests("r", 200)
+    await stage.send(*sent)
+    async with worker_running(
+        stage.settings, until_ready=False, prelude=KILLED.format(signal="SIGSTOP")
+    ) as zombie:
+        await zombie.wait_for_line("message=ready")
+        async with worker_running(stage.settings, until_ready=False) as successor:
+            await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+            zombie.process.send_signal(signal.SIGCONT)
+            later = requests("later", 40)
+            await stage.send(*later)
+            await stage.outputs.wait_for(lambda out: out.answered(ids(later)))
+            assert await successor.stop() == 0
+    await assert_seen_once(stage, len(sent) + len(later))
+
+
+async def test_who_comes_after_fences_who_was_before_and_waits_for_nothing_that_was_left_open(
+    stage: Stage,
+) -> None:
+    settings = stage.settings
+    topics = (changelog_topic(settings),)
+    for _ in range(3):
+        await (await stage.send_raw(KEY, b"{}", partition=0))
+    before, after = new_producer(settings, 0), new_producer(settings, 0)
+    try:
+        await before.start(topics)
+        await write_row(stage, before, 1)
+        await before.commit()
+        await write_row(stage, before, 2)
+        await after.start(topics)
+        with pytest.raises(ProducerFenced):
+            await before.commit()
+        rows = partition_rows(settings, 0)
+        async with asyncio.timeout(DEADLINE_S):
+            await recover(settings, {0: rows})
+        row = rows.row(KEY)
+        assert row is not None
+        assert row.seen_offset == 1
+        commit = (await read_commits(settings, [0]))[0]
+        assert (commit.offset, commit.metadata.failures) == (2, 1)
+    finally:
+        await before.stop()
+        await after.stop()
