@@ -171,7 +171,7 @@ def _columns(rows: Sequence[Struct | None], kind: Any, before: str = "") -> Colu
     values = list(zip(*[nothing if row is None else astuple(row) for row in rows], strict=True))
     found: Columns = {}
     for place, field in enumerate(names):
-        inner, name = _struct_of(field.type), before + field.name
+        inner, name = _struct_of(field.type), before + field.encode_name
         of_field = values[place] if rows else ()
         if inner is None:
             found[name] = of_field

@@ -36,7 +36,7 @@ def _read_form(kind: Any) -> Any:
         return tuple[_read_form(arguments[0]), ...]  # type: ignore[misc] # made while it runs
     if isinstance(kind, UnionType) or UnsetType in arguments:
         present = [_read_form(each) for each in arguments if each not in (UnsetType, type(None))]
-        return Union[(*present, None)]  # noqa: UP007 - made while it runs
+        return Union[(*present, None)]
     if get_origin(kind) is Annotated:  # with bounds of an event's, which hold no more
         return _read_form(arguments[0])
     return str if isinstance(kind, type) and issubclass(kind, Enum) else kind

@@ -100,6 +100,12 @@ DECISIONS = pa.schema(
         pa.field("reasons", pa.list_(_REASON_COUNT)),
         pa.field("unlisted", pa.list_(_REASON_COUNT)),
         pa.field("constraints", pa.list_(CONSTRAINT)),
+        *_counts("certificate_gap"),
+        *_counts("prefix_previous_items", "prefix_held_items", "prefix_prefix_tokens"),
+        pa.field("prefix_cold", pa.bool_()),
+        *_counts("prefix_break_at"),
+        *_texts("prefix_break_id"),
+        *_words("prefix_break_why"),
         *_texts("duplicate_of"),
         pa.field("evicted", pa.list_(pa.string())),
         *_counts("evicted_unlisted"),
@@ -133,6 +139,8 @@ CANDIDATES = pa.schema(
         *_words("reason", "bound"),
         *_counts("needed", "left", "more", "limit_left"),
         *_words("constraint"),
+        *_texts("redundant_covered_by"),
+        *_counts("redundant_permille"),
     ]
 )
 """A row for each candidate that a decision lists."""
