@@ -195,6 +195,16 @@ def test_a_replay_is_told_by_its_largest_changes_and_its_sum() -> None:
     assert (told.sum["changed"], len(told.misfits), told.changes_left_out) == (2, 1, 0)
 
 
+def test_of_a_large_replay_a_page_bears_the_largest_changes() -> None:
+    side = {"status": "composed", "counter": "chars4", "limit": 60, "used": 50}
+    lost = [{"id": "<" * 200, "kind": "k", "group": "g", "tokens": 1}] * 100
+    lines = [{"decision_id": f"{n}", "before": side, "after": side, "lost": lost} for n in range(100)]
+    text = page([decision(1)], replayed_of(as_lines([*lines, {"replayed": 100, "changed": 100}])))
+    told = json.loads(text.partition('id="report">')[2].partition("</script>")[0])["replayed"]
+    assert len(told["changes"]) + told["changes_left_out"] == 100
+    assert len(text) < 1_200_000
+
+
 @pytest.mark.parametrize("lines", [[], [b"{}"], [b"not JSON"], as_lines([decision(1)])])
 def test_what_is_no_whole_replay_is_refused(lines: list[bytes]) -> None:
     with pytest.raises(NoReplayError):

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
 
-from msgspec import json
-
-from apportion.analytics.report import Report
+from apportion.analytics.report import Report, inert
 
 _LIBRARIES = ("vendor/d3.min.js", "vendor/plot.umd.min.js")
 _SCRIPTS = ("data.js", "charts.js", "sections.js", "table.js", "decision.js", "replayed.js", "main.js")
@@ -26,7 +24,7 @@ def page_of(report: Report) -> str:
         ("policy", _policy(scripts)),
         ("style", _part("report.css")),
         ("scripts", "\n".join(f"<script>{script}</script>" for script in scripts)),
-        ("report", _inert(report)),
+        ("report", inert(report).decode()),
     ):
         template = template.replace(f"<!--{name}-->", value, 1)
     return template
@@ -51,13 +49,6 @@ def _policy(scripts: Sequence[str]) -> str:
 
 def _digest(script: str) -> str:
     return b64encode(sha256(script.encode()).digest()).decode()
-
-
-def _inert(report: Report) -> str:
-    """Return the report as JSON in which no tag can begin."""
-    return (
-        json.encode(report).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    )
 
 
 def _part(name: str) -> str:

@@ -11,8 +11,6 @@ from msgspec import DecodeError, Struct, ValidationError, json
 
 _SHOWN_MAX = 200
 _MISFITS_MAX = 50
-_MOVES_MAX = 200
-"""Items of one change, each way."""
 
 
 class NoReplayError(Exception):

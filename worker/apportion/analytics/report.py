@@ -10,15 +10,17 @@ from typing import Any
 
 from duckdb import DuckDBPyConnection
 from msgspec import Struct, json
+from msgspec.structs import replace
 
 from apportion import ENGINE_VERSION
 from apportion.analytics.queries import NAMES, load_query
 from apportion.analytics.replayed import Replayed
 from apportion.analytics.source import telling_of_tables
 
-_ANSWER_MAX_BYTES = 100_000
+_ANSWER_MAX_BYTES = 40_000
 _LISTED_MAX_BYTES = 1_100_000
-_OPENED_MAX_BYTES = 2_600_000
+_OPENED_MAX_BYTES = 2_300_000
+_REPLAYED_MAX_BYTES = 400_000
 Row = Sequence[Any]
 
 
@@ -78,7 +80,7 @@ def report_of(
         answers=answers,
         listed=_within(listed, _LISTED_MAX_BYTES),
         opened=opened,
-        replayed=replayed,
+        replayed=None if replayed is None else _bounded(replayed),
     )
 
 
@@ -123,15 +125,27 @@ def _within(answer: Rows, most_bytes: int) -> Rows:
     return Rows(answer.columns, rows, len(answer.rows) - len(rows))
 
 
+def _bounded(replayed: Replayed) -> Replayed:
+    changes = _first(replayed.changes, _REPLAYED_MAX_BYTES)
+    left_out = replayed.changes_left_out + len(replayed.changes) - len(changes)
+    return replace(replayed, changes=changes, changes_left_out=left_out)
+
+
 def _first(values: Iterable[Any], most_bytes: int) -> list[Any]:
-    """Return the first values that together are not more than so many bytes of JSON."""
+    """Return the first values that together are not more than so many bytes of the page."""
     kept: list[Any] = []
     for value in values:
-        most_bytes -= len(json.encode(value)) + 1
+        most_bytes -= len(inert(value)) + 1
         if most_bytes < 0:
             break
         kept.append(value)
     return kept
+
+
+def inert(value: Any) -> bytes:
+    """Return a value as JSON in which no tag of HTML can begin."""
+    text = json.encode(value)
+    return text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 
 def _told(value: Any) -> Any:

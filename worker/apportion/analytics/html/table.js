@@ -61,11 +61,11 @@ function decisionsSection() {
     }, title));
   }
 
-  function line(row) {
+  function line(row, place) {
     const can = opened.has(row.decision_id);
     const chosen = row.decision_id === current();
     return element("tr", {
-      tabindex: "0", "aria-selected": String(chosen), class: !can && "closed", "data-id": row.decision_id,
+      tabindex: place ? "-1" : "0", "aria-selected": String(chosen), class: !can && "closed", "data-id": row.decision_id,
       title: can ? null : `Its candidates are not on this page: apportion explain ${row.decision_id} shows them.`,
       on: { click: () => can && open(row.decision_id) },
     }, COLUMNS.map(([, , cell, kind]) => element("td", { class: kind }, cell(row))));
