@@ -15,6 +15,8 @@ from apportion.core.results import Bound, Fidelity, Outcome, Reason
 COUNTS = st.integers(min_value=0, max_value=(1 << 63) - 1)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 NAMES = ("recency", "relevance")
+OWN = CANDIDATES.names[CANDIDATES.names.index("id") :]
+"""The columns that an entry itself gives."""
 
 
 def optional(**values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -24,9 +26,10 @@ def optional(**values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, An
 
 ENTRIES = st.builds(
     lambda whole, part: whole | part,
-    st.fixed_dictionaries({"id": TEXTS, "kind": TEXTS, "group": TEXTS, "rank": COUNTS}),
+    st.fixed_dictionaries(
+        {"id": TEXTS, "kind": TEXTS, "group": TEXTS, "rank": COUNTS, "outcome": st.sampled_from(Outcome)}
+    ),
     optional(
-        outcome=st.sampled_from(Outcome),
         score=COUNTS,
         parts=st.lists(COUNTS, min_size=len(NAMES), max_size=len(NAMES)),
         tokens=COUNTS,
@@ -39,19 +42,17 @@ ENTRIES = st.builds(
         more=COUNTS,
         limit_left=COUNTS,
         constraint=TEXTS,
+        redundant=st.fixed_dictionaries({"covered_by": TEXTS, "permille": COUNTS}),
         of_a_later_version=COUNTS,
     ),
 )
 GROUPS = st.builds(
     lambda whole, part: whole | part,
-    st.fixed_dictionaries({"name": TEXTS}),
+    st.fixed_dictionaries(
+        {"name": TEXTS} | dict.fromkeys(("min", "used", "available", "selected", "rejected"), COUNTS)
+    ),
     optional(
-        min=COUNTS,
         max=COUNTS,
-        used=COUNTS,
-        available=COUNTS,
-        selected=COUNTS,
-        rejected=COUNTS,
         shortfall=st.fixed_dictionaries({"requested": COUNTS, "available": COUNTS}),
     ),
 )
@@ -66,8 +67,9 @@ DECISIONS = st.builds(
 
 def candidate_row(entry: dict[str, Any]) -> dict[str, Any]:
     """Return what an entry's row has of its own."""
-    row = dict.fromkeys(CANDIDATES.names[-17:]) | {"outcome": "omitted"} | entry
+    row = dict.fromkeys(OWN) | entry
     row.pop("of_a_later_version", None)
+    row |= {f"redundant_{name}": value for name, value in row.pop("redundant", {}).items()}
     if row["bound"] is None:
         row["bound"] = BOUNDS.get(row["reason"])
     if row["needed"] is None and row["left"] is not None:
@@ -79,8 +81,7 @@ def candidate_row(entry: dict[str, Any]) -> dict[str, Any]:
 
 def group_row(group: dict[str, Any]) -> dict[str, Any]:
     """Return a group's row."""
-    zeros = dict.fromkeys(("min", "used", "available", "selected", "rejected"), 0)
-    row: dict[str, Any] = dict.fromkeys([field.name for field in GROUP]) | zeros | group
+    row: dict[str, Any] = dict.fromkeys([field.name for field in GROUP]) | group
     for name, value in row.pop("shortfall", {}).items():
         row[f"shortfall_{name}"] = value
     return row
@@ -96,7 +97,7 @@ def test_random_records_stand_in_the_tables_as_they_are(records: list[dict[str, 
     )
     assert tables[Table.UNREADABLE].num_rows == 0
     rows = tables[Table.CANDIDATES].to_pylist()
-    found = [(row["offset"], {name: row[name] for name in CANDIDATES.names[-17:]}) for row in rows]
+    found = [(row["offset"], {name: row[name] for name in OWN}) for row in rows]
     assert found == [
         (offset, candidate_row(entry))
         for offset, record in enumerate(records)

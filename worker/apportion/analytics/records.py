@@ -20,7 +20,7 @@ from apportion.core.refusal import refusal
 _INT64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _CONTENT = frozenset({"key", "headers", "value"})
 """What a dead letter has of a client's; it is not read."""
-_DEFAULTS = {UNSET: None, results.Outcome.OMITTED: "omitted", results.Detail.FULL: "full"}
+_DEFAULTS = {UNSET: None, results.Detail.FULL: "full"}
 """Defaults as they are read."""
 UNSUPPORTED_VERSION = "unsupported_version"
 
