@@ -13,6 +13,9 @@ from recording import altered, published
 from running import Stage, ids, own_settings, requests, staged, variables_of, worker_running
 from support import candidate
 
+from apportion.recompose import run
+from apportion.recompose.ranges import Selection
+from apportion.replay.findings import Summary
 from apportion.settings import Settings
 from apportion.stream.admin import admin_client
 
@@ -122,6 +125,25 @@ async def test_what_cannot_be_read_is_named_and_nothing_is_made(kafka: str) -> N
     assert (away.exit_code, away.err.split(":")[1]) == (1, " broker_unreachable")
 
 
+async def test_partitions_side_by_side_give_what_they_give_one_after_another(
+    kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with staged(own_settings(kafka)) as stage:
+        await answered(stage, "r", 16)
+        await stage.send(*requests("unanswered", 8))
+        alone = await asyncio.to_thread(recomposed, stage.settings)
+        monkeypatch.setattr(run, "_SIDE_BY_SIDE_FROM", 0)
+        assert await asyncio.to_thread(recomposed, stage.settings) == alone
+        assert alone == Summary(verified=16, in_flight=8)
+
+
+def recomposed(settings: Settings) -> Summary:
+    """Verify in this process, or from it."""
+    with run.open_run(settings, Selection()) as opened:
+        assert list(opened.run(lambda _: None)) == []
+        return opened.summary
+
+
 async def test_a_share_is_verified_beside_the_stream(kafka: str) -> None:
     async with staged(own_settings(kafka, verify_share=1.0)) as stage:
         sent = requests("r", 40)
@@ -144,5 +166,8 @@ async def test_a_range_is_asked_about_by_offsets_or_time(kafka: str) -> None:
         since = await verified(settings, "--since", "2020-01-01T00:00:00Z")
         assert since.out == b"12 decisions verified, 0 differences\n"
         assert (await verified(settings, "--since", "2120-01-01T00:00:00Z")).out.startswith(b"0 decisions")
+        identity = stage.outputs.decisions[0]["decision_id"]
+        one = await ran(settings, "explain", identity[:12], "--from-topics", "--candidate", "b")
+        assert (one.exit_code, identity.encode() in one.out) == (0, True)
         none = await verified(settings, "--offsets", "7:0-1")
         assert (none.exit_code, none.err.split(":")[1]) == (2, " no_such_partition")

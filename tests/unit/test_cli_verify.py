@@ -194,3 +194,24 @@ def test_without_a_secret_there_are_no_ids() -> None:
     ended = apportion("fingerprint", "a")
     assert (ended.exit_code, ended.out) == (2, b"")
     assert ended.err.startswith("apportion: no_secret: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["events"], "--from-topics"),
+        (["events", "decisions", "--from-topics"], "not both"),
+        (["events", "decisions", "--since", "2026-03-01T00:00:00Z"], "--from-topics"),
+        (["events", "decisions", "--snapshot", "rows"], "--from-topics"),
+        (["--from-topics", "--since", "yesterday"], "2026-03-01T12:00:00Z"),
+        (["--from-topics", "--since", "2026-03-01T12:00:00"], "2026-03-01T12:00:00Z"),
+        (["--from-topics", "--offsets", "1-2"], "PARTITION:FIRST-LAST"),
+        (["--from-topics", "--offsets", "1:9-2"], "ends before it begins"),
+        (["--from-topics", "--offsets", "1:0-", "--offsets", "1:5-"], "named twice"),
+        (["--from-topics", "--snapshot", "missing"], "No such file"),
+    ],
+)
+def test_what_is_read_is_said_once_and_well(arguments: list[str], told: str) -> None:
+    ended = apportion("verify", *arguments)
+    assert ended.exit_code == 2
+    assert told in " ".join(ended.err.replace("│", "").split())

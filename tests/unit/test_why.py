@@ -25,6 +25,7 @@ from apportion.replay.origin import (
     UnknownDecisionError,
     UnreadableDecisionError,
     find_decision,
+    of_session,
     origin_of,
 )
 from apportion.replay.reading import FileReading
@@ -266,9 +267,9 @@ def session_of(recording: Recording, name: str, **changes: Iterable[bytes]) -> O
         catalogue = Catalogue([POLICY, lanes_policy(version="2", counter="bytes4")])
         return Verification(ENGINE, of_files(catalogue), POLICY.name, FileReading(Bounds()), those)
 
-    return origin_of(
-        decision, as_lines(changes.get("events", recording.events)), as_lines(lines), verification_of
-    )
+    events = as_lines(changes.get("events", recording.events))
+    own = of_session(events, decision), of_session(as_lines(lines), decision)
+    return origin_of(decision, *own, verification_of)
 
 
 def identity_of(recording: Recording, name: str) -> str:

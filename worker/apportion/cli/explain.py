@@ -10,15 +10,18 @@ from apportion.cli import ExitCode
 from apportion.cli._files import open_events, require_distinct
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._topics import FromTopics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import RenderableType
 
+    from apportion.core.engine import Engine
     from apportion.core.results import ContextDecision, Entry
     from apportion.offline.lines import Line
     from apportion.replay.findings import Finding
+    from apportion.replay.origin import Origin
     from apportion.replay.verify import Verification
     from apportion.settings import Settings
 
@@ -42,7 +45,10 @@ def explain(
         typer.Argument(metavar="DECISION_ID", help="The decision's id, or as much of it as no other has."),
     ],
     *,
-    decisions: Annotated[Path, typer.Option(help="The file of decisions, as JSON lines; - is stdin.")],
+    decisions: Annotated[
+        Path | None, typer.Option(help="The file of decisions, as JSON lines; - is stdin.")
+    ] = None,
+    from_topics: FromTopics = False,
     events: Annotated[
         Path | None, typer.Option(help="The recorded events, to look for what would admit the candidate.")
     ] = None,
@@ -61,6 +67,7 @@ def explain(
       apportion explain 6891f1 --decisions decisions.jsonl
       apportion explain 6891f1 --decisions decisions.jsonl --candidate a
         --events events.jsonl
+      apportion explain 6891f1 --from-topics --candidate a
     """
     from apportion.explain import explanation
     from apportion.explain_candidate import candidate_explanation
@@ -69,6 +76,13 @@ def explain(
         raise typer.BadParameter("--events is of use only with --candidate", param_hint="--events")
     require_distinct(decisions, events)
     settings = read_settings(ctx)
+    if from_topics:
+        if decisions is not None or events is not None:
+            raise typer.BadParameter("give files, or --from-topics, not both")
+        _explain_from_topics(settings, decision_id, candidate)
+        return
+    if decisions is None:
+        raise typer.BadParameter("give --decisions FILE, or --from-topics")
     with ExitStack() as stack:
         recorded = stack.enter_context(open_events(decisions))
         if events is not None and not recorded.seekable():
@@ -84,6 +98,25 @@ def explain(
             _search(settings, decision, entries[0], source, recorded)
         elif _is_open(entries[0]):
             typer.echo("--events FILE, the recorded events, looks for the smallest change that admits it.")
+
+
+def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str | None) -> None:
+    from apportion.assembly import create_engine
+    from apportion.explain import explanation
+    from apportion.explain_candidate import candidate_explanation
+    from apportion.recompose.one import decision_of, origin_in
+    from apportion.recompose.ranges import Selection
+    from apportion.recompose.run import open_run
+
+    with open_run(settings, Selection()) as run:
+        decision = decision_of(run, decision_id)
+        if candidate is None:
+            _print(explanation(decision))
+            return
+        entries = _entries(decision, candidate)
+        _print(candidate_explanation(decision, entries))
+        if _is_open(entries[0]):
+            _print_changes(origin_in(run, decision), create_engine(settings), entries[0])
 
 
 def _found(recorded: BinaryIO, prefix: str) -> "ContextDecision":
@@ -127,11 +160,8 @@ def _search(
     if not _is_open(entry):
         return
     from apportion.assembly import create_engine
-    from apportion.explain_candidate import changes_explanation
-    from apportion.replay.findings import Finding
     from apportion.replay.log import LINE_MAX_BYTES
-    from apportion.replay.origin import origin_of
-    from apportion.replay.why import why
+    from apportion.replay.origin import of_session, origin_of
 
     decisions.seek(0)
     engine = create_engine(settings)
@@ -139,8 +169,20 @@ def _search(
         lines = watched(
             lines_of(events, settings.event_max_bytes), events, "composing", bar, beside_output=False
         )
-        own = lines_of(decisions, LINE_MAX_BYTES)
-        origin = origin_of(decision, lines, own, lambda those: _verification(settings, those))
+        origin = origin_of(
+            decision,
+            of_session(lines, decision),
+            of_session(lines_of(decisions, LINE_MAX_BYTES), decision),
+            lambda those: _verification(settings, those),
+        )
+    _print_changes(origin, engine, entry)
+
+
+def _print_changes(origin: "Origin | Finding", engine: "Engine", entry: "Entry") -> None:
+    from apportion.explain_candidate import changes_explanation
+    from apportion.replay.findings import Finding
+    from apportion.replay.why import why
+
     if isinstance(origin, Finding):
         typer.echo(f"apportion: {_not_searched(origin)}", err=True)
         raise typer.Exit(ExitCode.FAILURE)

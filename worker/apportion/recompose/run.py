@@ -1,9 +1,11 @@
 """All partitions verified, one run: what is found, as it is found, and the sum.
 
-Decides the order of partitions: by their numbers.
+Decides whether partitions are verified side by side: where there are many events, and processors. Else they
+come one after another, by their numbers.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,10 +14,14 @@ from apportion.offline.lines import Line
 from apportion.recompose.partition import partition_run
 from apportion.recompose.ranges import PartitionRange, Selection, require_topics, settle, topics_read
 from apportion.recompose.records import RecordReader, open_reader
+from apportion.recompose.side_by_side import Job, verify_partitions
 from apportion.recompose.snapshot import Snapshot
 from apportion.replay.findings import Finding, Summary
 from apportion.settings import Settings
 from apportion.stream.publishing import read_timeline
+
+_SIDE_BY_SIDE_FROM = 1_000
+"""How many events are worth that processes begin."""
 
 
 class Recomposition:
@@ -31,9 +37,9 @@ class Recomposition:
     ) -> None:
         self.ranges = ranges
         self.summary = Summary()
-        self._settings = settings
-        self._timeline = timeline
-        self._reader = reader
+        self.settings = settings
+        self.timeline = timeline
+        self.reader = reader
         self._snapshot = snapshot
 
     @property
@@ -48,11 +54,25 @@ class Recomposition:
             SettingsError: the secrets cannot be read.
             InvalidSnapshotError: the snapshot was altered.
             BrokerUnreachableError: the topics can no longer be read.
+            PartitionFailedError: likewise, of partitions that are verified side by side.
         """
+        own = [one for one in self.ranges if one.requests]
+        processes = min(len(own), len(os.sched_getaffinity(0)))
+        if self.total < _SIDE_BY_SIDE_FROM or processes <= 1:
+            yield from self._one_after_another(advance)
+            return
+        job = Job(self.settings, self.timeline, None if self._snapshot is None else self._snapshot.path)
+        for each in verify_partitions(job, self.ranges, processes, advance):
+            if isinstance(each, Finding):
+                yield each
+            else:
+                self.summary += each
+
+    def _one_after_another(self, advance: Callable[[int], None]) -> Iterator[Finding]:
         before = 0
         for one in self.ranges:
             start = None if self._snapshot is None else self._snapshot.rows(one.partition)
-            run = partition_run(self._settings, self._timeline, self._reader, one, start)
+            run = partition_run(self.settings, self.timeline, self.reader, one, start)
             events = _counted(run.events, before - one.requests.first, advance)
             for finding in run.verification.run(events):
                 yield run.placed(finding)

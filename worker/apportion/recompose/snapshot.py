@@ -102,7 +102,7 @@ class Snapshot:
         Raises:
             InvalidSnapshotError: it is no whole snapshot, or one of other topics.
         """
-        self._path = path
+        self.path = path
         self._file = file
         head = self._decoded(file.readline(_TAIL_BYTES), _Head)
         if head.form != FORM:
@@ -144,7 +144,7 @@ class Snapshot:
             raise self._invalid("is no snapshot, or its end is missing; write another") from None
 
     def _invalid(self, why: str) -> InvalidSnapshotError:
-        return InvalidSnapshotError(f"{self._path}: {why}")
+        return InvalidSnapshotError(f"{self.path}: {why}")
 
 
 def write_snapshot(

@@ -86,7 +86,7 @@ def find_decision(lines: Iterable[Line], prefix: str) -> ContextDecision:
             found = found or recorded
     if found is None:
         aside = f"; {unreadable:,} of its lines are no decisions" if unreadable else ""
-        raise UnknownDecisionError(f"the file has no decision whose id begins so{aside}")
+        raise UnknownDecisionError(f"there is no decision whose id begins so{aside}")
     try:
         return _decision_decoder.decode(found.value)
     except _UNREADABLE:
@@ -103,13 +103,13 @@ def origin_of(
 ) -> Origin | Finding:
     """Return what a decision was made of, or why that cannot be told.
 
-    The events of its session are composed again, up to its request, by the verification of the decisions
-    that are given to it.
+    The events, those of its session, are composed again, up to its request, by the verification of the
+    decisions that are given to it.
     """
     met: list[Origin] = []
     about: list[Finding] = []
-    verification = verification_of(_of_session(decisions, decision))
-    for one in verification.recompose(_until(_of_session(events, decision), met)):
+    verification = verification_of(decisions)
+    for one in verification.recompose(_until(events, met)):
         if isinstance(one, Finding):
             if one.decision_id == decision.decision_id and one.found is not Found.ALTERED_REPEAT:
                 about.append(one)
@@ -122,7 +122,7 @@ def origin_of(
     return met[0] if met else Finding(Found.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
 
 
-def _of_session(lines: Iterable[Line], decision: ContextDecision) -> Iterator[Line]:
+def of_session(lines: Iterable[Line], decision: ContextDecision) -> Iterator[Line]:
     """Yield the lines of a decision's session; one that cannot be read is of none."""
     own = _Keyed(decision.session_id, decision.tenant)
     for line in lines:

@@ -1,0 +1,57 @@
+"""One decision of a topic found by its id, and what it was made of.
+
+Decides where its events are looked for: in the partition that the decision names, under its session's key.
+"""
+
+from itertools import chain
+
+from msgspec import UNSET
+
+from apportion.assembly import create_engine
+from apportion.core.events import session_key
+from apportion.core.results import ContextDecision
+from apportion.recompose.partition import TopicReading, as_lines
+from apportion.recompose.run import Recomposition
+from apportion.replay.findings import Finding, Found
+from apportion.replay.origin import Origin, find_decision, of_session, origin_of
+from apportion.replay.verify import DECISIONS, Verification
+
+
+def decision_of(run: Recomposition, prefix: str) -> ContextDecision:
+    """Return the one decision whose id begins so.
+
+    Raises:
+        UnknownDecisionError, AmbiguousDecisionError, UnreadableDecisionError: there is none, several, or one
+            of another form.
+        BrokerUnreachableError: the topic can no longer be read.
+    """
+    decisions = run.reader.read(*[one.decisions for one in run.ranges])
+    return find_decision(chain.from_iterable(map(as_lines, decisions)), prefix)
+
+
+def origin_in(run: Recomposition, decision: ContextDecision) -> Origin | Finding:
+    """Return what a decision was made of, or why that cannot be told.
+
+    Raises:
+        SettingsError: the secrets cannot be read.
+        BrokerUnreachableError: the topics can no longer be read.
+    """
+    source = UNSET if decision.run is UNSET else decision.run.source
+    those = [one for one in run.ranges if source is not UNSET and one.partition == source.partition]
+    if not those:
+        return Finding(Found.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
+    [own] = those
+    events, decisions = run.reader.read(own.requests, own.decisions)
+    key = session_key(decision.tenant, decision.session_id).encode()
+    return origin_of(
+        decision,
+        as_lines(one for one in events if one.key == key),
+        of_session(as_lines(decisions), decision),
+        lambda lines: Verification(
+            create_engine(run.settings),
+            run.timeline,
+            run.settings.default_policy,
+            TopicReading(run.settings, own.extent),
+            lines,
+        ),
+    )
