@@ -61,7 +61,7 @@ async def write_row(stage: Stage, producer: TransactionalProducer, offset: int) 
     sent = producer.send(changelog_topic(stage.settings), 0, [[(KEY, value, ())]])
     place = TopicPartition(stage.settings.requests_topic, 0)
     await asyncio.gather(
-        acknowledged(sent), producer.send_offset(place, offset + 1, f'{{"failures":{offset}}}')
+        acknowledged(sent), producer.send_offset(place, offset + 1, f'{{"failures":{offset}}}', sent)
     )
 
 

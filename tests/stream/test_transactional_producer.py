@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import ConcurrentTransactions
+from aiokafka.errors import ConcurrentTransactions, GroupAuthorizationFailedError
 from aiokafka.producer import sender
 from aiokafka.producer.transaction_manager import TransactionManager, TransactionState
 from aiokafka.record.memory_records import MemoryRecords
@@ -107,3 +107,33 @@ async def test_to_stop_does_not_wait_for_what_the_client_has_not_sent() -> None:
     async with asyncio.timeout(DEADLINE_S):
         await producer.stop()
     assert client._closed
+
+
+async def test_the_offset_leaves_when_all_records_stand() -> None:
+    """A broker that still asks about the records gives them up for it."""
+    producer = new_producer(Settings(), 7)
+    client = producer._client = producer._new_client()
+    transaction = client._txn_manager
+    transaction.set_pid_and_epoch(1, 1)
+    transaction.begin_transaction()
+    transaction.consumer_group_added("apportion")
+    [record_batch] = producer.send("context-composed", 7, [[(b"k", b"v", ())]])
+    transaction.partition_added(TopicPartition("context-composed", 7))
+    left: list[str] = []
+
+    async def left_for(*_: Any) -> int:
+        left.append("offset")
+        raise GroupAuthorizationFailedError
+
+    client._sender._find_coordinator = left_for
+    sending = asyncio.ensure_future(producer.send_offset(PLACE, 5, "known", [record_batch]))
+    await asyncio.sleep(0)
+    leaving = client._sender._maybe_do_transactional_request()
+    await asyncio.wait({leaving}, timeout=0.05)
+    assert left == []
+    record_batch._batch.done(0)
+    await leaving
+    assert left == ["offset"]
+    with pytest.raises(GroupAuthorizationFailedError):
+        await sending
+    client._closed = True

@@ -9,6 +9,7 @@ the client would not send. Never tries a transaction again: what is not committe
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Sequence
+from itertools import chain
 
 from aiokafka import TopicPartition
 from aiokafka.errors import InvalidProducerIdMapping, InvalidTxnState, KafkaError, ProducerFenced
@@ -16,13 +17,14 @@ from aiokafka.errors import InvalidProducerIdMapping, InvalidTxnState, KafkaErro
 from apportion.settings import Settings
 from apportion.stream.faults import FencedError
 from apportion.stream.membership import Membership
+from apportion.stream.producer import Sent
 from apportion.stream.state_faults import RecoveryFailedError
 from apportion.stream.transactional_producer import (
     TRANSACTION_TIMEOUT_S,
     TransactionalProducer,
     new_producer,
 )
-from apportion.stream.writer import Writing, acknowledged, count_rows, send_outputs, send_rows
+from apportion.stream.writer import Writing, acknowledged, count_rows, entries
 
 _REPLACED = (ProducerFenced, InvalidProducerIdMapping, InvalidTxnState)
 _AGAIN_S = 0.2
@@ -110,7 +112,7 @@ class ExactlyOnceWriter:
         together = tuple(waiting)
         try:
             async with asyncio.timeout(self._within_s):
-                await self._transact(producer, together)
+                rows = await self._transact(producer, together)
         except _REPLACED:
             raise FencedError(self._settings.requests_topic, batch.partition, batch.offset) from None
         except (KafkaError, TimeoutError):
@@ -119,20 +121,25 @@ class ExactlyOnceWriter:
         for one in together:
             waiting.popleft()
             one.is_committed = True
-            count_rows(one, alone=True)
+        count_rows(writing.rows, rows, alone=True)
 
-    async def _transact(self, producer: TransactionalProducer, together: Sequence[Writing]) -> None:
-        """Make a transaction of these batches; the offset is on its way while the records are."""
-        last = together[-1]
-        place = TopicPartition(self._settings.requests_topic, last.batch.partition)
-        offset, metadata = last.commit_after([one.batch for one in together])
+    async def _transact(self, producer: TransactionalProducer, together: Sequence[Writing]) -> list[Sent]:
+        """Make a transaction of these batches, and return where their rows stand."""
+        batches = [one.batch for one in together]
+        partition = batches[0].partition
+        offset, metadata = together[0].commit_after(batches)
         await producer.begin()
-        for one in together:
-            send_outputs(producer, one)
-            send_rows(producer, one, self._changelog)
-        sent = [record_batch for one in together for record_batch in (*one.outputs, *one.states)]
-        await asyncio.gather(acknowledged(sent), producer.send_offset(place, offset, metadata))
+        outputs: list[Sent] = []
+        for topic in dict.fromkeys(chain.from_iterable(batch.messages for batch in batches)):
+            messages = chain.from_iterable(batch.messages.get(topic, ()) for batch in batches)
+            outputs += producer.send(topic, partition, entries(messages))
+        states = chain.from_iterable(batch.states for batch in batches)
+        rows = producer.send(self._changelog, partition, states)
+        place = TopicPartition(self._settings.requests_topic, partition)
+        sent = [*outputs, *rows]
+        await asyncio.gather(acknowledged(sent), producer.send_offset(place, offset, metadata, sent))
         await producer.commit()
+        return rows
 
     def abandon(self, writing: Writing) -> None:
         """Give the partition's transaction up. One that is being committed may stand: it is read back."""

@@ -5,17 +5,18 @@ stands in it, nor in which order it is made.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
-from aiokafka.producer import sender
+from aiokafka.producer import sender as client_sender
 from aiokafka.producer.transaction_manager import TransactionState
 from aiokafka.structs import OffsetAndMetadata
 
 from apportion.settings import Settings
-from apportion.stream.producer import RecordProducer
+from apportion.stream.producer import RecordProducer, Sent
 
 TRANSACTION_TIMEOUT_S = 10.0
 """After which brokers abort a transaction that nobody ends: so long one may hide what stands behind it."""
@@ -33,24 +34,47 @@ class TransactionalProducer(RecordProducer):
         """Connect to nothing yet."""
         super().__init__(settings)
         self.transactional_id = transactional_id
+        self._behind: Sequence[asyncio.Future[None]] = ()
 
     def _client_arguments(self) -> dict[str, Any]:
-        sender.BACKOFF_OVERRIDE = _CONCURRENT_S
+        client_sender.BACKOFF_OVERRIDE = _CONCURRENT_S
         return super()._client_arguments() | {
             "transactional_id": self.transactional_id,
             "transaction_timeout_ms": int(TRANSACTION_TIMEOUT_S * 1000),
         }
 
+    def _new_client(self) -> AIOKafkaProducer:
+        """Return a client whose offset leaves when all records stand.
+
+        A broker asks the coordinator about both, and where it still asks about the records it gives them up
+        for the offset: the client would try them again after 100 ms. That the group takes part is told to
+        the coordinator meanwhile.
+        """
+        client = super()._new_client()
+        sender = client._sender  # noqa: SLF001 - the client knows no order between them
+        send_offset = sender._do_txn_offset_commit  # noqa: SLF001 - as above
+
+        async def send_behind(offsets: Any, group_id: str) -> None:
+            if self._behind:
+                await asyncio.wait(self._behind)
+            await send_offset(offsets, group_id)
+
+        sender._do_txn_offset_commit = send_behind  # noqa: SLF001 - as above
+        return client
+
     async def begin(self) -> None:
         """Begin a transaction: what is sent from now on stands in it."""
         await self._client.begin_transaction()
 
-    async def send_offset(self, place: TopicPartition, offset: int, metadata: str) -> None:
-        """Let the group's offset stand in the transaction, with its metadata; return when it does.
+    async def send_offset(
+        self, place: TopicPartition, offset: int, metadata: str, behind: Sequence[Sent]
+    ) -> None:
+        """Let the group's offset stand in the transaction, behind these record batches; return when it does.
 
         Raises:
             KafkaError: it does not.
         """
+        self._behind = [one.acknowledged for one in behind]
         offsets = {place: OffsetAndMetadata(offset, metadata)}
         await self._client.send_offsets_to_transaction(offsets, self._settings.app_id)
 

@@ -6,14 +6,15 @@ knows what is in a batch. `exactly_once` is the other way.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
 from apportion.stream.batch import Batch
 from apportion.stream.membership import Membership
-from apportion.stream.producer import RecordProducer, Sent
+from apportion.stream.message import Message
+from apportion.stream.producer import Entry, RecordProducer, Sent
 from apportion.stream.rows import PartitionRows
 
 CommitAfter: TypeAlias = Callable[[Sequence[Batch]], tuple[int, str]]
@@ -111,35 +112,29 @@ class EffectivelyOnceWriter:
         self._producer.withdraw(writing.states)
 
     def send_outputs(self, writing: Writing) -> None:
-        """Send them; what else is in flight is not waited for."""
-        send_outputs(self._producer, writing)
+        """Send composed events, decisions and dead letters; what else is in flight is not waited for."""
+        batch = writing.batch
+        for topic, messages in batch.messages.items():
+            writing.outputs += self._producer.send(topic, batch.partition, entries(messages))
 
     async def outputs_acknowledged(self, writing: Writing) -> None:
         """Return when all outputs are durable."""
         await acknowledged(writing.outputs)
 
     def send_rows(self, writing: Writing) -> None:
-        """Send them, to one changelog partition."""
-        send_rows(self._producer, writing, self._changelog)
+        """Send the last row of each session in the batch; the records of one session stand together."""
+        batch = writing.batch
+        writing.states = self._producer.send(self._changelog, batch.partition, batch.states)
 
     async def rows_acknowledged(self, writing: Writing) -> None:
         """Return when all rows are durable."""
         await acknowledged(writing.states)
-        count_rows(writing)
+        count_rows(writing.rows, writing.states)
 
 
-def send_outputs(producer: RecordProducer, writing: Writing) -> None:
-    """Send a batch's composed events, decisions and dead letters."""
-    batch = writing.batch
-    for topic, messages in batch.messages.items():
-        groups = (((one.key, one.value, one.headers),) for one in messages)
-        writing.outputs += producer.send(topic, batch.partition, groups)
-
-
-def send_rows(producer: RecordProducer, writing: Writing, changelog: str) -> None:
-    """Send the last row of each session in the batch; the records of one session stand together."""
-    batch = writing.batch
-    writing.states = producer.send(changelog, batch.partition, batch.states)
+def entries(messages: Iterable[Message]) -> Iterator[tuple[Entry]]:
+    """Yield messages as they are sent, each for itself."""
+    return (((one.key, one.value, one.headers),) for one in messages)
 
 
 async def acknowledged(sent: Sequence[Sent]) -> None:
@@ -155,8 +150,8 @@ async def acknowledged(sent: Sequence[Sent]) -> None:
             one.acknowledged.result()
 
 
-def count_rows(writing: Writing, *, alone: bool = False) -> None:
-    """Count the rows of a batch as contained in the changelog; `alone`: nobody else writes there."""
-    for sent in writing.states:
-        if (offset := sent.offset) >= 0:  # the broker may have forgotten where a record stands
-            writing.rows.written(offset, offset + sent.records - 1, alone=alone)
+def count_rows(rows: PartitionRows, sent: Iterable[Sent], *, alone: bool = False) -> None:
+    """Count what was sent to the changelog as contained; `alone`: nobody else writes there."""
+    for one in sent:
+        if (offset := one.offset) >= 0:  # the broker may have forgotten where a record stands
+            rows.written(offset, offset + one.records - 1, alone=alone)
