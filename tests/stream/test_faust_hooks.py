@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import pytest_asyncio
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from faust.stores import memory
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
@@ -78,6 +79,20 @@ async def test_the_thread_makes_a_client_that_reads_what_is_committed(app: Worke
         return client._isolation_level, client._fetch_max_wait_ms
 
     assert await create() == ("read_committed", 200)
+
+
+async def test_the_client_tells_up_to_where_it_has_given_out_a_partition(app: WorkerApp) -> None:
+    thread, place = app.consumer._thread, TopicPartition(*REQUESTS)
+    client = AIOKafkaConsumer()
+    thread._consumer = client
+    assert thread.position_of(REQUESTS) is None
+    client.assign([place])
+    assert thread.position_of(REQUESTS) is None
+    client._subscription.subscription.assignment.state_value(place).seek(5)
+    assert thread.position_of(REQUESTS) == 5
+    assert thread.position_of(CHANGELOG) is None
+    await client.stop()
+    thread._consumer = None
 
 
 async def test_heartbeats_and_joinings_confirm_the_membership(
