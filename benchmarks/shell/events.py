@@ -12,7 +12,8 @@ from apportion.core.events import session_key
 from apportion.core.wire import decode
 from apportion.workload.recording import recorded
 
-TIMESTAMP_MS = 1_772_366_400_000
+TIMESTAMP_MS = 4_102_444_800_000
+"""After every event: one ahead of its record is refused."""
 _REQUESTED_AT = "2026-03-01T12:00:00Z"
 _BATCH_MAX_BYTES = 1 << 20
 

@@ -53,7 +53,7 @@ class UnreadableRowError(ValueError):
     """A record of the changelog is none that this version knows."""
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """A session, and the offset of the last event that it has seen: that event and all before are answered.
 
     An offset counts in one partition of the requests topic, so a row belongs to one partition; by the time of
