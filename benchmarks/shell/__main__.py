@@ -1,11 +1,11 @@
-"""What the shell costs, without a broker and on a real one.
+"""What the shell costs, without a broker.
 
 python -m benchmarks.shell [--rounds 60]
 """
 
 import argparse
 
-from benchmarks.shell import in_process
+from benchmarks.shell import compressing, in_process
 from benchmarks.shell.events import demo, small
 
 
@@ -16,7 +16,9 @@ def main() -> None:
     chosen = parser.parse_args()
     for workload in (small(200, 20), small(200, 200)):
         in_process.main(workload, chosen.rounds)
-    in_process.main(demo(40), max(3, chosen.rounds // 4))
+    in_process.main(demo(40), max(9, chosen.rounds // 4))
+    for workload in (small(400, 40), demo(100)):
+        compressing.main(workload)
 
 
 if __name__ == "__main__":

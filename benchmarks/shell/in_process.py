@@ -58,7 +58,7 @@ def main(workload: Workload, rounds: int) -> None:
 
 def measure(workload: Workload, rounds: int) -> list[list[float]]:
     """Return the microseconds an event of each step in each round; in every round another one is first."""
-    shell = _Shell(workload)
+    shell = Shell(workload)
     runs: Sequence[Callable[[], None]] = (shell.bare, shell.composed, shell.packed, shell.parsed)
     took_us: list[list[float]] = [[] for _ in runs]
     gc.collect()
@@ -79,7 +79,7 @@ def _low_and_middle(figures: Sequence[float]) -> tuple[float, float]:
     return tenths[0], tenths[4]
 
 
-class _Shell:
+class Shell:
     """The same events again and again, each time from no session and without a memory."""
 
     def __init__(self, workload: Workload) -> None:
@@ -116,6 +116,12 @@ class _Shell:
             assert answered is not None, "all of them are requests"
             wire.encode(answered.composed)
             wire.encode(answered.decision)
+
+    def batches(self) -> list[Batch]:
+        """Return the batches that the events give."""
+        batches: list[Batch] = []
+        self._compose(self._records, batches.append)
+        return batches
 
     def composed(self) -> None:
         """Compose batches."""
