@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import UNSET
 from running import request
 from support import NOW, candidate
 
@@ -12,9 +14,9 @@ from apportion.core.bounds import Bounds
 from apportion.core.cloudevents import EventHeaders
 from apportion.core.errors import EventError
 from apportion.core.record import Record
-from apportion.core.results import DeadLetterValue, Detail
+from apportion.core.results import ContextDecision, DeadLetterValue, Detail
 from apportion.core.session import ROW_MAX_BYTES
-from apportion.core.wire import decode
+from apportion.core.wire import decode, encode
 from apportion.offline.sessions import Sessions
 from apportion.settings import Settings
 from apportion.stream.answers import VALUE_MAX_BYTES, Answer, Answers
@@ -77,6 +79,15 @@ def test_run_tells_who_made_the_decision_from_what() -> None:
     assert run["worker"] == "apportion@host:1"
     assert [one["name"] for one in run["phases"]] == ["decode", "prepare", "choose", "record"]
     assert run["cache_hit"] is False
+
+
+def test_a_decision_leaves_as_its_type_is_encoded_with_run_at_its_end() -> None:
+    worker = 'a "worker"\\ \u2713\n'
+    value = answers(worker).answer(record(request("r")), None).messages[1].value
+    decision = msgspec.json.decode(value, type=ContextDecision)
+    assert encode(decision) == value
+    assert decision.run is not UNSET
+    assert decision.run.worker == worker
 
 
 def test_a_decision_leaves_in_the_detail_of_the_settings() -> None:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from apportion.core.bounds import Bounds
+from apportion.core.characters import lowered
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.not_json import why_not_json
 from apportion.core.record import Headers, Record, header
@@ -56,17 +57,27 @@ class EventHeaders:
 
     def __init__(self, event_type: str, source: str) -> None:
         """`source` and an event's id together name one event, however often it is sent."""
-        self._before = (_JSON, ("ce_specversion", b"1.0"))
-        self._behind = (("ce_source", source.encode()), ("ce_type", event_type.encode()))
+        self._version = ("ce_specversion", b"1.0")
+        self._source = ("ce_source", source.encode())
+        self._type = ("ce_type", event_type.encode())
 
     def of(self, event_id: str, received: Headers, time: str | None = None) -> tuple[tuple[str, bytes], ...]:
         """Return those of an event, with the trace that came with its cause."""
-        headers: tuple[tuple[str, bytes], ...] = (*self._before, ("ce_id", event_id.encode()), *self._behind)
-        if time is not None:
-            headers = (*headers, ("ce_time", time.encode()))
+        named = ("ce_id", event_id.encode())
+        headers: tuple[tuple[str, bytes], ...]
+        if time is None:
+            headers = (_JSON, self._version, named, self._source, self._type)
+        else:
+            headers = (_JSON, self._version, named, self._source, self._type, ("ce_time", time.encode()))
         return (*headers, *_trace(received)) if received else headers
 
 
 def _trace(received: Headers) -> list[tuple[str, bytes]]:
-    found = ((name, header(received, name)) for name in _TRACE_MAX_BYTES)
-    return [(name, value) for name, value in found if value and len(value) <= _TRACE_MAX_BYTES[name]]
+    first: dict[str, bytes | None] = {}
+    for found, value in received:
+        first.setdefault(lowered(found), value)
+    return [
+        (name, value)
+        for name, most in _TRACE_MAX_BYTES.items()
+        if (value := first.get(name)) and len(value) <= most
+    ]

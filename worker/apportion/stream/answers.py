@@ -7,8 +7,7 @@ answer, the core decides; when it is sent and in which order, the agent.
 from contextlib import suppress
 from time import perf_counter_ns
 
-from msgspec import Struct, to_builtins
-from msgspec.structs import replace
+from msgspec import UNSET, Struct, json, to_builtins
 
 from apportion.core import wire
 from apportion.core.cloudevents import EventHeaders, event_value
@@ -20,7 +19,7 @@ from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.memory import Memory
 from apportion.core.record import Record
-from apportion.core.results import Phase, Run, Source
+from apportion.core.results import ContextDecision
 from apportion.core.session import EMPTY, Session
 from apportion.core.timeline import Timeline
 from apportion.settings import Settings
@@ -66,10 +65,15 @@ class Answers:
         self._verifier = verifier
         self._settings = settings
         self._bounds = settings.bounds
+        self._partitioner, self._partitions = settings.partitioner, settings.partitions
+        self._detail = settings.decision_detail
+        self._composed_topic, self._decisions_topic = settings.composed_topic, settings.decisions_topic
         self._engine = engine
         self.memory = Memory()
         self.go_by(timeline)
-        self._worker = worker
+        topic, worker_name = (json.encode(one).decode() for one in (settings.requests_topic, worker))
+        self._run_before = f',"run":{{"source":{{"topic":{topic},"partition":'
+        self._run_between = f'}},"worker":{worker_name},"phases":['
         source = source_of(settings)
         self._composed_headers = EventHeaders("context-composed.v1", source)
         self._decision_headers = EventHeaders("context-decision.v1", source)
@@ -96,9 +100,8 @@ class Answers:
             EventError: the record is refused; nothing has happened.
         """
         clock = _Clock()
-        settings = self._settings
         event = wire.decode(event_value(record, self._bounds), self._bounds)
-        check_place(event, record, settings.partitioner, settings.partitions)
+        check_place(event, record, self._partitioner, self._partitions)
         if time is not None:
             time.see(event, record)
         clock.phase("decode")
@@ -121,7 +124,7 @@ class Answers:
         if time.is_bounded:
             with suppress(EventError):
                 event = wire.decode(event_value(record, self._bounds), self._bounds)
-                check_place(event, record, self._settings.partitioner, self._settings.partitions)
+                check_place(event, record, self._partitioner, self._partitions)
                 time.see(event, record)
 
     def refuse(self, record: Record, error: EventError) -> Message:
@@ -133,25 +136,31 @@ class Answers:
         return Message(topic, record.partition, letter.key, wire.encode(letter), headers)
 
     def _messages(self, record: Record, outcome: Answered, clock: "_Clock") -> tuple[Message, ...]:
-        run = Run(
-            source=Source(topic=record.topic, partition=record.partition, offset=record.offset),
-            worker=self._worker,
-            phases=tuple(clock.phases),
-            cache_hit=outcome.cache_hit,
-        )
         identity = outcome.decision.decision_id
         time = str(to_builtins(outcome.decision.requested_at))
 
-        told = replace(in_detail(outcome.decision, self._settings.decision_detail), run=run)
+        told = in_detail(outcome.decision, self._detail)
         composed = _sized("composed event", wire.encode(outcome.composed))
-        decision = _sized("decision event", wire.encode(told))
+        decision = _sized("decision event", self._with_run(told, record, outcome, clock))
         composed_headers = self._composed_headers.of(f"{identity}-composed", record.headers, time)
         decision_headers = self._decision_headers.of(f"{identity}-decision", record.headers, time)
-        key, partition, settings = record.key, record.partition, self._settings
+        key, partition = record.key, record.partition
         return (
-            Message(settings.composed_topic, partition, key, composed, composed_headers),
-            Message(settings.decisions_topic, partition, key, decision, decision_headers),
+            Message(self._composed_topic, partition, key, composed, composed_headers),
+            Message(self._decisions_topic, partition, key, decision, decision_headers),
         )
+
+    def _with_run(self, told: ContextDecision, record: Record, outcome: Answered, clock: "_Clock") -> bytes:
+        """Return a decision as it travels with its `run`, a `Run`, which stands last in it.
+
+        A test compares it with encoding both as structs, which takes thrice as long.
+        """
+        assert told.run is UNSET, "the core leaves it to the shell"
+        run = (
+            f'{self._run_before}{record.partition},"offset":{record.offset}{self._run_between}{clock.phases}'
+            f'],"cache_hit":{"true" if outcome.cache_hit else "false"}}}}}'
+        )
+        return wire.encode(told)[:-1] + run.encode()
 
 
 def _sized(what: str, value: bytes) -> bytes:
@@ -169,8 +178,11 @@ def _sized(what: str, value: bytes) -> bytes:
 class _Clock:
     """Times the phases of one event; the only clock near an answer, and only for its `run`."""
 
+    __slots__ = ("_begun_ns", "_since_ns", "phases")
+
     def __init__(self) -> None:
-        self.phases: list[Phase] = []
+        self.phases = ""
+        """A `Phase` each, in JSON."""
         self._begun_ns = self._since_ns = perf_counter_ns()
 
     @property
@@ -181,5 +193,6 @@ class _Clock:
     def phase(self, name: str) -> None:
         """Count the time since the last phase under this name."""
         now_ns = perf_counter_ns()
-        self.phases.append(Phase(name, (now_ns - self._since_ns) // 1000))
+        comma = "," if self.phases else ""
+        self.phases += f'{comma}{{"name":"{name}","duration_us":{(now_ns - self._since_ns) // 1000}}}'
         self._since_ns = now_ns

@@ -206,5 +206,9 @@ class _Work:
 
 
 def _add(batch: Batch, message: Message) -> None:
-    batch.messages.setdefault(message.topic, []).append(message)
+    messages = batch.messages.get(message.topic)
+    if messages is None:
+        batch.messages[message.topic] = [message]
+    else:
+        messages.append(message)
     batch.size_bytes += len(message.value)

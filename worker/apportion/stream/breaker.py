@@ -108,47 +108,56 @@ class DeadLetterShare:
 
     def _count(self, tenant: str, *, refused: bool) -> None:
         self._seen += 1
-        self._last.add(refused=refused)
         own = self._tenants.get(tenant)
         if own is None:
             own = self._tenants[tenant] = _Last(min(self._window, _TENANT_WINDOW_MAX))
+            if len(self._tenants) > _TENANTS_MAX:
+                oldest, _ = self._tenants.popitem(last=False)
+                self._above.discard(oldest)
         else:
             self._tenants.move_to_end(tenant)
-        own.add(refused=refused)
-        if own.refused and own.share > self._share_max:
-            self._above.add(tenant)
-        elif self._above:
-            self._above.discard(tenant)
-        if len(self._tenants) > _TENANTS_MAX:
-            oldest, _ = self._tenants.popitem(last=False)
-            self._above.discard(oldest)
+        for last in (self._last, own):
+            last.seen += 1
+            if refused:
+                last.refusals.append(last.seen)
+        if own.refusals or self._above:
+            if own.share > self._share_max:
+                self._above.add(tenant)
+            else:
+                self._above.discard(tenant)
 
 
 class _Last:
-    """Which of the last events were refused."""
+    """How many events there were, and the numbers of those of the last ones that were refused: few are."""
 
-    __slots__ = ("_events", "refused")
+    __slots__ = ("_size", "refusals", "seen")
 
     def __init__(self, size: int) -> None:
-        self._events: deque[bool] = deque(maxlen=size)
-        self.refused = 0
+        self._size = size
+        self.seen = 0
+        self.refusals: deque[int] = deque(maxlen=size)
 
-    def add(self, *, refused: bool) -> None:
-        if len(self._events) == self._events.maxlen:
-            self.refused -= self._events[0]
-        self._events.append(refused)
-        self.refused += refused
+    @property
+    def refused(self) -> int:
+        while self.refusals and self.refusals[0] <= self.seen - self._size:
+            self.refusals.popleft()
+        return len(self.refusals)
 
     @property
     def share(self) -> float:
-        return self.refused / len(self._events) if self._events else 0.0
+        return self.refused / min(self.seen, self._size) if self.seen else 0.0
 
 
 def tenant_of(record: Record, refusal: ErrorCode | None) -> str:
     """Return whose an event is, by its key `tenant/session_id`; where the key does not tell, nobody's."""
-    if record.key is None or refusal is ErrorCode.WRONG_KEY:
+    return _NOBODY if refusal is ErrorCode.WRONG_KEY else _tenant_of_key(record.key)
+
+
+@lru_cache(1 << 12)
+def _tenant_of_key(key: bytes | None) -> str:
+    if key is None:
         return _NOBODY
-    tenant, slash, _ = record.key.partition(b"/")
+    tenant, slash, _ = key.partition(b"/")
     return digest_of(tenant) if slash else _NOBODY
 
 

@@ -12,6 +12,7 @@ from apportion.core.record import Record
 
 _AHEAD_MAX_S = 60 * 60
 _MICROSECONDS = 1_000_000
+_AHEAD_MAX_US = _AHEAD_MAX_S * _MICROSECONDS
 
 
 class StreamTime:
@@ -45,17 +46,17 @@ class StreamTime:
         Raises:
             EventError: it is further ahead of its record's time, or further behind stream time, than may be.
         """
-        if isinstance(event, ContextRetraction):
-            return
         if isinstance(event, ContextRequest):
             event_us, pointer = event_time_us(event.requested_at), "$.requested_at"
+        elif isinstance(event, ContextRetraction):
+            return
         else:
             event_us, pointer = event_time_us(event.published_at), "$.published_at"
-        ahead_us = event_us - record.timestamp_ms * 1_000
-        if record.timestamp_ms >= 0 and ahead_us > _AHEAD_MAX_S * _MICROSECONDS:
+        timestamp_ms = record.timestamp_ms
+        if timestamp_ms >= 0 and event_us - timestamp_ms * 1_000 > _AHEAD_MAX_US:
             message = f"more than {_AHEAD_MAX_S} s ahead of when it was recorded; set the client's clock"
             raise EventError(ErrorCode.IN_FUTURE, message, pointer)
-        if self.is_bounded and event_us < self.seen_us - self._max_lateness_us:
+        if self._max_lateness_us and event_us < self.seen_us - self._max_lateness_us:
             most_s = self._max_lateness_us // _MICROSECONDS
             message = f"more than {most_s} s behind the latest event of its partition (max_lateness_s)"
             raise EventError(ErrorCode.TOO_LATE, message, pointer)

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     """Where it goes, and what it is."""
 
     topic: str

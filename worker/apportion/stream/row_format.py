@@ -40,6 +40,7 @@ _EXPIRY = slice(9, 17)
 _COUNT = slice(25, 27)
 _NO_ARTIFACTS = b"\x00\x00"
 _DIGEST = "sha256:"
+_DIGEST_HEX = slice(len(_DIGEST), None)
 _HEX = 64
 _DECISION_HEX = 32
 
@@ -53,7 +54,7 @@ class UnreadableRowError(ValueError):
     """A record of the changelog is none that this version knows."""
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """A session, and the offset of the last event that it has seen: that event and all before are answered.
 
     An offset counts in one partition of the requests topic, so a row belongs to one partition; by the time of
@@ -113,11 +114,11 @@ def encode_row(row: Row) -> bytes:
         return _encode_json(_RowOfVersion1(row.seen_offset, session))
     names = b"".join(row.artifacts)
     recent = session.recent
-    digests = "".join([one.digest for one in recent]) + session.own_digest
+    digests = "".join([one.digest[_DIGEST_HEX] for one in recent]) + session.own_digest[_DIGEST_HEX]
     body = _Body(
         replace(session, recent=(), pool=(), own_digest=""),
         tuple([one.request_id for one in recent]),
-        bytes.fromhex(digests.replace(_DIGEST, "")),
+        bytes.fromhex(digests),
         bytes.fromhex("".join([one.decision_id for one in recent])),
     )
     expires_us = _expires_us(session)

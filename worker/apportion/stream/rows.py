@@ -97,7 +97,7 @@ class PartitionRows:
         Raises:
             UnreadableRowError: a newer version wrote it.
         """
-        row = self._in_use.get(key) or self._changed.get(key)
+        row = self._changed.get(key) or self._in_use.get(key)
         if row is None:
             value = self._values.get(key)
             if value is None:
@@ -108,9 +108,7 @@ class PartitionRows:
 
     def hold(self, key: bytes, row: Row) -> None:
         """Hold a row from now on; it is not durable yet. Its artifacts get their names here."""
-        named = with_names(row, self.row(key))
-        self._changed[key] = named
-        self._in_use.put(key, named)
+        self._changed[key] = with_names(row, self.row(key)) if row.session.pool else row
 
     def changes(self, before: Mapping[bytes, Row | None]) -> list[StateRecord]:
         """Return the records that make durable what changed in these sessions since they were as `before`.
@@ -278,6 +276,7 @@ class PartitionRows:
         New artifacts stand before the row that has them, those that go behind the row that has them no more.
         """
         gone: list[bytes] = []
+        self._in_use.put(key, row)
         held = self._artifacts.get(key)
         if held or row.artifacts:
             held = self._artifacts.setdefault(key, {})

@@ -1,0 +1,41 @@
+"""What compressing the answers costs a worker, and saves: composed events and decisions in record batches."""
+
+from time import thread_time
+
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from apportion.setting_types import Compression
+from apportion.stream.message import Message
+from apportion.stream.topics import MESSAGE_MAX_BYTES
+from benchmarks.shell.events import Workload
+from benchmarks.shell.in_process import Shell
+
+_CODES = {Compression.NONE: 0, Compression.GZIP: 1, Compression.LZ4: 3, Compression.ZSTD: 4}
+"""As record batches have them."""
+_ROUNDS = 5
+
+
+def main(workload: Workload) -> None:
+    """Print bytes and microseconds an event, packing included."""
+    outputs = [those for batch in Shell(workload).batches() for those in batch.messages.values()]
+    events = len(workload.records)
+    print(f"\n{workload.name}: both outputs of an event as record batches")
+    for compression, code in _CODES.items():
+        best_s = float("inf")
+        for _ in range(_ROUNDS):
+            begun_s = thread_time()
+            packed = sum(_packed_bytes(those, code) for those in outputs)
+            best_s = min(best_s, thread_time() - begun_s)
+        print(f"  {compression:<8}{packed / events:>10,.0f} bytes{best_s * 1e6 / events:>10,.1f} µs")
+
+
+def _packed_bytes(messages: list[Message], code: int) -> int:
+    """Return the size of a topic's record batches, each full but the last."""
+    size, builder = 0, BatchBuilder(MESSAGE_MAX_BYTES, code)
+    for one in messages:
+        record = {"timestamp": None, "key": one.key, "value": one.value, "headers": list(one.headers)}
+        if builder.append(**record) is None:
+            size += len(builder._build())  # noqa: SLF001 - as the client's sender does
+            builder = BatchBuilder(MESSAGE_MAX_BYTES, code)
+            builder.append(**record)
+    return size + len(builder._build())  # noqa: SLF001 - likewise
