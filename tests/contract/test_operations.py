@@ -5,6 +5,7 @@ import json
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,8 @@ async def test_a_prometheus_that_scrapes_a_worker_answers_every_expression_of_th
 async def answered(http: ClientSession, expression: str) -> bool:
     """Return whether Prometheus has a number for an expression."""
     async with http.get("/api/v1/query", params={"query": expression}) as response:
+        if response.status == HTTPStatus.SERVICE_UNAVAILABLE:  # it is starting
+            return False
         said = await response.json()
     assert said["status"] == "success", expression
     values = [one["value"][1] for one in said["data"]["result"]]
