@@ -14,7 +14,8 @@ from aiohttp import ClientConnectorError, ClientSession
 from containers import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_tools import ALERTS, expressions, program
-from running import DEADLINE_S, Stage, ids, own_settings, requests, staged, worker_running
+from running import DEADLINE_S, Stage, ids, own_settings, request, requests, staged, worker_running
+from support import candidate
 
 from apportion import ENGINE_VERSION
 from apportion.operations.metrics import METRICS
@@ -105,7 +106,10 @@ async def test_a_prometheus_that_scrapes_a_worker_answers_every_expression_of_th
     async with worker_running(stage.settings), ClientSession(scraping) as http, asyncio.timeout(DEADLINE_S):
         while unanswered:
             number += 1
-            await stage.send(*requests(f"r{number}", 8))
+            new = candidate(
+                f"text-{number}", 20
+            )  # or no text is counted any more, and no share of nothing is told
+            await stage.send(request(f"r{number}", candidates=[new]))
             await asyncio.sleep(0.5)  # Prometheus tells nobody when it has scraped
             with suppress(ClientConnectorError):
                 unanswered = [one for one in unanswered if not await answered(http, one)]
