@@ -1,15 +1,21 @@
 """A real worker tells how it is, and what it did."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from aiohttp import ClientConnectorError, ClientSession
 from containers import free_port
 from prometheus_client.parser import text_string_to_metric_families
-from running import DEADLINE_S, Stage, ids, own_settings, requests, staged, worker_running
+from prometheus_tools import ALERTS, expressions, program
+from running import DEADLINE_S, Stage, ids, own_settings, request, requests, staged, worker_running
+from support import candidate
 
 from apportion import ENGINE_VERSION
 from apportion.operations.metrics import METRICS
@@ -71,3 +77,50 @@ async def test_a_worker_tells_its_health_and_its_metrics(stage: Stage) -> None:
     assert values["apportion_end_to_end_seconds_count",] == len(sent)
     used = sum(decision["tokens"]["used"] for decision in stage.outputs.decisions)
     assert values["apportion_tokens_used_total",] == used
+
+
+@pytest.fixture
+def scraping(stage: Stage, tmp_path: Path) -> Iterator[str]:
+    """The address of a Prometheus that scrapes the worker each second, and judges our alerts."""
+    port, worker = free_port(), f"{stage.settings.health_host}:{stage.settings.health_port}"
+    job = {"job_name": "apportion", "static_configs": [{"targets": [worker]}]}
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(ALERTS)],
+        "scrape_configs": [job],
+    }
+    file = tmp_path / "prometheus.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    places = (f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{port}")
+    command = [program("prometheus"), f"--config.file={file}", *places]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - as found
+        yield f"http://127.0.0.1:{port}"
+        process.terminate()
+
+
+@pytest.mark.parametrize("bootstrap_servers", ["embedded"], indirect=True)
+async def test_a_prometheus_that_scrapes_a_worker_answers_every_expression_of_the_dashboard(
+    stage: Stage, scraping: str
+) -> None:
+    number, unanswered = 0, expressions()
+    async with worker_running(stage.settings), ClientSession(scraping) as http, asyncio.timeout(DEADLINE_S):
+        while unanswered:
+            number += 1
+            new = candidate(
+                f"text-{number}", 20
+            )  # or no text is counted any more, and no share of nothing is told
+            await stage.send(request(f"r{number}", candidates=[new]))
+            await asyncio.sleep(0.5)  # Prometheus tells nobody when it has scraped
+            with suppress(ClientConnectorError):
+                unanswered = [one for one in unanswered if not await answered(http, one)]
+
+
+async def answered(http: ClientSession, expression: str) -> bool:
+    """Return whether Prometheus has a number for an expression."""
+    async with http.get("/api/v1/query", params={"query": expression}) as response:
+        if response.status == HTTPStatus.SERVICE_UNAVAILABLE:  # it is starting
+            return False
+        said = await response.json()
+    assert said["status"] == "success", expression
+    values = [one["value"][1] for one in said["data"]["result"]]
+    return any(value != "NaN" for value in values)

@@ -1,9 +1,6 @@
 """The dashboard, the alerts and the page of operations speak of the metrics that there are."""
 
-import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_tools import ALERTS, DASHBOARD, ROOT, expressions, program
 
 from apportion.operations.metrics import METRICS, Kind, table
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-ALERTS = ROOT / "deploy/prometheus/alerts.yaml"
-DASHBOARD = ROOT / "deploy/grafana/apportion.json"
 OF_PROMETHEUS = {
     "up",
     "process_cpu_seconds_total",
@@ -33,13 +28,6 @@ def rules() -> list[dict[str, Any]]:
     return found
 
 
-def expressions() -> list[str]:
-    """Return every expression of the dashboard, as Prometheus is asked for it."""
-    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
-    asked = [target["expr"] for panel in panels for target in panel.get("targets", [])]
-    return [one.replace("$__rate_interval", "5m").replace("$job", ".+") for one in asked]
-
-
 def scraped_names() -> set[str]:
     names = set(OF_PROMETHEUS)
     for metric in METRICS:
@@ -49,11 +37,8 @@ def scraped_names() -> set[str]:
 
 
 def promtool(*arguments: str | Path) -> None:
-    command = shutil.which("promtool")
-    if command is None:
-        required = os.environ.get("TEST_REQUIRE_PROMTOOL") == "1"
-        (pytest.fail if required else pytest.skip)("promtool, of Prometheus, is not installed")
-    done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - as above
+    command = [program("promtool"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - as found
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -59,7 +59,9 @@ END_TO_END_SECONDS = _histogram(
 BUDGET_UTILISATION = _histogram(
     "budget_utilisation", "Which share of its limit an answer used, where it had one.", _SHARES
 )
-TOKENS_OFFERED = _counter("tokens_offered", "Tokens that the candidates of the answers would cost together.")
+TOKENS_OFFERED = _counter(
+    "tokens_offered", "Tokens of the candidates of the answers, each alone, without headings."
+)
 TOKENS_LIMIT = _counter("tokens_limit", "Tokens that the answers might have had.")
 TOKENS_USED = _counter("tokens_used", "Tokens that stand in the answers.")
 TENANT_DECISIONS = _counter(

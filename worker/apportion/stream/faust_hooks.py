@@ -76,7 +76,8 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
 
     def position_of(self, partition: TP) -> int | None:
         """Return up to where (exclusive) a partition was given out; None: it is not ours, or not sought."""
-        subscription = self._ensure_consumer()._subscription.subscription  # noqa: SLF001 - `position` waits
+        client = self._consumer
+        subscription = client and client._subscription.subscription  # noqa: SLF001 - `position` waits
         assignment = subscription and subscription.assignment
         tp = TopicPartition(*partition)
         if assignment is None or tp not in assignment.tps:

@@ -17,6 +17,7 @@ from apportion.operations.numbers import Batched, Numbers
 from apportion.settings import Settings
 from apportion.stream.batch import Batch
 from apportion.stream.flow import Flow
+from apportion.stream.log import log_fact
 
 if TYPE_CHECKING:
     from apportion.stream.app import WorkerApp
@@ -50,10 +51,13 @@ class Vitals:
         self._numbers.batch(batched, time())
 
     async def follow(self) -> None:
-        """Ask and look, until cancelled."""
+        """Ask and look, until cancelled; who only looks never ends a worker."""
         while True:
             await self.ask()
-            self.look()
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - who asks over HTTP meets it, too, and takes it as dead
+                log_fact("health cannot be told", reason=type(error).__name__)
             await asyncio.sleep(_SOON_S if self._heard_s is None else _ASK_S)
 
     async def ask(self) -> None:
