@@ -153,7 +153,7 @@ class Answers:
     def _with_run(self, told: ContextDecision, record: Record, outcome: Answered, clock: "_Clock") -> bytes:
         """Return a decision as it travels with its `run`, a `Run`, which stands last in it.
 
-        A test compares it with encoding both as structs, which takes thrice as long.
+        A test compares it with encoding both as structs, which makes six objects more.
         """
         assert told.run is UNSET, "the core leaves it to the shell"
         run = (
