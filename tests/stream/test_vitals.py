@@ -83,6 +83,7 @@ class Stage:
             rebalancing=False,
             sessions=SimpleNamespace(by_partition={0: self.rows}, row_counts={0: 0}),
             answers=SimpleNamespace(memory=Memory()),
+            verifier=None,
             share=DeadLetterShare(2, 1.0),
         )
         self.numbers = Numbers()

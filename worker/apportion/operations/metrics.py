@@ -76,6 +76,11 @@ CACHE = _counter(
 COUNT_MEMORY = _counter(
     "count_memory", "Texts whose tokens were remembered (hit), or counted (miss).", "result"
 )
+VERIFIED = _counter(
+    "verified_decisions",
+    "Decisions of verify_share that were composed again: equal, different, dropped or failed.",
+    "result",
+)
 DEAD_LETTERS = _counter("dead_letters", "Events that were refused, by code.", "code")
 DEAD_LETTER_SHARE = _gauge(
     "dead_letter_share", "Which share of the last dead_letter_window events was refused, for the breaker."

@@ -136,6 +136,12 @@ class Vitals:
         counts = app.answers.memory.counts
         numbers.put(told.COUNT_MEMORY, counts.hits, "hit")
         numbers.put(told.COUNT_MEMORY, counts.misses, "miss")
+        if app.verifier is not None:
+            again = app.verifier.counts
+            numbers.put(told.VERIFIED, again.verified, "equal")
+            numbers.put(told.VERIFIED, again.differences, "different")
+            numbers.put(told.VERIFIED, again.dropped, "dropped")
+            numbers.put(told.VERIFIED, again.failed, "failed")
         numbers.put(told.DEAD_LETTER_SHARE, app.share.last)
         numbers.put(told.LIVE, not self.health.why_dead())
         numbers.put(told.READY, not self.health.why_not_ready())
