@@ -10,6 +10,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
   --no-emit-index-url
 
 SEEDS ?= 1
+GUARANTEE ?= effectively_once
 
 .PHONY: help demo test check format schemas requirements image sbom licences secret dashboard recording benchmarks clean
 
@@ -69,7 +70,7 @@ benchmarks: $(VENV)/dev.done ## Measure against the floor, peers and the optimum
 	$(BIN)/python -m benchmarks
 
 reliability-%: $(VENV)/dev.done ## The long forms of docs/reliability.md: SEEDS=1-13 make reliability-kills
-	PYTHONPATH=worker:tests $(BIN)/python -m reliability $* --seeds $(SEEDS)
+	PYTHONPATH=worker:tests $(BIN)/python -m reliability $* --seeds $(SEEDS) --guarantee $(GUARANTEE)
 
 clean: ## Remove what the other commands made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from commands import ROOT, environment
 
-from apportion.settings import Settings, SettingsError
+from apportion.settings import Settings, SettingsError, load_settings
 from apportion.stream.app import create_app, worker_name
+from apportion.stream.exactly_once import ExactlyOnceWriter
 from apportion.stream.producer import RecordProducer
 from apportion.stream.run import STOP_TIMEOUT_S
 from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
+from apportion.stream.writer import EffectivelyOnceWriter
 
 
 def faust(folder: Path, *arguments: str, **variables: str) -> str:
@@ -152,3 +154,12 @@ def test_a_worker_is_named_by_app_host_and_process() -> None:
 def test_a_worker_is_a_static_member_where_it_has_a_name() -> None:
     assert create_app(Settings(static_member="worker-0")).conf.consumer_group_instance_id == "worker-0"
     assert create_app(Settings()).conf.consumer_group_instance_id is None
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "writer"),
+    [("effectively_once", EffectivelyOnceWriter), ("exactly_once", ExactlyOnceWriter)],
+)
+def test_the_guarantee_that_is_asked_for_chooses_the_writer(guarantee: str, writer: type) -> None:
+    app = create_app(load_settings({"guarantee": guarantee}, environment={}))
+    assert type(app.writer) is type(app.lane._writer) is writer

@@ -113,3 +113,18 @@ async def test_what_cannot_be_read_ends_the_app_also_while_it_starts(
     assert running.app.crash_reason is error
     assert running.app.tables.should_stop
     assert running.flowing.empty()
+
+
+async def test_partitions_are_written_for_by_nobody_else_before_anything_is_read_of_them(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_: object) -> None:
+        assert running.reading.begun == 0
+        raise RecoveryFailedError("context-requests", "no transaction could begin")
+
+    monkeypatch.setattr(running.app.writer, "assign", refused)
+    running.assign(1)
+    async with asyncio.timeout(DEADLINE_S):
+        await running.app.wait_until_stopped()
+    assert isinstance(running.app.crash_reason, RecoveryFailedError)
+    assert running.reading.begun == 0
