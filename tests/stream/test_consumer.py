@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiokafka.errors import NoOffsetForPartitionError
 from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from faust.types import TP
 
@@ -183,6 +184,23 @@ async def test_an_offset_that_is_not_in_its_topic_ends_the_read_and_is_named_wit
     told = "context-requests partition 0 goes on at offset 2, and the topic has those from 3 to before 30"
     with pytest.raises(OffsetOutOfRangeError, match=told):
         await consumer._getmany({PLACE}, 1.0)
+
+
+async def test_that_a_partition_had_no_offset_before_it_was_sought_ends_nothing(
+    consumer: LaneConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def getmany(*_: object) -> None:
+        raise NoOffsetForPartitionError(PLACE)
+
+    await consumer.perform_seek()
+    fetched = delivered(consumer)
+    consumer._thread.records = {PLACE: [object()]}
+    with monkeypatch.context() as patched:
+        patched.setattr(consumer._thread, "getmany", getmany)
+        await consumer._read_once()
+    assert fetched == []
+    await consumer._read_once()
+    assert [one.flow.partition for one in fetched] == [PLACE.partition]
 
 
 @pytest.mark.parametrize("change", ["generation", "flow"])

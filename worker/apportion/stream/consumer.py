@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
+from aiokafka.errors import NoOffsetForPartitionError
 from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
@@ -161,6 +162,9 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
     async def _getmany(self, active_partitions: Any, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's
         """Read; what comes when partitions have moved meanwhile is dropped, for all of them are sought again.
 
+        A client that was given a partition of which nothing is committed says so at its next read, which may
+        be after the partition was sought.
+
         Raises:
             OffsetOutOfRangeError: the offset to go on at is not in its topic (any more).
         """
@@ -168,6 +172,8 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
             generation_id = self.app.consumer_generation_id
             try:
                 batches = await super()._getmany(active_partitions, timeout)
+            except NoOffsetForPartitionError:
+                return {}
             except NotInTopicError as error:
                 raise await self._out_of_range(error.args[0]) from None
             moved = self.app.consumer_generation_id != generation_id or not self.flow_active
