@@ -158,11 +158,11 @@ async def test_broken_records_are_dead_letters_and_the_last_good_version_stays(s
 
 
 ENDS_BEFORE_THE_ROW = """
-import apportion.stream.sessions as place
 from aiokafka.errors import KafkaTimeoutError
-async def deliver(*_):
+from apportion.stream.writer import EffectivelyOnceWriter
+def send_rows(*_):
     raise KafkaTimeoutError
-place.deliver = deliver
+EffectivelyOnceWriter.send_rows = send_rows
 """
 
 
