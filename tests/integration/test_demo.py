@@ -148,7 +148,7 @@ def test_a_worker_that_dies_is_told_at_once(folder: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_worker_that_cannot_start_says_why_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(WorkerEndedError) as caught:
-        async with worker_process(["--partitions", "0"], "a secret"):
+        async with worker_process(["--partitions", "0"], "a secret of many bytes"):
             pass
     said = str(caught.value).splitlines()
     assert said[0] == "the worker ended; its last words:"

@@ -9,13 +9,13 @@ import pytest
 FOLDER = Path(__file__).parents[2]
 PROJECT = tomllib.loads((FOLDER / "pyproject.toml").read_text())
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
-OWN = re.compile(r"apportion\[(\w+)\]")
+OWN = re.compile(r"apportion\[([\w,]+)\]")
 
 
 def asked_by(extra: str) -> list[str]:
     """What an extra asks for, with what the extras of ours ask for that it names."""
     asked = PROJECT["project"]["dependencies"] + EXTRAS[extra]
-    named = [found[1] for each in asked if (found := OWN.fullmatch(each))]
+    named = [own for each in asked if (found := OWN.fullmatch(each)) for own in found[1].split(",")]
     return [each for each in asked if not OWN.fullmatch(each)] + [
         each for own in named for each in asked_by(own)
     ]

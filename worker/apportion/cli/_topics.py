@@ -40,14 +40,15 @@ def selection_of(
     from_topics: bool,
 ) -> "Selection | None":
     """Return what is asked about; None: files are."""
-    from apportion.recompose.ranges import Selection
-
     if not from_topics:
         if since or until or offsets:
             raise typer.BadParameter("--since, --until and --offsets are of use only with --from-topics")
         return None
     if any(one is not None for one in files):
         raise typer.BadParameter("give files, or --from-topics, not both")
+
+    from apportion.recompose.ranges import Selection  # it needs Kafka's libraries
+
     return Selection(_time_ms("--since", since), _time_ms("--until", until), _offsets(offsets or []))
 
 
