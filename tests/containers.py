@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-import pytest
 from commands import answers
+from requiring import lacks
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
 CLUSTER = "KAFKA_BOOTSTRAP_SERVERS"
-REQUIRE_DOCKER = "TEST_REQUIRE_DOCKER"
 IMAGE = "apache/kafka:4.3.1"
 START_TIMEOUT_S = 60
 
@@ -26,9 +25,7 @@ def free_port() -> int:
 
 def require_docker() -> None:
     if not answers("docker", "info"):  # asked by command: the library leaves a socket open where none answers
-        (pytest.fail if os.environ.get(REQUIRE_DOCKER) == "1" else pytest.skip)(
-            f"no Docker engine answers, and {CLUSTER} names no cluster"
-        )
+        lacks("TEST_REQUIRE_DOCKER", f"no Docker engine answers, and {CLUSTER} names no cluster")
 
 
 def container(port: int, *, security_protocol: str = "PLAINTEXT", **environment: str) -> DockerContainer:

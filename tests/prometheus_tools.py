@@ -4,11 +4,10 @@ A developer's machine may lack the programs; `TEST_REQUIRE_PROMTOOL=1` makes tha
 """
 
 import json
-import os
 import shutil
 from pathlib import Path
 
-import pytest
+from requiring import lacks
 
 ROOT = Path(__file__).parents[1]
 ALERTS = ROOT / "deploy/prometheus/alerts.yaml"
@@ -19,8 +18,7 @@ def program(name: str) -> str:
     """Return where a program of Prometheus is; without it the test is skipped, or fails where it must run."""
     found = shutil.which(name)
     if found is None:
-        required = os.environ.get("TEST_REQUIRE_PROMTOOL") == "1"
-        (pytest.fail if required else pytest.skip)(f"{name}, of Prometheus, is not installed")
+        lacks("TEST_REQUIRE_PROMTOOL", f"{name}, of Prometheus, is not installed")
     return found
 
 

@@ -4,7 +4,6 @@ The browser is Chromium, as Debian's package `chromium` has it. `TEST_REQUIRE_CH
 a failure.
 """
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from reported import DEAD_LETTER, HOSTILE, as_lines, candidate, decision, hostile, page
+from requiring import lacks
 
 from apportion.analytics.replayed import replayed_of
 
@@ -52,8 +52,7 @@ class Opened:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
-        required = os.environ.get("TEST_REQUIRE_CHROMIUM") == "1"
-        (pytest.fail if required else pytest.skip)("this needs Chromium: apt-get install chromium")
+        lacks("TEST_REQUIRE_CHROMIUM", "this needs Chromium: apt-get install chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS])
         yield browser

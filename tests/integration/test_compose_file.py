@@ -7,7 +7,6 @@ Needs a Docker engine with compose (the command in `TEST_COMPOSE_COMMAND`, `dock
 import json
 import os
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,12 +16,13 @@ from typing import Any
 import msgspec
 import pytest
 from commands import answers
+from containers import free_port
+from requiring import lacks
 
 from apportion.core.identity import path_id
 
 FOLDER = Path(__file__).parents[2]
 COMPOSE = shlex.split(os.environ.get("TEST_COMPOSE_COMMAND", "docker compose"))
-REQUIRED = os.environ.get("TEST_REQUIRE_DOCKER") == "1"
 UP_S, ANSWER_S = 900, 60
 REQUEST: dict[str, Any] = {
     "type": "context-request",
@@ -75,12 +75,6 @@ class Stack(msgspec.Struct, frozen=True):
         )
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 def stack_of(name: str, secret: Path) -> Stack:
     port = free_port()
     environment = {"KAFKA_HOST_PORT": str(port), "APPORTION_FINGERPRINT_SECRET_FILE": str(secret)}
@@ -90,7 +84,7 @@ def stack_of(name: str, secret: Path) -> Stack:
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     if not (answers("docker", "info") and answers(*COMPOSE, "version")):
-        (pytest.fail if REQUIRED else pytest.skip)("no Docker engine with compose answers")
+        lacks("TEST_REQUIRE_DOCKER", "no Docker engine with compose answers")
     stack = stack_of("test", tmp_path_factory.mktemp("secret") / "own" / "fingerprint")
     made = ("make", "secret", f"SECRET={stack.secret}", f"PYTHON={sys.executable}")
     subprocess.run(made, cwd=FOLDER, check=True, umask=0o077)  # noqa: S603 - our own command

@@ -4,7 +4,6 @@ Needs kubectl (`kubectl kustomize` renders them); with `TEST_REQUIRE_KUSTOMIZE=1
 KEDA's and Prometheus's resources have no schemas that can be installed: of them is tested what must agree.
 """
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from requiring import lacks
 
 from apportion.settings import Settings, load_settings
 from apportion.stream.run import STOP_TIMEOUT_S
@@ -37,9 +37,7 @@ def rendered(name: str) -> tuple[Resource, ...]:
 def kustomize(folder: Path) -> tuple[Resource, ...]:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        (pytest.fail if os.environ.get("TEST_REQUIRE_KUSTOMIZE") == "1" else pytest.skip)(
-            "there is no kubectl"
-        )
+        lacks("TEST_REQUIRE_KUSTOMIZE", "there is no kubectl")
     made = subprocess.check_output([kubectl, "kustomize", str(folder)], text=True)  # noqa: S603 - our own files
     return tuple(yaml.safe_load_all(made))
 
