@@ -115,19 +115,22 @@ def _prices(others: _Others) -> tuple[int, list[int]]:
     highest = 1 + max(map(itemgetter(0), others.offered), default=0)
     reached = [0 if floor else highest for floor in least]
     passed = [0 if ceiling else highest for ceiling in ceilings]
-    drawn = [0] * len(ceilings)
-    price, sure = 0, sum(map(min, ceilings, least))
+    drawn, sure_in = [0] * len(ceilings), list(map(min, ceilings, least))
+    price, sure = 0, sum(sure_in)
     for score, cost, group in others.offered:
-        before, after = drawn[group], drawn[group] + cost
-        drawn[group] = after
+        before = drawn[group]
+        after = drawn[group] = before + cost
         floor, ceiling = least[group], ceilings[group]
         if before < floor <= after:
             reached[group] = score
         if before <= ceiling < after and ceiling:
             passed[group] = score
-        sure += min(ceiling, max(floor, after)) - min(ceiling, max(floor, before))
-        if not price and sure > others.left_tokens:
-            price = score
+        if after > floor and sure_in[group] < ceiling:
+            now = min(ceiling, after)
+            sure += now - sure_in[group]
+            sure_in[group] = now
+            if not price and sure > others.left_tokens:
+                price = score
     return price, [min(max(price, high), low) for high, low in zip(passed, reached, strict=True)]
 
 

@@ -142,18 +142,20 @@ class SketchMemo:
         self, digests: Sequence[str], contents: Sequence[str], sketch: "Callable[[str], Sketch]"
     ) -> "list[Sketch]":
         """Return the sketch of each content, making what is not known; the digests are theirs."""
-        known, found = self._sketches, []
-        for digest, content in zip(digests, contents, strict=True):
-            entry = known.get(digest)
-            if entry is None:
-                self.misses += 1
-                made = sketch(content)
-                entry = known[digest] = (made, made.weight_bytes(content))
-                self._bytes += entry[1]
-            else:
-                self.hits += 1
+        known = self._sketches
+        unknown = {
+            digest: content for digest, content in zip(digests, contents, strict=True) if digest not in known
+        }
+        self.hits += len(digests) - len(unknown)
+        self.misses += len(unknown)
+        for digest, content in unknown.items():
+            made = sketch(content)
+            known[digest] = made, made.weight_bytes(content)
+            self._bytes += known[digest][1]
+        if len(unknown) < len(digests):
+            for digest in digests:
                 known.move_to_end(digest)
-            found.append(entry[0])
+        found = [known[digest][0] for digest in digests]
         while self._bytes > self._bytes_max:
             self._bytes -= known.popitem(last=False)[1][1]
         return found

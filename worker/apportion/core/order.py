@@ -91,7 +91,9 @@ class Discounted:
         waiting: list[tuple[int, int]] = []
         for place in places:
             while not (taken[place] or cover[place]):
-                ahead = self._ahead(waiting, (-scores[place], place)) if waiting else None
+                own = (-scores[place], place)
+                # what waits has a worth that was looked at before, and worths only fall
+                ahead = self._ahead(waiting, own) if waiting and waiting[0] < own else None
                 if ahead is None:
                     yield place
                     break

@@ -44,11 +44,15 @@ def overlap_of(digests: Sequence[str], sketches: Sequence[Sketch], threshold: in
 
 def _pairs(sketches: Sequence[Sketch], threshold: int, same: Sequence[int]) -> list[tuple[int, int, int]]:
     """Return each pair that counts, the earlier place first, and how many keys it shares; no copies."""
+    if not sketches:
+        return []
     sizes = np.array([one.size for one in sketches], np.int64)
     number = len(sketches)
     met = _met(b"".join([one.keys for one in sketches]), np.repeat(np.arange(number), sizes), number)
-    pairs, shared = _counted(met, number * number)
-    one, other = np.divmod(pairs, max(1, number))
+    # Most pairs share less than the smallest sketch would ask for, and go before anything is looked up.
+    least = max(1, -(-threshold * int(sizes.min()) // ALL))
+    pairs, shared = _counted(met, number * number, least)
+    one, other = np.divmod(pairs, number)
     first = np.array(same, np.int64)
     counts = ALL * shared >= threshold * np.minimum(sizes[one], sizes[other])
     counts &= first[one] != first[other]
@@ -74,10 +78,11 @@ def _met(sketched: bytes, places: NDArray[np.int64], number: int) -> NDArray[np.
     return np.concatenate(met)
 
 
-def _counted(pairs: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each pair once, rising, and how often it comes; all are below `most`."""
+def _counted(pairs: NDArray[np.int64], most: int, least: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each pair that comes at least so often once, rising, and how often; all are below `most`."""
     if most > _FEW_PAIRS:
-        return np.unique(pairs, return_counts=True)
-    often = np.bincount(pairs, minlength=most)
-    there = often.nonzero()[0]
+        there, often = np.unique(pairs, return_counts=True)
+        return there[often >= least], often[often >= least]
+    often = np.bincount(pairs)
+    there = (often >= least).nonzero()[0]
     return there, often[there]

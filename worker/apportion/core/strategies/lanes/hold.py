@@ -92,17 +92,17 @@ def hold_beginning(
     choosable: Choosable, before: Before, policy: PrefixPolicy, new_order: Callable[[], Order], *, cold: bool
 ) -> Holding:
     """Return the selection that the rule chooses; `new_order` gives the order of one selection."""
-    base = greedy(choosable, new_order())
+    base = greedy(choosable, new_order(), tells=False)
     if sum([choosable.costs[place] for place in choosable.protected]) > choosable.limit_tokens:
+        base.tell()
         order = output_order(choosable, base)
         return Holding(choosable, before, base, base, order, (), Broken.LIMIT, 0)
     held, broken = _most_held(choosable, before)
     search = _Search(choosable, held, policy, base, cold=cold)
     if not cold:
         search.run(new_order)
-    end, selection = search.end, base
-    if search.length:  # once more, to tell what it refuses
-        selection = greedy(choosable, new_order(), held[: search.length])
+    end, selection = search.end, search.selection
+    selection.tell()
     if end < len(held):
         broken = Broken.COLD if cold else search.bar or Broken.WORTH
     first = [*held[:end], *(place for place in before.unchanged if selection.taken[place])]
@@ -145,11 +145,10 @@ class _Search:
         self._choosable = choosable
         self._held = held
         self._policy = policy
-        self._base = base
+        self._base = self.selection = base
         self._at = [0, *accumulate(choosable.costs[place] for place in held)]
         self._cold = cold
         self._core = self._core_of_base()
-        self.length = 0
         self.end = self._repeats(0, base)
         self._best = base.value + self._gain(self.end)
         self.bar: Broken | None = None
@@ -172,7 +171,7 @@ class _Search:
             end = self._repeats(length, selection)
             worth = selection.value + self._gain(end)
             if worth > self._best:
-                self._best, self.end, self.length = worth, end, length
+                self._best, self.end, self.selection = worth, end, selection
 
     def _gain(self, end: int) -> int:
         tokens = self._at[end]

@@ -4,7 +4,7 @@ Decides by selection cost: the candidate's `token_estimate`, else its count. Nev
 made on flat lists and marks nothing, for a rule may try several; `settle` marks the one that holds.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import UNSET, Struct
 
@@ -65,6 +65,7 @@ class Selection:
         self.redundant: list[int] = []
         self.order = order
         self._choosable = choosable
+        self._rest: Iterator[int] = iter(())
 
     def take(self, place: int) -> None:
         """Select a candidate, whether it fits or not."""
@@ -90,25 +91,33 @@ class Selection:
                     self.take(place)
 
     def fill(self, places: Sequence[int], *, tells: bool) -> None:
-        """Select what fits into its lane and the limit; where it `tells`, say what refused the others."""
+        """Select what fits into its lane and the limit; where it `tells`, say what refused all others."""
+        self._rest = iter(self.order.over(places))
+        self._go_on(tells=tells)
+
+    def tell(self) -> None:
+        """Say what refused the others, where `fill` stopped because nothing could fit any more."""
+        self._go_on(tells=True)
+
+    def _go_on(self, *, tells: bool) -> None:
         taken, used, least_tokens = self.taken, self.used, self._choosable.least_tokens
         costs, lane_of = self._choosable.costs, self._choosable.lane_of
         ceilings = [lane.ceiling for lane in self._choosable.lanes]
         lane_bound, limit_bound, redundant = Bound.LANE, Bound.LIMIT, self.order.redundant
-        for place in self.order.over(places):
+        for place in self._rest:
             if place in redundant:
                 self.redundant.append(place)
             elif not taken[place]:
                 cost, lane = costs[place], lane_of[place]
+                left = self.left_tokens
                 lane_left = ceilings[lane] - used[lane]
-                if cost <= lane_left and cost <= self.left_tokens:
+                if cost <= lane_left and cost <= left:
                     self.take(place)
-                elif tells:
-                    left = self.left_tokens
+                else:
                     refusal = (lane_bound, lane_left) if cost > lane_left else (limit_bound, left)
                     self.refused.append(Refusal(place, *refusal, left))
-                elif self.left_tokens < least_tokens:
-                    break
+                    if left < least_tokens and not tells:
+                        break
 
 
 def estimate(ranked: list[Artifact], count_contents: Callable[[Sequence[Prepared]], list[int]]) -> None:
@@ -160,7 +169,7 @@ def greedy(choosable: Choosable, order: Order, held: Iterable[int] = (), *, tell
     """Select the protected ones and what is held, whatever the bounds, then by floors, then all the rest.
 
     A floor's first round holds back what the floors of other lanes can still claim: the lesser of floor and
-    available, less what the lane has used. A selection that is only weighed need not tell what was refused.
+    available, less what the lane has used. A selection that is only weighed need not `tell` what it refused.
     """
     selection = Selection(choosable, order)
     for place in choosable.protected:
