@@ -1,6 +1,7 @@
 """Decisions verified where they lie: a worker's own topics, read from a broker."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from support import candidate
 from apportion.recompose import run
 from apportion.recompose.ranges import Selection
 from apportion.replay.findings import Summary
+from apportion.replay.replaying import WhatIf
+from apportion.replay.sums import Sum
+from apportion.replay.whatif import Change, Difference
 from apportion.settings import Settings
 from apportion.stream.admin import admin_client
 
@@ -44,6 +48,10 @@ async def answered(stage: Stage, name: str, count: int) -> None:
     async with worker_running(stage.settings) as worker:
         await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
         assert await worker.stop() == 0
+
+
+async def replayed(settings: Settings, *arguments: str | Path) -> Ended:
+    return await ran(settings, "replay", "--from-topics", *arguments)
 
 
 async def without_first_requests(settings: Settings, end_offset: int) -> None:
@@ -76,6 +84,9 @@ async def test_a_snapshot_stands_for_the_events_before_it(stage: Stage, tmp_path
     assert (rest.exit_code, rest.out) == (0, b"19 decisions verified, 0 differences\n")
     whole = await verified(settings)
     assert whole.out == b"35 decisions verified, 1 dead letter verified, 0 differences\n"
+
+    rest = await replayed(settings, "--budget", "0", "--snapshot", file, "--evolve")
+    assert (rest.exit_code, b"19 decisions replayed, 19 changed" in rest.out) == (0, True)
 
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
@@ -121,8 +132,9 @@ async def test_what_cannot_be_read_is_named_and_nothing_is_made(kafka: str) -> N
     missing = await verified(settings)
     assert (missing.exit_code, missing.err.split(":")[1]) == (1, " topic_missing")
     assert (await verified(settings)).err == missing.err
-    away = await verified(own_settings("127.0.0.1:1", request_timeout_s=1.0))
-    assert (away.exit_code, away.err.split(":")[1]) == (1, " broker_unreachable")
+    gone = own_settings("127.0.0.1:1", request_timeout_s=1.0)
+    for away in (await verified(gone), await replayed(gone, "--budget", "0")):
+        assert (away.exit_code, away.err.split(":")[1]) == (1, " broker_unreachable")
 
 
 async def test_partitions_side_by_side_give_what_they_give_one_after_another(
@@ -132,9 +144,12 @@ async def test_partitions_side_by_side_give_what_they_give_one_after_another(
         await answered(stage, "r", 16)
         await stage.send(*requests("unanswered", 8))
         alone = await asyncio.to_thread(recomposed, stage.settings)
+        told, whole = await asyncio.to_thread(replayed_here, stage.settings)
         monkeypatch.setattr(run, "_SIDE_BY_SIDE_FROM", 0)
         assert await asyncio.to_thread(recomposed, stage.settings) == alone
         assert alone == Summary(verified=16, in_flight=8)
+        assert await asyncio.to_thread(replayed_here, stage.settings) == (told, whole)
+        assert (len(told), whole.replayed, whole.changed, whole.in_flight) == (16, 16, 16, 8)
 
 
 def recomposed(settings: Settings) -> Summary:
@@ -142,6 +157,13 @@ def recomposed(settings: Settings) -> Summary:
     with run.open_run(settings, Selection()) as opened:
         assert list(opened.run(lambda _: None)) == []
         return opened.summary
+
+
+def replayed_here(settings: Settings) -> tuple[dict[str, Difference], Sum]:
+    """Replay in this process, or from it; partitions side by side tell their decisions in any order."""
+    with run.open_run(settings, Selection()) as opened:
+        told = list(opened.replay(WhatIf(Change(budget_tokens=0)), lambda _: None))
+        return {one.decision_id: one for one in told if isinstance(one, Difference)}, opened.sum
 
 
 async def test_a_share_is_verified_beside_the_stream(kafka: str) -> None:
@@ -162,6 +184,10 @@ async def test_a_range_is_asked_about_by_offsets_or_time(kafka: str) -> None:
         settings = stage.settings
         some = await verified(settings, "--offsets", "0:4-6")
         assert (some.exit_code, some.out) == (0, b"3 decisions verified, 0 differences\n")
+        some = await replayed(settings, "--offsets", "0:4-6", "--budget", "0", "--format", "json")
+        *each, whole = map(json.loads, some.out.splitlines())
+        assert (some.exit_code, whole["replayed"], whole["tokens_after"]) == (0, 3, 0)
+        assert [one["after"]["status"] for one in each] == ["disabled"] * 3
         assert (await verified(settings, "--until", "2020-01-01T00:00:00Z")).out.startswith(b"0 decisions")
         since = await verified(settings, "--since", "2020-01-01T00:00:00Z")
         assert since.out == b"12 decisions verified, 0 differences\n"

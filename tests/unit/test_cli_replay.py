@@ -109,6 +109,14 @@ def test_what_is_unverifiable_is_counted_alone_and_exits_with_1(decisions: list[
     assert (finding["found"], finding["line"], whole["replayed"]) == ("difference", 1, 1)
 
 
+def test_files_or_topics_are_read_and_what_is_of_one_of_them_is_refused_with_the_other() -> None:
+    neither = apportion("replay", "--budget", "45")
+    assert (neither.exit_code, "or --from-topics" in neither.err) == (2, True)
+    assert replay("--budget", "45", "--from-topics").exit_code == 2
+    assert "--snapshot" in replay("--budget", "45", "--snapshot", "rows").err
+    assert "--from-topics" in replay("--budget", "45", "--since", "2026-03-01T00:00:00Z").err
+
+
 def test_changes_may_be_joined_and_sessions_evolve() -> None:
     arguments = ("--without", "local", "--without", "rules", "--counter", "words1.3", "--evolve")
     ended = replay(*arguments, "--format", "json")

@@ -18,6 +18,7 @@ from apportion.core.events import session_key
 from apportion.core.record import Record
 from apportion.core.strategies import parse_policy
 from apportion.core.timeline import Timeline, policy_key, policy_value
+from apportion.core.tokens import CounterName
 from apportion.policies import builtin_policies
 from apportion.recompose.partition import PartitionRun, partition_run
 from apportion.recompose.ranges import PartitionRange
@@ -25,6 +26,9 @@ from apportion.recompose.records import Span
 from apportion.recompose.snapshot import StartRows
 from apportion.replay.findings import Finding, Found, Summary
 from apportion.replay.reading import Extent
+from apportion.replay.replaying import WhatIf
+from apportion.replay.sums import Sum
+from apportion.replay.whatif import Change, Difference
 from apportion.settings import Settings
 from apportion.stream.answers import Answers
 from apportion.stream.lateness import StreamTime
@@ -33,6 +37,8 @@ from apportion.stream.row_format import Row
 SETTINGS = Settings(partitions=1, fingerprint_secret=SecretStr(SECRET.decode()))
 ALL = Extent()
 RECORDED_MS = 1_772_366_400_000
+COUNTER = CounterName.O200K_BASE
+"""That of the policies that come with the engine."""
 LATER = "2026-03-01T13:00:00Z"
 
 
@@ -114,6 +120,7 @@ def run_of(
     start: StartRows | None = None,
     settings: Settings = SETTINGS,
     timeline: Timeline | None = None,
+    what_if: WhatIf | None = None,
 ) -> PartitionRun:
     ranges = PartitionRange(
         0,
@@ -123,7 +130,7 @@ def run_of(
         extent,
     )
     reader: Any = Reader(topics, settings)
-    return partition_run(settings, timeline or create_timeline(settings), reader, ranges, start)
+    return partition_run(settings, timeline or create_timeline(settings), reader, ranges, start, what_if)
 
 
 def audited(topics: Topics, extent: Extent = ALL, **arguments: Any) -> Audited:
@@ -221,6 +228,47 @@ def test_sessions_start_with_rows_and_pass_over_what_those_have_seen(topics: Top
     assert audited(topics, Extent(first=1, asked=1), start=start) == Audited(
         Summary(verified=2, dead_letters=0), ()
     )
+
+
+@pytest.mark.parametrize("evolve", [False, True], ids=["from rows", "evolving"])
+def test_a_replay_tells_what_is_asked_about_and_starts_with_the_same_rows(
+    topics: Topics,
+    evolve: bool,  # noqa: FBT001 - parametrized
+) -> None:
+    before = answered(EVENTS[:4])
+    rows = {key.decode(): msgspec.json.encode(row.session) for key, row in before.rows.items()}
+    start = StartRows(rows, {key.decode(): row.seen_offset for key, row in before.rows.items()})
+    unchanged = WhatIf(Change(counter=COUNTER), evolve)
+    changed = WhatIf(Change(budget_tokens=0), evolve)
+    for extent, rows_there, expected in (
+        (ALL, None, 4),
+        (Extent(asked=3, end=5), None, 2),
+        (Extent(first=1, asked=1), start, 2),
+    ):
+        same = run_of(topics, extent, rows_there, what_if=unchanged)
+        assert not any(one.is_change for one in same.told(same.events) if isinstance(one, Difference))
+        run = run_of(topics, extent, rows_there, what_if=changed)
+        assert [type(one) for one in run.told(run.events)] == [Difference] * expected
+        assert isinstance(run.summary, Sum)
+        assert (run.summary.replayed, run.summary.changed, run.summary.is_whole) == (expected, expected, True)
+
+
+def test_a_replay_counts_what_is_in_flight_and_tells_what_is_unverifiable_by_its_place(
+    topics: Topics,
+) -> None:
+    cut = replace(topics, decisions=(topics.decisions[1],))
+    run = run_of(cut, Extent(decided=3), what_if=WhatIf(Change(budget_tokens=0)))
+    finding, difference = run.told(run.events)
+    assert isinstance(finding, Finding)
+    assert (finding.found, finding.partition, finding.event_offset) == (Found.NO_DECISION, 0, 0)
+    assert isinstance(difference, Difference)
+    assert isinstance(run.summary, Sum)
+    assert (run.summary.replayed, run.summary.in_flight, run.summary.unverifiable) == (
+        1,
+        2,
+        {"no_decision": 1},
+    )
+    assert str(run.summary).endswith("\n2 in flight")
 
 
 def test_an_event_that_the_worker_gave_up_is_set_aside_and_the_session_goes_on() -> None:

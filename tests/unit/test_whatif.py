@@ -25,7 +25,7 @@ from apportion.fingerprint_secrets import read_secrets
 from apportion.policies import load_catalogue
 from apportion.replay.findings import Finding
 from apportion.replay.reading import FileReading
-from apportion.replay.replaying import Replay
+from apportion.replay.replaying import Replay, WhatIf
 from apportion.replay.sums import Sum
 from apportion.replay.verify import Verification
 from apportion.replay.whatif import Change, Difference, Misfit
@@ -43,7 +43,7 @@ class Replayed:
         self.differences = [each for each in told if isinstance(each, Difference)]
         self.misfits = [each for each in told if isinstance(each, Misfit)]
         self.findings = [each for each in told if isinstance(each, Finding)]
-        self.sum: Sum = replay.sum(price)
+        self.sum: Sum = replay.summary.priced(price)
 
     @property
     def gained(self) -> list[list[str]]:
@@ -66,7 +66,7 @@ def replayed(
     """Replay a recording under a change."""
     lines = as_lines(recording.decisions if decisions is None else decisions)
     verification = Verification(ENGINE, of_files(catalogue), POLICY.name, FileReading(Bounds()), lines)
-    return Replayed(Replay(verification, change, evolve=evolve), recording, price)
+    return Replayed(Replay(verification, WhatIf(change, evolve)), recording, price)
 
 
 def policy_of(policy: Policy, **changes: Any) -> Policy:
@@ -330,6 +330,17 @@ def test_the_sum_is_that_of_all_differences() -> None:
     assert sum(flow.lost for flow in done.sum.kinds.values()) == done.sum.lost
 
 
+def test_sums_of_parts_are_the_sum_of_the_whole_and_of_nothing_nothing() -> None:
+    events = [three(), three(session="t"), asked("r9", "u", candidates=[])]
+    of_one = [replayed(recorded([each]), Change(budget_tokens=45), price=None).sum for each in events]
+    assert sum(of_one, Sum()) == replayed(recorded(events), Change(budget_tokens=45)).sum
+    both = Sum(unverifiable={"no_event": 1, "cut_off": 1}) + Sum(
+        unverifiable={"difference": 2, "no_event": 1}
+    )
+    assert list(both.unverifiable.items()) == [("difference", 2), ("no_event", 2), ("cut_off", 1)]
+    assert Sum() + Sum() == Sum()
+
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 SESSIONS = sorted(folder.name for folder in (GOLDEN / "sessions").iterdir())
 POLICIES = load_catalogue(GOLDEN / "policies")
@@ -351,7 +362,7 @@ def replayed_session(name: str, change: Change, *, evolve: bool = False) -> Repl
     verification = Verification(
         SECRETS, of_files(POLICIES), "lanes", FileReading(bounds), as_lines(decisions)
     )
-    return Replayed(Replay(verification, change, evolve=evolve), Recording(events, decisions, ()))
+    return Replayed(Replay(verification, WhatIf(change, evolve)), Recording(events, decisions, ()))
 
 
 @pytest.mark.parametrize("evolve", [False, True], ids=["from rows", "evolving"])

@@ -1,14 +1,19 @@
 """Which part of the topics a command reads, as its flags say."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from apportion.cli._files import open_to_read
+
 if TYPE_CHECKING:
     from apportion.recompose.ranges import Selection
+    from apportion.recompose.run import Recomposition
+    from apportion.settings import Settings
 
 _OFFSETS = re.compile(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 
@@ -29,6 +34,31 @@ Offsets: TypeAlias = Annotated[
         help="Only these requests, and only these partitions; may be repeated, LAST may be left out.",
     ),
 ]
+StartSnapshot: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--snapshot", metavar="FILE", help="Sessions start as apportion snapshot wrote them."),
+]
+
+
+def require_topics_for(snapshot: Path | None) -> None:
+    """Refuse a snapshot beside files."""
+    if snapshot is not None:
+        raise typer.BadParameter("is of use only with --from-topics", param_hint="--snapshot")
+
+
+@contextmanager
+def recomposition_of(
+    settings: "Settings", selection: "Selection", snapshot: Path | None
+) -> "Iterator[Recomposition]":
+    """Settle what is read of the topics; sessions start as a snapshot has them, if one is given."""
+    from apportion.recompose.run import open_run
+    from apportion.recompose.snapshot import Snapshot
+
+    with ExitStack() as stack:
+        start = None
+        if snapshot is not None:
+            start = Snapshot(snapshot, stack.enter_context(open_to_read(snapshot)), settings)
+        yield stack.enter_context(open_run(settings, selection, start))
 
 
 def selection_of(

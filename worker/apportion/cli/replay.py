@@ -15,19 +15,30 @@ import typer
 from apportion.cli import ExitCode
 from apportion.cli._files import naming, open_events, require_distinct
 from apportion.cli._lines import lines_of, watched
+from apportion.cli._progress import progress
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
+from apportion.cli._topics import (
+    FromTopics,
+    Offsets,
+    Since,
+    StartSnapshot,
+    Until,
+    recomposition_of,
+    require_topics_for,
+    selection_of,
+)
 from apportion.cli._verification import verification_of
 from apportion.printable import printable
 
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from apportion.replay.findings import Finding
-    from apportion.replay.replaying import Replay
+    from apportion.recompose.ranges import Selection
+    from apportion.replay.replaying import Told, WhatIf
     from apportion.replay.sums import Sum
-    from apportion.replay.verify import Verification
-    from apportion.replay.whatif import Change, Difference, Misfit
+    from apportion.replay.whatif import Change, Misfit
+    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -47,12 +58,19 @@ def _price(text: str) -> Decimal:
     return Decimal(text)
 
 
-@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
+@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "brokers", "app_id"))
 def replay(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
-    events: Annotated[Path, typer.Argument(help="The recorded events, as JSON lines; - is stdin.")],
-    decisions: Annotated[Path, typer.Argument(help="The decisions that were made of them.")],
+    events: Annotated[
+        Path | None, typer.Argument(help="The recorded events, as JSON lines; - is stdin.")
+    ] = None,
+    decisions: Annotated[Path | None, typer.Argument(help="The decisions that were made of them.")] = None,
     *,
+    from_topics: FromTopics = False,
+    since: Since = None,
+    until: Until = None,
+    offsets: Offsets = None,
+    snapshot: StartSnapshot = None,
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -85,34 +103,56 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
     Each request meets its session as it was recorded; with --evolve, as the change has left it.
     Only decisions that are verified are replayed: docs/replay.md says what is told, and what it means.
     Exits with 1 if a decision could not be replayed. Without a change it is apportion verify.
+    With --from-topics all is read from Kafka, as by apportion verify, and nothing is written there.
 
     Examples:
       apportion replay events.jsonl decisions.jsonl --budget 4000 --price-per-million 3
       apportion replay events.jsonl decisions.jsonl --policy tight.toml --evolve
       apportion replay events.jsonl decisions.jsonl --without history --format json | jq .lost
+      apportion replay --from-topics --since 2026-03-01T00:00:00Z --budget 4000
     """
-    require_distinct(events, decisions)
-    change = _change(policy, budget, counter, tuple(without or ()))
+    selection = selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
+    what_if = _what_if(_change(policy, budget, counter, tuple(without or ())), evolve=evolve)
     settings = read_settings(ctx)
+    if selection is not None:
+        _replay_topics(settings, selection, snapshot, what_if, _Printing(form, price))
+        return
+    require_topics_for(snapshot)
+    if events is None or decisions is None:
+        raise typer.BadParameter("give the files EVENTS and DECISIONS, or --from-topics")
+    require_distinct(events, decisions)
+    _replay_files(settings, events, decisions, what_if, _Printing(form, price))
+
+
+def _replay_files(
+    settings: "Settings", events: Path, decisions: Path, what_if: "WhatIf", printing: "_Printing"
+) -> None:
+    from apportion.replay.replaying import Replay
+
     with ExitStack() as stack:
         source = stack.enter_context(open_events(events))
         log = stack.enter_context(open_events(decisions))
-        run = _run(verification_of(settings, log), change, evolve=evolve)
+        run = Replay(verification_of(settings, log), what_if)
         lines = lines_of(source, settings.event_max_bytes)
-        is_json = form is Format.JSON
-        with ExitStack() as bar:
-            told = run.run(watched(lines, source, "replaying", bar, beside_output=is_json))
-            if is_json:
-                _print_lines(told)
-            else:
-                shown = _Shown(told)
-        whole = run.sum(price)
-        if is_json:
-            _print_lines([whole])
-        else:
-            shown.print(whole)
-    if not whole.is_whole:
-        raise typer.Exit(ExitCode.FAILURE)
+        bar = ExitStack()
+        beside = printing.is_json
+        printing.show(run.run(watched(lines, source, "replaying", bar, beside_output=beside)), bar)
+    printing.end(run.summary)
+
+
+def _replay_topics(
+    settings: "Settings",
+    selection: "Selection",
+    snapshot: Path | None,
+    what_if: "WhatIf",
+    printing: "_Printing",
+) -> None:
+    with ExitStack() as stack:
+        run = stack.enter_context(recomposition_of(settings, selection, snapshot))
+        bar = ExitStack()
+        advance = bar.enter_context(progress("replaying", run.total, beside_output=printing.is_json))
+        printing.show(run.replay(what_if, advance), bar)
+    printing.end(run.sum)
 
 
 def _change(
@@ -136,10 +176,37 @@ def _change(
     )
 
 
-def _run(verification: "Verification", change: "Change", *, evolve: bool) -> "Replay":
-    from apportion.replay.replaying import Replay
+def _what_if(change: "Change", *, evolve: bool) -> "WhatIf":
+    from apportion.replay.replaying import WhatIf
 
-    return Replay(verification, change, evolve=evolve)
+    return WhatIf(change, evolve)
+
+
+class _Printing:
+    """Prints what a replay tells, as it was asked for, and ends the command."""
+
+    def __init__(self, form: Format, price: Decimal | None) -> None:
+        self.is_json = form is Format.JSON
+        self._price = price
+        self._shown: _Shown | None = None
+
+    def show(self, told: "Iterable[Told]", bar: ExitStack) -> None:
+        """Print what is told, or keep of it what a person is shown; the bar ends with it."""
+        with bar:
+            if self.is_json:
+                _print_lines(told)
+            else:
+                self._shown = _Shown(told)
+
+    def end(self, whole: "Sum") -> None:
+        """Print the sum; exit with 1 if a decision was not replayed."""
+        whole = whole.priced(self._price)
+        if self._shown is None:
+            _print_lines([whole])
+        else:
+            self._shown.print(whole)
+        if not whole.is_whole:
+            raise typer.Exit(ExitCode.FAILURE)
 
 
 def _print_lines(told: "Iterable[Struct]") -> None:
@@ -153,7 +220,7 @@ def _print_lines(told: "Iterable[Struct]") -> None:
 class _Shown:
     """What a person is shown of a replay: the largest changes, and the first that are refused under it."""
 
-    def __init__(self, told: "Iterable[Finding | Difference | Misfit]") -> None:
+    def __init__(self, told: "Iterable[Told]") -> None:
         """Take all in, and keep little of it."""
         from apportion.replay.whatif import Difference, Misfit
 

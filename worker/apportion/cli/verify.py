@@ -16,7 +16,16 @@ from apportion.cli._lines import lines_of, watched
 from apportion.cli._progress import progress
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
-from apportion.cli._topics import FromTopics, Offsets, Since, Until, selection_of
+from apportion.cli._topics import (
+    FromTopics,
+    Offsets,
+    Since,
+    StartSnapshot,
+    Until,
+    recomposition_of,
+    require_topics_for,
+    selection_of,
+)
 from apportion.cli._verification import verification_of
 
 if TYPE_CHECKING:
@@ -50,10 +59,7 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     since: Since = None,
     until: Until = None,
     offsets: Offsets = None,
-    snapshot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Sessions start as apportion snapshot wrote them."),
-    ] = None,
+    snapshot: StartSnapshot = None,
     dead_letters: Annotated[
         Path | None, typer.Option(help="Compare the dead letters of this file, too.")
     ] = None,
@@ -82,8 +88,7 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     if selection is not None:
         _verify_topics(read_settings(ctx, default_policy=policy), selection, snapshot, form)
         return
-    if snapshot is not None:
-        raise typer.BadParameter("is of use only with --from-topics", param_hint="--snapshot")
+    require_topics_for(snapshot)
     if events is None or decisions is None:
         raise typer.BadParameter("give the files EVENTS and DECISIONS, or --from-topics")
     require_distinct(*files)
@@ -101,14 +106,8 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
 
 
 def _verify_topics(settings: "Settings", selection: "Selection", snapshot: Path | None, form: Format) -> None:
-    from apportion.recompose.run import open_run
-    from apportion.recompose.snapshot import Snapshot
-
     with ExitStack() as stack:
-        start = None
-        if snapshot is not None:
-            start = Snapshot(snapshot, stack.enter_context(open_to_read(snapshot)), settings)
-        run = stack.enter_context(open_run(settings, selection, start))
+        run = stack.enter_context(recomposition_of(settings, selection, snapshot))
         bar = ExitStack()
         advance = bar.enter_context(progress("verifying", run.total))
         _show(run.run(advance), bar, form)

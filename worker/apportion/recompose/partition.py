@@ -1,6 +1,7 @@
 """One partition of the topics, verified: its requests composed again, and what was made of them compared.
 
-Decides how a record is read as an event: as the worker reads it. Partitions know nothing of each other.
+Or replayed: composed once more, under a change. Decides how a record is read as an event: as the worker reads
+it. Partitions know nothing of each other.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,9 +24,11 @@ from apportion.offline.rows import Rows
 from apportion.recompose.ranges import PartitionRange
 from apportion.recompose.records import RecordReader
 from apportion.recompose.snapshot import StartRows
-from apportion.replay.findings import Finding
+from apportion.replay.findings import Finding, Summary
 from apportion.replay.reading import Extent
 from apportion.replay.recorded import Parse, parse_placed_dead_letter, place_name
+from apportion.replay.replaying import Replay, Told, WhatIf
+from apportion.replay.sums import Sum
 from apportion.replay.verify import Verification
 from apportion.settings import Settings
 from apportion.stream.lateness import StreamTime
@@ -84,11 +87,23 @@ class TopicReading:
 
 
 class PartitionRun(Struct, frozen=True):
-    """A partition's events, and what verifies the decisions that were made of them."""
+    """A partition's events, and what verifies the decisions that were made of them, or replays them."""
 
     partition: int
     events: Iterator[Line]
     verification: Verification
+    replay: Replay | None = None
+
+    def told(self, events: Iterable[Line]) -> Iterator[Told]:
+        """Yield what is told of these events and their decisions."""
+        run: Verification | Replay = self.replay or self.verification
+        for each in run.run(events):
+            yield self.placed(each) if isinstance(each, Finding) else each
+
+    @property
+    def summary(self) -> Summary | Sum:
+        """What was counted so far."""
+        return (self.replay or self.verification).summary
 
     def placed(self, finding: Finding) -> Finding:
         """Return a finding with the places that it has in the topics."""
@@ -108,10 +123,11 @@ def partition_run(
     reader: RecordReader,
     those: PartitionRange,
     start: StartRows | None = None,
+    what_if: WhatIf | None = None,
 ) -> PartitionRun:
     """Return the run over a partition, which the reader reads until it is given another.
 
-    Sessions start empty, or with the rows at the `start`.
+    Sessions start empty, or with the rows at the `start`. Decisions are verified, or replayed under a change.
 
     Raises:
         SettingsError: the secrets cannot be read.
@@ -128,7 +144,10 @@ def partition_run(
     )
     if start is not None:
         verification.start_from(Rows(start.rows))
-    return PartitionRun(those.partition, as_lines(_unseen(events, extent)), verification)
+    replay = None
+    if what_if is not None:
+        replay = Replay(verification, what_if, None if start is None else Rows(dict(start.rows)))
+    return PartitionRun(those.partition, as_lines(_unseen(events, extent)), verification, replay)
 
 
 def as_lines(records: Iterable[Record]) -> Iterator[RecordLine]:

@@ -1,6 +1,6 @@
-"""All partitions verified, one run: what is found, as it is found, and the sum.
+"""All partitions verified or replayed, one run: what is told, as it is met, and the sum.
 
-Decides whether partitions are verified side by side: where there are many events, and processors. Else they
+Decides whether partitions are read side by side: where there are many events, and processors. Else they
 come one after another, by their numbers.
 """
 
@@ -14,9 +14,11 @@ from apportion.offline.lines import Line
 from apportion.recompose.partition import partition_run
 from apportion.recompose.ranges import PartitionRange, Selection, require_topics, settle, topics_read
 from apportion.recompose.records import RecordReader, open_reader
-from apportion.recompose.side_by_side import Job, verify_partitions
+from apportion.recompose.side_by_side import Job, run_partitions
 from apportion.recompose.snapshot import Snapshot
 from apportion.replay.findings import Finding, Summary
+from apportion.replay.replaying import Told, WhatIf
+from apportion.replay.sums import Sum
 from apportion.settings import Settings
 from apportion.stream.publishing import read_timeline
 
@@ -25,7 +27,7 @@ _SIDE_BY_SIDE_FROM = 1_000
 
 
 class Recomposition:
-    """One run over topics, made by `open_run`; what it counted is its `summary`."""
+    """One run over topics, made by `open_run`; what it counted is its `summary`, or the `sum` of a replay."""
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class Recomposition:
     ) -> None:
         self.ranges = ranges
         self.summary = Summary()
+        self.sum = Sum()
         self.settings = settings
         self.timeline = timeline
         self.reader = reader
@@ -54,29 +57,42 @@ class Recomposition:
             SettingsError: the secrets cannot be read.
             InvalidSnapshotError: the snapshot was altered.
             BrokerUnreachableError: the topics can no longer be read.
-            PartitionFailedError: likewise, of partitions that are verified side by side.
+            PartitionFailedError: likewise, of partitions that are read side by side.
         """
+        for each in self._told(None, advance):
+            if isinstance(each, Summary):
+                self.summary += each
+            elif isinstance(each, Finding):
+                yield each
+
+    def replay(self, what_if: WhatIf, advance: Callable[[int], None]) -> Iterator[Told]:
+        """Yield what a change makes of each decision, or why it is not replayed; see `run`."""
+        for each in self._told(what_if, advance):
+            if isinstance(each, Sum):
+                self.sum += each
+            elif not isinstance(each, Summary):
+                yield each
+
+    def _told(self, what_if: WhatIf | None, advance: Callable[[int], None]) -> Iterator[Told | Summary | Sum]:
         own = [one for one in self.ranges if one.requests]
         processes = min(len(own), len(os.sched_getaffinity(0)))
         if self.total < _SIDE_BY_SIDE_FROM or processes <= 1:
-            yield from self._one_after_another(advance)
+            yield from self._one_after_another(what_if, advance)
             return
-        job = Job(self.settings, self.timeline, None if self._snapshot is None else self._snapshot.path)
-        for each in verify_partitions(job, self.ranges, processes, advance):
-            if isinstance(each, Finding):
-                yield each
-            else:
-                self.summary += each
+        snapshot = None if self._snapshot is None else self._snapshot.path
+        job = Job(self.settings, self.timeline, snapshot, what_if)
+        yield from run_partitions(job, self.ranges, processes, advance)
 
-    def _one_after_another(self, advance: Callable[[int], None]) -> Iterator[Finding]:
+    def _one_after_another(
+        self, what_if: WhatIf | None, advance: Callable[[int], None]
+    ) -> Iterator[Told | Summary | Sum]:
         before = 0
         for one in self.ranges:
             start = None if self._snapshot is None else self._snapshot.rows(one.partition)
-            run = partition_run(self.settings, self.timeline, self.reader, one, start)
+            run = partition_run(self.settings, self.timeline, self.reader, one, start, what_if)
             events = _counted(run.events, before - one.requests.first, advance)
-            for finding in run.verification.run(events):
-                yield run.placed(finding)
-            self.summary += run.verification.summary
+            yield from run.told(events)
+            yield run.summary
             before += len(one.requests)
 
 

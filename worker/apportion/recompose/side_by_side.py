@@ -1,7 +1,7 @@
-"""Partitions verified side by side, each in one of some processes; what they find comes as it is met.
+"""Partitions composed again side by side, each in one of some processes; what they tell comes as it is met.
 
-Decides what a process gives back: findings, how far it is, and the sum. Each reads for itself, and ends with
-the run.
+Decides what a process gives back: what it tells, how far it is, and the sum. Each reads for itself, and
+ends with the run.
 """
 
 import queue
@@ -18,7 +18,9 @@ from apportion.recompose.partition import partition_run
 from apportion.recompose.ranges import PartitionRange
 from apportion.recompose.records import open_reader
 from apportion.recompose.snapshot import Snapshot
-from apportion.replay.findings import Finding, Summary
+from apportion.replay.findings import Summary
+from apportion.replay.replaying import Told, WhatIf
+from apportion.replay.sums import Sum
 from apportion.settings import Settings
 
 _UNTOLD_MAX = 1_000
@@ -27,7 +29,7 @@ _WAIT_S = 0.5
 
 
 class PartitionFailedError(Exception):
-    """A partition could not be verified, for a reason that has a name."""
+    """A partition could not be read, for a reason that has a name."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -40,6 +42,7 @@ class Job(Struct, frozen=True):
     settings: Settings
     timeline: Timeline
     snapshot: Path | None
+    what_if: WhatIf | None = None
 
 
 class _Failure(Struct, frozen=True):
@@ -51,10 +54,10 @@ _job: Job
 _told: Any
 
 
-def verify_partition(
-    job: Job, one: PartitionRange, tell: Callable[[Finding], None], done: Callable[[int], None]
-) -> Summary:
-    """Verify a partition; `done` is told how many of its events are.
+def run_partition(
+    job: Job, one: PartitionRange, tell: Callable[[Told], None], done: Callable[[int], None]
+) -> Summary | Sum:
+    """Verify or replay a partition; `done` is told how many of its events are.
 
     Raises:
         SettingsError, InvalidSnapshotError: what the settings and the snapshot name is wrong.
@@ -65,24 +68,24 @@ def verify_partition(
         with job.snapshot.open("rb") as file:
             start = Snapshot(job.snapshot, file, job.settings).rows(one.partition)
     with open_reader(job.settings) as reader:
-        run = partition_run(job.settings, job.timeline, reader, one, start)
-        for finding in run.verification.run(_counted(run.events, one.requests.first, done)):
-            tell(run.placed(finding))
-        return run.verification.summary
+        run = partition_run(job.settings, job.timeline, reader, one, start, job.what_if)
+        for each in run.told(_counted(run.events, one.requests.first, done)):
+            tell(each)
+        return run.summary
 
 
-def verify_partitions(
+def run_partitions(
     job: Job, ranges: Sequence[PartitionRange], processes: int, advance: Callable[[int], None]
-) -> Iterator[Finding | Summary]:
-    """Yield what is found, those of a partition in their order, and the sum of each at its end.
+) -> Iterator[Told | Summary | Sum]:
+    """Yield what is told, those of a partition in their order, and the sum of each at its end.
 
     Raises:
-        PartitionFailedError: one could not be verified.
+        PartitionFailedError: one could not be read.
     """
     context = get_context("spawn")
     told = context.Queue(_UNTOLD_MAX)
     with ProcessPoolExecutor(processes, context, _begin, (job, told)) as pool:
-        running = {pool.submit(_verify, one) for one in ranges}
+        running = {pool.submit(_run, one) for one in ranges}
         dones: dict[int, int] = {}
         left = len(running)
         try:
@@ -94,7 +97,7 @@ def verify_partitions(
                     dones[message[0]] = message[1]
                     advance(sum(dones.values()))
                     continue
-                left -= isinstance(message, Summary)
+                left -= isinstance(message, Summary | Sum)
                 yield message
         finally:
             for one in running:
@@ -125,10 +128,10 @@ def _begin(job: Job, told: Any) -> None:
     _job, _told = job, told
 
 
-def _verify(one: PartitionRange) -> None:
+def _run(one: PartitionRange) -> None:
     partition = one.partition
     try:
-        _told.put(verify_partition(_job, one, _told.put, lambda done: _told.put((partition, done))))
+        _told.put(run_partition(_job, one, _told.put, lambda done: _told.put((partition, done))))
     except Exception as error:
         code = getattr(error, "code", None)
         if not isinstance(code, str):

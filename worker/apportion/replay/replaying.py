@@ -5,7 +5,9 @@ the session would have come to. Only verified decisions are replayed; an event t
 """
 
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from apportion.core.compose import Answered, compose
 from apportion.core.errors import EventError
@@ -22,20 +24,30 @@ from apportion.replay.sums import Sum, Tally
 from apportion.replay.verify import Recomposed, Verification
 from apportion.replay.whatif import Change, Difference, Misfit, difference
 
+Told: TypeAlias = Finding | Difference | Misfit
+"""What is told of one decision: what the change makes of it, or why it is not replayed."""
+
+
+class WhatIf(Struct, frozen=True):
+    """A change, and whether sessions `evolve`: go on from what it makes of them."""
+
+    change: Change
+    evolve: bool = False
+
 
 class Replay:
-    """One run over recorded events under a change."""
+    """One run over recorded events under a change; what it added up is its `summary`."""
 
-    def __init__(self, verification: Verification, change: Change, *, evolve: bool = False) -> None:
-        """Start with no session; with `evolve` sessions go on from what the change makes of them."""
+    def __init__(self, verification: Verification, what_if: WhatIf, start: Rows | None = None) -> None:
+        """Start with no session, or with those that the verification starts from."""
         self._verification = verification
-        self._change = change
-        self._rows = Rows() if evolve else None
+        self._change = what_if.change
+        self._rows = (start or Rows()) if what_if.evolve else None
         self._known = {policy.name for policy in verification.policies.values()}
         self._policies: dict[str, Policy] = {}
         self._tally = Tally()
 
-    def run(self, events: Iterable[Line]) -> Iterator[Finding | Difference | Misfit]:
+    def run(self, events: Iterable[Line]) -> Iterator[Told]:
         """Yield each decision: what the change makes of it, or why it is not replayed."""
         for one in self._verification.recompose(events):
             if isinstance(one, Finding):
@@ -46,13 +58,14 @@ class Replay:
                 self._tally.add(outcome)
                 yield outcome
 
-    def sum(self, price_per_million: Decimal | None = None) -> Sum:
-        """Return the sum so far; a price is that of a million tokens."""
+    @property
+    def summary(self) -> Sum:
+        """The sum so far."""
         summary = self._verification.summary
         unverifiable = dict(summary.unverifiable)
         if summary.differences:
             unverifiable = {str(Found.DIFFERENCE): summary.differences} | unverifiable
-        return self._tally.sum(unverifiable, price_per_million)
+        return self._tally.sum(unverifiable, summary.in_flight)
 
     def _replayed(self, one: Recomposed) -> Difference | Misfit | None:
         """Return what becomes of a request, and move the session's row on where sessions evolve."""

@@ -6,13 +6,13 @@ Decides what is in which figure. What could not be replayed is in none but its o
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, field
 from msgspec.structs import astuple, replace
 
 from apportion.core.events import Opt
-from apportion.replay.findings import counted
+from apportion.replay.findings import Found, counted
 from apportion.replay.whatif import Difference, Misfit, Moved, Resized
 
 V = TypeVar("V")
@@ -37,14 +37,15 @@ class Sum(Struct, frozen=True, kw_only=True):
     """All differences. `statuses` counts how answers changed, as `composed > exhausted`.
 
     `unverifiable` are the decisions that are not composed as recorded, by reason, and `misfits` those whose
-    request is refused under the change, by code: neither is in any other figure. Costs are in the unit of the
-    price, exact.
+    request is refused under the change, by code: neither is in any other figure. Requests `in_flight` were
+    recorded, and are not known to be answered yet. Costs are in the unit of the price, exact.
     """
 
     replayed: int = 0
     changed: int = 0
     unverifiable: Mapping[str, int] = field(default_factory=dict)
     misfits: Mapping[str, int] = field(default_factory=dict)
+    in_flight: int = 0
     gained: int = 0
     lost: int = 0
     shrunk: int = 0
@@ -79,7 +80,24 @@ class Sum(Struct, frozen=True, kw_only=True):
             if those:
                 told = ", ".join(f"{name} {count:,}" for name, count in those.items())
                 lines.append(f"{sum(those.values()):,} {what} ({told})")
+        if self.in_flight:
+            lines.append(f"{self.in_flight:,} in flight")
         return "\n".join(lines)
+
+    def __add__(self, other: "Sum") -> "Sum":
+        """Return the sum of both, without a price."""
+        names = [name for name in self.__struct_fields__ if not name.startswith("cost")]
+        both = {name: _added(getattr(self, name), getattr(other, name)) for name in names}
+        reasons = both["unverifiable"]
+        both["unverifiable"] = {str(found): reasons[found] for found in Found if found in reasons}
+        return Sum(**both)
+
+    def priced(self, per_million: Decimal | None) -> "Sum":
+        """Return it with what the tokens cost, if a million of them has a price."""
+        if per_million is None:
+            return self
+        before, after = ((per_million * each).scaleb(-6) for each in (self.tokens_before, self.tokens_after))
+        return replace(self, cost_before=before, cost_after=after)
 
 
 class Tally:
@@ -114,10 +132,10 @@ class Tally:
         if one.before.status is not one.after.status:
             self._statuses[f"{one.before.status} > {one.after.status}"] += 1
 
-    def sum(self, unverifiable: Mapping[str, int], price_per_million: Decimal | None = None) -> Sum:
+    def sum(self, unverifiable: Mapping[str, int], in_flight: int) -> Sum:
         """Return the sum so far; names in their order."""
         counts = self._counts
-        whole = Sum(
+        return Sum(
             replayed=counts["replayed"],
             changed=counts["changed"],
             gained=counts["gained"],
@@ -128,17 +146,12 @@ class Tally:
             tokens_before=counts["tokens_before"],
             tokens_after=counts["tokens_after"],
             unverifiable=unverifiable,
+            in_flight=in_flight,
             misfits=_sorted(self._misfits),
             statuses=_sorted(self._statuses),
             groups=_sorted(self._groups),
             kinds=_sorted(self._kinds),
         )
-        if price_per_million is None:
-            return whole
-        before, after = (
-            (price_per_million * tokens).scaleb(-6) for tokens in (whole.tokens_before, whole.tokens_after)
-        )
-        return replace(whole, cost_before=before, cost_after=after)
 
 
 def _flow(what: str, item: Moved | Resized) -> Flow:
@@ -147,6 +160,13 @@ def _flow(what: str, item: Moved | Resized) -> Flow:
     else:
         more = item.tokens_after - item.tokens_before
     return Flow(**{what: 1}, tokens_gained=max(more, 0), tokens_lost=max(-more, 0))
+
+
+def _added(ours: Any, theirs: Any) -> Any:
+    if not isinstance(ours, Mapping):
+        return ours + theirs
+    both = [name for name in ours if name in theirs]
+    return _sorted({**ours, **theirs, **{name: ours[name] + theirs[name] for name in both}})
 
 
 def _sorted(counted: Mapping[str, V]) -> dict[str, V]:
