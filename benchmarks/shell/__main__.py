@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     on_kafka.add_argument("--rates", nargs="+", type=int, default=(1_000, 5_000), help="requests a second")
     on_kafka.add_argument("--workers", type=int, default=2, help="beside one alone; 1: no others")
     on_kafka.add_argument("--delay-ms", type=float, default=5.0, help="to the broker, and back; 0: none")
-    on_kafka.add_argument("--seconds", type=float, default=4.0, help="of each rate")
+    on_kafka.add_argument("--seconds", type=float, default=3.0, help="of each rate")
     on_kafka.add_argument("--minutes", type=float, default=20.0, help="after which no further run begins")
     on_kafka.add_argument(
         "--quick", action="store_true", help="a round of a tenth: to see that all of it runs"

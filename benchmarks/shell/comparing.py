@@ -111,7 +111,8 @@ def _told(measured: Measured) -> str:
         f", {measured.delay_ms:g} ms away" if measured.delay_ms else ""
     )
     caught_up = f"{measured.events_per_second:,.0f} events/s, {measured.cpu_us:.1f} µs"
-    return " ".join(part for part in (f"{how}:", caught_up, latencies, measured.failure) if part)
+    took = f"({measured.took_s:.0f} s)"
+    return " ".join(part for part in (f"{how}:", caught_up, latencies, measured.failure, took) if part)
 
 
 def _processor() -> str:

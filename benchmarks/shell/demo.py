@@ -1,7 +1,5 @@
 """The demo workload, whole: a worker on Kafka that catches up on it, beside a bare loop."""
 
-import subprocess
-import sys
 from pathlib import Path
 from time import perf_counter, sleep
 
@@ -9,7 +7,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec import Struct
 
 from apportion.settings import Settings
-from benchmarks.shell.demo_loop import WARM_REQUESTS
+from benchmarks.shell.bare_loop import WARM_REQUESTS, loop_s
 from benchmarks.shell.events import Workload, demo, small
 from benchmarks.shell.load import clients
 from benchmarks.shell.on_kafka import LOGS, topics
@@ -42,17 +40,12 @@ def measure(brokers: str, share: float) -> Round:
     """Return a round's figures."""
     events = int(_EVENTS * share)
     try:
-        loop_s = float(_python("benchmarks.shell.demo_loop", str(events)))
+        looped_s = loop_s("demo", events)
         worker_cpu_s, worker_s = _worker(brokers, demo(events))
     except Exception as error:  # noqa: BLE001 - a row, and not the end of the others
         return Round(events, failure=f"{type(error).__name__}: {error}")
-    loop_ms, cpu_ms, passed_ms = (seconds * 1e3 / events for seconds in (loop_s, worker_cpu_s, worker_s))
+    loop_ms, cpu_ms, passed_ms = (seconds * 1e3 / events for seconds in (looped_s, worker_cpu_s, worker_s))
     return Round(events, loop_ms, cpu_ms, passed_ms)
-
-
-def _python(module: str, argument: str) -> str:
-    command = (sys.executable, "-m", module, argument)
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - our own
 
 
 def _worker(brokers: str, workload: Workload) -> tuple[float, float]:

@@ -14,6 +14,8 @@ from apportion.workload.recording import recorded
 
 TIMESTAMP_MS = 4_102_444_800_000
 """After every event: one ahead of its record is refused."""
+REQUESTS_A_SESSION = 20
+"""Of small requests on Kafka."""
 _REQUESTED_AT = "2026-03-01T12:00:00Z"
 _BATCH_MAX_BYTES = 1 << 20
 

@@ -18,9 +18,8 @@ from apportion.core.events import session_key
 from apportion.setting_types import Partitioner
 from apportion.settings import Settings
 from apportion.stream.partitions import partition_of
-from benchmarks.shell.events import small_request
+from benchmarks.shell.events import REQUESTS_A_SESSION, small_request
 
-_REQUESTS_A_SESSION = 20
 _LATE_S = 20.0
 """So long nothing is answered, and the run ends."""
 
@@ -119,7 +118,7 @@ class Load:
         self.sent_s += [0.0] * count
         self.answered_s += [0.0] * count
         for number in range(first, first + count):
-            session_id = f"session-{number // _REQUESTS_A_SESSION}"
+            session_id = f"session-{number // REQUESTS_A_SESSION}"
             key = session_key("default", session_id).encode()
             partition = partition_of(key, Partitioner.MURMUR2, self._partitions)
             assert partition is not None, "murmur2 chooses one"

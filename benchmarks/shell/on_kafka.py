@@ -13,13 +13,14 @@ from statistics import quantiles
 from time import perf_counter, sleep
 
 from confluent_kafka.admin import AdminClient
-from msgspec import Struct
+from msgspec import Struct, field
 
 from apportion.settings import Settings
 from apportion.stream.topics import create_topics
+from benchmarks.shell.bare_loop import loop_s
 from benchmarks.shell.far import far_broker
 from benchmarks.shell.load import Load, clients
-from benchmarks.shell.rows import Row
+from benchmarks.shell.rows import LOOP, NOBODY, Row
 from benchmarks.shell.workers import Workers
 
 PARTITIONS = 4
@@ -56,7 +57,7 @@ class Latency(Struct, frozen=True):
     held: bool
 
 
-class Measured(Struct, frozen=True):
+class Measured(Struct):
     """What came of a run; a failure says why there is not all of it."""
 
     row: str
@@ -64,8 +65,10 @@ class Measured(Struct, frozen=True):
     delay_ms: float
     events_per_second: float = 0.0
     cpu_us: float = 0.0
-    latencies: tuple[Latency, ...] = ()
+    latencies: list[Latency] = field(default_factory=list)
+    """At each rate that is not above what it caught up with."""
     failure: str = ""
+    took_s: float = 0.0
 
 
 class NotReadyError(Exception):
@@ -74,23 +77,35 @@ class NotReadyError(Exception):
 
 def measure(brokers: str, row: Row, plan: Plan) -> Measured:
     """Return a run's figures; whatever goes wrong in it is told as its failure."""
-    rate, cpu_us, latencies, failure = 0.0, 0.0, [], ""
+    measured = Measured(row.name, plan.workers, plan.delay_ms)
+    begun_s = perf_counter()
     try:
-        with topics(brokers, PARTITIONS) as settings:
-            if row.command is None:
-                with Load(settings, settings.requests_topic) as load:
-                    _warm_up(load)
-                    latencies += [_latency(load, per_second, plan.seconds) for per_second in plan.rates]
-            else:
-                with _running(row, plan, settings) as (workers, load):
-                    rate, cpu_us = _catch_up(workers, load, plan.events)
-                    for per_second in plan.rates:
-                        if rate < per_second:
-                            break
-                        latencies.append(_latency(load, per_second, plan.seconds, workers.check))
+        if row is LOOP:
+            measured.cpu_us = loop_s("small", plan.events) * 1e6 / plan.events
+            measured.events_per_second = 1e6 / measured.cpu_us
+        else:
+            with topics(brokers, PARTITIONS) as settings:
+                _measure_on(settings, row, plan, measured)
     except Exception as error:  # noqa: BLE001 - one peer's failure is a row, and not the end of the others
-        failure = f"{type(error).__name__}: {error}"
-    return Measured(row.name, plan.workers, plan.delay_ms, rate, cpu_us, tuple(latencies), failure)
+        measured.failure = f"{type(error).__name__}: {error}"
+    measured.took_s = perf_counter() - begun_s
+    return measured
+
+
+def _measure_on(settings: Settings, row: Row, plan: Plan, measured: Measured) -> None:
+    """Fill in what is measured, figure by figure, so that those before a failure stand."""
+    if row is NOBODY:
+        with Load(settings, settings.requests_topic) as load:
+            _warm_up(load)
+            for per_second in plan.rates:
+                measured.latencies.append(_latency(load, per_second, plan.seconds))
+        return
+    with _running(row, plan, settings) as (workers, load):
+        measured.events_per_second, measured.cpu_us = _catch_up(workers, load, plan.events)
+        for per_second in plan.rates:
+            if measured.events_per_second < per_second:
+                return
+            measured.latencies.append(_latency(load, per_second, plan.seconds, workers.check))
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class Row(Struct, frozen=True):
     state: str
     events: int
     command: Command | None
-    """None: nobody answers, and the requests themselves are read back."""
+    """None: it answers nobody on Kafka."""
     has_group: bool = True
 
 
@@ -133,8 +133,11 @@ def _run(*command: str) -> None:
         raise PrepareError(f"{Path(command[0]).name} failed: {said[-1]}")
 
 
+NOBODY = Row("nobody", "nobody: each request read back", "", 0, None)
+LOOP = Row("loop", "no Kafka: decode, compose, encode", "a dictionary", 20_000, None)
 ROWS = (
-    Row("nobody", "nobody: each request read back", "", 0, None),
+    NOBODY,
+    LOOP,
     Row("worker", "the worker, composing", "rows", 20_000, _ours(Guarantee.EFFECTIVELY_ONCE)),
     Row("worker_exactly_once", "… `exactly_once`", "rows", 20_000, _ours(Guarantee.EXACTLY_ONCE)),
     Row("kafka_streams", "Kafka Streams 4.3.1", "a count", 60_000, _java("at_least_once")),

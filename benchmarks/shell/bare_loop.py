@@ -1,10 +1,11 @@
-"""The demo workload in a bare loop, in a process of its own, and what of the processor it takes.
+"""Decode, compose and encode in a bare loop, in a process of its own, and what of the processor it takes.
 
-    python -m benchmarks.shell.demo_loop EVENTS
+    python -m benchmarks.shell.bare_loop demo|small EVENTS
 
 Prints seconds. What a worker loads with its first requests, it has loaded before.
 """
 
+import subprocess
 import sys
 from time import process_time
 
@@ -16,15 +17,20 @@ from apportion.core.composer import Composer
 from apportion.core.memory import Memory
 from apportion.core.session import EMPTY, Session
 from apportion.settings import Settings
-from benchmarks.shell.events import TIMESTAMP_MS, Workload, demo, small
+from benchmarks.shell.events import REQUESTS_A_SESSION, TIMESTAMP_MS, Workload, demo, small
 from benchmarks.shell.rows import SECRET
 
 WARM_REQUESTS = 20
 
 
-def main(events: int) -> None:
-    """Decode, compose and encode, as the command does, with the rows in a dictionary."""
-    workload = demo(events)
+def loop_s(workload: str, events: int) -> float:
+    """Return the processor's seconds that so many events of a workload take there."""
+    command = (sys.executable, "-m", "benchmarks.shell.bare_loop", workload, str(events))
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603 - our own
+
+
+def _main(name: str, events: int) -> None:
+    workload = demo(events) if name == "demo" else small(events, max(1, events // REQUESTS_A_SESSION))
     settings = Settings(default_policy=workload.policy, fingerprint_secret=SecretStr(SECRET))
     catalogue = create_timeline(settings).at(TIMESTAMP_MS)
     composer = Composer(create_engine(settings), catalogue, settings.default_policy, Memory())
@@ -35,6 +41,7 @@ def main(events: int) -> None:
 
 
 def _answer(settings: Settings, composer: Composer, workload: Workload) -> None:
+    """Do as the command does, with the rows in a dictionary."""
     sessions: dict[bytes, Session] = {}
     for key, value in workload.records:
         sessions[key], answered = composer.handle(
@@ -46,4 +53,4 @@ def _answer(settings: Settings, composer: Composer, workload: Workload) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    _main(sys.argv[1], int(sys.argv[2]))
