@@ -41,6 +41,7 @@ requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
 	for extra in analytics benchmarks demo dev worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
+	$(COMPILE) benchmarks/shell/peers/requirements.in --output-file benchmarks/shell/peers/requirements.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
 	printf 'cyclonedx-bom==7.5.0\n' | $(COMPILE) - --output-file requirements/sbom.txt
 

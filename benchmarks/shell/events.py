@@ -14,6 +14,8 @@ from apportion.workload.recording import recorded
 
 TIMESTAMP_MS = 4_102_444_800_000
 """After every event: one ahead of its record is refused."""
+REQUESTS_A_SESSION = 20
+"""Of small requests on Kafka."""
 _REQUESTED_AT = "2026-03-01T12:00:00Z"
 _BATCH_MAX_BYTES = 1 << 20
 
@@ -28,7 +30,7 @@ class Workload(Struct, frozen=True):
 
 def small(events: int, sessions: int) -> Workload:
     """Return requests of one small candidate, each of them new, of so many sessions in turn."""
-    values = [_small(number, f"session-{number % sessions}") for number in range(events)]
+    values = [small_request(number, f"session-{number % sessions}") for number in range(events)]
     return Workload(f"{events} small requests of {sessions} sessions", "lanes", _keyed(values))
 
 
@@ -37,7 +39,8 @@ def demo(events: int) -> Workload:
     return Workload(f"{events} of the demo workload", "agent", _keyed(islice(recorded(), events)))
 
 
-def _small(number: int, session_id: str) -> bytes:
+def small_request(number: int, session_id: str) -> bytes:
+    """Return a request of one small candidate, under an id that ends in the number."""
     candidate = {
         "id": f"note-{number}",
         "content": f"Remember what number {number} said of the build, and of the tests.",

@@ -1,112 +1,197 @@
-"""How a worker catches up on a real Kafka, beside peers that do no work on the same requests."""
+"""One worker after another on a real Kafka, ours and the peers, with the same requests: how each is measured.
+
+Each run has topics of its own. Its processes are held still while a backlog is written, so that they catch up
+on what lies there; then requests come evenly, and each answer is timed.
+"""
 
 import asyncio
-import os
-import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
+from statistics import quantiles
+from time import perf_counter, sleep
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from confluent_kafka.admin import AdminClient
+from msgspec import Struct, field
 
 from apportion.settings import Settings
-from apportion.stream.connection import connection_arguments
-from apportion.stream.partitions import partition_of
-from apportion.stream.topics import create_topics, plan_topics
-from benchmarks.shell.events import Workload, small
+from apportion.stream.topics import create_topics
+from benchmarks.shell.bare_loop import loop_s
+from benchmarks.shell.far import far_broker
+from benchmarks.shell.load import Load, clients
+from benchmarks.shell.rows import LOOP, NOBODY, Row
+from benchmarks.shell.workers import Workers
 
 PARTITIONS = 4
-_PEERS = {"plain aiokafka, no state": "plain_aiokafka", "stock Faust, a table": "stock_faust"}
-_DEADLINE_S = 120.0
-_LOOK_S = 0.05
-_TICKS = os.sysconf("SC_CLK_TCK")
+LOGS = Path("build") / "shell" / "logs"
+_WARM_REQUESTS = 200
+_WARM_SHARE = 0.2
+"""Of a backlog, so much is answered before its figures count."""
+_WARM_S = 1.0
+"""Likewise of requests that come evenly."""
+_SENT_SHARE = 0.97
+"""Of a rate, what must have been sent for it to count."""
+_READY_S = 40.0
+_LOOK_S = 0.1
 
 
-async def main(brokers: str, events: int) -> None:
-    """Print events a second and the processor's time an event of each, from its first answer to its last."""
-    workload = small(events, max(1, events // 20))
-    print(
-        f"\n{workload.name}, {PARTITIONS} partitions, catching up; CPU of the process, its libraries included"
+class Plan(Struct, frozen=True):
+    """What is measured in one run."""
+
+    row: str
+    workers: int
+    delay_ms: float
+    rates: tuple[int, ...]
+    seconds: float
+    events: int
+
+
+class Latency(Struct, frozen=True):
+    """From a request's send to its answer read, in milliseconds; `held`: so many were sent a second."""
+
+    per_second: int
+    p50: float
+    p95: float
+    p99: float
+    held: bool
+
+
+class Measured(Struct):
+    """What came of a run; a failure says why there is not all of it."""
+
+    row: str
+    workers: int
+    delay_ms: float
+    events_per_second: float = 0.0
+    cpu_us: float = 0.0
+    latencies: list[Latency] = field(default_factory=list)
+    """At each rate that is not above what it caught up with."""
+    failure: str = ""
+    took_s: float = 0.0
+
+
+class NotReadyError(Exception):
+    """The workers have not shared the partitions in time."""
+
+
+def measure(brokers: str, row: Row, plan: Plan) -> Measured:
+    """Return a run's figures; whatever goes wrong in it is told as its failure."""
+    measured = Measured(row.name, plan.workers, plan.delay_ms)
+    begun_s = perf_counter()
+    try:
+        if row is LOOP:
+            measured.cpu_us = loop_s("small", plan.events) * 1e6 / plan.events
+            measured.events_per_second = 1e6 / measured.cpu_us
+        else:
+            with topics(brokers, PARTITIONS) as settings:
+                _measure_on(settings, row, plan, measured)
+    except Exception as error:  # noqa: BLE001 - one peer's failure is a row, and not the end of the others
+        measured.failure = f"{type(error).__name__}: {error}"
+    measured.took_s = perf_counter() - begun_s
+    return measured
+
+
+def _measure_on(settings: Settings, row: Row, plan: Plan, measured: Measured) -> None:
+    """Fill in what is measured, figure by figure, so that those before a failure stand."""
+    if row is NOBODY:
+        with Load(settings, settings.requests_topic) as load:
+            _warm_up(load)
+            for per_second in plan.rates:
+                measured.latencies.append(_latency(load, per_second, plan.seconds))
+        return
+    with _running(row, plan, settings) as (workers, load):
+        measured.events_per_second, measured.cpu_us = _catch_up(workers, load, plan.events)
+        for per_second in plan.rates:
+            if measured.events_per_second < per_second:
+                return
+            measured.latencies.append(_latency(load, per_second, plan.seconds, workers.check))
+
+
+@contextmanager
+def topics(brokers: str, partitions: int, policy: str = "lanes") -> Iterator[Settings]:
+    """Make topics for one run, and remove them and what its workers made beside them."""
+    app_id = f"shell-{uuid.uuid4().hex[:8]}"
+    settings = Settings(
+        brokers=tuple(brokers.split(",")),
+        partitions=partitions,
+        replication_factor=1,
+        app_id=app_id,
+        topic_prefix=f"{app_id}.",
+        default_policy=policy,
     )
-    for name in ("worker", *_PEERS) * 2:
-        app_id = f"shell-{uuid.uuid4().hex[:8]}"
-        settings = Settings(
-            brokers=tuple(brokers.split(",")),
-            partitions=PARTITIONS,
-            replication_factor=1,
-            app_id=app_id,
-            topic_prefix=f"{app_id}.",
-        )
-        await create_topics(settings)
-        try:
-            await _fill(settings, workload)
-            per_second, cpu_us = await _catch_up(_command(name, settings), settings, events)
-            print(f"  {name:<30}{per_second:>10,.0f} events/s{cpu_us:>10,.0f} µs of CPU an event")
-        finally:
-            await _delete(settings)
+    asyncio.run(create_topics(settings))
+    try:
+        yield settings
+    finally:
+        admin = AdminClient(clients(settings))
+        named = [name for name in admin.list_topics(timeout=10).topics if app_id in name]
+        for removed in admin.delete_topics(named).values():
+            removed.result()
 
 
-def _command(name: str, settings: Settings) -> Sequence[str]:
-    brokers = ",".join(settings.brokers)
-    if name in _PEERS:
-        topics = (settings.requests_topic, settings.composed_topic, settings.decisions_topic)
-        return (f"benchmarks.shell.{_PEERS[name]}", brokers, *topics)
-    flags = (
-        "--partitions",
-        str(PARTITIONS),
-        "--app-id",
-        settings.app_id,
-        "--topic-prefix",
-        settings.topic_prefix,
-    )
-    return ("apportion", "run", "--brokers", brokers, *flags)
+@contextmanager
+def _running(row: Row, plan: Plan, settings: Settings) -> Iterator[tuple[Workers, Load]]:
+    """Run the workers, until they have answered their first requests."""
+    assert row.command is not None, "somebody answers"
+    log = LOGS / f"{row.name}-{plan.workers}-{plan.delay_ms:g}.log"
+    with (
+        far_broker(settings.brokers[0], plan.delay_ms) as inside,
+        Workers([*inside, *row.command(settings)], plan.workers, log) as workers,
+        Load(settings, settings.composed_topic) as load,
+    ):
+        if row.has_group:
+            _wait_for_members(settings, workers, plan.workers)
+        _warm_up(load, workers.check)
+        yield workers, load
 
 
-async def _fill(settings: Settings, workload: Workload) -> None:
-    async with AIOKafkaProducer(**connection_arguments(settings), linger_ms=20) as producer:
-        for key, value in workload.records:
-            partition = partition_of(key, settings.partitioner, settings.partitions)
-            await producer.send(settings.requests_topic, value, key, partition)
+def _warm_up(load: Load, watched: Callable[[], None] = lambda: None) -> None:
+    load.fill(_WARM_REQUESTS)
+    load.read(_WARM_REQUESTS, watched)
 
 
-async def _catch_up(command: Sequence[str], settings: Settings, events: int) -> tuple[float, float]:
+def _wait_for_members(settings: Settings, workers: Workers, count: int) -> None:
+    """Return when the group has so many members, all of them with their partitions."""
+    admin = AdminClient(clients(settings))
+    deadline_s = perf_counter() + _READY_S
+    while perf_counter() < deadline_s:
+        workers.check()
+        group = admin.describe_consumer_groups([settings.app_id])[settings.app_id].result()
+        if group.state.name == "STABLE" and len(group.members) >= count:
+            return
+        sleep(_LOOK_S)
+    raise NotReadyError(f"after {_READY_S:g} s its group has not {count} members with partitions")
+
+
+def _catch_up(workers: Workers, load: Load, events: int) -> tuple[float, float]:
     """Return events a second and microseconds of the processor's time an event."""
-    child = await asyncio.create_subprocess_exec(sys.executable, "-m", *command)
-    places = [TopicPartition(settings.decisions_topic, number) for number in range(settings.partitions)]
-    try:
-        async with (
-            asyncio.timeout(_DEADLINE_S),
-            AIOKafkaConsumer(**connection_arguments(settings)) as consumer,
-        ):
-            begun: tuple[float, float, int] | None = None
-            while True:
-                answered = sum((await consumer.end_offsets(places)).values())
-                assert child.returncode is None, f"{command[0]} has ended"
-                now_s, cpu_s = monotonic(), _cpu_s(child.pid)
-                if begun is None and answered:
-                    begun = now_s, cpu_s, answered
-                if begun is not None and answered >= events:
-                    counted = answered - begun[2]
-                    return counted / (now_s - begun[0]), (cpu_s - begun[1]) * 1e6 / counted
-                await asyncio.sleep(_LOOK_S)
-    finally:
-        if child.returncode is None:
-            child.terminate()
-            await child.wait()
+    workers.hold()
+    load.fill(events)
+    workers.release()
+    before = load.answered
+    load.read(before + int(events * _WARM_SHARE), workers.check)
+    begun_s, begun_cpu_s, begun = perf_counter(), workers.cpu_s(), load.answered
+    load.read(before + events, workers.check)
+    counted = load.answered - begun
+    return counted / (perf_counter() - begun_s), (workers.cpu_s() - begun_cpu_s) * 1e6 / counted
 
 
-def _cpu_s(process_id: int) -> float:
-    """Return what a process of ours has taken, in user and system."""
-    fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+def _latency(
+    load: Load, per_second: int, seconds: float, watched: Callable[[], None] = lambda: None
+) -> Latency:
+    """Return the latencies of requests that come evenly, those of the first second left out."""
+    count, first = int(per_second * (seconds + _WARM_S)), len(load.sent_s)
+    with load.sending(count, per_second):
+        load.read(first + count, watched)
+    counted = slice(first + int(per_second * _WARM_S), None)
+    sent_s = load.sent_s[counted]
+    waited_ms = [(read - sent) * 1e3 for sent, read in zip(sent_s, load.answered_s[counted], strict=True)]
+    p50, p95, p99 = _percentiles(waited_ms)
+    held = len(sent_s) / (sent_s[-1] - sent_s[0]) >= per_second * _SENT_SHARE
+    return Latency(per_second, p50, p95, p99, held)
 
 
-async def _delete(settings: Settings) -> None:
-    admin = AIOKafkaAdminClient(**connection_arguments(settings))
-    await admin.start()
-    try:
-        await admin.delete_topics([topic.name for topic in plan_topics(settings)])
-    finally:
-        await admin.close()
+def _percentiles(figures: Sequence[float]) -> tuple[float, float, float]:
+    hundredths = quantiles(figures, n=100)
+    return hundredths[49], hundredths[94], hundredths[98]

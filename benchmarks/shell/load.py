@@ -1,0 +1,145 @@
+"""Who asks and who reads the answers: both in one process, so that one clock tells the time between.
+
+Requests are numbered, and each is answered once, whatever a peer sends twice. It is no peer: it runs on
+librdkafka, so as to take little of the machine that it shares with broker and worker.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from time import perf_counter, sleep
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from msgspec import Struct, json
+
+from apportion.core.events import session_key
+from apportion.setting_types import Partitioner
+from apportion.settings import Settings
+from apportion.stream.partitions import partition_of
+from benchmarks.shell.events import REQUESTS_A_SESSION, small_request
+
+_LATE_S = 20.0
+"""So long nothing is answered, and the run ends."""
+
+
+class StalledError(Exception):
+    """Answers have stopped to come."""
+
+
+class _Answered(Struct):
+    request_id: str
+
+
+_decode = json.Decoder(_Answered).decode
+
+
+def clients(settings: Settings) -> dict[str, str | int | bool]:
+    """Return how a client of librdkafka is made, which else logs what is no matter."""
+    return {"bootstrap.servers": ",".join(settings.brokers), "log_level": 3}
+
+
+class Load:
+    """Requests into a topic, and when each was sent and answered, by its number."""
+
+    def __init__(self, settings: Settings, answers_topic: str) -> None:
+        self._topic, self._partitions = settings.requests_topic, settings.partitions
+        self.sent_s: list[float] = []
+        self.answered_s: list[float] = []
+        """0: not yet."""
+        self.answered = 0
+        self._producer = Producer(clients(settings) | {"linger.ms": 1, "acks": "all"})
+        self._consumer = Consumer(
+            clients(settings)
+            | {
+                "group.id": f"{settings.app_id}.reader",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "fetch.queue.backoff.ms": 5,
+            }
+        )
+        self._consumer.assign(
+            [TopicPartition(answers_topic, number, OFFSET_BEGINNING) for number in range(settings.partitions)]
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._producer.flush(_LATE_S)
+        self._consumer.close()
+
+    def fill(self, count: int) -> None:
+        """Send so many requests as fast as they go, and return when they are acknowledged."""
+        for record in self._made(count):
+            self._send(*record)
+        left = self._producer.flush(_LATE_S)
+        assert not left, "the broker takes no requests"
+
+    @contextmanager
+    def sending(self, count: int, per_second: float) -> Iterator[Thread]:
+        """Send so many requests, evenly, beside what is done meanwhile."""
+        sender = Thread(target=self._send_evenly, args=(list(self._made(count)), per_second))
+        sender.start()
+        try:
+            yield sender
+        finally:
+            sender.join()
+
+    def read(self, until: int, watched: Callable[[], None] = lambda: None) -> None:
+        """Read answers until so many requests have theirs; while none comes, look at who should answer.
+
+        Raises:
+            StalledError: for long none has come.
+        """
+        heard_s = perf_counter()
+        while self.answered < until:
+            record = self._consumer.poll(0.1)
+            now_s = perf_counter()
+            if record is None or record.error():
+                watched()
+                if now_s - heard_s > _LATE_S:
+                    raise StalledError(
+                        f"{until - self.answered:,} requests have no answer after {_LATE_S:g} s"
+                    )
+                continue
+            heard_s = now_s
+            number = int(_decode(record.value()).request_id.rpartition("-")[2])
+            if not self.answered_s[number]:
+                self.answered_s[number] = now_s
+                self.answered += 1
+
+    def _made(self, count: int) -> Iterator[tuple[int, bytes, bytes, int]]:
+        """Yield the next requests: number, key, value and partition."""
+        first = len(self.sent_s)
+        self.sent_s += [0.0] * count
+        self.answered_s += [0.0] * count
+        for number in range(first, first + count):
+            session_id = f"session-{number // REQUESTS_A_SESSION}"
+            key = session_key("default", session_id).encode()
+            partition = partition_of(key, Partitioner.MURMUR2, self._partitions)
+            assert partition is not None, "murmur2 chooses one"
+            yield number, key, small_request(number, session_id), partition
+
+    def _send_evenly(self, records: list[tuple[int, bytes, bytes, int]], per_second: float) -> None:
+        begun_s = perf_counter()
+        for place, record in enumerate(records):
+            early_s = begun_s + place / per_second - perf_counter()
+            if early_s > 0:
+                sleep(early_s)
+            self._send(*record)
+
+    def _send(self, number: int, key: bytes, value: bytes, partition: int) -> None:
+        record: dict[str, Any] = {"topic": self._topic, "value": value, "key": key, "partition": partition}
+        self.sent_s[number] = perf_counter()
+        while True:
+            try:
+                self._producer.produce(**record)
+            except BufferError:
+                self._producer.poll(0.05)
+            else:
+                self._producer.poll(0)
+                return

@@ -1,0 +1,44 @@
+"""Bytewax with a count a key in its memory: it has no changelog, and no consumer group."""
+
+import sys
+
+from bytewax import operators as op
+from bytewax.connectors.kafka import KafkaSinkMessage, KafkaSource, KafkaSourceMessage
+from bytewax.connectors.kafka import operators as kop
+from bytewax.dataflow import Dataflow
+from bytewax.testing import run_main
+from confluent_kafka import OFFSET_BEGINNING
+
+from benchmarks.shell.peers.answering import answers
+
+Answered = tuple[bytes, tuple[bytes, bytes]]
+
+
+def flow(brokers: str, requests: str, outputs: tuple[str, ...]) -> Dataflow:
+    """Return a flow from requests to both outputs."""
+    made = Dataflow("answers")
+    read = op.input("read", made, KafkaSource([brokers], [requests], starting_offset=OFFSET_BEGINNING))
+    keyed = op.map("key", read, lambda record: (record.key.decode(), record))
+    answered = op.stateful_map("answer", keyed, _answer)
+    for place, topic in enumerate(outputs):
+        sent = op.map(f"send-{place}", answered, lambda pair, place=place: _message(pair[1], place))
+        kop.output(f"write-{place}", sent, brokers=[brokers], topic=topic)
+    return made
+
+
+def _answer(count: int | None, record: KafkaSourceMessage) -> tuple[int, Answered]:
+    return (count or 0) + 1, (record.key, answers(record.value))
+
+
+def _message(answered: Answered, place: int) -> KafkaSinkMessage:
+    key, values = answered
+    return KafkaSinkMessage(key, values[place])
+
+
+def main(brokers: str, _group: str, requests: str, *outputs: str) -> None:
+    """Answer until the process is ended."""
+    run_main(flow(brokers, requests, outputs))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,79 @@
+"""The processes of one peer: started, watched, held still, ended; and what of the processor they took."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_END_S = 4.0
+_LOG_CHARACTERS = 200
+
+
+class EndedError(Exception):
+    """A process has ended by itself."""
+
+
+class Workers:
+    """So many processes of one command; what they log goes into a file each."""
+
+    def __init__(self, command: Sequence[str], count: int, log: Path) -> None:
+        self._command, self._count, self._log = command, count, log
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("wb") as log:
+            for _ in range(self._count):
+                self._processes.append(
+                    subprocess.Popen(self._command, stdout=log, stderr=log)  # noqa: S603 - our own
+                )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        deadline_s = time.monotonic() + _END_S
+        for process in self._processes:
+            try:
+                process.wait(max(0.0, deadline_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def check(self) -> None:
+        """Pass if all of them are running.
+
+        Raises:
+            EndedError: one is not; with the end of its log.
+        """
+        for process in self._processes:
+            if process.poll() is not None:
+                said = self._log.read_text(encoding="utf-8", errors="replace").strip()[-_LOG_CHARACTERS:]
+                raise EndedError(f"ended with {process.returncode}: {' '.join(said.split())}")
+
+    def hold(self) -> None:
+        """Stop them where they are."""
+        for process in self._processes:
+            process.send_signal(signal.SIGSTOP)
+
+    def release(self) -> None:
+        """Let them go on."""
+        for process in self._processes:
+            process.send_signal(signal.SIGCONT)
+
+    def cpu_s(self) -> float:
+        """Return the processor's time of all of them, with all their threads, in user and system."""
+        return sum(_cpu_s(process.pid) for process in self._processes)
+
+
+def _cpu_s(process_id: int) -> float:
+    fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
