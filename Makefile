@@ -6,6 +6,16 @@ BASE ?= python:3.11-slim-bookworm
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 SBOM := build/apportion.cdx.json
 BIN := $(VENV)/bin
+# pip says what it does in hundreds of lines: of each package its name is enough, as it comes
+INSTALL = { PYTHONUNBUFFERED=1 $(BIN)/pip install --disable-pip-version-check --progress-bar off --require-hashes \
+  -r requirements/$(1).txt -r requirements/build.txt && printf 'ended 0\n' || printf 'ended 1\n'; } | { \
+  printf 'Installing into $(VENV) what requirements/$(1).txt pins:\n '; at=1; \
+  while read -r word name rest; do case $$word in \
+    Collecting) name=$${name%%=*}; at=$$((at + $${\#name} + 1)); \
+      if test $$at -gt 79; then printf '\n '; at=$$(($${\#name} + 2)); fi; printf ' %s' "$$name";; \
+    Installing) printf '\n  … unpacking them\n';; \
+    ended) exit $$name;; \
+  esac; done; }
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
   --no-emit-index-url
 
@@ -18,7 +28,7 @@ help: ## Show this help
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1	/' | expand -t 22
 
 demo: $(VENV)/demo.done ## Set up, then run the demo: embedded broker, worker, real sessions
-	$(BIN)/apportion demo
+	@$(BIN)/apportion demo
 
 test: $(VENV)/dev.done ## Set up, then run all checks and tests
 	$(MAKE) --no-print-directory check
@@ -82,14 +92,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo.done: requirements/demo.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/demo.txt -r requirements/build.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $@
+	@$(call INSTALL,demo)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
 
 $(VENV)/dev.done: requirements/dev.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt -r requirements/build.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $@ $(VENV)/demo.done
+	@$(call INSTALL,dev)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/demo.done
 
 # What the image installs, in an environment of its own, and beside it what lists it.
 $(SBOM): requirements/worker.txt requirements/sbom.txt pyproject.toml

@@ -1,37 +1,59 @@
-"""The demo, as its user sees it: it shows every decision, ends by itself, and leaves nothing behind."""
+"""The demo, as its user sees it: it tells its story, ends by itself, and leaves nothing but the page."""
 
 import os
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from commands import command, environment
+from commands import ROOT, command, environment
 
 from apportion.demo.process import WorkerEndedError, worker_process
 
 DEADLINE_S = 60.0
 
 
+PAGE = "demo-report.html"
+VARYING = (
+    (r"127\.0\.0\.1:\d+", "PLACE"),
+    (r"(process|kill -9) \d+", r"\1 PID"),
+    (r"\d+\.\d (s|ms|MB)\b", r"SIZE \1"),
+    (r"\S*/demo-report", "demo-report"),
+    (r", \d+ repeated", ""),
+    (r"(█|░)(.*?) +\d+$", r"\1\2 MS"),
+)
+"""What another machine, or a killed worker, makes otherwise: places, processes, times and sizes."""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder for temporary files, in which nothing may be left."""
-    assert not list(tmp_path.iterdir())
-    return tmp_path
+    """A folder for temporary files, in which nothing may be left; the demo is started beside it."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    return temporary
 
 
-def start(folder: Path, *arguments: str, within: Path | None = None) -> subprocess.Popen[str]:
-    """Start the demo with its temporary files in one folder, within another."""
+def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    """Start the demo beside a folder for its temporary files, in a pipe."""
     return subprocess.Popen(  # noqa: S603 - our own interpreter
         command("demo", *arguments),
-        cwd=within,
-        env=environment(TMPDIR=str(folder)),
+        cwd=folder.parent,
+        env=environment(TMPDIR=str(folder), **variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
+
+
+def masked(text: str) -> list[str]:
+    """Return lines without what may vary."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    for pattern, instead in VARYING:
+        lines = [re.sub(pattern, instead, line) for line in lines]
+    return lines
 
 
 def descendants(pid: int) -> set[int]:
@@ -77,20 +99,35 @@ def read_until(demo: subprocess.Popen[str], part: str) -> list[str]:
     raise AssertionError("".join(lines))
 
 
-def test_it_shows_each_decision_then_a_summary_and_leaves_nothing(folder: Path) -> None:
-    exit_code, shown = ended(start(folder, "--requests", "12"))
+def test_it_tells_what_the_readme_says_whatever_settings_lie_about_and_leaves_only_the_page(
+    folder: Path,
+) -> None:
+    (folder.parent / "apportion.toml").write_text('partitions = 8\nfingerprint_secret_file = "missing"\n')
+    exit_code, shown = ended(start(folder, COLUMNS="80"))
     assert exit_code == 0, shown
-    assert len([line for line in shown.splitlines() if "/8,000" in line]) == 12
-    parts = ["the first context: ", "mainly for", "/8,000", "12 in", "Try next"]
-    places = [shown.index(part) for part in parts]
-    assert places == sorted(places)
+    told = iter(masked(shown))
+    box = (ROOT / "README.md").read_text("utf-8").partition("<!-- demo -->\n```text\n")[2].partition("```")[0]
+    for line in masked(box):
+        assert line == "  …" or line in told, f"{line}\n\nis not, or not there, in\n\n{shown}"
+    assert (folder.parent / PAGE).read_text("utf-8").startswith("<!doctype html>")
     assert not list(folder.iterdir())
+
+
+def test_in_a_pipe_it_writes_plain_lines_that_fit(folder: Path) -> None:
+    exit_code, shown = ended(start(folder, "--requests", "2", COLUMNS="80", TERM="xterm-256color"))
+    assert exit_code == 0, shown
+    assert "\x1b" not in shown
+    assert "\r" not in shown
+    named = ("apportion: ", str(folder.parent))
+    assert [line for line in shown.splitlines() if len(line) > 80 and not line.startswith(named)] == []
+    sessions = {"agent", "briefing", "tiers", "conversation", "lanes", "categories"}
+    assert sessions <= {line.split()[0] for line in shown.splitlines() if line}
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_ctrl_c_and_a_crash_leave_no_process_and_no_file(folder: Path, how: signal.Signals) -> None:
     demo = start(folder, "--requests", "300")
-    read_until(demo, "/8,000")
+    read_until(demo, "/8,000  ")
     started = descendants(demo.pid)
     assert len(started) >= 2, "the broker and the worker"
     os.kill(demo.pid, how)
@@ -103,18 +140,9 @@ def test_ctrl_c_and_a_crash_leave_no_process_and_no_file(folder: Path, how: sign
 def test_it_sums_up_before_it_stays_and_ends_well_with_ctrl_c(folder: Path) -> None:
     demo = start(folder, "--requests", "1", "--keep")
     shown = read_until(demo, "apportion send --brokers 127.0.0.1:")
-    assert any("1 in" in line for line in shown)
+    assert any("1 decision verified" in line or "decisions verified" in line for line in shown)
     os.kill(demo.pid, signal.SIGINT)
     assert ended(demo) == (0, "Stopped.\n")
-
-
-def test_no_settings_but_the_named_policies_reach_it(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    (elsewhere / "apportion.toml").write_text('partitions = 8\nfingerprint_secret_file = "missing"\n')
-    exit_code, shown = ended(start(folder, "--requests", "1", within=elsewhere))
-    assert exit_code == 0, shown
 
 
 def test_dead_letters_are_told_in_full_and_are_exit_code_3(
@@ -129,8 +157,8 @@ def test_dead_letters_are_told_in_full_and_are_exit_code_3(
         start(folder, "--requests", "2", "--policies", str(policies), "--default-policy", "tight")
     )
     assert exit_code == 3, shown
-    assert shown.count("refused: unknown_lane: policy tight has no such lane; it has ") == 2
-    assert "decisions" not in shown
+    assert shown.count("dead letter: unknown_lane: policy tight has no such lane; it has ") == 2
+    assert "apportion: dead_letters: 3 events were refused" in shown
 
 
 def test_a_worker_that_dies_is_told_at_once(folder: Path) -> None:
@@ -148,7 +176,7 @@ def test_a_worker_that_dies_is_told_at_once(folder: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_worker_that_cannot_start_says_why_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(WorkerEndedError) as caught:
-        async with worker_process(["--partitions", "0"], "a secret of many bytes"):
+        async with worker_process({"partitions": "0"}):
             pass
     said = str(caught.value).splitlines()
     assert said[0] == "the worker ended; its last words:"
@@ -163,13 +191,14 @@ async def test_a_worker_that_cannot_start_says_why_and_nothing_else(caplog: pyte
         (("--repo", "missing"), 2, "missing"),
         (("--default-policy", "tiers"), 2, "default_policy (--default-policy)"),
         (("--default-policy", "nowhere"), 2, "no policy of that name"),
+        (("--report", "missing/page.html"), 2, "--report"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_starts(
     arguments: tuple[str, ...], exit_code: int, told: str, folder: Path
 ) -> None:
-    found, shown = ended(start(folder, *arguments, within=folder))
+    found, shown = ended(start(folder, *arguments))
     assert found == exit_code
     assert told in shown
-    assert "Starting" not in shown
+    assert "broker" not in shown
     assert "Traceback" not in shown

@@ -44,6 +44,14 @@ def require_distinct(*paths: Path | None) -> None:
         raise typer.BadParameter("the same file is given twice; name different ones")
 
 
+def require_place(output: Path, option: str, *, force: bool) -> None:
+    """Refuse to write to where no file can be, or over one that is there, unless with `force`."""
+    if output.is_dir() or not output.parent.is_dir():
+        raise typer.BadParameter(f"{output}: not a place for a file", param_hint=option)
+    if output.exists() and not force:
+        raise typer.BadParameter(f"{output} is there; --force writes over it", param_hint=option)
+
+
 @contextmanager
 def naming(file: BinaryIO) -> Iterator[None]:
     """Name the file that fails. A reader of stdout that went away is no failure: Typer ends without a word.

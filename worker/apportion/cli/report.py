@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apportion.cli._extra import needing_analytics
-from apportion.cli._files import naming, open_to_read, require_distinct
+from apportion.cli._files import naming, open_to_read, require_distinct, require_place
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._progress import progress
 
@@ -56,7 +56,7 @@ def report(
         return
     if not sources:
         raise typer.BadParameter("name a folder of tables or a file of decisions", param_hint="SOURCE")
-    _require_writable(output, force=force)
+    require_place(output, "--output", force=force)
     require_distinct(output, replay, *sources)
     with needing_analytics():
         import apportion.analytics.source  # noqa: F401 - what is missing is told before anything is read
@@ -72,13 +72,6 @@ def _print_queries() -> None:
 
     for query in load_queries():
         typer.echo(f"-- {query.name}\n{query.sql}")
-
-
-def _require_writable(output: Path, *, force: bool) -> None:
-    if output.is_dir() or not output.parent.is_dir():
-        raise typer.BadParameter(f"{output}: not a place for a file", param_hint="--output")
-    if output.exists() and not force:
-        raise typer.BadParameter(f"{output} is there; --force writes over it", param_hint="--output")
 
 
 def _report(sources: Sequence[Path], replayed: "Replayed | None", stack: ExitStack) -> "Report":

@@ -6,5 +6,6 @@ composed: that is the same worker, through the same topics, as anywhere else.
 
 from apportion.demo.run import POLICY, require_demo_policy, run_demo
 from apportion.demo.screen import Screen
+from apportion.demo.story import story_of
 
-__all__ = ("POLICY", "Screen", "require_demo_policy", "run_demo")
+__all__ = ("POLICY", "Screen", "require_demo_policy", "run_demo", "story_of")

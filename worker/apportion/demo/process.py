@@ -1,17 +1,17 @@
-"""The demo's worker: a process of its own, as in production.
+"""The demo's processes: workers, as in production, and the commands that look at what they did.
 
-Decides how it is started, when it is ready, and that it is gone in the end. What it logs is kept, to be shown
-if it fails.
+Decides how they are started, when a worker is ready, and that all are gone in the end. What a worker logs is
+kept, to be shown if it fails.
 """
 
 import asyncio
 import os
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
 
 from apportion.settings import PREFIX
 
@@ -30,6 +30,15 @@ class WorkerEndedError(Exception):
         super().__init__(f"the worker {why}; its last words:\n{said}")
 
 
+class CommandFailedError(Exception):
+    """A command that the demo ran failed; the message ends with what it said."""
+
+    code = "command_failed"
+
+    def __init__(self, arguments: Sequence[str], exit_code: int, said: str) -> None:
+        super().__init__(f"apportion {' '.join(arguments)} ended with {exit_code}:\n{said}")
+
+
 class Worker:
     """A running worker process and its last lines; made by `worker_process`."""
 
@@ -39,7 +48,12 @@ class Worker:
         self._last_lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._reading = asyncio.create_task(self._read_log())
 
-    async def during(self, work: Coroutine[Any, Any, None]) -> None:
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
+
+    async def during(self, work: Awaitable[None]) -> None:
         """Do something that takes a worker.
 
         Raises:
@@ -68,6 +82,12 @@ class Worker:
             why = f"was not ready within {READY_TIMEOUT_S:g} s"
             raise WorkerEndedError(why, tuple(self._last_lines)) from None
 
+    async def kill(self) -> None:
+        """End the process as `kill -9` does: it has no moment left."""
+        self._process.kill()
+        await self._process.wait()
+        await self._reading
+
     async def stop(self) -> None:
         """End the process; one that closed its log is about to end by itself."""
         if not self._reading.done():
@@ -93,27 +113,55 @@ class Worker:
 
 
 @asynccontextmanager
-async def worker_process(flags: Sequence[str], secret: str) -> AsyncIterator[Worker]:
-    """Run `apportion run` with these flags and this fingerprint secret; yield it when it is ready.
+async def worker_process(settings: Mapping[str, str]) -> AsyncIterator[Worker]:
+    """Run `apportion run` with these settings, by their names; yield it when it is ready.
 
     It gets no other setting, of this process's environment or of a file, and ends with this process.
 
     Raises:
         WorkerEndedError: it is not ready.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "apportion.demo.child", "run", "--config", os.devnull, *flags),
-        stdin=PIPE,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=PIPE,
-        env=environment | {f"{PREFIX}FINGERPRINT_SECRET": secret},
-        start_new_session=True,  # a Ctrl-C in the terminal is ours: we stop the worker, then the broker
-    )
+    process = await _start("run", settings=settings, output=DEVNULL, errors=PIPE)
     worker = Worker(process)
     try:
         await worker.wait_until_ready()
         yield worker
     finally:
         await worker.stop()
+
+
+async def run_command(*arguments: str, settings: Mapping[str, str], folder: Path | None = None) -> list[str]:
+    """Run a command with these settings alone, in a folder, and return the lines that it writes.
+
+    Raises:
+        CommandFailedError: it does not succeed.
+    """
+    process = await _start(*arguments, settings=settings, output=PIPE, errors=STDOUT, folder=folder)
+    try:
+        assert process.stdout is not None, "it was started with a pipe"
+        said = (await process.stdout.read()).decode(errors="replace")
+        exit_code = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if exit_code:
+        raise CommandFailedError(arguments, exit_code, said.rstrip())
+    return said.splitlines()
+
+
+async def _start(
+    *arguments: str, settings: Mapping[str, str], output: int, errors: int, folder: Path | None = None
+) -> Process:
+    """Start a command in a session of its own: a Ctrl-C in the terminal is ours, and we end what we began."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    own = {f"{PREFIX}{name.upper()}": value for name, value in settings.items()}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "apportion.demo.child", *arguments),
+        stdin=PIPE,
+        stdout=output,
+        stderr=errors,
+        cwd=folder,
+        env=others | own | {f"{PREFIX}CONFIG": os.devnull},
+        start_new_session=True,
+    )

@@ -1,15 +1,15 @@
-"""How the demo looks: a line a decision, the first context, a summary. Decides nothing else.
+"""How the demo looks: the first context, a line a decision, the sums. Decides nothing else.
 
 The same lines on a terminal and in a pipe; only there they have colours.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import msgspec
-from msgspec import UNSET, Struct
-from rich.console import Console, Group, RenderableType
+from msgspec import Struct
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
@@ -20,14 +20,15 @@ from apportion.demo.tally import Summary
 from apportion.explain import Bar
 from apportion.printable import printable
 
-_HEAD_LINES = _TAIL_LINES = 4
+_EXCERPT_LINES = 6
 _EXCERPT_COLUMNS = 96
-_REFUSED = "dead letters"
-_STYLES = {Status.COMPOSED: "", Status.INFEASIBLE: "red", Status.EXHAUSTED: "yellow"}
+_HUNK = "@@"
+"""A change begins so: what a context is about is told by it sooner than by what stands first."""
+_STYLES = {Status.INFEASIBLE: "red", Status.EXHAUSTED: "yellow"}
 
 
 class Layout(Struct, frozen=True):
-    """How wide the columns are: session, trigger, bar, tokens, chosen, left out, reason, time.
+    """How wide the columns are: session, policy, bar, tokens, chosen, left out, reason, time.
 
     A column of no width is left out. A console of `columns_min` columns or more has room for it.
     """
@@ -36,20 +37,18 @@ class Layout(Struct, frozen=True):
     widths: tuple[int, ...]
     titles: tuple[str, ...]
     gap: int
-    decimals: int
 
 
-_SHORT = ("session", "trigger", "used", "of limit", "in", "out", "mainly for", "ms")
+_SHORT = ("session", "policy", "used", "of limit", "in", "out", "mainly for", "ms")
 LAYOUTS = (
     Layout(
-        130,
-        (16, 12, 24, 13, 6, 8, 28, 7),
-        ("session", "trigger", "tokens used", "of limit", "chosen", "left out", "mainly for", "ms"),
+        118,
+        (16, 12, 16, 13, 6, 8, 28, 5),
+        ("session", "policy", "tokens used", "of limit", "chosen", "left out", "mainly for", "ms"),
         2,
-        1,
     ),
-    Layout(79, (9, 10, 8, 12, 3, 3, 22, 5), _SHORT, 1, 0),
-    Layout(0, (0, 10, 6, 12, 3, 3, 14, 5), _SHORT, 1, 0),
+    Layout(79, (9, 12, 6, 12, 3, 3, 23, 4), _SHORT, 1),
+    Layout(0, (0, 12, 0, 12, 3, 3, 18, 4), _SHORT, 1),
 )
 """The widest first."""
 
@@ -68,26 +67,31 @@ def layout(columns: int) -> Layout:
     return next(each for each in LAYOUTS if columns >= each.columns_min)
 
 
+def chapter(title: str) -> RenderableType:
+    """Return the line above a part of the story."""
+    return Group("", Rule(Text(title, "bold"), align="left", style="dim"))
+
+
 def heading(shape: Layout) -> Table:
     """Return the heading of the lines."""
     row = _row(shape)
-    row.add_row(*_kept(shape, shape.titles), style="bold")
+    row.add_row(*_kept(shape, shape.titles), style="dim")
     return row
 
 
 def line(decision: ContextDecision, latency_s: float, shape: Layout) -> Table:
     """Return the line of one decision."""
     row, tokens = _row(shape), decision.tokens
-    session, trigger, bar, _, _, _, reason, _ = shape.widths
+    session, policy, bar, _, _, _, reason, _ = shape.widths
     cells = (
         _middle_cut(decision.session_id, session),
-        _cut(_trigger(decision), trigger),
+        _cut(decision.policy.name, policy),
         Bar(tokens.used, tokens.limit, cells=bar),
         f"{tokens.used:,}/{tokens.limit:,}",
         f"{decision.candidates_selected:,}",
         f"{decision.candidates_total - decision.candidates_selected:,}",
-        _cut(_main_reason(decision), reason),
-        f"{latency_s * 1000:.{shape.decimals}f}",
+        _cut(_main_reason(decision, reason), reason),
+        f"{latency_s * 1000:.0f}",
     )
     row.add_row(*_kept(shape, cells), style=_STYLES.get(decision.status, ""))
     return row
@@ -95,34 +99,31 @@ def line(decision: ContextDecision, latency_s: float, shape: Layout) -> Table:
 
 def refusal(failure: Failure) -> Text:
     """Return the line of a dead letter: what was wrong, where, and what to do."""
-    return Text(printable(f"refused: {failure.code}: {failure.message} (at {failure.pointer})"), style="red")
+    told = f"dead letter: {failure.code}: {failure.message} (at {failure.pointer})"
+    return Text(printable(told), style="red")
 
 
-def excerpt(composed: bytes) -> RenderableType | None:
-    """Return what a composed context is made of, and how it begins and ends; None where it has no text."""
+def excerpt(composed: bytes, columns: int) -> RenderableType | None:
+    """Return what a composed context is made of, and some of its text; None where it has no text."""
     context = _composed.decode(composed)
     if not context.text:
         return None
     lines = [each.expandtabs(4).rstrip() for each in context.text.splitlines() if each.strip()]
-    shown = lines[:_HEAD_LINES]
-    if hidden := lines[_HEAD_LINES:-_TAIL_LINES]:
-        shown.append(f"… {len(hidden):,} more lines …")
-    shown += lines[_HEAD_LINES:][-_TAIL_LINES:]
-    text = Text("\n".join(printable(each) for each in shown), no_wrap=True, overflow="ellipsis")
+    text = Text("\n".join(_shown(lines)), no_wrap=True, overflow="ellipsis")
     tokens = context.tokens
-    title = f"the first context: {tokens.used:,} of {tokens.limit:,} tokens in {len(context.items):,} pieces"
+    title = f"{tokens.used:,} of {tokens.limit:,} tokens in {len(context.items):,} pieces"
     body = Group(_pieces(context.items), Rule(style="dim"), text)
-    return Panel(body, title=title, title_align="left", width=_EXCERPT_COLUMNS)
+    return Panel(body, title=title, title_align="left", width=min(columns, _EXCERPT_COLUMNS))
 
 
 def summary(total: Summary) -> RenderableType:
-    """Return the summary of a run."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for label, told in _summed_up(total):
-        table.add_row(label, Text(told), style="red" if label == _REFUSED else "")
-    return table
+    """Return the sums of a run: a row a policy, then what holds for all."""
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column()
+    for label, told in _facts(total):
+        facts.add_row(label, Text(told))
+    return Group(_by_policy(total), "", facts) if total.policies else facts
 
 
 def next_steps(activate: str) -> str:
@@ -134,22 +135,28 @@ Try next:{first}
     apportion demo --repo PATH
   what stands in a context, and why, without Kafka:
     apportion workload from-git PATH --max-requests 5 -o events.jsonl
-    APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain events.jsonl > composed.jsonl
+    export APPORTION_FINGERPRINT_SECRET=a-first-try-only
+    apportion compose --explain events.jsonl > composed.jsonl
   Apache Kafka and a worker:
     make secret; docker compose up --detach"""
 
 
-def columns(console: Console) -> int:
-    """Return how wide the lines may be: as the terminal, or as they are in a pipe."""
-    return console.width if console.is_terminal else LAYOUTS[0].columns_min
+def _shown(lines: Sequence[str]) -> Iterator[str]:
+    """Yield some lines, from the first change on, and how many stand around them."""
+    start = next((place for place, each in enumerate(lines) if each.startswith(_HUNK)), 0)
+    if start:
+        yield f"… {start:,} lines …"
+    yield from (printable(each) for each in lines[start : start + _EXCERPT_LINES])
+    if (rest := len(lines) - start - _EXCERPT_LINES) > 0:
+        yield f"… {rest:,} more lines …"
 
 
 def _pieces(items: tuple[ComposedItem, ...]) -> Table:
     """A row a lane, in the order of the text."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_column()
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
     for name, grouped in groupby(items, key=lambda item: item.group):
         pieces = tuple(grouped)
         kinds = Counter(item.kind for item in pieces)
@@ -159,22 +166,28 @@ def _pieces(items: tuple[ComposedItem, ...]) -> Table:
     return table
 
 
-def _summed_up(total: Summary) -> Iterator[tuple[str, str]]:
+def _by_policy(total: Summary) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("policy", no_wrap=True, min_width=17)
+    for title in ("decisions", "tokens", "of limits"):
+        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
+    table.add_column("left out for", no_wrap=True, overflow="ellipsis")
+    for name, sums in total.policies.items():
+        named = name if name == sums.strategy else f"{name} ({sums.strategy})"
+        share = f"{sums.used / sums.limit:.0%}" if sums.limit else ""
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sums.reasons.most_common(2))
+        table.add_row(_cut(named, 17), f"{sums.decisions:,}", f"{sums.used:,}", share, Text(reasons))
+    return table
+
+
+def _facts(total: Summary) -> Iterator[tuple[str, str]]:
     if total.decisions:
-        rate = f" ({total.decisions / total.duration_s:.0f}/s)" if total.duration_s else ""
-        duration = f"{total.decisions:,} in {total.duration_s:.1f} s{rate}"
-        whole = sum(total.groups.values()) or 1
-        shares = (f"{name} {used / whole:.0%}" for name, used in total.groups.items() if used)
-        yield "sessions", f"{total.sessions:,}"
-        yield "decisions", f"{duration}: {_counts(total.statuses)}"
-        yield "utilisation", f"{total.utilisation:.0%} of the limits"
-        if total.held:
-            held = f"held: {total.held:.0%} of tokens; input price {total.input_price:.2f} of uncached"
-            yield "prefix", held
-        yield "tokens by lane", ", ".join(shares)
-        yield "left out for", _counts(total.reasons) or "nothing"
+        yield "ledgers", f"{total.emitted:,} tokens emitted, {total.charged:,} charged"
+    if total.held:
+        yield "held", f"{total.held:.0%} of the agent's tokens stand as they did the turn before"
+        yield "saved", f"{1 - total.input_price:.0%} of what its input costs, by a provider's cache"
     if total.dead_letters:
-        yield _REFUSED, f"{total.dead_letters:,}"
+        yield "dead letters", f"{total.dead_letters:,}"
     latencies = (f"p{percent} {latency_s * 1000:.1f} ms" for percent, latency_s in total.latencies_s.items())
     yield "latency", ", ".join(latencies)
 
@@ -191,18 +204,12 @@ def _kept(shape: Layout, cells: tuple[RenderableType, ...]) -> list[RenderableTy
     return [cell for cell, width in zip(cells, shape.widths, strict=True) if width]
 
 
-def _trigger(decision: ContextDecision) -> str:
-    return "" if decision.trigger is UNSET else decision.trigger.event or ""
-
-
-def _main_reason(decision: ContextDecision) -> str:
+def _main_reason(decision: ContextDecision, width: int) -> str:
+    """Return the reason of the most, and of how many where that fits."""
     for one in decision.reasons:
-        return f"{one.reason} ({one.count})"
+        counted = f"{one.reason} ({one.count})"
+        return counted if len(counted) <= width else str(one.reason)
     return ""
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 def _cut(text: str, width: int) -> Text:

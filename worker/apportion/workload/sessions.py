@@ -1,0 +1,121 @@
+"""The moments of a history as platforms of other kinds would ask about them: a session for each strategy.
+
+Decides which parts of a moment such a platform would offer. Contents, times and scores are the moment's own;
+the only thing made is the form. Never decides what is composed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, TypeAlias
+
+Event: TypeAlias = dict[str, Any]
+"""An event as JSON has it."""
+
+_REVIEW_TOKENS = 4_000
+_CHAT_TOKENS = 12_000
+_CATEGORIES = {
+    "local_diff": "divergence_alert",
+    "semantic_match": "high_relevance_cluster",
+    "symbol_context": "single_space_match",
+    "session_history": "recent_session",
+}
+_HABITS = {"constraint": "constraint", "rule_doc": "directive", "test_context": "procedure"}
+_NAMING = ("id", "kind", "path", "chunk_index")
+_WEIGHED = ("content", "created_at", "relevance")
+_HABIT_CHARACTERS = 480
+_TURN_CHARACTERS = 4_000
+
+
+def review(moment: Event) -> Event:
+    """Return the request of a reviewer with half the room, under `lanes`."""
+    return _request(moment, "review", policy="lanes", budget_tokens=_REVIEW_TOKENS) | {
+        "candidates": moment["candidates"]
+    }
+
+
+def recall(moment: Event) -> Event:
+    """Return the request of a memory that is searched, under `categories`: what was found, by how.
+
+    Sources agree on a file as often as it was found.
+    """
+    found = Counter(one.get("path") for one in moment["candidates"])
+    offered = [
+        _named(one)
+        | {name: one[name] for name in _WEIGHED}
+        | {"category": category, "weighted_agreement": found[one.get("path")]}
+        for one in moment["candidates"]
+        if (category := _CATEGORIES.get(one["kind"])) is not None
+    ]
+    return _request(moment, "recall", policy="categories") | {"candidates": offered}
+
+
+def habits(moment: Event) -> Event:
+    """Return the request of an agent with rules to keep in mind, under `tiers`.
+
+    A rule is as active as it is relevant, beside the most relevant one.
+    """
+    rules = [one for one in moment["candidates"] if one["kind"] in _HABITS]
+    most = max((one["relevance"] for one in rules), default=0) or 1
+    offered = [
+        _named(one)
+        | {
+            "kind": _HABITS[one["kind"]],
+            "content": one["content"].strip()[:_HABIT_CHARACTERS],
+            "activation": round(one["relevance"] / most, 3),
+        }
+        for one in rules
+    ]
+    return _request(moment, "habits", policy="tiers") | {"candidates": offered}
+
+
+def briefing(moment: Event, policy: str = "layers") -> Event:
+    """Return the request of a briefing in three long texts, under `layers` or another of its strategy."""
+    return _request(moment, "briefing", policy=policy) | {
+        "layers": {
+            "project": "\n\n".join(_contents(moment, "rule_doc")),
+            "fabric": "\n\n".join(_contents(moment, "symbol_context", "dependency_graph")),
+            "prior_work": "\n\n".join(_contents(moment, "session_history")),
+        }
+    }
+
+
+def chat(moment: Event) -> Event:
+    """Return the request of a chat about the change, under `conversation`: a turn for each piece of it."""
+    turns: list[Event] = []
+    for asked, answer in zip(
+        _contents(moment, "local_diff", "recent_edit"),
+        _contents(moment, "symbol_context", "semantic_match"),
+        strict=False,
+    ):
+        turns.append({"role": "user", "content": asked[:_TURN_CHARACTERS]})
+        turns.append({"role": "assistant", "content": answer[:_TURN_CHARACTERS]})
+    return _request(moment, "chat", policy="conversation", budget_tokens=_CHAT_TOKENS) | {
+        "conversation": {
+            "system_prompt": "\n\n".join(islice(_contents(moment, "rule_doc"), 1)),
+            "messages": turns,
+            "new_message": "\n".join(islice(_contents(moment, "session_history"), 1)) or "What is next?",
+        }
+    }
+
+
+def _request(moment: Event, session: str, **named: Any) -> Event:
+    return {
+        "type": "context-request",
+        "request_id": f"{session}/{moment['request_id']}",
+        "session_id": session,
+        "requested_at": moment["requested_at"],
+        "trigger": moment["trigger"],
+        **named,
+    }
+
+
+def _contents(moment: Event, *kinds: str) -> Iterator[str]:
+    for one in moment["candidates"]:
+        if one["kind"] in kinds and (content := one["content"].strip()):
+            yield content
+
+
+def _named(candidate: Event) -> Event:
+    """Return what names a candidate, by which no path leaves."""
+    return {name: candidate[name] for name in _NAMING if name in candidate}
