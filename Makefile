@@ -22,7 +22,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 SEEDS ?= 1
 GUARANTEE ?= effectively_once
 
-.PHONY: help demo test check format schemas requirements image sbom licences secret dashboard recording benchmarks clean
+.PHONY: help demo test check format schemas requirements image sbom licences secret dashboard recording benchmarks check-cluster clean
 
 help: ## Show this help
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1	/' | expand -t 22
@@ -82,6 +82,9 @@ benchmarks: $(VENV)/dev.done ## Measure against the floor, peers and the optimum
 
 reliability-%: $(VENV)/dev.done ## The long forms of docs/reliability.md: SEEDS=1-13 make reliability-kills
 	PYTHONPATH=worker:tests $(BIN)/python -m reliability $* --seeds $(SEEDS) --guarantee $(GUARANTEE)
+
+check-cluster: ## Start the cluster of docker-compose.yml, kill a worker and a broker under load, see that nothing is lost
+	$(PYTHON) deploy/check_cluster.py
 
 clean: ## Remove what the other commands made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

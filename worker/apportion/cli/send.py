@@ -84,11 +84,11 @@ def send(
 
 
 async def _publish(settings: "Settings", events: _Events) -> int:
-    from apportion.stream.client import open_client
+    from apportion.stream.client import open_publisher
 
-    async with open_client(settings) as client:
-        for index, event in enumerate(events):
-            await client.send(index, event)
+    async with open_publisher(settings) as publisher:
+        for event in events:
+            await publisher.send(event)
     return 0
 
 

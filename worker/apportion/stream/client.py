@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from time import perf_counter
+from typing import Any
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -86,6 +87,23 @@ _dead_letter = msgspec.json.Decoder(ContextDeadLetter)
 
 
 @asynccontextmanager
+async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
+    """Connect, to publish alone.
+
+    Raises:
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        TopicsNotReadyError: topics are missing or differ.
+    """
+    require_ready(await check_topics(settings))
+    async with AsyncExitStack() as stack:
+        async with _reaching(settings):
+            producer = AIOKafkaProducer(**_common(settings), acks="all", max_request_size=MESSAGE_MAX_BYTES)
+            stack.push_async_callback(producer.stop)
+            await producer.start()
+        yield Publisher(settings, producer)
+
+
+@asynccontextmanager
 async def open_client(settings: Settings) -> AsyncIterator["Client"]:
     """Connect, and from then on miss nothing that the worker sends.
 
@@ -93,41 +111,42 @@ async def open_client(settings: Settings) -> AsyncIterator["Client"]:
         BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
         TopicsNotReadyError: topics are missing or differ.
     """
-    require_ready(await check_topics(settings))
-    common = connection_arguments(settings) | {"client_id": f"{settings.app_id}-client"}
     outputs = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
-    async with AsyncExitStack() as stack:
-        try:
-            async with asyncio.timeout(settings.request_timeout_s):
-                producer = AIOKafkaProducer(**common, acks="all", max_request_size=MESSAGE_MAX_BYTES)
-                stack.push_async_callback(producer.stop)
-                await producer.start()
-                consumer = AIOKafkaConsumer(**common, max_partition_fetch_bytes=MESSAGE_MAX_BYTES)
-                stack.push_async_callback(consumer.stop)
-                await consumer.start()
-                partitions = range(settings.partitions)
-                consumer.assign([TopicPartition(topic, number) for topic in outputs for number in partitions])
-                await consumer.seek_to_end()
-                for place in consumer.assignment():
-                    await consumer.position(place)
-        except (KafkaError, TimeoutError) as error:
-            raise BrokerUnreachableError(settings) from error
-        yield Client(settings, producer, consumer)
+    async with open_publisher(settings) as publisher, AsyncExitStack() as stack:
+        async with _reaching(settings):
+            consumer = AIOKafkaConsumer(**_common(settings), max_partition_fetch_bytes=MESSAGE_MAX_BYTES)
+            stack.push_async_callback(consumer.stop)
+            await consumer.start()
+            partitions = range(settings.partitions)
+            consumer.assign([TopicPartition(topic, number) for topic in outputs for number in partitions])
+            await consumer.seek_to_end()
+            for place in consumer.assignment():
+                await consumer.position(place)
+        yield Client(settings, publisher, consumer)
 
 
-class Client:
-    """Publishes events and matches what comes back; made by `open_client`."""
+def _common(settings: Settings) -> dict[str, Any]:
+    return connection_arguments(settings) | {"client_id": f"{settings.app_id}-client"}
 
-    def __init__(self, settings: Settings, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer) -> None:
+
+@asynccontextmanager
+async def _reaching(settings: Settings) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(settings.request_timeout_s):
+            yield
+    except (KafkaError, TimeoutError) as error:
+        raise BrokerUnreachableError(settings) from error
+
+
+class Publisher:
+    """Publishes events; made by `open_publisher`."""
+
+    def __init__(self, settings: Settings, producer: AIOKafkaProducer) -> None:
         self._settings = settings
         self._producer = producer
-        self._consumer = consumer
-        self._waiting: dict[_Place, _Waiting] = {}
-        self._composed: dict[str, bytes] = {}
-        self._decided: dict[str, _Place] = {}
 
-    async def send(self, index: int, value: bytes) -> None:
-        """Publish an event under its session's key, and wait until it is durable.
+    async def send(self, value: bytes) -> _Place | None:
+        """Publish an event under its session's key, wait until it is durable, and return a request's place.
 
         Raises:
             NotAnEventError: it is not JSON, or names no session.
@@ -141,13 +160,34 @@ class Client:
             raise NotAnEventError(why_not_json(value, str(error))) from None
         key = session_key(named.tenant, named.session_id).encode()
         partition = partition_of(key, settings.partitioner, settings.partitions)
-        since_s = perf_counter()
-        # the place is known only when the record is durable: the answer cannot be there before we look
         written = await self._producer.send_and_wait(
             settings.requests_topic, value=value, key=key, partition=partition
         )
-        if named.type == _REQUEST:
-            self._waiting[written.partition, written.offset] = _Waiting(index, since_s)
+        return (written.partition, written.offset) if named.type == _REQUEST else None
+
+
+class Client:
+    """Publishes events and matches what comes back; made by `open_client`."""
+
+    def __init__(self, settings: Settings, publisher: Publisher, consumer: AIOKafkaConsumer) -> None:
+        self._settings = settings
+        self._publisher = publisher
+        self._consumer = consumer
+        self._waiting: dict[_Place, _Waiting] = {}
+        self._composed: dict[str, bytes] = {}
+        self._decided: dict[str, _Place] = {}
+
+    async def send(self, index: int, value: bytes) -> None:
+        """Publish an event under its session's key, and wait until it is durable.
+
+        Raises:
+            NotAnEventError: it is not JSON, or names no session.
+        """
+        since_s = perf_counter()
+        # the place is known only when the record is durable: the answer cannot be there before we look
+        place = await self._publisher.send(value)
+        if place is not None:
+            self._waiting[place] = _Waiting(index, since_s)
 
     async def exchange(
         self, events: Iterable[bytes], in_flight_max: int, patience_s: float
