@@ -128,6 +128,26 @@ def test_a_command_that_needs_them_says_what_is_missing_and_how_to_install_it(li
     assert "pip install 'apportion[worker]'" in told
 
 
+def test_a_worker_that_is_to_make_spans_says_what_is_missing_and_another_does_not_load_it() -> None:
+    code = """
+import sys
+from apportion.settings import Settings
+from apportion.stream.app import create_app
+create_app(Settings())
+assert not any(name.startswith("opentelemetry") for name in sys.modules)
+sys.modules["opentelemetry"] = None
+sys.argv = ["apportion", "run", "--tracing"]
+from apportion.cli import main
+main()
+"""
+    ended = ran(code, "")
+    assert (ended.exit_code, ended.out) == (2, "")
+    assert ended.err == (
+        "apportion: missing_extra: tracing is on, and opentelemetry is not installed: "
+        "run `pip install 'apportion[otel]'`\n"
+    )
+
+
 def test_compose_loads_little() -> None:
     composed, _, modules = ran(LOADED, "compose events").out.partition("\nloaded:")
     assert json.loads(composed)["status"] == "composed"

@@ -149,6 +149,9 @@ class Settings(ClusterSettings):
     another: unless one is set, a worker whose port is taken goes on without."""
     metrics_by_tenant: Annotated[int, Field(ge=0, le=10_000)] = 0
     """How many tenants the metrics tell apart by name, those that come first; 0: none is named."""
+    tracing: bool = False
+    """Make a span of each batch by OpenTelemetry's API, which the extra otel brings; an SDK that records and
+    exports them is yours to set up."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 

@@ -33,8 +33,18 @@ COMMANDS = (
 )
 """In the order of `--help`."""
 
-_OF_THE_WORKER = frozenset({"aiokafka", "faust", "mode"})
-"""What the extra `worker` brings: composing needs none of it."""
+_OF_EXTRAS = {
+    "aiokafka": "worker",
+    "faust": "worker",
+    "mode": "worker",
+    "opentelemetry": "otel",
+}
+"""What extras bring: composing needs none of it."""
+_NEEDING = {
+    "worker": "this command talks to Kafka, and {library} is not installed: "
+    "run `pip install 'apportion[worker]'`; for the demo, `pip install 'apportion[demo]'`",
+    "otel": "tracing is on, and {library} is not installed: run `pip install 'apportion[otel]'`",
+}
 
 
 class ExitCode(IntEnum):
@@ -57,12 +67,9 @@ def main() -> None:
         sys.exit(ExitCode.FAILURE)
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
-        if library not in _OF_THE_WORKER:
+        if library not in _OF_EXTRAS:
             raise
-        _tell(
-            f"missing_extra: this command talks to Kafka, and {library} is not installed: "
-            "run `pip install 'apportion[worker]'`; for the demo, `pip install 'apportion[demo]'`"
-        )
+        _tell("missing_extra: " + _NEEDING[_OF_EXTRAS[library]].format(library=library))
         sys.exit(ExitCode.USAGE)
     except Exception as error:
         code = "file_failed" if isinstance(error, OSError) else getattr(error, "code", None)

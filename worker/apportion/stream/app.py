@@ -7,7 +7,7 @@ stated. Building an app connects to nothing.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -25,7 +25,7 @@ from apportion.setting_types import Guarantee, SaslMechanism
 from apportion.settings import Settings
 from apportion.stream.agent import answer_fetched
 from apportion.stream.answers import Answers
-from apportion.stream.batch import BatchBounds, BatchComposer
+from apportion.stream.batch import Batch, BatchBounds, BatchComposer
 from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import LaneTransport
@@ -189,7 +189,7 @@ def create_app(settings: Settings) -> WorkerApp:
     app.lane = _lane(app)
     app.numbers = Numbers(settings.metrics_by_tenant)
     app.vitals = Vitals(app, app.numbers)
-    app.lane.durable = app.vitals.durable
+    app.lane.durable = _durable(app)
     requests = app.topic(settings.requests_topic, key_serializer="raw", value_serializer="raw")
 
     @app.agent(requests, name="requests", concurrency=1, supervisor_strategy=CrashingSupervisor)  # type: ignore[untyped-decorator] # as above
@@ -198,6 +198,21 @@ def create_app(settings: Settings) -> WorkerApp:
         await answer_fetched(stream, app.lane)
 
     return app
+
+
+def _durable(app: WorkerApp) -> Callable[[Batch], None]:
+    """Return what is told of each batch that is durable."""
+    if not app.settings.tracing:
+        return app.vitals.durable
+    from apportion.stream.tracing import BatchSpans  # noqa: PLC0415 - its library is an extra
+
+    spans = BatchSpans(app.settings)
+
+    def durable(batch: Batch) -> None:
+        app.vitals.durable(batch)
+        spans.durable(batch)
+
+    return durable
 
 
 def _writer(app: WorkerApp) -> Writer:
