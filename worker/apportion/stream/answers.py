@@ -40,7 +40,7 @@ class Answer(Struct, frozen=True):
     """What an event gives: the row that says that it is answered, and what its messages are made of.
 
     `outcome` is what they tell of a request, as `composed` event and as `decision` without its `run`; an
-    artifact has none. It took `took_s`, and its phases ended at `ends_ns`, of which the first is the beginning.
+    artifact has none. It took `took_s`; its phases ended at `ends_ns`, of which the first is the beginning.
     """
 
     record: Record

@@ -21,9 +21,8 @@ from apportion.stream.message import Message
 from apportion.stream.row_format import Row, StateRecord
 from apportion.stream.rows import PartitionRows
 
-
 _TOLD_TOGETHER = 64
-"""How many events are told at once: a processor does one thing many times faster than many in turn."""
+"""How many events are told at once: a processor does one thing again faster than many in turn."""
 
 
 class BatchBounds(Struct, frozen=True):
