@@ -23,6 +23,7 @@ from apportion.settings import Settings
 from apportion.stream.answers import Answers
 from apportion.stream.batch import Batch, BatchBounds, BatchComposer
 from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.garbage import look_seldom
 from apportion.stream.membership import Membership
 from apportion.stream.producer import RecordProducer
 from apportion.stream.rows import PartitionRows
@@ -61,8 +62,8 @@ def measure(workload: Workload, rounds: int) -> list[list[float]]:
     shell = Shell(workload)
     runs: Sequence[Callable[[], None]] = (shell.bare, shell.composed, shell.packed, shell.parsed)
     took_us: list[list[float]] = [[] for _ in runs]
-    gc.collect()
-    gc.freeze()
+    pace = gc.get_threshold()
+    look_seldom()
     for number in range(rounds + 1):
         for turn in range(len(runs)):
             place = (number + turn) % len(runs)
@@ -71,6 +72,7 @@ def measure(workload: Workload, rounds: int) -> list[list[float]]:
             runs[place]()
             took_us[place].append((thread_time() - begun_s) * 1e6 / len(workload.records))
     gc.unfreeze()
+    gc.set_threshold(*pace)
     return [each[1:] for each in took_us]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import chain
 
 import pytest
 import pytest_asyncio
@@ -168,7 +169,7 @@ async def test_rows_are_read_from_outside_up_to_an_offset(stage: Stage) -> None:
         for held in (first, then):
             before = {KEY: rows.row(KEY)}
             rows.hold(KEY, held)
-            await write(producer, stage.settings, *rows.changes(before))
+            await write(producer, stage.settings, *chain.from_iterable(rows.changes(before)))
     for ends, expected in (({0: 2}, first), (None, then)):
         found = (await read_rows(stage.settings, [0], ends))[0].row(KEY)
         assert found is not None

@@ -40,20 +40,22 @@ def event_of(message: Message) -> dict[str, Any]:
     return found
 
 
-def without_run(answer: Answer) -> tuple[Any, ...]:
-    composed, decision = answer.messages
+def messages(made: Answers, sent: Record) -> tuple[Message, ...]:
+    return made.messages(made.answer(sent, None))
+
+
+def without_run(made: Answers, answer: Answer) -> tuple[Any, ...]:
+    composed, decision = made.messages(answer)
     bare = {name: value for name, value in event_of(decision).items() if name != "run"}
     return composed, bare, decision.headers, answer.row
 
 
 def test_an_answer_is_a_composed_event_a_decision_and_the_next_row() -> None:
-    answer = answers().answer(record(request("r1"), offset=7), None)
-    composed, decision = answer.messages
-    assert [message.topic for message in answer.messages] == [
-        SETTINGS.composed_topic,
-        SETTINGS.decisions_topic,
-    ]
-    assert {(message.key, message.partition) for message in answer.messages} == {(b"default/s", 0)}
+    made = answers()
+    answer = made.answer(record(request("r1"), offset=7), None)
+    composed, decision = sent = made.messages(answer)
+    assert [message.topic for message in sent] == [SETTINGS.composed_topic, SETTINGS.decisions_topic]
+    assert {(message.key, message.partition) for message in sent} == {(b"default/s", 0)}
     identity = event_of(composed)["decision_id"]
     assert event_of(decision)["decision_id"] == identity
     for kind, message in (("composed", composed), ("decision", decision)):
@@ -68,12 +70,13 @@ def test_an_answer_is_a_composed_event_a_decision_and_the_next_row() -> None:
 
 def test_the_same_record_from_the_same_row_gives_the_same_bytes_in_every_worker() -> None:
     first = answers().answer(record(request("r1")), None).row
-    again = [answers(worker).answer(record(request("r2"), offset=1), first) for worker in ("v", "w")]
-    assert without_run(again[0]) == without_run(again[1])
+    one, other = answers("v"), answers("w")
+    again = [(made, made.answer(record(request("r2"), offset=1), first)) for made in (one, other)]
+    assert without_run(*again[0]) == without_run(*again[1])
 
 
 def test_run_tells_who_made_the_decision_from_what() -> None:
-    decision = event_of(answers("apportion@host:1").answer(record(request("r1"), offset=3), None).messages[1])
+    decision = event_of(messages(answers("apportion@host:1"), record(request("r1"), offset=3))[1])
     run = decision["run"]
     assert run["source"] == {"topic": "context-requests", "partition": 0, "offset": 3}
     assert run["worker"] == "apportion@host:1"
@@ -82,8 +85,8 @@ def test_run_tells_who_made_the_decision_from_what() -> None:
 
 
 def test_a_decision_leaves_as_its_type_is_encoded_with_run_at_its_end() -> None:
-    worker = 'a "worker"\\ \u2713\n'
-    value = answers(worker).answer(record(request("r")), None).messages[1].value
+    worker = 'a "worker"\\ %d \u2713\n'
+    value = messages(answers(worker), record(request("r")))[1].value
     decision = msgspec.json.decode(value, type=ContextDecision)
     assert encode(decision) == value
     assert decision.run is not UNSET
@@ -94,8 +97,8 @@ def test_a_decision_leaves_in_the_detail_of_the_settings() -> None:
     sent = record(request("r1", candidates=[candidate("a"), candidate("b", content="")]))
     told = {}
     for detail in Detail:
-        answer = answers(settings=Settings(partitions=1, decision_detail=detail)).answer(sent, None)
-        told[detail] = event_of(answer.messages[1])
+        made = answers(settings=Settings(partitions=1, decision_detail=detail))
+        told[detail] = event_of(messages(made, sent)[1])
         assert told[detail]["run"]["worker"] == "w"
     listed = [[one["id"] for one in each.get("candidates", ())] for each in told.values()]
     assert listed == [["a", "b"], ["a"], []]
@@ -105,7 +108,7 @@ def test_a_decision_leaves_in_the_detail_of_the_settings() -> None:
 def test_each_phase_has_its_own_time_in_whole_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks_ns = iter([5_000, 6_999, 9_000, 13_000, 21_000, 37_000])
     monkeypatch.setattr("apportion.stream.answers.perf_counter_ns", lambda: next(ticks_ns))
-    decision = event_of(answers().answer(record(request("r")), None).messages[1])
+    decision = event_of(messages(answers(), record(request("r")))[1])
     assert [one["duration_us"] for one in decision["run"]["phases"]] == [1, 2, 4, 8]
 
 
@@ -131,8 +134,9 @@ def test_an_artifact_gives_a_row_and_no_event() -> None:
         "published_at": NOW,
         "artifact": candidate("a"),
     }
-    answer = answers().answer(record(artifact, offset=4), None)
-    assert answer.messages == ()
+    made = answers()
+    answer = made.answer(record(artifact, offset=4), None)
+    assert made.messages(answer) == ()
     row = answer.row
     assert row.seen_offset == 4
     assert [one.id for one in row.session.pool] == ["a"]
@@ -161,7 +165,7 @@ def test_no_row_passes_what_its_topic_takes_and_the_command_holds_the_same() -> 
     answered = made.answer(record(request("r"), offset=120), row)
     outcome = sessions.handle(decode(json.dumps(request("r")).encode(), Bounds()))
     assert outcome is not None
-    assert event_of(answered.messages[1])["evicted"] == list(outcome.decision.evicted)
+    assert event_of(made.messages(answered)[1])["evicted"] == list(outcome.decision.evicted)
     assert outcome.decision.evicted
     assert answered.row.session == outcome.session
 
@@ -170,7 +174,10 @@ def test_the_largest_value_leaves_room_for_the_longest_key_and_headers() -> None
     key = f"{'t' * 64}/{'😀' * 256}".encode()
     trace = ("traceparent", b"0" * 256), ("tracestate", b"0" * 512)
     headers = EventHeaders("context-composed.v1", f"apportion/{'a' * 249}").of("0" * 41, trace, NOW)
-    beside = len(key) + sum(len(name.encode()) + len(value) for name, value in headers)
+    made = answers("\0" * 400)
+    answer = made.answer(record(request("r"), offset=1 << 62), None)
+    run = len(made.messages(answer)[1].value) - len(answer.decision)
+    beside = run + len(key) + sum(len(name.encode()) + len(value) for name, value in headers)
     assert VALUE_MAX_BYTES + 2 * beside < MESSAGE_MAX_BYTES
 
 

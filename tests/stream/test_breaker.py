@@ -13,7 +13,10 @@ def count_all(share: DeadLetterShare, *events: tuple[str, str]) -> int:
     each = [(tenant, one == "x") for tenant, refused in events for one in refused]
     for number, (tenant, refused) in enumerate(each, 1):
         try:
-            share.count(tenant, refused=refused)
+            if refused:
+                share.refused(tenant)
+            else:
+                share.answered([tenant])
         except TooManyDeadLettersError:
             return number
     return 0

@@ -73,7 +73,7 @@ def answered(
         try:
             answer = answers.answer(record, rows.get(record.key), time)
             rows[record.key] = answer.row
-            messages = answer.messages
+            messages = answers.messages(answer)
         except EventError as error:
             messages = (answers.refuse(record, error),)
         for one in messages:

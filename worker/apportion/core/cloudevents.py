@@ -33,6 +33,8 @@ def event_value(record: Record, bounds: Bounds) -> bytes | None:
         EventError: the envelope is too large, is none, or has no data.
     """
     value = record.value
+    if not record.headers:
+        return value
     content_type = header(record.headers, "content-type") or b""
     if not value or content_type.partition(b";")[0].strip().lower() != _STRUCTURED:
         return value

@@ -88,17 +88,28 @@ class DeadLetterShare:
         """Count what another worker saw of a partition, or this one before it was started; stops nobody."""
         self._seen += max(0, window.seen - len(window.last))
         for tenant, refused in window.last:
-            self._count(tenant, refused=refused)
+            if refused:
+                self._refuse(tenant)
+            else:
+                self.answered((tenant,))
 
-    def count(self, tenant: str, *, refused: bool) -> None:
-        """Count an event of a tenant.
+    def answered(self, tenants: Sequence[str]) -> None:
+        """Count events that were not refused, by whose they were, in their order."""
+        self._seen += len(tenants)
+        self._last.seen += len(tenants)
+        for tenant in tenants:
+            own = self._own(tenant)
+            own.seen += 1
+            if own.refusals or self._above:
+                self._judge(tenant, own)
+
+    def refused(self, tenant: str) -> None:
+        """Count a refused event of a tenant.
 
         Raises:
             TooManyDeadLettersError: with it most tenants are above the share, and so are all events together.
         """
-        self._count(tenant, refused=refused)
-        if not refused:
-            return
+        self._refuse(tenant)
         few = len(self._tenants) < _FEW_TENANTS
         enough = self._seen >= self._window * (_WINDOWS_OF_FEW if few else 1)
         most = 2 * len(self._above) > len(self._tenants)
@@ -106,25 +117,31 @@ class DeadLetterShare:
             tenants = len(self._above), len(self._tenants)
             raise TooManyDeadLettersError(self._last.refused, self._window, tenants, self._share_max)
 
-    def _count(self, tenant: str, *, refused: bool) -> None:
+    def _refuse(self, tenant: str) -> None:
         self._seen += 1
-        own = self._tenants.get(tenant)
-        if own is None:
-            own = self._tenants[tenant] = _Last(min(self._window, _TENANT_WINDOW_MAX))
-            if len(self._tenants) > _TENANTS_MAX:
-                oldest, _ = self._tenants.popitem(last=False)
-                self._above.discard(oldest)
-        else:
-            self._tenants.move_to_end(tenant)
+        own = self._own(tenant)
         for last in (self._last, own):
             last.seen += 1
-            if refused:
-                last.refusals.append(last.seen)
-        if own.refusals or self._above:
-            if own.share > self._share_max:
-                self._above.add(tenant)
-            else:
-                self._above.discard(tenant)
+            last.refusals.append(last.seen)
+        self._judge(tenant, own)
+
+    def _own(self, tenant: str) -> "_Last":
+        """Return what is known of a tenant, who is now the last that was seen."""
+        own = self._tenants.get(tenant)
+        if own is not None:
+            self._tenants.move_to_end(tenant)
+            return own
+        own = self._tenants[tenant] = _Last(min(self._window, _TENANT_WINDOW_MAX))
+        if len(self._tenants) > _TENANTS_MAX:
+            oldest, _ = self._tenants.popitem(last=False)
+            self._above.discard(oldest)
+        return own
+
+    def _judge(self, tenant: str, own: "_Last") -> None:
+        if own.share > self._share_max:
+            self._above.add(tenant)
+        else:
+            self._above.discard(tenant)
 
 
 class _Last:

@@ -5,6 +5,7 @@ record stands in its topic once, however often it was sent. Never decides when a
 """
 
 from collections.abc import Iterable, Sequence
+from time import time
 from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -103,31 +104,36 @@ class RecordProducer:
         A group stands in one record batch, which the broker appends whole or not at all.
         """
         sent: list[Sent] = []
-        builder = self._client.create_batch()
+        builder, filled = self._client.create_batch(), 0
+        append, now_ms = builder._builder.append, int(time() * 1000)  # noqa: SLF001 - `_hand_over` tells
         for group in groups:
-            if (
-                len(group) > 1
-                and builder.record_count()
-                and builder.size() + _most_bytes(group) > MESSAGE_MAX_BYTES
-            ):
-                sent.append(self._hand_over(builder, topic, partition))
-                builder = self._client.create_batch()
+            if len(group) > 1 and filled and builder.size() + _most_bytes(group) > MESSAGE_MAX_BYTES:
+                sent.append(self._hand_over(builder, filled, topic, partition))
+                builder, filled = self._client.create_batch(), 0
+                append = builder._builder.append  # noqa: SLF001 - as above
             for key, value, headers in group:
-                if builder.append(timestamp=None, key=key, value=value, headers=list(headers)) is None:
+                if append(filled, now_ms, key, value, list(headers)) is None:
                     assert len(group) == 1, "records that belong together fit into a record batch"
-                    sent.append(self._hand_over(builder, topic, partition))
-                    builder = self._client.create_batch()
-                    builder.append(timestamp=None, key=key, value=value, headers=list(headers))
-        if builder.record_count():
-            sent.append(self._hand_over(builder, topic, partition))
+                    sent.append(self._hand_over(builder, filled, topic, partition))
+                    builder, filled = self._client.create_batch(), 0
+                    append = builder._builder.append  # noqa: SLF001 - as above
+                    append(filled, now_ms, key, value, list(headers))
+                filled += 1
+        if filled:
+            sent.append(self._hand_over(builder, filled, topic, partition))
         return sent
 
-    def _hand_over(self, builder: Any, topic: str, partition: int) -> Sent:
-        """Queue a record batch behind those of its partition; the client's `send_batch` waits for them."""
+    def _hand_over(self, builder: Any, records: int, topic: str, partition: int) -> Sent:
+        """Queue a record batch behind those of its partition; the client's `send_batch` waits for them.
+
+        Records were put where the client's builder puts them: its own `append` costs as much again, twice an
+        event, and asks the clock for each.
+        """
+        builder._relative_offset = records  # noqa: SLF001 - see above
         builder.close()
         accumulator = self._client._message_accumulator  # noqa: SLF001 - see above
         batch = accumulator._append_batch(builder, TopicPartition(topic, partition))  # noqa: SLF001 - see above
-        return Sent(batch, builder.record_count())
+        return Sent(batch, records)
 
     def withdraw(self, sent: Iterable[Sent]) -> None:
         """Take back what the client has not begun to send."""

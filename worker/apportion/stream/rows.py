@@ -110,18 +110,14 @@ class PartitionRows:
         """Hold a row from now on; it is not durable yet. Its artifacts get their names here."""
         self._changed[key] = with_names(row, self.row(key)) if row.session.pool else row
 
-    def changes(self, before: Mapping[bytes, Row | None]) -> list[StateRecord]:
-        """Return the records that make durable what changed in these sessions since they were as `before`.
+    def changes(self, keys: Iterable[bytes]) -> list[list[StateRecord]]:
+        """Return the records that make durable what changed in these sessions, those of each together.
 
         Those of a session are to be appended in one record batch: a crash between them would change what is
         composed again.
         """
-        records: list[StateRecord] = []
-        for key in before:
-            row = self._changed.pop(key, None)
-            if row is not None:
-                self._tell(key, row, records)
-        return records
+        changed = self._changed
+        return [self._tell(key, row) for key in keys if (row := changed.pop(key, None)) is not None]
 
     def restore(self, before: Mapping[bytes, Row | None]) -> None:
         """Hold again what was held before: what came since was abandoned."""
@@ -270,12 +266,13 @@ class PartitionRows:
             return value[_VERSIONED] >= held[_VERSIONED]
         return seen_offset_of(value) >= seen_offset_of(held)
 
-    def _tell(self, key: bytes, row: Row, records: list[StateRecord]) -> None:
-        """Put a changed row among the bytes, and its records behind the others.
+    def _tell(self, key: bytes, row: Row) -> list[StateRecord]:
+        """Put a changed row among the bytes, and return the records that make it durable.
 
         New artifacts stand before the row that has them, those that go behind the row that has them no more.
         """
         gone: list[bytes] = []
+        records: list[StateRecord] = []
         self._in_use.put(key, row)
         held = self._artifacts.get(key)
         if held or row.artifacts:
@@ -292,6 +289,7 @@ class PartitionRows:
         if held is not None and not held:
             del self._artifacts[key]
         self._again.pop(key, None)
+        return records
 
     def _put(self, key: bytes, row: Row) -> None:
         self._put_value(key, encode_row(row))

@@ -13,6 +13,7 @@ from apportion.operations.server import PortTakenError, serving
 from apportion.settings import DEFAULT, Settings
 from apportion.stream.app import WorkerApp, create_app
 from apportion.stream.faults import WorkerFailedError
+from apportion.stream.garbage import look_seldom
 from apportion.stream.log import log_fact, log_to_stderr
 
 STOP_TIMEOUT_S = 9.0
@@ -86,6 +87,7 @@ async def _live(app: WorkerApp) -> None:
         log_fact(
             "ready", partitions=sorted(rows), rows=sum(rows.values()), after_s=round(monotonic() - since, 3)
         )
+        look_seldom()
 
     app.on_startup_finished = tell_ready
     await app.start()
