@@ -39,6 +39,7 @@ TIMEOUTS_S = {
     "recovery_timeout_s": 16.0,
 }
 """Short, since nothing is far away."""
+DEFAULT_TIMEOUTS_S = {name: getattr(Settings(), name) for name in TIMEOUTS_S}
 NEVER_TOO_MANY = {"dead_letter_share_max": 1.0}
 _SESSIONS = tuple(f"s{number}" for number in range(8))
 Headers = tuple[tuple[str, bytes], ...]

@@ -15,16 +15,14 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from containers import Cluster
 from reliability.load import load
 from reliability.scenarios import MANY, PER_S, Outcome, Scene, scene_of
-from running import TIMEOUTS_S
+from running import DEFAULT_TIMEOUTS_S
 
-from apportion.settings import Settings
 from apportion.stream.admin import admin_client
 from apportion.stream.topics import plan_topics
 
 _NOTICED_S = 15.0
 """A cluster notices after nine that a broker is gone."""
 _BACK_S = 20.0
-_DEFAULTS_S = {name: getattr(Settings(), name) for name in TIMEOUTS_S}
 
 Fault = Callable[[Cluster, Scene, Random], Awaitable[None]]
 
@@ -73,7 +71,7 @@ async def brokers_away(
     """One of these faults, under load."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
-    values |= {"replication_factor": None, "production": True, **_DEFAULTS_S}
+    values |= {"replication_factor": None, "production": True, **DEFAULT_TIMEOUTS_S}
     async with scene_of(three.bootstrap_servers, folder, workers, **values) as scene:
         events = load(scene.run.settings, seed, MANY, poison=0.01)
         over: list[bool] = []

@@ -1,6 +1,7 @@
 """Hours in minutes: workers at 70 % of what they can do, restarted in turn; one of them never is.
 
-Its resident memory is looked at: a worker whose sessions do not grow must not grow either.
+Its resident memory is looked at: a worker whose sessions do not grow must not grow either. Timeouts are
+those by default, for what workers can do is found by giving them more than that.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Any
 from reliability.fleet import Member
 from reliability.load import load
 from reliability.scenarios import Outcome, Scene, scene_of
+from running import DEFAULT_TIMEOUTS_S
 
 _CAPACITY_EVENTS = 20_000
 _SHARE = 0.7
@@ -46,21 +48,20 @@ async def soaked(
 ) -> Outcome:
     """Measure what the workers can do, then send 70 % of it for so many minutes."""
     since_s = monotonic()
-    async with scene_of(servers, folder, workers, **values) as scene:
+    async with scene_of(servers, folder, workers, **values, **DEFAULT_TIMEOUTS_S) as scene:
         capacity_per_s = await _capacity(scene, seed)
         per_s = capacity_per_s * _SHARE
         steady = scene.run.fleet.living[0]
         memory, end_s = Memory(), monotonic() + minutes * 60
-        watching = asyncio.create_task(_watch(steady, memory))
-        restarting = asyncio.create_task(_restart(scene, steady))
-        number = seed
-        while monotonic() < end_s:
-            number += 1
-            chunk = load(scene.run.settings, number, _CHUNK, sessions=300, name=f"{number}", poison=0.01)
-            await scene.run.send(chunk, per_s, lambda: monotonic() > end_s)
-        for task in (watching, restarting):
-            task.cancel()
-        assert steady.lives, "the worker that nobody restarts lives on"
+        async with asyncio.TaskGroup() as group:  # a worker that ends by itself ends the soak at once
+            around = [group.create_task(_watch(steady, memory)), group.create_task(_restart(scene, steady))]
+            number = seed
+            while monotonic() < end_s:
+                number += 1
+                chunk = load(scene.run.settings, number, _CHUNK, sessions=300, name=f"{number}", poison=0.01)
+                await scene.run.send(chunk, per_s, lambda: monotonic() > end_s)
+            for task in around:
+                task.cancel()
         outcome = await scene.outcome("soak", seed, since_s)
         return replace(outcome, note=f"{outcome.note}; capacity {capacity_per_s:,.0f} events/s, {memory}")
 
@@ -78,6 +79,7 @@ async def _capacity(scene: Scene, seed: int) -> float:
 
 async def _watch(member: Member, memory: Memory) -> None:
     while True:
+        assert member.lives, f"the worker that nobody restarts ended: {member.log}"
         memory.samples_mib.append(member.resident_kib / _KIB_PER_MIB)
         await asyncio.sleep(_SAMPLE_S)
 
