@@ -212,7 +212,9 @@ async def test_partitions_that_do_not_come_to_flow_end_the_worker_and_are_anothe
         await stage.send(*sent)
         async with worker_running(stage.settings, until_ready=False, prelude=ASKS_IN_VAIN) as worker:
             assert await worker.ended() == 1
-        assert "apportion: not_flowing: partitions 0, 1, 2, 3 were assigned and nothing has moved" in worker.log
+        assert (
+            "apportion: not_flowing: partitions 0, 1, 2, 3 were assigned and nothing has moved" in worker.log
+        )
         assert "Traceback" not in worker.log
         async with worker_running(own_timeouts(stage.settings)) as worker:
             await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
