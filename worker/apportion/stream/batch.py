@@ -172,10 +172,8 @@ class BatchComposer:
         """Put what the last events give into the batch: one thing for all of them, then the next."""
         for answer in untold.answers:
             for message in self._answers.messages(answer):
-                _add(batch.messages, message)
-        for answer in untold.answers:
-            if outcome := answer.outcome:
-                batch.tally.answered(outcome.decision, answer.took_s, cache_hit=outcome.cache_hit)
+                batch.messages.setdefault(message.topic, []).append(message)
+        batch.tally.answered([(one.outcome, one.took_s) for one in untold.answers if one.outcome])
         tenants = [tenant_of(record, None) for record in untold.records]
         batch.outcomes += [(tenant, False) for tenant in tenants]
         self._share.answered(tenants)
@@ -184,7 +182,7 @@ class BatchComposer:
     def _refuse(self, batch: Batch, record: Record, error: EventError) -> None:
         """Put the dead letter of an event into the batch; one too many ends it behind that event."""
         letter = self._answers.refuse(record, error)
-        _add(batch.messages, letter)
+        batch.messages.setdefault(letter.topic, []).append(letter)
         batch.size_bytes += len(letter.value)
         self._refusals.tell(error.code, str(record))
         batch.tally.refused[error.code] += 1
@@ -229,11 +227,3 @@ class _Untold:
         """Count them as told."""
         self.records.clear()
         self.answers.clear()
-
-
-def _add(messages: dict[str, list[Message]], message: Message) -> None:
-    those = messages.get(message.topic)
-    if those is None:
-        messages[message.topic] = [message]
-    else:
-        those.append(message)
