@@ -104,7 +104,7 @@ class Shell:
         settings = self._settings
         answers = Answers(settings, self._engine, self._timeline, "benchmark")
         share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
-        self._batches = BatchComposer(answers, share, "changelog", lambda _: 1 << 40, BATCH)
+        self._batches = BatchComposer(answers, share, BATCH)
         self._rows = PartitionRows("changelog 0")
         catalogue = self._timeline.at(self._records[0].timestamp)
         self._composer = Composer(self._engine, catalogue, settings.default_policy, Memory())

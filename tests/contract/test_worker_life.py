@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewPartitions, RecordsToDelete
 from running import (
     STOP_DEADLINE_S,
+    TIMEOUTS_S,
     Stage,
     assert_answered_and_charged_once,
     ids,
@@ -125,8 +126,7 @@ waited = writer.{waiting}
 writer.{step}, writer.{waiting} = send, acknowledged
 """
 
-FAULTS = {
-    "composing fails": """
+COMPOSING_FAILS = """
 import apportion.core.composer as place
 real = place.compose
 def compose(request, *rest):
@@ -134,7 +134,9 @@ def compose(request, *rest):
         raise ValueError("a secret that is content")
     return real(request, *rest)
 place.compose = compose
-""",
+"""
+FAULTS = {
+    "composing fails": COMPOSING_FAILS,
     "the answer is not acknowledged": NOT_ACKNOWLEDGED.format(
         step="send_outputs", waiting="outputs_acknowledged"
     ),
@@ -170,6 +172,80 @@ async def test_an_event_that_cannot_be_dealt_with_stops_the_worker_and_is_not_co
     row = await stage.last_row("s")
     assert row["session"]["prompts"] == 3
     assert row["seen_offset"] == 2
+
+
+async def test_an_event_that_has_ended_workers_is_set_aside_only_where_that_is_wanted(kafka: str) -> None:
+    sent = [request(name) for name in ("before", "fault", "after")]
+    async with staged(own_settings(kafka)) as stage:
+        await stage.send(*sent)
+        for _ in range(2):
+            async with worker_running(stage.settings, prelude=COMPOSING_FAILS, until_ready=False) as worker:
+                assert await worker.ended() == 1
+            assert "apportion: event_failed: " in worker.log
+        outputs = await stage.outputs.wait_for_end()
+        assert ids(outputs.decisions) == {"before"}
+        assert outputs.dead_letters == []
+        wanted = stage.settings.model_copy(update={"event_failures_max": 2})
+        async with worker_running(wanted, prelude=COMPOSING_FAILS) as worker:
+            await stage.outputs.wait_for(lambda out: out.answered(["before", "after"]))
+            assert await worker.stop() == 0
+        [letter] = (await stage.outputs.wait_for_end()).dead_letters
+        assert letter["error"]["code"] == "event_failed"
+        assert (letter["source"]["topic"], letter["source"]["offset"]) == (stage.settings.requests_topic, 1)
+        row = await stage.last_row("s")
+    assert (row["seen_offset"], row["session"]["prompts"]) == (2, 2)
+
+
+ASKS_IN_VAIN = """
+import asyncio
+import apportion.stream.faust_hooks as place
+async def committed_with_metadata(self, partitions):
+    await asyncio.Event().wait()
+place.MemberThread.committed_with_metadata = committed_with_metadata
+"""
+
+
+async def test_partitions_that_do_not_come_to_flow_end_the_worker_and_are_another_ones(kafka: str) -> None:
+    """It is in the group and sends heartbeats, and what it must know to begin is never told."""
+    sent = requests("r", 20)
+    async with staged(own_settings(kafka, recovery_timeout_s=2.0)) as stage:
+        await stage.send(*sent)
+        async with worker_running(stage.settings, until_ready=False, prelude=ASKS_IN_VAIN) as worker:
+            assert await worker.ended() == 1
+        assert (
+            "apportion: not_flowing: partitions 0, 1, 2, 3 were assigned and nothing has moved" in worker.log
+        )
+        assert "Traceback" not in worker.log
+        async with worker_running(own_timeouts(stage.settings)) as worker:
+            await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+            assert await worker.stop() == 0
+        await assert_answered_and_charged_once(stage, sent)
+
+
+def own_timeouts(settings: Settings) -> Settings:
+    return settings.model_copy(update={"recovery_timeout_s": TIMEOUTS_S["recovery_timeout_s"]})
+
+
+async def test_a_static_member_that_comes_back_in_time_moves_no_partition(kafka: str) -> None:
+    sent = requests("before", 40)
+    async with staged(own_settings(kafka, session_timeout_s=30.0, rebalance_timeout_s=30.0)) as stage:
+        one, other = (stage.settings.model_copy(update={"static_member": name}) for name in ("w-0", "w-1"))
+        async with worker_running(one) as killed, worker_running(other) as stays:
+            await stays.wait_for_line("message=recovered")
+            await killed.wait_for_line("message=recovered", 2)
+            moved = stays.log.count("message=recovered")
+            await stage.send(*sent)
+            await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+            killed.kill()
+            await killed.ended()
+            again = requests("after", 40)
+            await stage.send(*again)
+            async with worker_running(one) as comes_back:
+                await stage.outputs.wait_for(lambda out: out.answered(ids(again)))
+                assert await comes_back.stop() == 0
+            assert stays.log.count("message=recovered") == moved
+            assert await stays.stop() == 0
+        await assert_answered_and_charged_once(stage, sent + again)
 
 
 async def test_missing_topics_are_told_and_not_made(bootstrap_servers: str) -> None:

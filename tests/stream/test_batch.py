@@ -14,18 +14,13 @@ from apportion.settings import Settings
 from apportion.stream.answers import Answers
 from apportion.stream.batch import Batch, BatchBounds, BatchComposer
 from apportion.stream.breaker import DeadLetterShare
-from apportion.stream.faults import (
-    EventFailedError,
-    TooManyDeadLettersError,
-    TopicReplacedError,
-)
+from apportion.stream.faults import EventFailedError, TooManyDeadLettersError
 from apportion.stream.row_format import Row, seen_offset_of
 from apportion.stream.rows import PartitionRows
 
 SETTINGS = Settings(partitions=1)
 KEY = b"default/s"
 NOW_MS = 1_772_366_400_000
-CHANGELOG = "apportion-sessions-changelog"
 OUTPUTS = [SETTINGS.composed_topic, SETTINGS.decisions_topic]
 BAD = {"type": "nothing"}
 LONG = BatchBounds(work_s=60.0)
@@ -48,12 +43,10 @@ def read(offset: int, event: Any, timestamp: int | None = NOW_MS, key: bytes = K
     )
 
 
-def composer(
-    bounds: BatchBounds = LONG, end_offset: int = 1_000, window: int = 2, share_max: float = 1.0
-) -> BatchComposer:
+def composer(bounds: BatchBounds = LONG, window: int = 2, share_max: float = 1.0) -> BatchComposer:
     answers = Answers(SETTINGS, create_engine(SETTINGS), create_timeline(SETTINGS), "w")
     share = DeadLetterShare(window, share_max)
-    return BatchComposer(answers, share, CHANGELOG, lambda _: end_offset, bounds)
+    return BatchComposer(answers, share, bounds)
 
 
 def rows_with(row: Row | None) -> PartitionRows:
@@ -179,16 +172,3 @@ def test_the_last_of_too_many_refused_events_is_in_the_batch() -> None:
     batch = compose(*(read(offset, event) for offset, event in enumerate(events)), share_max=0.5)
     assert batch.events == 20
     assert isinstance(batch.failure, TooManyDeadLettersError)
-
-
-def test_a_row_that_has_seen_the_last_offset_there_is_passes_its_event_over() -> None:
-    batch = compose(read(0, request("r")), rows=rows_with(Row(5, EMPTY)), end_offset=6)
-    assert batch.failure is None
-
-
-def test_a_row_that_has_seen_an_offset_that_never_was_is_another_topics() -> None:
-    batch = compose(read(0, request("r")), rows=rows_with(Row(5, EMPTY)), end_offset=5)
-    assert batch.events == 0
-    assert isinstance(batch.failure, TopicReplacedError)
-    assert CHANGELOG in str(batch.failure)
-    assert "delete" not in str(batch.failure)

@@ -116,7 +116,7 @@ class Stage:
     def __init__(self) -> None:
         answers = Answers(SETTINGS, create_engine(SETTINGS), create_timeline(SETTINGS), "w")
         share = DeadLetterShare(2, 1.0)
-        composer = BatchComposer(answers, share, CHANGELOG, lambda _: 1_000, BatchBounds(records=1))
+        composer = BatchComposer(answers, share, BatchBounds(records=1))
         self.cluster = Cluster()
         self.now_s = 0.0
         self.membership = Membership(30.0, lambda: self.now_s)

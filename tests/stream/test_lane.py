@@ -95,7 +95,7 @@ class Stage:
 
     def __init__(self, bounds: BatchBounds) -> None:
         answers = Answers(SETTINGS, create_engine(SETTINGS), create_timeline(SETTINGS), "w")
-        composer = BatchComposer(answers, DeadLetterShare(2, 1.0), CHANGELOG, lambda _: 1_000, bounds)
+        composer = BatchComposer(answers, DeadLetterShare(2, 1.0), bounds)
         self.broker = Broker()
         self.now_s = 0.0
         self.membership = Membership(30.0, lambda: self.now_s)

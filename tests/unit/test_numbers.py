@@ -38,8 +38,7 @@ def batched(tally: Tally) -> Batched:
 def test_an_answer_is_counted_with_its_candidates_and_tokens() -> None:
     tally, numbers, made = Tally(), Numbers(), outcome()
     decision = made.decision
-    tally.answered(decision, 0.0003, cache_hit=False)
-    tally.answered(decision, 0.0003, cache_hit=True)
+    tally.answered([(made, 0.0003), (replace(made, cache_hit=True), 0.0003)])
     tally.refused[ErrorCode.UNKNOWN_LANE] += 3
     numbers.batch(batched(tally), NOW_S)
     values = scraped(numbers)
@@ -98,12 +97,13 @@ def test_very_many_policies_and_tenants_make_no_more_series() -> None:
 
 
 def test_very_many_sessions_make_no_series_at_all() -> None:
-    numbers, decision = Numbers(), outcome().decision
+    numbers, made = Numbers(), outcome()
     series = set()
     for number in (0, MANY):
         tally = Tally()
         for each in range(number, number + MANY // 2):
-            tally.answered(replace(decision, session_id=f"session-{each}"), 0.0001, cache_hit=False)
+            decision = replace(made.decision, session_id=f"session-{each}")
+            tally.answered([(replace(made, decision=decision), 0.0001)])
         numbers.batch(batched(tally), NOW_S)
         series.add(frozenset(scraped(numbers)))
     assert len(series) == 1
@@ -111,8 +111,8 @@ def test_very_many_sessions_make_no_series_at_all() -> None:
 
 
 def test_no_tenant_is_named_unless_asked_for() -> None:
-    tally, numbers, decision = Tally(), Numbers(), outcome().decision
-    tally.answered(decision, 0.0001, cache_hit=False)
+    tally, numbers = Tally(), Numbers()
+    tally.answered([(outcome(), 0.0001)])
     numbers.batch(batched(tally), NOW_S)
     assert [key for key in scraped(numbers) if "tenant" in key[0]] == []
 

@@ -6,10 +6,11 @@ a clock. A batch that is taken back takes its tally with it.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from apportion.core.compose import Answered
 from apportion.core.errors import ErrorCode
-from apportion.core.results import ContextDecision, Reason
+from apportion.core.results import Reason
 from apportion.operations.metrics import BUDGET_UTILISATION, COMPOSE_SECONDS, Metric
 
 
@@ -74,23 +75,27 @@ class Tally:
         self.recorded_ms: list[int] = []
         """When each event was recorded, in milliseconds since 1970; unknown ones are left out."""
 
-    def answered(self, decision: ContextDecision, took_s: float, *, cache_hit: bool) -> None:
-        """Count an answer."""
-        made = decision.policy.name, decision.status
-        self.decisions[made] = self.decisions.get(made, 0) + 1
-        tokens = decision.tokens
-        used, limit = tokens.used, tokens.limit
-        self.used_tokens += used
-        self.limit_tokens += limit
-        if limit:
-            self.utilisation.add(used / limit)
-        self.compose_seconds.add(took_s)
-        self.cache_hits += cache_hit
-        self.selected += decision.candidates_selected
-        reasons = self.reasons
-        for one in decision.reasons:
-            reasons[one.reason] = reasons.get(one.reason, 0) + one.count
-        for group in decision.groups:
-            self.offered_tokens += group.available
-        answers, spent = self.tenants.get(decision.tenant, (0, 0))
-        self.tenants[decision.tenant] = answers + 1, spent + used
+    def answered(self, answers: Iterable[tuple[Answered, float]]) -> None:
+        """Count answers, each with how many seconds it took."""
+        utilisations, took_s = [], []
+        for outcome, passed_s in answers:
+            decision = outcome.decision
+            made = decision.policy.name, decision.status
+            self.decisions[made] = self.decisions.get(made, 0) + 1
+            tokens = decision.tokens
+            used, limit = tokens.used, tokens.limit
+            self.used_tokens += used
+            self.limit_tokens += limit
+            if limit:
+                utilisations.append(used / limit)
+            took_s.append(passed_s)
+            self.cache_hits += outcome.cache_hit
+            self.selected += decision.candidates_selected
+            for one in decision.reasons:
+                self.reasons[one.reason] = self.reasons.get(one.reason, 0) + one.count
+            for group in decision.groups:
+                self.offered_tokens += group.available
+            count, spent = self.tenants.get(decision.tenant, (0, 0))
+            self.tenants[decision.tenant] = count + 1, spent + used
+        self.utilisation.add_all(utilisations)
+        self.compose_seconds.add_all(took_s)

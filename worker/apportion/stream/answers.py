@@ -21,6 +21,7 @@ from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.memory import Memory
 from apportion.core.record import Record
+from apportion.core.results import Detail
 from apportion.core.session import EMPTY, Session
 from apportion.core.timeline import Timeline
 from apportion.settings import Settings
@@ -40,7 +41,7 @@ class Answer(Struct, frozen=True):
     """What an event gives: the row that says that it is answered, and what its messages are made of.
 
     `outcome` is what they tell of a request, as `composed` event and as `decision` without its `run`; an
-    artifact has none. It took `took_s`; its phases ended at `ends_ns`, of which the first is the beginning.
+    artifact has none. It took `took_s`, and `clock` tells its phases.
     """
 
     record: Record
@@ -48,8 +49,7 @@ class Answer(Struct, frozen=True):
     outcome: Answered | None = None
     composed: bytes = b""
     decision: bytes = b""
-    phases: Sequence[str] = ()
-    ends_ns: Sequence[int] = ()
+    clock: "_Clock | None" = None
     took_s: float = 0.0
 
 
@@ -114,11 +114,16 @@ class Answers:
         row = Row(record.offset, session, record.timestamp_ms)
         if outcome is None:
             return Answer(record, row)
-        composed = _sized("composed event", wire.encode(outcome.composed))
-        decision = _sized("decision event", wire.encode(in_detail(outcome.decision, self._detail)))
+        told = outcome.decision
+        if self._detail is not Detail.FULL:
+            told = in_detail(told, self._detail)
+        composed, decision = wire.encode(outcome.composed), wire.encode(told)
+        if len(composed) > VALUE_MAX_BYTES or len(decision) > VALUE_MAX_BYTES:
+            raise _too_large(composed, decision)
         if self._verifier is not None and self._verifier.is_chosen(outcome.decision):
             self._have_verified(self._verifier, record, before, outcome, decision)
-        return Answer(record, row, outcome, composed, decision, clock.phases, clock.ends_ns, clock.passed_s)
+        took_s = (perf_counter_ns() - clock.begun_ns) / 1e9
+        return Answer(record, row, outcome, composed, decision, clock, took_s)
 
     def _have_verified(
         self, verifier: ShareVerifier, record: Record, before: Session, outcome: Answered, decision: bytes
@@ -165,37 +170,29 @@ class Answers:
         )
 
 
-def _sized(what: str, value: bytes) -> bytes:
-    """Return what fits into its topic.
+def _too_large(composed: bytes, decision: bytes) -> EventError:
+    """Return why an event is refused whose answer does not fit into its topic.
 
-    Raises:
-        EventError: it does not: a worker that tried to send it would fail at this event for ever.
+    A worker that tried to send it would fail at this event for ever.
     """
-    if len(value) > VALUE_MAX_BYTES:
-        message = f"its {what} would have {len(value)} bytes, over {VALUE_MAX_BYTES}; send less at once"
-        raise EventError(ErrorCode.TOO_LARGE, message)
-    return value
+    what, value = ("composed", composed) if len(composed) > VALUE_MAX_BYTES else ("decision", decision)
+    message = f"its {what} event would have {len(value)} bytes, over {VALUE_MAX_BYTES}; send less at once"
+    return EventError(ErrorCode.TOO_LARGE, message)
 
 
 class _Clock:
     """Times the phases of one event; the only clock near an answer, and only for its `run`."""
 
-    __slots__ = ("ends_ns", "phases")
+    __slots__ = ("begun_ns", "ends_ns")
 
     def __init__(self) -> None:
-        self.phases: list[str] = []
-        self.ends_ns = [perf_counter_ns()]
-        """When each of them ended, behind when the first began."""
-
-    @property
-    def passed_s(self) -> float:
-        """How long it has been since the beginning."""
-        return (perf_counter_ns() - self.ends_ns[0]) / 1e9
+        self.ends_ns: dict[str, int] = {}
+        """When each phase ended, in their order; each begins where the one before ended."""
+        self.begun_ns = perf_counter_ns()
 
     def phase(self, name: str) -> None:
         """Count the time since the last phase under this name."""
-        self.phases.append(name)
-        self.ends_ns.append(perf_counter_ns())
+        self.ends_ns[name] = perf_counter_ns()
 
 
 class _RunTemplates:
@@ -211,12 +208,15 @@ class _RunTemplates:
 
     def of(self, answer: Answer, outcome: Answered) -> bytes:
         """Return it, and the end of its decision."""
-        phases, ends_ns = tuple(answer.phases), answer.ends_ns
+        record, clock = answer.record, answer.clock
+        assert clock is not None, "a request has phases"
+        phases = tuple(clock.ends_ns)
         template = self._known.get(phases)
         if template is None:
             template = self._known[phases] = self._template(phases)
-        record, is_hit = answer.record, b"true" if outcome.cache_hit else b"false"
-        took_us = [(end - begin) // 1_000 for begin, end in pairwise(ends_ns)]
+        moments_ns = (clock.begun_ns, *clock.ends_ns.values())
+        took_us = [(end - begin) // 1_000 for begin, end in pairwise(moments_ns)]
+        is_hit = b"true" if outcome.cache_hit else b"false"
         return template % (record.partition, record.offset, *took_us, is_hit)
 
     def _template(self, phases: Sequence[str]) -> bytes:

@@ -13,7 +13,6 @@ from typing import Any
 
 import faust
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
-from faust.types import TP
 from mode import CrashingSupervisor
 from msgspec.structs import asdict
 from yarl import URL
@@ -227,15 +226,7 @@ def _writer(app: WorkerApp) -> Writer:
 def _lane(app: WorkerApp) -> Lane:
     """Return the way from the requests topic to the others."""
     settings = app.settings
-    changelog = changelog_topic(settings)
-
-    def end_offset(partition: int) -> int:
-        end: int = app.consumer.highwater(TP(settings.requests_topic, partition))
-        return end
-
-    composer = BatchComposer(
-        app.answers, app.share, changelog, end_offset, BatchBounds(bytes=settings.batch_max_bytes)
-    )
+    composer = BatchComposer(app.answers, app.share, BatchBounds(bytes=settings.batch_max_bytes))
     lane = Lane(
         settings.requests_topic,
         composer,

@@ -4,7 +4,7 @@ Decides where a batch ends: at a bound in records, bytes or time, or before an e
 answered nor refused. No event is cut. Never decides when what it gives is written: the writer does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic, perf_counter, thread_time
 
 from aiokafka.structs import ConsumerRecord
@@ -15,7 +15,7 @@ from apportion.core.record import Record
 from apportion.operations.tally import Tally
 from apportion.stream.answers import Answer, Answers
 from apportion.stream.breaker import DeadLetterShare, Outcome, Window, tenant_of
-from apportion.stream.faults import EventFailedError, StreamError, TopicReplacedError
+from apportion.stream.faults import EventFailedError, StreamError
 from apportion.stream.log import RefusalLog
 from apportion.stream.message import Message
 from apportion.stream.row_format import Row, StateRecord
@@ -68,19 +68,9 @@ class Batch(Struct):
 class BatchComposer:
     """Answers or refuses records, one after another."""
 
-    def __init__(
-        self,
-        answers: Answers,
-        share: DeadLetterShare,
-        changelog: str,
-        end_offset: Callable[[int], int],
-        bounds: BatchBounds,
-    ) -> None:
-        """`end_offset` tells how far the requests topic goes in a partition, as was heard last."""
+    def __init__(self, answers: Answers, share: DeadLetterShare, bounds: BatchBounds) -> None:
         self._answers = answers
         self._share = share
-        self._changelog = changelog
-        self._end_offset = end_offset
         self._bounds = bounds
         self._refusals = RefusalLog()
 
@@ -145,7 +135,6 @@ class BatchComposer:
                 message = "the worker has ended at this event as often as event_failures_max says"
                 refused = EventError(ErrorCode.EVENT_FAILED, message)
             elif row is not None and row.seen_offset >= record.offset:
-                self._require_same_topic(record, row)
                 self._answers.pass_over(record, rows.time)
             else:
                 refused = self._answer(batch, rows, untold, record, row)
@@ -183,10 +172,8 @@ class BatchComposer:
         """Put what the last events give into the batch: one thing for all of them, then the next."""
         for answer in untold.answers:
             for message in self._answers.messages(answer):
-                _add(batch.messages, message)
-        for answer in untold.answers:
-            if outcome := answer.outcome:
-                batch.tally.answered(outcome.decision, answer.took_s, cache_hit=outcome.cache_hit)
+                batch.messages.setdefault(message.topic, []).append(message)
+        batch.tally.answered([(one.outcome, one.took_s) for one in untold.answers if one.outcome])
         tenants = [tenant_of(record, None) for record in untold.records]
         batch.outcomes += [(tenant, False) for tenant in tenants]
         self._share.answered(tenants)
@@ -195,7 +182,7 @@ class BatchComposer:
     def _refuse(self, batch: Batch, record: Record, error: EventError) -> None:
         """Put the dead letter of an event into the batch; one too many ends it behind that event."""
         letter = self._answers.refuse(record, error)
-        _add(batch.messages, letter)
+        batch.messages.setdefault(letter.topic, []).append(letter)
         batch.size_bytes += len(letter.value)
         self._refusals.tell(error.code, str(record))
         batch.tally.refused[error.code] += 1
@@ -205,11 +192,6 @@ class BatchComposer:
             self._share.refused(tenant)
         except StreamError as failure:
             batch.failure = failure
-
-    def _require_same_topic(self, record: Record, row: Row) -> None:
-        """Pass if the topic has the offset that the row has seen; another topic's would be passed over."""
-        if row.seen_offset >= self._end_offset(record.partition):
-            raise TopicReplacedError(record, row.seen_offset, self._changelog)
 
 
 class _Work:
@@ -245,11 +227,3 @@ class _Untold:
         """Count them as told."""
         self.records.clear()
         self.answers.clear()
-
-
-def _add(messages: dict[str, list[Message]], message: Message) -> None:
-    those = messages.get(message.topic)
-    if those is None:
-        messages[message.topic] = [message]
-    else:
-        those.append(message)

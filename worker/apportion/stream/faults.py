@@ -104,18 +104,6 @@ class PartitionNotOursError(StreamError):
         )
 
 
-class TopicReplacedError(StreamError):
-    """A session has seen an offset that the topic has not reached: its row is of another topic."""
-
-    code = "topic_replaced"
-
-    def __init__(self, record: Record, seen_offset: int, changelog: str) -> None:
-        super().__init__(
-            f"stopped at {_place(record)}: its session has seen offset {seen_offset} of a topic of that name "
-            f"that is gone; start with another app_id, whose sessions start anew (those are in {changelog})"
-        )
-
-
 class TooManyDeadLettersError(StreamError):
     """Too many events of most tenants were refused: a fault of the whole topic, not of one producer."""
 

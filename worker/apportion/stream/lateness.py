@@ -21,15 +21,12 @@ class StreamTime:
     def __init__(self, max_lateness_s: int) -> None:
         """Start before any event; with 0 no event is too late, and no row goes."""
         self._max_lateness_us = max_lateness_s * _MICROSECONDS
+        self.is_bounded = max_lateness_s > 0
+        """Whether there are events that come too late."""
         self.seen_us = 0
         """Up to the last event that was composed."""
         self.committed_us = 0
         """Up to the committed offset."""
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether there are events that come too late."""
-        return self._max_lateness_us > 0
 
     @property
     def let_go_until_us(self) -> int:

@@ -249,7 +249,8 @@ def _expires_us(session: Session) -> int:
     """Return when a row may go: one without a start, as a retraction leaves it, has nothing to lose."""
     if session.start_us is None:
         return 0
-    return NEVER_US if session.expires_us is None else session.expires_us
+    expires_us = session.expires_us
+    return NEVER_US if expires_us is None else expires_us
 
 
 def _prefix(value: bytes) -> tuple[int, int, int, int, int]:

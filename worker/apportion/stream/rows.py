@@ -8,7 +8,7 @@ prepared. Never does I/O: the writer appends what is told here, a recovery bring
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from apportion.core.pool import Pooled
+from apportion.stream.artifacts import Artifacts
 from apportion.stream.expiry import ExpiryIndex
 from apportion.stream.lateness import StreamTime
 from apportion.stream.row_format import (
@@ -17,11 +17,8 @@ from apportion.stream.row_format import (
     SEPARATOR,
     Row,
     StateRecord,
-    artifact_key,
     artifact_names,
-    decode_artifact,
     decode_row,
-    encode_artifact,
     encode_row,
     expires_us_of,
     seen_offset_of,
@@ -63,7 +60,7 @@ class PartitionRows:
         """Up to where (exclusive) something is known to stand in it."""
         self._place = place
         self._values: dict[bytes, bytes] = {}
-        self._artifacts: dict[bytes, dict[bytes, bytes]] = {}
+        self._artifacts = Artifacts()
         self._changed: dict[bytes, Row] = {}
         self._in_use = RowsInUse()
         self._expiry = ExpiryIndex()
@@ -82,8 +79,7 @@ class PartitionRows:
     @property
     def size_bytes(self) -> int:
         """What the rows and their artifacts have in bytes; looks at each of them."""
-        artifacts = sum([len(value) for held in self._artifacts.values() for value in held.values()])
-        return artifacts + sum(map(len, self._values.values()))
+        return self._artifacts.size_bytes + sum(map(len, self._values.values()))
 
     @property
     def last_seen(self) -> tuple[int, int] | None:
@@ -102,7 +98,7 @@ class PartitionRows:
             value = self._values.get(key)
             if value is None:
                 return None
-            row = decode_row(value, self._pool(key, value))
+            row = decode_row(value, self._artifacts.decoded(key, artifact_names(value)))
             self._in_use.put(key, row)
         return row
 
@@ -126,9 +122,10 @@ class PartitionRows:
             self._in_use.forget(key)
             if row is None:
                 self._values.pop(key, None)
-                self._artifacts.pop(key, None)
+                self._artifacts.remove_all(key)
             else:
-                self._put(key, row)
+                self._put_value(key, encode_row(row))
+                self._artifacts.put(key, row)
 
     def written(self, first_offset: int, last_offset: int, *, alone: bool = False) -> None:
         """Count records of ours as contained, as long as nobody else wrote between.
@@ -185,12 +182,7 @@ class PartitionRows:
             if value[_COUNTED] != _NO_ARTIFACTS and (names := artifact_names(value))
         }
         self._require_artifacts(needed, afresh=afresh)
-        for key, held in list(self._artifacts.items()):
-            for name in held.keys() - set(needed.get(key, ())):
-                del held[name]
-                self._orphans.append(artifact_key(key, name))
-            if not held:
-                del self._artifacts[key]
+        self._orphans += self._artifacts.keep(needed)
         self._gone.clear()
         if self.time.is_bounded:
             self._expiry = ExpiryIndex()
@@ -215,11 +207,8 @@ class PartitionRows:
         while self._again and len(groups) < _UPKEEP_MAX:
             key, _ = self._again.popitem()
             if (value := self._values.get(key)) is not None:
-                held = self._artifacts.get(key, {})
-                records = [
-                    (artifact_key(key, name), held[name], NO_HEADERS) for name in artifact_names(value)
-                ]
-                groups.append([*records, (key, value, NO_HEADERS)])
+                artifacts = self._artifacts.records(key, artifact_names(value))
+                groups.append([*artifacts, (key, value, NO_HEADERS)])
         while self._orphans and len(groups) < _UPKEEP_MAX:
             if (key := self._orphans.pop()) not in self._values:  # a session may have begun afresh
                 groups.append([(key, None, NO_HEADERS)])
@@ -227,7 +216,7 @@ class PartitionRows:
 
     def _require_artifacts(self, needed: dict[bytes, tuple[bytes, ...]], *, afresh: bool) -> None:
         for key, names in list(needed.items()):
-            missing = set(names) - self._artifacts.get(key, {}).keys()
+            missing = set(names).difference(self._artifacts.names(key))
             if missing and not afresh:
                 raise ArtifactMissingError(self._place, len(missing))
             if missing:
@@ -237,15 +226,14 @@ class PartitionRows:
     def _read_artifact(self, key: bytes, value: bytes | None) -> None:
         """Take an artifact in, or let one go; one that its row still has was removed by a worker too late."""
         session, _, name = key.partition(SEPARATOR)
-        held = self._artifacts.setdefault(session, {})
         if value is not None:
-            held[name] = value
+            self._artifacts.add(session, name, value)
             return
         row = self._values.get(session)
         if row is not None and name in artifact_names(row):
             self._again[session] = None
         else:
-            held.pop(name, None)
+            self._artifacts.remove(session, name)
 
     def _read_tombstone(self, key: bytes, seen_offset: int | None) -> None:
         held = self._values.get(key)
@@ -267,36 +255,11 @@ class PartitionRows:
         return seen_offset_of(value) >= seen_offset_of(held)
 
     def _tell(self, key: bytes, row: Row) -> list[StateRecord]:
-        """Put a changed row among the bytes, and return the records that make it durable.
-
-        New artifacts stand before the row that has them, those that go behind the row that has them no more.
-        """
-        gone: list[bytes] = []
-        records: list[StateRecord] = []
+        """Put a changed row among the bytes, and return the records that make it durable."""
         self._in_use.put(key, row)
-        held = self._artifacts.get(key)
-        if held or row.artifacts:
-            held = self._artifacts.setdefault(key, {})
-            for name, artifact in zip(row.artifacts, row.session.pool, strict=True):
-                if name not in held:
-                    held[name] = encode_artifact(artifact)
-                    records.append((artifact_key(key, name), held[name], NO_HEADERS))
-            gone = sorted(held.keys() - set(row.artifacts))
-        records.append((key, self._put_value(key, encode_row(row)), NO_HEADERS))
-        for name in gone:
-            del self._artifacts[key][name]
-            records.append((artifact_key(key, name), None, NO_HEADERS))
-        if held is not None and not held:
-            del self._artifacts[key]
         self._again.pop(key, None)
-        return records
-
-    def _put(self, key: bytes, row: Row) -> None:
-        self._put_value(key, encode_row(row))
-        pool = zip(row.artifacts, row.session.pool, strict=False)
-        self._artifacts[key] = {name: encode_artifact(artifact) for name, artifact in pool}
-        if not self._artifacts[key]:
-            del self._artifacts[key]
+        new, gone = self._artifacts.change(key, row)
+        return [*new, (key, self._put_value(key, encode_row(row)), NO_HEADERS), *gone]
 
     def _put_value(self, key: bytes, value: bytes) -> bytes:
         if self.time.is_bounded:
@@ -318,15 +281,4 @@ class PartitionRows:
         del self._values[key]
         self._in_use.forget(key)
         self._again.pop(key, None)
-        artifacts = self._artifacts.pop(key, {})
-        return [
-            tombstone(key, seen_offset_of(value)),
-            *[(artifact_key(key, name), None, NO_HEADERS) for name in artifacts],
-        ]
-
-    def _pool(self, key: bytes, value: bytes) -> tuple[Pooled, ...]:
-        names = artifact_names(value)
-        if not names:
-            return ()
-        held = self._artifacts[key]
-        return tuple([decode_artifact(held[name]) for name in names])
+        return [tombstone(key, seen_offset_of(value)), *self._artifacts.remove_all(key)]

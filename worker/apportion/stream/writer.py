@@ -6,7 +6,7 @@ knows what is in a batch. `exactly_once` is the other way.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
@@ -132,9 +132,9 @@ class EffectivelyOnceWriter:
         count_rows(writing.rows, writing.states)
 
 
-def entries(messages: Iterable[Message]) -> Iterator[tuple[Entry]]:
-    """Yield messages as they are sent, each for itself."""
-    return (((one.key, one.value, one.headers),) for one in messages)
+def entries(messages: Iterable[Message]) -> list[tuple[Entry]]:
+    """Return messages as they are sent, each for itself."""
+    return [((one.key, one.value, one.headers),) for one in messages]
 
 
 async def acknowledged(sent: Sequence[Sent]) -> None:
