@@ -127,13 +127,15 @@ async def test_a_forged_log_is_told_by_partition_and_offset(kafka: str) -> None:
         assert whole == "4 decisions verified, 1 difference, 1 unverifiable (no_decision 1)"
 
 
-async def test_what_cannot_be_read_is_named_and_nothing_is_made(kafka: str) -> None:
+async def test_what_cannot_be_read_is_named_and_nothing_is_made(kafka: str, tmp_path: Path) -> None:
     settings = own_settings(kafka)
     missing = await verified(settings)
     assert (missing.exit_code, missing.err.split(":")[1]) == (1, " topic_missing")
     assert (await verified(settings)).err == missing.err
     gone = own_settings("127.0.0.1:1", request_timeout_s=1.0)
-    for away in (await verified(gone), await replayed(gone, "--budget", "0")):
+    page = tmp_path / "page.html"
+    reported = await ran(gone, "report", "--from-topics", "--output", page)
+    for away in (await verified(gone), await replayed(gone, "--budget", "0"), reported):
         assert (away.exit_code, away.err.split(":")[1]) == (1, " broker_unreachable")
 
 
@@ -176,6 +178,26 @@ async def test_a_share_is_verified_beside_the_stream(kafka: str) -> None:
             [told] = [line for line in worker.lines if "verified beside the stream" in line]
             assert "differences=0" in told
             assert "failed=0" in told
+
+
+async def test_a_report_is_made_of_what_the_topics_had_in_a_time(stage: Stage, tmp_path: Path) -> None:
+    settings, page = stage.settings, tmp_path / "page.html"
+    await stage.send_raw(b"default/s1", b"no json")
+    await answered(stage, "r", 12)
+    ranged = ("report", "--from-topics", "--output", page, "--since")
+    ended = await ran(settings, *ranged, "2020-01-01T00:00:00Z")
+    assert (ended.exit_code, ended.err) == (0, "")
+    assert ended.out.decode().startswith(f"{page}: 12 decisions, 12 to open, ")
+    assert '"not_json"' in page.read_text()
+    again = await ran(settings, *ranged, "2020-01-01T00:00:00Z")
+    assert (again.exit_code, "--force" in again.err) == (2, True)
+    none = await ran(settings, *ranged, "2120-01-01T00:00:00Z", "--force")
+    assert (none.exit_code, none.err.split(":")[1]) == (1, " no_decisions")
+    assert '"not_json"' in page.read_text()
+    before = await ran(
+        settings, *ranged, "2019-01-01T00:00:00Z", "--until", "2020-01-01T00:00:00Z", "--force"
+    )
+    assert (before.exit_code, before.err.split(":")[1]) == (1, " no_decisions")
 
 
 async def test_a_range_is_asked_about_by_offsets_or_time(kafka: str) -> None:

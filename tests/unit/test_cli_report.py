@@ -48,6 +48,13 @@ def test_what_cannot_be_a_source_or_an_output_is_wrong_usage(given: tuple[str, .
     assert apportion("report", *given).exit_code == 2
 
 
+def test_sources_or_topics_are_read_and_a_time_is_of_topics_alone() -> None:
+    assert apportion("report", "decisions", "--from-topics").exit_code == 2
+    ended = apportion("report", "decisions", "--since", "2026-03-01T00:00:00Z")
+    assert (ended.exit_code, "--from-topics" in ended.err) == (2, True)
+    assert not Path("report.html").exists()
+
+
 def test_tables_of_the_sink_give_the_page_that_their_lines_give() -> None:
     assert apportion("sink", "--from", "decisions", "--tables", "tables").exit_code == 0
     assert apportion("report", "tables", "--output", "of-tables.html").exit_code == 0

@@ -20,6 +20,13 @@ _OFFSETS = re.compile(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 FromTopics: TypeAlias = Annotated[
     bool, typer.Option("--from-topics", help="Read the topics of the settings instead of files.")
 ]
+RecordedSince: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Only what was written then or later (RFC 3339)."),
+]
+RecordedUntil: TypeAlias = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Only what was written before.")
+]
 Since: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Only requests that were recorded then or later (RFC 3339)."),
@@ -72,7 +79,7 @@ def selection_of(
     """Return what is asked about; None: files are."""
     if not from_topics:
         if since or until or offsets:
-            raise typer.BadParameter("--since, --until and --offsets are of use only with --from-topics")
+            raise typer.BadParameter("--from-topics is missing; times and offsets are of topics")
         return None
     if any(one is not None for one in files):
         raise typer.BadParameter("give files, or --from-topics, not both")

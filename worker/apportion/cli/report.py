@@ -1,7 +1,9 @@
 """`apportion report`: a week of decisions as one page."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,17 +13,23 @@ from apportion.cli._extra import needing_analytics
 from apportion.cli._files import naming, open_to_read, require_distinct, require_place
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._progress import progress
+from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._topics import FromTopics, RecordedSince, RecordedUntil, selection_of
 
 if TYPE_CHECKING:
     from apportion.analytics.replayed import Replayed
     from apportion.analytics.report import Report
     from apportion.analytics.source import Log
+    from apportion.recompose.ranges import Selection
+    from apportion.recompose.records import Span
+    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
 
-@app.command()
-def report(
+@app.command(cls=with_settings("brokers", "app_id"))
+def report(  # noqa: PLR0913 - a command takes its flags by name
+    ctx: typer.Context,
     sources: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -29,6 +37,9 @@ def report(
         ),
     ] = None,
     *,
+    from_topics: FromTopics = False,
+    since: RecordedSince = None,
+    until: RecordedUntil = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")] = Path(
         "report.html"
     ),
@@ -44,25 +55,34 @@ def report(
     Utilisation, what is left out and why, near misses, floors, sessions, latency; decisions to filter
     and sort, each as a waterfall against its limit. The page holds ids and numbers, no content, no path.
     Needs the extra apportion[analytics]. Exits with 1 if there is no decision to report.
+    With --from-topics decisions and dead letters are read from Kafka, and nothing is written there.
 
     Examples:
       apportion report decisions.jsonl dead-letters.jsonl
       apportion report tables --output week.html --force
       apportion replay events.jsonl decisions.jsonl --budget 4000 --format json > replay.jsonl
       apportion report decisions.jsonl --replay replay.jsonl
+      apportion report --from-topics --since 2026-03-01T00:00:00Z
     """
     if sql:
         _print_queries()
         return
-    if not sources:
-        raise typer.BadParameter("name a folder of tables or a file of decisions", param_hint="SOURCE")
+    selection = selection_of(sources or (), since, until, None, from_topics=from_topics)
+    if selection is None and not sources:
+        raise typer.BadParameter(
+            "name a folder of tables or a file of decisions, or give --from-topics", param_hint="SOURCE"
+        )
     require_place(output, "--output", force=force)
-    require_distinct(output, replay, *sources)
+    require_distinct(output, replay, *sources or ())
     with needing_analytics():
         import apportion.analytics.source  # noqa: F401 - what is missing is told before anything is read
     with ExitStack() as stack:
         replayed = None if replay is None else _replayed(replay, stack)
-        made = _report(sources, replayed, stack)
+        if selection is None:
+            folders, logs = _sources(sources or (), stack)
+        else:
+            folders, logs = (), _logs_of_topics(read_settings(ctx), selection, stack)
+        made = _report(folders, logs, replayed, stack)
     size = _write(output, made)
     typer.echo(f"{output}: {made.decisions:,} decisions, {len(made.opened):,} to open, {size / 1e6:.1f} MB")
 
@@ -74,15 +94,45 @@ def _print_queries() -> None:
         typer.echo(f"-- {query.name}\n{query.sql}")
 
 
-def _report(sources: Sequence[Path], replayed: "Replayed | None", stack: ExitStack) -> "Report":
-    from apportion.analytics.report import STEPS, report_of
-    from apportion.analytics.source import is_tables, open_tables
+def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path], Sequence[Log]]":
+    """Return the folders of tables, and the files of lines, opened."""
+    from apportion.analytics.source import is_tables
 
     folders = [path for path in sources if path.is_dir()]
     for folder in folders:
         if not is_tables(folder):
             raise typer.BadParameter(f"{folder} holds no tables of apportion sink", param_hint="SOURCE")
-    logs = [_log(path, stack) for path in sources if path not in folders]
+    return folders, [_log(path, stack) for path in sources if path not in folders]
+
+
+def _logs_of_topics(settings: "Settings", selection: "Selection", stack: ExitStack) -> "Sequence[Log]":
+    """Return a log for each partition of decisions and dead letters, which is read when it is wanted."""
+    from apportion.analytics.source import Log
+    from apportion.recompose.ranges import require_topics, settle_spans
+    from apportion.recompose.records import open_reader
+
+    topics = (settings.decisions_topic, settings.dead_letters_topic)
+    asyncio.run(require_topics(settings, topics))
+    reader = stack.enter_context(open_reader(settings))
+    spans = settle_spans(settings, reader, topics, selection)
+    advance = stack.enter_context(progress("reading", sum(map(len, spans))))
+    done = count()
+
+    def lines(span: "Span") -> Iterator[bytes]:
+        [records] = reader.read(span)
+        for one in records:
+            yield one.value or b""
+            advance(next(done))
+
+    return [Log(f"{one.topic}/{one.partition}", lines(one)) for one in spans if one]
+
+
+def _report(
+    folders: Sequence[Path], logs: "Sequence[Log]", replayed: "Replayed | None", stack: ExitStack
+) -> "Report":
+    from apportion.analytics.report import STEPS, report_of
+    from apportion.analytics.source import open_tables
+
     tables = stack.enter_context(open_tables(folders, logs))
     with progress("reporting", STEPS) as advance:
         return report_of(tables, replayed, advance)

@@ -7,6 +7,7 @@ of what was made of them: so what is committed has its decision before these end
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -108,6 +109,18 @@ def settle(
     return tuple(_without_what_was_before(reader, ranges))
 
 
+def settle_spans(
+    settings: Settings, reader: RecordReader, topics: Collection[str], selection: Selection
+) -> tuple[Span, ...]:
+    """Return what is to be read of topics by when their own records were written, partition by partition.
+
+    Raises:
+        BrokerUnreachableError: the offsets could not be asked for.
+    """
+    offsets = _Offsets(settings, reader.client, range(settings.partitions))
+    return tuple(chain.from_iterable(reader.wait(offsets.spans(topic, selection)) for topic in topics))
+
+
 class _Offsets:
     """Asks for the offsets of some partitions."""
 
@@ -148,6 +161,14 @@ class _Offsets:
                 )
             )
         return ranges
+
+    async def spans(self, topic: str, selection: Selection) -> list[Span]:
+        begins, ends = await self._bounds(topic)
+        since = begins if selection.since_ms is None else await self._at(topic, selection.since_ms)
+        until = await self._at(topic, selection.until_ms)
+        return [
+            Span(topic, one, since.get(one, ends[one]), until.get(one, ends[one])) for one in self._partitions
+        ]
 
     async def _bounds(self, topic: str) -> tuple[dict[int, int], dict[int, int]]:
         places = [TopicPartition(topic, one) for one in self._partitions]
