@@ -22,7 +22,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 SEEDS ?= 1
 GUARANTEE ?= effectively_once
 
-.PHONY: help demo test check format schemas requirements image sbom licences secret dashboard recording benchmarks check-cluster clean
+.PHONY: help demo test check format schemas requirements image sbom audit licences secret dashboard recording benchmarks check-cluster clean
 
 help: ## Show this help
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1	/' | expand -t 22
@@ -54,12 +54,18 @@ requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes
 	$(COMPILE) benchmarks/shell/peers/requirements.in --output-file benchmarks/shell/peers/requirements.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
 	printf 'cyclonedx-bom==7.5.0\n' | $(COMPILE) - --output-file requirements/sbom.txt
+	printf 'pip-audit==2.10.1\n' | $(COMPILE) - --output-file requirements/audit.txt
 
 image: ## Build the image; BASE=python:3.11-slim-bookworm@sha256:… pins what it stands on
 	docker build --file deploy/Dockerfile --tag apportion --build-arg BASE=$(BASE) \
 	  --build-arg REVISION=$$(git rev-parse HEAD) --build-arg VERSION=$(VERSION) .
 
 sbom: $(SBOM) ## List what the image installs, as CycloneDX (build/apportion.cdx.json)
+
+audit: ## Ask PyPI's database for known vulnerabilities of what the image installs; fails where it cannot be asked
+	$(PYTHON) -m venv --clear build/audit
+	build/audit/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/audit.txt
+	build/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements/worker.txt
 
 licences: $(SBOM) ## Write docs/licences.md: the licences of what the image installs
 	$(PYTHON) deploy/licences.py < $(SBOM) > docs/licences.md

@@ -191,6 +191,26 @@ def test_a_secret_that_is_missing_is_named() -> None:
 def test_another_secret_is_named() -> None:
     recording = recorded([asked("r1", candidates=[BY_PATH, candidate("a")])])
     assert verified(recording, engine=OTHER_KEY).found == [Found.OTHER_SECRET]
+    recording = recorded([published(BY_PATH), asked("r1")])
+    assert verified(recording, engine=OTHER_KEY).found == [Found.OTHER_SECRET]
+    recording = recorded([asked("r1", trigger={"workspace": "/home"})])
+    assert verified(recording, engine=OTHER_KEY).found == [Found.OTHER_SECRET]
+
+
+def test_a_secret_of_before_a_rotation_is_no_other() -> None:
+    recording = recorded([asked("r1", candidates=[BY_PATH]), asked("r2", candidates=[BY_PATH])])
+    secrets = Secrets(default=b"another secret", previous=ENGINE.secrets, since_us=1 << 62)
+    rotated = Engine(ENGINE.version, COUNTERS, secrets)
+    assert verified(recording, engine=rotated).summary.is_right
+    found = verified(recording, engine=rotated, events=recording.events[1:]).found
+    assert sorted(found) == [Found.NO_EVENT, Found.SESSION_HISTORY]
+
+
+def test_a_key_id_that_was_altered_is_a_difference_where_ids_show_the_secret() -> None:
+    recording = recorded([asked("r1", candidates=[BY_PATH])])
+    edited = altered(recording.decisions[0], "fingerprint_key_id", value="0" * 16)
+    [finding] = verified(recording, decisions=[edited]).findings
+    assert (finding.found, finding.place) == (Found.DIFFERENCE, "$.fingerprint_key_id")
 
 
 @pytest.mark.parametrize("value", [None, 1, [], {}, [[]], [1], [{"id": []}], [{"id": {}}], {"workspace": 1}])

@@ -54,7 +54,10 @@ _OF_SASL = ("sasl_mechanism", *_OF_PASSWORDS, *_OF_TOKENS)
 class ClusterSettings(BaseModel):
     """What a worker and the commands need to know of a cluster; a docstring under a name is its help text."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", validate_default=True)
+    # deferred, for it is validated as a part of the settings alone
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", validate_default=True, defer_build=True
+    )
 
     brokers: Addresses = ("localhost:9092",)
     """Kafka brokers to start from: host:port, several with commas."""

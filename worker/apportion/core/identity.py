@@ -171,6 +171,12 @@ class Secrets(msgspec.Struct, frozen=True):
             return self.previous.of(tenant, start_us)
         return self.tenants.get(tenant, self.default)
 
+    def key_ids(self, tenant: str) -> frozenset[str]:
+        """Return the names (`key_id`) of all secrets that sessions of a tenant may go by."""
+        earlier = self.previous.key_ids(tenant) if self.previous is not None else frozenset()
+        secret = self.tenants.get(tenant, self.default)
+        return earlier if secret is None else earlier | {key_id(secret)}
+
     def __repr__(self) -> str:
         return "Secrets(…)"
 

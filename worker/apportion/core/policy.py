@@ -60,7 +60,8 @@ class PolicyError(Exception):
 class Table(BaseModel):
     """A table of a policy: unknown keys are refused, wrong types never coerced."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # deferred: a table within a policy needs no validator of its own, and a policy none before it is read
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class SessionLimits(Table):

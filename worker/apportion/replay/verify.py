@@ -305,13 +305,15 @@ class Verification:
         self, request: ContextRequest, decision: ContextDecision, recorded: Recorded
     ) -> Found | None:
         """Return why a decision that is not alike cannot be judged; nothing where it can."""
-        secret = self.engine.secrets.of(request.tenant, event_time_us(decision.session.before.started_at))
+        secrets = self.engine.secrets
+        secret = secrets.of(request.tenant, event_time_us(decision.session.before.started_at))
         fields = read(recorded.value)
-        trigger = fields.get("trigger")
-        if secret is None and isinstance(trigger, dict) and "workspace" in trigger:
-            return Found.NO_SECRET
-        if secret is not None and _are_of_another_secret(request, fields, secret):
-            return Found.OTHER_SECRET
+        key = fields.get("fingerprint_key_id")
+        if isinstance(key, str) and key not in secrets.key_ids(request.tenant):
+            if secret is None:
+                return Found.NO_SECRET
+            if not _has_ids_of(secret, request, fields):  # or else it was the key's id that was altered
+                return Found.OTHER_SECRET
         digests = decision.digests
         if (
             recorded.session_before == digests.session_before
@@ -385,11 +387,11 @@ class Verification:
             self._verified[DEAD_LETTERS] += 1
 
 
-def _are_of_another_secret(request: ContextRequest, fields: dict[str, object], secret: bytes) -> bool:
-    """Tell whether no candidate that is named by its path is among those that the decision names."""
+def _has_ids_of(secret: bytes, request: ContextRequest, fields: dict[str, object]) -> bool:
+    """Tell whether the decision names a candidate by the id that this secret makes of its path."""
     entries = fields.get("candidates")
     if request.candidates is UNSET or not isinstance(entries, list):
         return False
     ours = {named(one, secret)[0] for one in request.candidates if one.id is UNSET}
     theirs = [entry.get("id") for entry in entries if isinstance(entry, dict)]
-    return bool(ours) and bool(theirs) and not any(one in ours for one in theirs if isinstance(one, str))
+    return any(one in ours for one in theirs if isinstance(one, str))

@@ -1,0 +1,54 @@
+"""Every error code stands in docs/operations.md, with what to do."""
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import apportion
+from apportion.core.errors import ErrorCode
+
+PACKAGE = Path(apportion.__file__).parent
+PAGE = (PACKAGE.parents[1] / "docs/operations.md").read_text(encoding="utf-8")
+CODES = PAGE.partition("\n## Every error code\n")[2]
+
+
+def section(name: str) -> str:
+    return CODES.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+
+
+def error_types() -> Iterator[type[BaseException]]:
+    """Yield every exception of the package that has a code."""
+    for module in walk_packages(apportion.__path__, "apportion."):
+        if module.name.endswith((".__main__", ".main")):  # they run when they are imported
+            continue
+        for value in vars(import_module(module.name)).values():
+            is_ours = inspect.isclass(value) and value.__module__ == module.name
+            if is_ours and issubclass(value, BaseException) and isinstance(getattr(value, "code", None), str):
+                yield value
+
+
+def test_every_error_type_stands_in_the_page_with_what_to_do() -> None:
+    codes = {str(one.code) for one in error_types()}  # type: ignore[attr-defined] # asked for above
+    assert {"event_failed", "invalid_settings", "not_sent"} <= codes, "they were not looked at"
+    told = section("Of the worker") + section("Of commands")
+    assert {code for code in codes if f"`{code}`" not in told} == set()
+
+
+def test_what_the_command_itself_tells_stands_in_the_page_too() -> None:
+    for code in ("missing_extra", "file_failed"):  # of Python's own exceptions: apportion.cli
+        assert code in (PACKAGE / "cli/__init__.py").read_text(encoding="utf-8")
+        assert f"`{code}`" in CODES
+
+
+def test_every_code_of_a_dead_letter_stands_in_the_page_with_what_to_do() -> None:
+    told = section("Of dead letters")
+    assert {code for code in ErrorCode if f"`{code}`" not in told} == set()
+
+
+def test_codes_with_an_entry_of_their_own_have_it() -> None:
+    entries = PAGE.partition("\n## When the worker stops by itself\n")[2].partition("\n## ")[0]
+    bold = {part.partition("`**")[0] for part in section("Of the worker").split("**`")[1:]}
+    assert bold
+    assert {code for code in bold if f"- **`{code}`**" not in entries} == set()
