@@ -80,7 +80,7 @@ async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
             [_row(key, held[number].row(key)) for key in held[number].values],
             committed.get(number),
         )
-        total += audit(partition, expectation, once=once)
+        total += audit(partition, expectation, once=once, by_turns=settings.has_tenant_limits)
     return total
 
 

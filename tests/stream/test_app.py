@@ -10,6 +10,8 @@ from commands import ROOT, environment
 from apportion.settings import Settings, SettingsError, load_settings
 from apportion.stream.app import create_app, worker_name
 from apportion.stream.exactly_once import ExactlyOnceWriter
+from apportion.stream.fair_lane import FairLane
+from apportion.stream.lane import Lane
 from apportion.stream.producer import RecordProducer
 from apportion.stream.run import STOP_TIMEOUT_S
 from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
@@ -154,6 +156,14 @@ def test_a_worker_is_named_by_app_host_and_process() -> None:
 def test_a_worker_is_a_static_member_where_it_has_a_name() -> None:
     assert create_app(Settings(static_member="worker-0")).conf.consumer_group_instance_id == "worker-0"
     assert create_app(Settings()).conf.consumer_group_instance_id is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "lane"),
+    [({}, Lane), ({"tenant_batch_share": "0.5"}, FairLane), ({"tenant_events_per_s": "9"}, FairLane)],
+)
+def test_tenants_go_by_turns_only_where_they_have_limits(limits: dict[str, str], lane: type) -> None:
+    assert type(create_app(load_settings(limits, environment={})).lane) is lane
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ SECRET = "of a client"  # noqa: S105 - it protects nothing
 def batch_of(*traces: bytes | None, events: list[Any] | None = None) -> Batch:
     """Compose a batch of requests that came with these traces, all of them with the same `tracestate`."""
     answers = Answers(SETTINGS, create_engine(SETTINGS), create_timeline(SETTINGS), "w")
-    composer = BatchComposer(answers, DeadLetterShare(2, 1.0), "c", lambda _: 99, BatchBounds(work_s=60.0))
+    composer = BatchComposer(answers, DeadLetterShare(2, 1.0), BatchBounds(work_s=60.0))
     events = events or [request(f"{SECRET} {number}") for number in range(len(traces))]
     records: list[Any] = []
     for offset, (event, trace) in enumerate(zip(events, traces, strict=True)):

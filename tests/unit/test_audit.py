@@ -117,8 +117,8 @@ def without(records: Any, *places: int) -> list[Any]:
     return [one for place, one in enumerate(records) if place not in places]
 
 
-def found(partition: Partition, *, once: bool = False) -> Audited:
-    return audit(partition, EXPECTATION, once=once)
+def found(partition: Partition, *, once: bool = False, by_turns: bool = False) -> Audited:
+    return audit(partition, EXPECTATION, once=once, by_turns=by_turns)
 
 
 def test_what_must_be_there_is_right() -> None:
@@ -131,6 +131,15 @@ def test_what_must_be_there_is_right() -> None:
 
 def test_rows_are_written_for_the_last_event_of_a_batch_alone_and_that_is_right() -> None:
     assert found(replace(RIGHT, rows=without(RIGHT.rows, 0, 2, 3))).is_right
+
+
+def test_where_tenants_go_by_turns_order_is_asked_of_a_session_alone() -> None:
+    first, second, third, *rest = RIGHT.composed
+    assert first.key == third.key != second.key
+    ahead = replace(RIGHT, composed=[second, first, third, *rest])
+    assert found(ahead, by_turns=True).is_right
+    swapped = replace(RIGHT, composed=[third, second, first, *rest])
+    assert found(swapped, by_turns=True).faults == {Fault.REORDERED: 1}
 
 
 def test_an_output_again_is_counted_apart_and_a_fault_where_each_must_stand_once() -> None:

@@ -74,6 +74,8 @@ def test_what_goes_together_is_taken(given: dict[str, str]) -> None:
         (without(TOKEN, "sasl_token_command"), "sasl_token_command", "set a command that prints a token"),
         ({"delivery_timeout_s": "5"}, "delivery_timeout_s", "one try (request_timeout_s): raise it"),
         ({"session_timeout_s": "15"}, "session_timeout_s", "shorter than delivery_timeout_s: raise it"),
+        ({"max_lateness_s": "9", "tenant_events_per_s": "1"}, "max_lateness_s", "limits of tenants"),
+        ({"max_lateness_s": "9", "tenant_batch_share": "0.5"}, "max_lateness_s", "limits of tenants"),
         ({"rebalance_timeout_s": "30"}, "rebalance_timeout_s", "shorter than twice delivery_timeout_s"),
         ({"production": "true", "replication_factor": "2"}, "replication_factor", "leave one of them out"),
         (TOKEN | {"sasl_password": "hush"}, "sasl_password", "is not used by OAUTHBEARER"),

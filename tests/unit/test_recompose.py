@@ -196,6 +196,14 @@ def test_where_nothing_is_committed_what_is_decided_tells_how_far_answers_go(top
     ]
 
 
+def test_where_tenants_go_by_turns_a_later_decision_says_nothing_of_an_event_that_is_not_committed(
+    topics: Topics,
+) -> None:
+    first, _, third, _ = topics.decisions
+    by_turns = audited(replace(topics, decisions=(first, third)), Extent(decided=0, in_order=False))
+    assert (by_turns.found, by_turns.summary.in_flight) == ([], 2)
+
+
 def test_only_what_is_asked_about_is_compared_and_what_comes_before_makes_the_rows(topics: Topics) -> None:
     assert audited(topics, Extent(asked=3)).summary == Summary(verified=3)
     assert audited(topics, Extent(asked=3, end=4)).summary == Summary(verified=1)

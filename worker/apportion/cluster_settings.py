@@ -103,6 +103,14 @@ class ClusterSettings(BaseModel):
     max_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Refuse events that are further behind the latest event of their partition (too_late), in seconds, so
     that the rows of sessions that expired so long ago can be removed; 0: take all, and remove none."""
+    tenant_batch_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of what a worker picks at once that one tenant may have while others of the partition wait; below
+    1, tenants are answered by turns."""
+    tenant_events_per_s: Annotated[int, Field(ge=0)] = 0
+    """How many events of a tenant a worker answers a second; what is above waits. 0: any number."""
+    tenant_waiting_max_bytes: Count = 16 << 20
+    """How much of a partition may be fetched and wait for turns, in bytes, where tenants have limits; what
+    lies behind that waits, whoever's it is."""
     guarantee: Annotated[Guarantee, Field(strict=False)] = Guarantee.EFFECTIVELY_ONCE
     """effectively_once: after a failure an output may come again, the same under the same id. exactly_once:
     outputs stand in transactions, and who reads committed sees each once. The same for all workers of an
@@ -160,6 +168,11 @@ class ClusterSettings(BaseModel):
         """How many of them must have a record before it counts, so that one may be away."""
         return max(1, self.copies - 1)
 
+    @property
+    def has_tenant_limits(self) -> bool:
+        """Whether tenants are answered by turns."""
+        return self.tenant_batch_share < 1 or self.tenant_events_per_s > 0
+
     @field_validator(
         "requests_topic", "policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic"
     )
@@ -181,7 +194,14 @@ class ClusterSettings(BaseModel):
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
-        problems = dict([*_security_problems(self), *_timeout_problems(self), *_copies_problems(self)])
+        problems = dict(
+            [
+                *_security_problems(self),
+                *_timeout_problems(self),
+                *_copies_problems(self),
+                *_tenant_problems(self),
+            ]
+        )
         if problems:
             details = [
                 InitErrorDetails(
@@ -231,6 +251,12 @@ def _copies_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if settings.production and settings.copies < _COPIES_IN_PRODUCTION:
         why = f"is below {_COPIES_IN_PRODUCTION}, which production asks for: leave one of them out"
         yield "replication_factor", why
+
+
+def _tenant_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
+    if settings.has_tenant_limits and settings.max_lateness_s:
+        why = "does not go with limits of tenants: whether an event is late is told by the order of offsets"
+        yield "max_lateness_s", why
 
 
 def _login_problems(given: set[str], mechanism: SaslMechanism) -> Iterator[tuple[str, str]]:

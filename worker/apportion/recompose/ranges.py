@@ -150,7 +150,13 @@ class _Offsets:
             if selection.since_ms and first <= begins[one]:
                 first = 0  # what was asked for before that is gone, and shall be told
                 decided_from[one] = made_since.get(one, decided_to[one])
-            extent = Extent(first=begin, asked=first, end=end, decided=commits[one].offset or 0)
+            extent = Extent(
+                first=begin,
+                asked=first,
+                end=end,
+                decided=commits[one].offset or 0,
+                in_order=not settings.has_tenant_limits,
+            )
             ranges.append(
                 PartitionRange(
                     one,

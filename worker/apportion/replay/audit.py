@@ -111,21 +111,25 @@ class Audited(Struct, frozen=True):
         )
 
 
-def audit(partition: Partition, expectation: Expectation, *, once: bool = False) -> Audited:
+def audit(
+    partition: Partition, expectation: Expectation, *, once: bool = False, by_turns: bool = False
+) -> Audited:
     """Hold what stands in a partition against what must.
 
     With `once`, an output that stands there again is a fault, as is a late row: of topics that were read
-    committed, behind a worker that promises exactly once.
+    committed, behind a worker that promises exactly once. With `by_turns`, order is asked of a session's
+    events alone: tenants have limits, and one may go ahead of another.
     """
-    return _Audit(partition.number, once=once).of(partition, expectation)
+    return _Audit(partition.number, once=once, by_turns=by_turns).of(partition, expectation)
 
 
 class _Audit:
     """One run over a partition."""
 
-    def __init__(self, partition: int, *, once: bool) -> None:
+    def __init__(self, partition: int, *, once: bool, by_turns: bool) -> None:
         self._partition = partition
         self._once = once
+        self._by_turns = by_turns
         self._faults: Counter[Fault] = Counter()
         self._found: list[Found] = []
         self._repeated = self._late_rows = self._outputs = self._dead_letters = 0
@@ -166,7 +170,7 @@ class _Audit:
             if output.kind is kind
         }
         first: set[str] = set()
-        latest = -1
+        latest: dict[bytes | None, int] = {}
         for record in records:
             self._outputs += 1
             self._dead_letters += kind is Kind.DEAD_LETTER
@@ -182,9 +186,10 @@ class _Audit:
                 if self._once:
                     self._tell(Fault.DOUBLED, record.offset, identity)
                 continue
-            if asked_at < latest:
+            of = record.key if self._by_turns else None
+            if asked_at < latest.get(of, -1):
                 self._tell(Fault.REORDERED, record.offset, identity)
-            latest = max(latest, asked_at)
+            latest[of] = max(latest.get(of, -1), asked_at)
             first.add(identity)
         for identity in wanted.keys() - first:
             self._tell(Fault.LOST, wanted[identity][0], identity)

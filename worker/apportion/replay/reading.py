@@ -23,13 +23,15 @@ class Extent(Struct, frozen=True):
 
     Those from `first` to before `end` are composed; what was decided about those from `asked` on is compared,
     and known to be decided for those before `decided`. Where `asked` lies before `first`, what lay between is
-    gone. `seen` tells of a session up to where (inclusive) its first row has seen the events.
+    gone. `in_order` tells that an event is decided when a later one is. `seen` tells of a session up to where
+    (inclusive) its first row has seen the events.
     """
 
     first: int = 0
     asked: int = 0
     end: int = MAX_OFFSET + 1
     decided: int = MAX_OFFSET + 1
+    in_order: bool = True
     seen: Mapping[str, int] = {}
 
 

@@ -296,7 +296,9 @@ class Verification:
 
     def _miss(self, found: Found, log: Log, line: Line, decision_id: Opt[str] = UNSET) -> None:
         """Tell that nothing was recorded for an event, unless that may still come."""
-        if line.number >= max(self._reading.extent.decided, self._decisions.last_source + 1):
+        extent = self._reading.extent
+        decided = max(extent.decided, self._decisions.last_source + 1) if extent.in_order else extent.decided
+        if line.number >= decided:
             self._in_flight += 1
         else:
             self._found.append(Finding(found, log.name, event_line=line.number + 1, decision_id=decision_id))

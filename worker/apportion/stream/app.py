@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import faust
@@ -29,6 +30,7 @@ from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import LaneTransport
 from apportion.stream.exactly_once import ExactlyOnceWriter
+from apportion.stream.fair_lane import FairLane
 from apportion.stream.lane import Lane
 from apportion.stream.log import log_fact
 from apportion.stream.membership import Membership
@@ -37,6 +39,7 @@ from apportion.stream.policies import PolicyReader, write
 from apportion.stream.producer import RecordProducer
 from apportion.stream.sessions import SessionTable, session_table
 from apportion.stream.table_recovery import SessionTables
+from apportion.stream.tenants import Buckets, TenantLimits, TenantQueue
 from apportion.stream.topics import (
     MESSAGE_MAX_BYTES,
     changelog_topic,
@@ -227,7 +230,7 @@ def _lane(app: WorkerApp) -> Lane:
     """Return the way from the requests topic to the others."""
     settings = app.settings
     composer = BatchComposer(app.answers, app.share, BatchBounds(bytes=settings.batch_max_bytes))
-    lane = Lane(
+    arguments = (
         settings.requests_topic,
         composer,
         app.writer,
@@ -235,6 +238,14 @@ def _lane(app: WorkerApp) -> Lane:
         app.policies,
         settings.event_failures_max,
     )
+    if settings.has_tenant_limits:
+        limits = TenantLimits(
+            settings.tenant_batch_share, settings.tenant_events_per_s, settings.tenant_waiting_max_bytes
+        )
+        buckets = Buckets(limits.events_per_s)
+        lane: Lane = FairLane(*arguments, new_queue=partial(TenantQueue, limits, buckets))
+    else:
+        lane = Lane(*arguments)
     lane.failed = app._crash  # noqa: SLF001 - it is ours
     return lane
 

@@ -15,7 +15,7 @@ from apportion.core.record import Record
 from apportion.operations.tally import Tally
 from apportion.stream.answers import Answer, Answers
 from apportion.stream.breaker import DeadLetterShare, Outcome, Window, tenant_of
-from apportion.stream.faults import EventFailedError, StreamError
+from apportion.stream.faults import EventFailedError, NotInTurnError, StreamError
 from apportion.stream.log import RefusalLog
 from apportion.stream.message import Message
 from apportion.stream.row_format import Row, StateRecord
@@ -36,6 +36,7 @@ class BatchBounds(Struct, frozen=True):
 class Batch(Struct):
     """What the events of a partition from `offset` to before `next_offset` give, in their order.
 
+    One that `is_ahead` of events that wait has answers alone, and ends before an event that is to be refused.
     `before` are the rows that were held of each session that changed, `states` the records that make durable
     what they are now and let expired ones go, those of a session together. `failure` is why the batch ended
     before the event at `next_offset`, or behind it where that was refused: what is in the batch stands all
@@ -58,6 +59,7 @@ class Batch(Struct):
     tally: Tally = field(default_factory=Tally)
     work_s: float = 0.0
     composed_s: float = 0.0
+    is_ahead: bool = False
 
     def undo(self, rows: PartitionRows) -> None:
         """Take back what the batch has changed in the rows; batches behind it were taken back before."""
@@ -84,13 +86,17 @@ class BatchComposer:
         records: Sequence[ConsumerRecord],
         start: int,
         set_aside: int | None = None,
+        *,
+        is_ahead: bool = False,
     ) -> Batch:
         """Return what the records from `start` on give; `batch.events` tells how many of them were taken.
 
         The rows hold what it changes from now on. The event at the offset `set_aside` is refused untried.
+        Where the batch `is_ahead`, events before it wait.
         """
         first, began_s = records[start], monotonic()
         batch = Batch(first.partition, first.offset, first.offset, 0, {}, {}, [], 0)
+        batch.is_ahead = is_ahead
         batch.stream_time_before_us = rows.time.seen_us
         bounds = self._bounds
         work = _Work(bounds.work_s)
@@ -159,6 +165,8 @@ class BatchComposer:
         try:
             answer = self._answers.answer(record, row, rows.time)
         except EventError as error:
+            if batch.is_ahead:
+                raise NotInTurnError(record) from None
             return error
         key = record.key
         assert key is not None, "only a record under its session's key is answered"

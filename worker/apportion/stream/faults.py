@@ -30,6 +30,15 @@ class EventFailedError(StreamError):
         )
 
 
+class NotInTurnError(StreamError):
+    """An event cannot be answered ahead of others: it waits for its turn, and ends nobody."""
+
+    code = "not_in_turn"
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(f"{_place(record)} waits for its turn")
+
+
 class NotDurableError(StreamError):
     """What events gave was not acknowledged in time."""
 

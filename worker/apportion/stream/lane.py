@@ -124,12 +124,20 @@ class Lane:
             fetched.taken += batch.events
             if batch.events:
                 self.composed(flow, batch)
-            if batch.failure is not None:
-                if isinstance(batch.failure, EventFailedError):
-                    flow.failed_offset = batch.failure.offset
-                raise batch.failure
+            self.require_whole(flow, batch)
             await asyncio.sleep(0)
         flow.taken += 1
+
+    def require_whole(self, flow: Flow, batch: Batch) -> None:
+        """Pass unless a batch ended at an event that was neither answered nor refused, or at one too many.
+
+        Raises:
+            StreamError: why it did.
+        """
+        if batch.failure is not None:
+            if isinstance(batch.failure, EventFailedError):
+                flow.failed_offset = batch.failure.offset
+            raise batch.failure
 
     def composed(self, flow: Flow, batch: Batch) -> None:
         """Let a batch be written."""
