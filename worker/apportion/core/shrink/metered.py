@@ -53,7 +53,7 @@ def parse(language: Language, source: bytes) -> Parse:
     except ValueError:  # py-tree-sitter's word for stopped
         return Parse(None, meter.ways_given_up)
     finally:
-        parser.logger = None  # else parser and meter would hold each other for ever
+        del parser.logger  # else parser and meter would hold each other for ever
     return Parse(None if meter.all_read else tree.root_node, meter.ways_given_up)
 
 
@@ -93,7 +93,10 @@ class Meter:
         """Take notice of a report, and return whether parsing is to be stopped."""
         if in_error != self._listening:
             self._listening = in_error
-            self._parser.logger = self._heard if in_error else None
+            if in_error:
+                self._parser.logger = self._heard
+            else:
+                del self._parser.logger
         self.reports += 1
         self._furthest = max(self._furthest, offset)
         return (
