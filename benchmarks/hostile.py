@@ -5,6 +5,7 @@ Each is what somebody could send; none is what anybody means. Beside them the or
 
 from collections.abc import Callable, Iterator
 from itertools import count, islice, product
+from random import Random
 from string import ascii_letters, digits
 from typing import Any
 
@@ -14,6 +15,8 @@ from benchmarks.trial import BOUNDS, EVENT_BYTES, PLENTY_TOKENS, Case, Total, ev
 ORDINARY_GOAL_S = {"chars4": 0.01, "o200k_base": 0.05}
 LANES = ("policy", "rules", "local", "structure", "retrieved", "history")
 _PATH_CHARACTERS = 4_096
+_PARSED_CHARACTERS = 8_192
+"""The longest text that is parsed."""
 _MANY_LETTERS = 0x20000
 """From here on stand 42,720 ideographs."""
 
@@ -119,17 +122,30 @@ def _fitting() -> Iterator[Case]:
 def _shrinking() -> Iterator[Case]:
     underrated = {"token_estimate": 1}  # only what is selected is shrunk
 
-    def stars(number: int) -> Fields:
-        code = "(a*)" * 2_048
-        return {
+    def many(language: str, text: Callable[[int], str], characters: int) -> Callable[[int], Fields]:
+        return lambda number: {
             "candidates": [
-                artifact(n, code, "symbol_context", "structure") | underrated | {"language": "python"}
+                artifact(n, text(n)[:characters], "symbol_context", "structure")
+                | underrated
+                | {"language": language}
                 for n in range(number)
             ]
         }
 
-    name = "lanes: hostile Python of 8,192 characters, many times"
-    yield Case(name, lanes_policy("chars4"), grown(stars, 125), Total.HALF)
+    def drawn(seed: int) -> str:
+        random = Random(seed)  # noqa: S311 - the same texts every run is the point
+        return "".join(random.choices(("a=\n>", "int a (/*", "`", "/*"), k=_PARSED_CHARACTERS))
+
+    for named, language, text, characters in (
+        ("(a*)(a*)…", "python", lambda _: "(a*)" * _PARSED_CHARACTERS, _PARSED_CHARACTERS),
+        ("/* and line ends", "python", lambda _: "/*\n\n\n" * _PARSED_CHARACTERS, _PARSED_CHARACTERS),
+        ("/*abcdefghijklmnop", "python", lambda _: "/*abcdefghijklmnop " * 999, _PARSED_CHARACTERS),
+        ("a=, int a (/*, drawn", "python", drawn, _PARSED_CHARACTERS),
+        ("type A=…", "typescript", lambda _: "type A=" * _PARSED_CHARACTERS, _PARSED_CHARACTERS),
+        ("type A=… of 400", "typescript", lambda _: "type A=" * _PARSED_CHARACTERS, 400),
+    ):
+        made = grown(many(language, text, characters), EVENT_BYTES // characters)
+        yield Case(f"lanes: hostile {language} {named}", lanes_policy("chars4"), made, Total.HALF)
 
     def graph(number: int) -> Fields:
         content = "\n".join(f"n{n * 7919 % number} -> n{n * 104729 % number}" for n in range(number))

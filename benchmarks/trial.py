@@ -22,6 +22,7 @@ from apportion.core.errors import EventError
 from apportion.core.memory import Memory
 from apportion.core.session import EMPTY
 from apportion.core.strategies import parse_policy
+from apportion.garbage import collect_seldom
 from benchmarks.corpus import ENGINE
 
 BOUNDS = Bounds()
@@ -118,6 +119,7 @@ class Bench:
 
 def _serve(connection: Connection) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    collect_seldom()  # as worker and command do
     for name in ENGINE.counters:
         ENGINE.counters[name].count("loads its vocabulary")
     connection.send(None)

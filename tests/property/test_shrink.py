@@ -6,9 +6,9 @@ from typing import ClassVar
 import pytest
 from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
-from tree_sitter import Point
+from tree_sitter import Parser, Point
 
-from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, ladder, syntax
+from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, ladder, metered, syntax
 from apportion.core.shrink.parsing import PARSED_MAX_CHARACTERS
 from apportion.core.tokens import ESTIMATORS, CounterName
 from apportion.counters import COUNTERS
@@ -142,13 +142,13 @@ def test_hostile_text_shrinks_to_a_small_target(text: str, counter: CounterName)
         assert form.text
 
 
-class Watched(syntax._Budget):
+class Watched(metered.Meter):
     """Remembers what the last parses asked for."""
 
     made: ClassVar[list["Watched"]] = []
 
-    def __init__(self, source: bytes) -> None:
-        super().__init__(source)
+    def __init__(self, source: bytes, parser: Parser) -> None:
+        super().__init__(source, parser)
         self.bytes = len(source)
         self.made.append(self)
 
@@ -170,11 +170,13 @@ HOSTILE = (
 @example("java", "a<", PARSED_MAX_CHARACTERS)
 @example("go", "int a (/*", PARSED_MAX_CHARACTERS)
 @example("rust", "->", PARSED_MAX_CHARACTERS)
+@example("python", "/*\n\n\n", PARSED_MAX_CHARACTERS)
+@example("typescript", "type A=", PARSED_MAX_CHARACTERS)
 def test_hostile_code_is_not_parsed_on(language: str, unit: str, characters: int) -> None:
     text = (unit * characters)[:characters]
     Watched.made.clear()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(syntax, "_Budget", Watched)
+        patched.setattr(metered, "Meter", Watched)
         syntax.outline(language, text, Parsing())
     assert 1 <= len(Watched.made) <= 2
     target(max(spent.reports / spent.bytes for spent in Watched.made), label="reports a byte")
@@ -188,8 +190,8 @@ def test_hostile_code_is_not_parsed_on(language: str, unit: str, characters: int
 @pytest.mark.parametrize("character", ["é", "漢", "👩"])
 def test_a_chunk_of_a_source_ends_with_a_character(character: str, shift: int) -> None:
     source = ("a" * shift + character * 500).encode()
-    budget, offset = syntax._Budget(source), 0
-    while chunk := bytes(budget.read(offset, Point(0, 0))):
+    meter, offset = metered.Meter(source, Parser()), 0
+    while chunk := bytes(meter.read(offset, Point(0, 0))):
         assert chunk.decode()
         offset += len(chunk)
     assert offset == len(source)

@@ -1,13 +1,19 @@
-"""Parsing in vain: code is parsed however much of it there is, hostile texts only so many of one request."""
+"""What one request may parse: code without errors however much of it there is, hostile texts only so many."""
+
+import argparse
+from pathlib import Path
+from random import Random
 
 import pytest
 from support import answer, candidate, lanes_policy, request
+from tree_sitter import Parser
 
-from apportion.core.shrink import Parsing, ShrinkStrategy, ladder, syntax
-from apportion.core.shrink.parsing import IN_VAIN_MAX_CHARACTERS, PARSED_MAX_CHARACTERS
+from apportion.core.shrink import Parsing, ShrinkStrategy, ladder, metered, syntax
+from apportion.core.shrink.parsing import PARSED_MAX_CHARACTERS, REPAIRS_MAX
 
 STOPPED = "(a*)" * (PARSED_MAX_CHARACTERS // 4)
-FAILED = ("def f(:\n    return 1\n" * PARSED_MAX_CHARACTERS)[:PARSED_MAX_CHARACTERS]
+COPIED = ("/*\n\n\n" * PARSED_MAX_CHARACTERS)[:PARSED_MAX_CHARACTERS]
+"""Never stopped, and at its end copied once more for each way to read it: 0.9 s."""
 CODE = "def f(a):\n    call_something_that_is_long_enough()\n    return a\n"
 WHOLE_CODE = CODE * (PARSED_MAX_CHARACTERS // len(CODE))
 
@@ -30,31 +36,100 @@ def parsed(monkeypatch: pytest.MonkeyPatch, parsing: Parsing, texts: list[str]) 
     return told
 
 
-def test_after_sixteen_parses_that_were_stopped_nothing_more_is_parsed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert parsed(monkeypatch, Parsing(), [STOPPED] * 20 + [CODE]) == [True] * 16 + [False] * 5
+def given_up(seed: int) -> str:
+    """Return a text whose errors have very many ways out: 0.5 s unless it is stopped."""
+    random = Random(seed)  # noqa: S311 - the same texts every run is the point
+    units = ("a=\n>", "int a (/*", "`", "/*")
+    return "".join(random.choice(units) for _ in range(PARSED_MAX_CHARACTERS))[:PARSED_MAX_CHARACTERS]
 
 
-def test_ninety_texts_full_of_errors_do_not_keep_code_from_being_parsed(
-    monkeypatch: pytest.MonkeyPatch,
+def test_after_four_parses_that_were_stopped_nothing_more_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parsed(monkeypatch, Parsing(), [STOPPED] * 8 + [CODE]) == [True] * 4 + [False] * 5
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_text_whose_errors_have_too_many_ways_out_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
+    meters: list[metered.Meter] = []
+
+    class Watched(metered.Meter):
+        def __init__(self, source: bytes, parser: Parser) -> None:
+            super().__init__(source, parser)
+            meters.append(self)
+
+    monkeypatch.setattr(metered, "Meter", Watched)
     parsing = Parsing()
-    assert syntax.outline("python", FAILED, parsing) is None
-    assert parsing.in_vain_characters == PARSED_MAX_CHARACTERS
-    for _ in range(94):
-        parsing.failed(FAILED)
-    assert parsed(monkeypatch, parsing, [WHOLE_CODE, FAILED, CODE]) == [True, True, False]
+    assert syntax.outline("python", given_up(seed), parsing) is None
+    [meter] = meters
+    assert metered.WAYS_MAX < meter.ways_given_up < 4 * metered.WAYS_MAX
+    assert parsing.repairs == REPAIRS_MAX // 4
 
 
 @pytest.mark.parametrize(
-    "text", [WHOLE_CODE, CODE + "def g(:\n" + CODE, "value = computed(1)\n" * 300, "# said\n"]
+    ("language", "unit", "texts"),
+    [
+        ("python", "/*\n\n\n", 2),
+        ("python", "/*abcdefghijklmnop ", 16),
+        ("typescript", "type A=", 2),
+        ("javascript", '")', 1),
+        ("rust", "|-", 4),
+    ],
 )
-def test_code_and_what_has_no_errors_is_never_in_vain(text: str) -> None:
-    parsing = Parsing()
-    for _ in range(3):
+def test_texts_that_are_dear_to_parse_are_few_of_a_request(language: str, unit: str, texts: int) -> None:
+    text = (unit * PARSED_MAX_CHARACTERS)[:PARSED_MAX_CHARACTERS]
+    parsing, told = Parsing(), 0
+    while not parsing.is_over:
+        syntax.outline(language, text, parsing)
+        told += 1
+    assert told == texts
+
+
+def test_short_texts_full_of_errors_are_no_more_than_what_long_ones_hold() -> None:
+    parsing, told = Parsing(), 0
+    while not parsing.is_over:
+        syntax.outline("python", COPIED[:100], parsing)
+        told += 1
+    assert told * 100 < 10 * PARSED_MAX_CHARACTERS
+
+
+def test_a_parse_after_a_stopped_one_is_listened_to_anew() -> None:
+    texts = [given_up(0), CODE + "def g(:\n" + CODE]
+    alone = [Parsing(), Parsing()]
+    together = Parsing()
+    for text, parsing in zip(texts, alone, strict=True):
         syntax.outline("python", text, parsing)
-    assert parsing.in_vain_characters == 0 < IN_VAIN_MAX_CHARACTERS
+        syntax.outline("python", text, together)
+    assert together.repairs == sum(parsing.repairs for parsing in alone)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("python", WHOLE_CODE),
+        ("python", "value = computed(1)\n" * 300),
+        ("python", "# said\n"),
+        ("typescript", "const f = () => {\n  return [1, 2, 3];\n};\n" * 100),
+    ],
+)
+def test_code_without_errors_counts_nothing(language: str, text: str) -> None:
+    parsing = Parsing()
+    syntax.outline(language, text, parsing)
+    assert parsing.repairs == 0
+
+
+def test_code_with_errors_counts_by_its_length_and_what_was_skipped() -> None:
+    text = CODE + "def g(:\n" + CODE
+    few, more = Parsing(), Parsing()
+    assert syntax.outline("python", text * 20, few) is not None
+    assert syntax.outline("python", text * 40, more) is not None
+    assert 3 * few.repairs < more.repairs < 5 * few.repairs
+
+
+def test_a_hundred_symbols_that_were_cut_anywhere_are_all_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, random = Path(argparse.__file__).read_text(encoding="utf-8"), Random(1)  # noqa: S311 - likewise
+    starts = [random.randrange(len(source) - 1_600) for _ in range(100)]
+    assert all(parsed(monkeypatch, Parsing(), [source[start : start + 1_600] for start in starts]))
 
 
 def test_which_texts_are_parsed_does_not_depend_on_the_order_of_candidates() -> None:

@@ -87,7 +87,9 @@ def _tell(line: str) -> None:
 def _run() -> None:
     from apportion.cli._commands import app
     from apportion.cli._streams import flush_stdout, mend_streams
+    from apportion.garbage import collect_seldom
 
+    collect_seldom()
     mend_streams()
     try:
         app(prog_name="apportion")

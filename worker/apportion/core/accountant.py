@@ -4,7 +4,6 @@ Decides how every candidate is accounted for: items, entries, groups, margins, r
 from here, whatever the strategy. Never chooses, and never measures a text.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
@@ -219,16 +218,20 @@ def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]
 
 
 def _groups(answer: Verdicts, used: Mapping[str, int]) -> tuple[Group, ...]:
-    given = Counter(map(_group_of, answer.verdicts))
-    selected = Counter(map(_group_of, answer.standing))
-    available = dict.fromkeys(given, 0)
+    given: dict[str, int] = {}
+    available: dict[str, int] = {}
+    selected: dict[str, int] = {}
     for one in answer.verdicts:
-        available[one.group] += one.cost
+        name = one.group
+        given[name] = given.get(name, 0) + 1
+        available[name] = available.get(name, 0) + one.cost
+    for one in answer.standing:
+        selected[one.group] = selected.get(one.group, 0) + 1
     groups: list[Group] = []
     for bounds in answer.groups:
         name, low = bounds.name, bounds.min
         there = available.get(name, 0) if bounds.available is None else bounds.available
-        stands = selected[name]
+        stands = selected.get(name, 0)
         groups.append(
             Group(
                 name=name,
@@ -237,7 +240,7 @@ def _groups(answer: Verdicts, used: Mapping[str, int]) -> tuple[Group, ...]:
                 used=used.get(name, 0) if bounds.used is None else bounds.used,
                 available=there,
                 selected=stands,
-                rejected=given[name] - stands,
+                rejected=given.get(name, 0) - stands,
                 shortfall=Shortfall(low, there) if bounds.short else UNSET,
             )
         )

@@ -26,6 +26,8 @@ _MAX_EXACT = 2**53 - 1
 _ROUNDED_MAX = 1 << 16
 _SCALED_MAX = float(1 << 30)
 _PATHS_MAX = 1 << 12
+_MOMENTS_MAX = 1 << 10
+"""An answer tells some moments, and of each of them several times."""
 _DECIDED = 0.499_999
 """Up to there a product differs from the exact one by less than 2**-22, a quarter of a millionth: so far
 from a half, both round to the same integer."""
@@ -145,6 +147,7 @@ def event_time_us(moment: datetime) -> int:
     return (moment - EPOCH) // _MICROSECOND
 
 
+@process_wide(_MOMENTS_MAX)
 def utc(moment_us: int) -> datetime:
     """Return a moment in UTC; one before the year 1 or after 9999 is the nearest that can be written."""
     try:

@@ -159,8 +159,8 @@ def after_answer(session: Session, charge: Charge) -> Session:
     if charge.expired:
         pool = tuple(one for one in pool if one.id not in charge.expired)
     return _sealed(
-        replace(
-            session,
+        Session(
+            start_us=session.start_us,
             last_event_us=max(session.last_event_us, charge.event_us),
             idle_timeout_s=charge.idle_timeout_s,
             prompts=prompt,
@@ -169,8 +169,6 @@ def after_answer(session: Session, charge: Charge) -> Session:
             recent=(*session.recent, charge.request)[-RECENT_REQUESTS_MAX:],
             injections=_injected(session.injections, charge.injected, prompt),
             pool=pool,
-            evicted=(),
-            evicted_unlisted=0,
             carried=_carried(session.carried, charge.carried),
         )
     )

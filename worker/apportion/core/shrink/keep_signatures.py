@@ -5,8 +5,8 @@ Decides what of a piece of code is left out, and in which order. How a language 
 
 The language is the candidate's `language`, by its name or a usual ending, whatever the case; without that,
 what the path's ending means. A text is cut by `truncate_oldest` instead if its language is not known here,
-if it has more than 8,192 code points, if parsing it costs more than code does (`syntax` counts), if too much
-of its request was parsed in vain before it (`parsing` counts), or if it does not parse: no function and no
+if it has more than 8,192 code points, if parsing it costs more than code does (`metered` counts), if too much
+of its request was repaired before it (`parsing` counts), or if it does not parse: no function and no
 type in it is free of errors.
 
 Rungs:

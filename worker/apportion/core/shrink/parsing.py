@@ -1,19 +1,27 @@
-"""What parsing was in vain in one request, and when that is enough.
+"""What parsing one request's code did to repair it, and when that is enough.
 
-Decides when nothing more is parsed. A single parse is bounded in `syntax`, which this does not load.
+Decides when nothing more is parsed. A single parse is bounded in `metered`, which this does not load.
 
-A text that was parsed in vain counts by its length: one with errors and without an outline once, one whose
-parse was stopped six times. Both are cut as texts that are no code, so what they count changes only what
-comes after them. Of real code, even cut anywhere, two thirds count at most, and next to none is stopped.
+Code without errors counts nothing, however much of it there is. Where a text has errors, tree-sitter tries
+each way out of them, and at the text's end copies what it has read once more for each way that it could be
+read. That takes the length times the repairs, so that is what is counted; a text with errors has at least one
+repair for each 64 bytes, since not all of them can be seen. Texts are shrunk in canonical order, so the order
+of candidates does not matter.
 """
 
 PARSED_MAX_CHARACTERS = 1 << 13
 """The longest text that is parsed."""
 
-IN_VAIN_MAX_CHARACTERS = 96 * PARSED_MAX_CHARACTERS
-"""Three quarters of the largest event."""
+REPAIRS_MAX = 1 << 24
+"""In bytes times repairs: what 64,000 tokens of code take that are cut anywhere into pieces of 400."""
 
-_STOPPED_TIMES = 6
+_BYTES_MIN = 1 << 10
+"""A shorter text counts as one of so many bytes."""
+
+_BYTES_A_REPAIR = 1 << 6
+
+_STOPPED = REPAIRS_MAX // 4
+"""A parse that was stopped: four are the most of a request. Next to no piece of real code is stopped."""
 
 
 class Parsing:
@@ -21,17 +29,17 @@ class Parsing:
 
     def __init__(self) -> None:
         """Begin with nothing parsed."""
-        self.in_vain_characters = 0
+        self.repairs = 0
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more is parsed."""
-        return self.in_vain_characters >= IN_VAIN_MAX_CHARACTERS
+        return self.repairs >= REPAIRS_MAX
 
-    def failed(self, text: str) -> None:
-        """Take notice of a text with errors that has no outline."""
-        self.in_vain_characters += len(text)
+    def repaired(self, source_bytes: int, repairs: int) -> None:
+        """Take notice of a text with errors: its length, the tokens skipped in it and the ways given up."""
+        self.repairs += max(source_bytes, _BYTES_MIN) * (repairs + source_bytes // _BYTES_A_REPAIR)
 
-    def stopped(self, text: str) -> None:
+    def stopped(self) -> None:
         """Take notice of a text whose parse was stopped."""
-        self.in_vain_characters += _STOPPED_TIMES * len(text)
+        self.repairs += _STOPPED

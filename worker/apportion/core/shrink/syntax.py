@@ -4,9 +4,8 @@ Decides what a body, a type and a doc is in each language, by tree-sitter's gram
 left out. The versions of parser and grammars are pinned: another version can give other forms, so they are
 part of the engine's version.
 
-Parsing is bounded by what it does, the same on every machine: tree-sitter reports its progress every 100
-operations, and is stopped where it reports more often, or reads the same characters more often, than code
-makes it. A text with more functions, types, docs and comments than code has is no code, too.
+Parsing is bounded by what it does (`metered`, and `parsing` for all of a request), the same on every machine.
+A text with more functions, types, docs and comments than code has is no code, too.
 
 A method that stands alone is no JavaScript or TypeScript; a text in those languages that has errors is parsed
 again inside a class, and read so if it then has none.
@@ -18,28 +17,18 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import NamedTuple
 
-from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor
+from tree_sitter import Language, Node, Query, QueryCursor
 
 from apportion.core.memory import process_wide
+from apportion.core.shrink import metered
 from apportion.core.shrink.cuts import BLANK
 from apportion.core.shrink.parsing import Parsing
 
 MATCHES_MAX = 800
 """Most functions, types, docs and comments in a text that is taken for code. Files have 260 at most."""
 
-_BYTES_A_REPORT = 32
-"""How far parsing must come between two reports: the densest file found comes 57 bytes far, most 140."""
-
-_REPORTS_AHEAD = 12
-"""How many reports may come before their time."""
-
-_CHUNK_BYTES = 128
-_CHUNKS_AHEAD = 8
-_TIMES_READ_MAX = 45
-"""How often a text may be read: twice is usual, 15 times was found where a file is cut within a string."""
-
-_CONTINUES_MASK, _CONTINUES = 0xC0, 0x80
-"""How a byte begins that goes on with a character, in UTF-8."""
+_ERRORS = "[(ERROR) (MISSING)] @error"
+"""What was skipped or made up: each child of an error is a token, or what had been read of something."""
 
 _INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
 
@@ -135,34 +124,36 @@ _GRAMMARS = {
 }
 
 
+class _Read(NamedTuple):
+    """What was parsed, how many of its bytes stand before the text, its tree, what was looked for in it.
+
+    `repairs` are the tokens that were skipped or made up, and the ways out of errors that were given up.
+    """
+
+    source: bytes
+    before: int
+    root: Node
+    found: tuple[dict[str, Node], ...]
+    repairs: int
+
+
 def outline(language: str, text: str, parsing: Parsing) -> Outline | None:
     """Return the outline of a text; None where it does not parse: no function and no type is without errors.
 
-    None as well where parsing it costs too much. `parsing` is told what was in vain.
+    None as well where parsing it costs too much. `parsing` is told what parsing it did.
 
     Raises:
         KeyError: there is no such language here.
     """
-    parsed = _parse(language, text)
-    if parsed is None:
-        parsing.stopped(text)
+    read = _read(language, text, parsing)
+    if read is None or len(read.found) > MATCHES_MAX:
         return None
-    found = _outline(language, text, *parsed)
-    if found is None and parsed[2].has_error:
-        parsing.failed(text)
-    return found
-
-
-def _outline(language: str, text: str, source: bytes, before: int, root: Node) -> Outline | None:
-    matches = QueryCursor(_loaded(language)[1]).matches(root)
-    if len(matches) > MATCHES_MAX:
-        return None
-    found = [{name: node for name, (node, *_) in match.items()} for _, match in matches]
+    found = read.found
     nodes = [match.get("function") or match.get("type") for match in found]
-    around = [node for node in nodes if node is not None and node.start_byte >= before]
+    around = [node for node in nodes if node is not None and node.start_byte >= read.before]
     if all(node.has_error for node in around):
         return None
-    place = _Places(source, before)
+    place = _Places(read.source, read.before)
     docs = sorted(place.span(match["doc"]) for match in found if "doc" in match)
     comments = sorted(place.span(match["comment"]) for match in found if "comment" in match)
     behind = {doc.start: doc.end for doc in docs}
@@ -179,67 +170,43 @@ def _outline(language: str, text: str, source: bytes, before: int, root: Node) -
 def _loaded(language: str) -> tuple[Language, Query]:
     grammar = _GRAMMARS[language]
     loaded = Language(getattr(import_module(grammar.module), grammar.function)())
-    return loaded, Query(loaded, grammar.query)
+    return loaded, Query(loaded, f"{grammar.query} {_ERRORS}")
 
 
-def _parse(language: str, text: str) -> tuple[bytes, int, Node] | None:
-    """Return what was parsed, how many of its bytes stand before the text, and the root of its tree."""
-    around = _GRAMMARS[language].around
-    source = text.encode()
-    root = _root(language, source)
-    if around is not None and root is not None and root.has_error:
-        inside = (around[0] + text + around[1]).encode()
-        retried = _root(language, inside)
-        if retried is not None and not retried.has_error:
-            return inside, len(around[0]), retried
-    return None if root is None else (source, 0, root)
+def _read(language: str, text: str, parsing: Parsing) -> _Read | None:
+    """Return what a text is read as, None where that costs too much.
 
-
-def _root(language: str, source: bytes) -> Node | None:
-    """Return the root of what is parsed, None where that costs too much.
-
-    The parser is a new one each time: one that was stopped would go on where it stood.
+    A text with errors is read within what it is tried again in, if it is free of errors there. It counts
+    once, as the dearer of both.
     """
-    budget = _Budget(source)
-    try:
-        tree = Parser(_loaded(language)[0]).parse(budget.read, progress_callback=budget.is_spent)
-    except ValueError:  # py-tree-sitter's word for stopped
+    around = _GRAMMARS[language].around
+    read = _parsed(language, text.encode(), 0)
+    if read is None:
+        parsing.stopped()
         return None
-    return None if budget.all_read else tree.root_node
+    reads = [read]
+    if around is not None and read.root.has_error:
+        before, behind = around
+        retried = _parsed(language, (before + text + behind).encode(), len(before))
+        if retried is None:
+            parsing.stopped()
+        else:
+            reads.append(retried)
+    if read.root.has_error:
+        parsing.repaired(len(read.source), max(one.repairs for one in reads))
+    return read if reads[-1].root.has_error else reads[-1]
 
 
-class _Budget:
-    """Hands a source to the parser in chunks, and tells when parsing it has cost too much."""
-
-    def __init__(self, source: bytes) -> None:
-        self._source = memoryview(source)
-        self._reads_max = _TIMES_READ_MAX * (_CHUNKS_AHEAD + len(source) // _CHUNK_BYTES)
-        self._furthest = 0
-        self.reads = 0
-        self.reports = 0
-
-    @property
-    def all_read(self) -> bool:
-        """Whether the parser was told that the source ended before its end, since it had read so much."""
-        return self.reads > self._reads_max
-
-    def read(self, offset: int, _: Point) -> memoryview:
-        """Return the next chunk, which ends with a character.
-
-        What ends within one tree-sitter asks for again, and crashes where it is then told that there is none.
-        """
-        self.reads += 1
-        if self.all_read:
-            return self._source[:0]
-        end = offset + _CHUNK_BYTES
-        while end < len(self._source) and self._source[end] & _CONTINUES_MASK == _CONTINUES:
-            end += 1
-        return self._source[offset:end]
-
-    def is_spent(self, offset: int, _: bool) -> bool:  # noqa: FBT001 - tree-sitter's signature
-        self.reports += 1
-        self._furthest = max(self._furthest, offset)
-        return self.all_read or self.reports > _REPORTS_AHEAD + self._furthest // _BYTES_A_REPORT
+def _parsed(language: str, source: bytes, before: int) -> _Read | None:
+    grammar, query = _loaded(language)
+    parse = metered.parse(grammar, source)
+    if parse.root is None:
+        return None
+    matches = QueryCursor(query).matches(parse.root)
+    found = [{name: node for name, (node, *_) in match.items()} for _, match in matches]
+    errors = sum(match["error"].child_count or 1 for match in found if "error" in match)
+    searched = tuple(match for match in found if "error" not in match)
+    return _Read(source, before, parse.root, searched, parse.ways_given_up + errors)
 
 
 class _Places:

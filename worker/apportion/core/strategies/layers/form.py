@@ -50,7 +50,7 @@ class Lines:
         self.title = lowered(section.title)
         self.places = list(compress(range(len(tokens)), section.entries))
         self.goes_at: list[int] = []
-        lines = [entry for entry in section.entries if entry]
+        lines = list(filter(None, section.entries))
         self.heading = f"## {section.title}"
         self._text = _BULLET.join([self.heading, *lines])
         self._code_points = [len(_BULLET) + len(line) for line in lines]
@@ -223,6 +223,7 @@ def _beside(marker: str, savings: list[int]) -> list[int]:
     if savings:
         savings[0] -= len(marker)
     for omissions in _ROLLOVERS:
-        if omissions <= len(savings):
-            savings[omissions - 1] -= 1
+        if omissions > len(savings):
+            break
+        savings[omissions - 1] -= 1
     return savings

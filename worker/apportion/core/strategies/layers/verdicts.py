@@ -74,14 +74,14 @@ def _on_lines(layer: str, index: int, lines: Lines, kept: int, margin: Margin | 
     prefix = f"{layer}/{index}/"
     end = lines.places[kept - 1] + 1 if kept else 0
     full, limit = Fidelity.FULL, Bound.LIMIT
-    verdicts = [
-        Verdict(f"{prefix}{place}", _ENTRY, layer, UNSET, UNSET, "", None, None, full, tokens)
-        for place, tokens in enumerate(lines.tokens[:end])
-    ] + [
-        Verdict(f"{prefix}{place}", _ENTRY, layer, UNSET, UNSET, "", limit, margin, None, tokens)
-        for place, tokens in enumerate(lines.tokens[end:], end)
-    ]
-    for place, entry in enumerate(lines.entries):
-        if not entry:
-            verdicts[place] = Verdict(f"{prefix}{place}", _ENTRY, layer, bound=Bound.CONTENT)
+    verdicts: list[Verdict] = []
+    for place, tokens in enumerate(lines.tokens):
+        bound, short, form = (None, None, full) if place < end else (limit, margin, None)
+        verdicts.append(
+            Verdict(f"{prefix}{place}", _ENTRY, layer, UNSET, UNSET, "", bound, short, form, tokens)
+        )
+    if len(lines.places) < len(verdicts):
+        for place, entry in enumerate(lines.entries):
+            if not entry:
+                verdicts[place] = Verdict(f"{prefix}{place}", _ENTRY, layer, bound=Bound.CONTENT)
     return verdicts
