@@ -16,6 +16,8 @@ from benchmarks.shell.on_kafka import Measured, Plan, measure
 from benchmarks.shell.rows import ROWS, Row
 
 _EVENTS_MIN = 2_000
+_FAR_SHARE = 0.5
+"""Of a backlog, where the broker is far away and some peers wait for it again and again."""
 
 
 class Asked(Struct, frozen=True):
@@ -99,7 +101,8 @@ def _runs(asked: Asked, size: Size) -> Iterator[tuple[Row, Plan] | None]:
 
 
 def _plan(row: Row, asked: Asked, size: Size, workers: int, delay_ms: float) -> Plan:
-    events = max(_EVENTS_MIN, int(row.events * size.share))
+    share = size.share * (_FAR_SHARE if delay_ms else 1.0)
+    events = max(_EVENTS_MIN, int(row.events * share))
     return Plan(row.name, workers, delay_ms, asked.rates, size.seconds, events)
 
 

@@ -6,6 +6,7 @@ from statistics import median
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.shell.on_kafka import Measured
 from benchmarks.shell.rows import ROWS
@@ -40,6 +41,9 @@ def write_plot(runs: Sequence[Measured], file: Path) -> None:
     )
     for panel in panels[0]:
         panel.set_xscale("log")
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter(NullFormatter())
         panel.grid(axis="x", lw=0.4, color=_GREY)
     cost, *waits = panels[0]
     cost.set(title="catching up", xlabel="µs of CPU an event")

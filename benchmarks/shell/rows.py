@@ -145,8 +145,8 @@ ROWS = (
     Row("quix", "Quix Streams 3.28.1", "a count", 30_000, _python("on_quix")),
     Row("faust", "Faust 0.15.3 as it comes", "a count", 4_000, _python("stock_faust")),
     Row("bytewax", "Bytewax 0.21.1", "in memory", 30_000, _python("on_bytewax"), has_group=False),
-    Row("faststream", "FastStream 0.7.8 on aiokafka", "none", 10_000, _python("on_faststream")),
-    Row("aiokafka_send", "aiokafka 0.14.0, `send`", "none", 20_000, _python("plain_aiokafka", "send")),
+    Row("faststream", "FastStream 0.7.8 on aiokafka", "none", 6_000, _python("on_faststream")),
+    Row("aiokafka_send", "aiokafka 0.14.0, `send`", "none", 12_000, _python("plain_aiokafka", "send")),
     Row("aiokafka_batches", "aiokafka, `send_batch`", "none", 40_000, _python("plain_aiokafka", "batches")),
     Row("confluent", "confluent-kafka 2.12.2", "none", 80_000, _python("plain_confluent")),
 )
