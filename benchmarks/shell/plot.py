@@ -9,10 +9,9 @@ from matplotlib import pyplot as plt
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.shell.on_kafka import Measured
-from benchmarks.shell.rows import ROWS
+from benchmarks.shell.rows import OURS, ROWS
 
 _GREY, _BLUE = "#9aa4b1", "#2563eb"
-_OURS = "worker"
 
 mpl.use("svg")
 mpl.rcParams.update(
@@ -49,7 +48,7 @@ def write_plot(runs: Sequence[Measured], file: Path) -> None:
     cost.set(title="catching up", xlabel="µs of CPU an event")
     cost.set_yticks(range(len(names)), titles)
     for place, name in enumerate(names):
-        colour = _BLUE if name.startswith(_OURS) else _GREY
+        colour = _BLUE if any(row.name == name for row in OURS) else _GREY
         costs = [run.cpu_us for run in near if run.row == name and run.cpu_us]
         cost.plot(costs, [place] * len(costs), "o", ms=4, color=colour)
         for panel, rate in zip(waits, rates, strict=True):

@@ -24,7 +24,7 @@ class Row(Struct, frozen=True):
     """A peer, or a worker of ours.
 
     `events` is how many it catches up on: some seconds of work, so that a tick of 10 ms counts little.
-    Without a group it cannot share the partitions between processes that know nothing of each other.
+    Without a group, its members are not waited for: the first answers tell that they are there.
     """
 
     name: str
@@ -135,11 +135,14 @@ def _run(*command: str) -> None:
 
 NOBODY = Row("nobody", "nobody: each request read back", "", 0, None)
 LOOP = Row("loop", "no Kafka: decode, compose, encode", "a dictionary", 20_000, None)
+OURS = (
+    Row("worker", "the worker, composing", "rows", 20_000, _ours(Guarantee.EFFECTIVELY_ONCE)),
+    Row("worker_exactly_once", "… `exactly_once`", "rows", 20_000, _ours(Guarantee.EXACTLY_ONCE)),
+)
 ROWS = (
     NOBODY,
     LOOP,
-    Row("worker", "the worker, composing", "rows", 20_000, _ours(Guarantee.EFFECTIVELY_ONCE)),
-    Row("worker_exactly_once", "… `exactly_once`", "rows", 20_000, _ours(Guarantee.EXACTLY_ONCE)),
+    *OURS,
     Row("kafka_streams", "Kafka Streams 4.3.1", "a count", 60_000, _java("at_least_once")),
     Row("kafka_streams_exactly_once", "… `exactly_once_v2`", "a count", 60_000, _java("exactly_once_v2")),
     Row("quix", "Quix Streams 3.28.1", "a count", 30_000, _python("on_quix")),

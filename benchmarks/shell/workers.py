@@ -19,7 +19,7 @@ class EndedError(Exception):
 
 
 class Workers:
-    """So many processes of one command; what they log goes into a file each."""
+    """So many processes of one command, each told which of how many it is; their logs go into one file."""
 
     def __init__(self, command: Sequence[str], count: int, log: Path) -> None:
         self._command, self._count, self._log = command, count, log
@@ -28,9 +28,10 @@ class Workers:
     def __enter__(self) -> Self:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("wb") as log:
-            for _ in range(self._count):
+            for place in range(self._count):
+                told = {"PLACE": str(place), "COUNT": str(self._count)}
                 self._processes.append(
-                    subprocess.Popen(self._command, stdout=log, stderr=log)  # noqa: S603 - our own
+                    subprocess.Popen(self._command, env=os.environ | told, stdout=log, stderr=log)  # noqa: S603 - our own
                 )
         return self
 
