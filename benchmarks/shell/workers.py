@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -24,12 +25,18 @@ class Workers:
     def __init__(self, command: Sequence[str], count: int, log: Path) -> None:
         self._command, self._count, self._log = command, count, log
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._folder = TemporaryDirectory(ignore_cleanup_errors=True)  # for what they leave behind
 
     def __enter__(self) -> Self:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("wb") as log:
             for place in range(self._count):
-                told = {"PLACE": str(place), "COUNT": str(self._count)}
+                told = {
+                    "PLACE": str(place),
+                    "COUNT": str(self._count),
+                    "TMPDIR": self._folder.name,
+                    "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self._folder.name}",
+                }
                 self._processes.append(
                     subprocess.Popen(self._command, env=os.environ | told, stdout=log, stderr=log)  # noqa: S603 - our own
                 )
@@ -48,6 +55,7 @@ class Workers:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._folder.cleanup()
 
     def check(self) -> None:
         """Pass if all of them are running.
