@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.shell import compressing, in_process
 from benchmarks.shell.events import demo, small
+from benchmarks.shell.rows import ROWS
 
 _ROUNDS, _ROUNDS_ON_KAFKA = 60, 3
 _QUICK = 0.1
@@ -42,7 +43,12 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("build") / "shell.json", help="file of the figures"
     )
     on_kafka.add_argument(
-        "--only", nargs="+", default=(), metavar="ROW", help="rows of benchmarks/shell/rows.py"
+        "--only",
+        nargs="+",
+        default=(),
+        choices=[row.name for row in ROWS],
+        metavar="ROW",
+        help="rows of benchmarks/shell/rows.py",
     )
     on_kafka.add_argument("--rates", nargs="+", type=int, default=(1_000, 5_000), help="requests a second")
     on_kafka.add_argument("--workers", type=int, default=2, help="beside one alone; 1: no others")

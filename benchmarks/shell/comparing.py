@@ -13,9 +13,11 @@ from msgspec import Struct
 
 from benchmarks.shell import demo
 from benchmarks.shell.on_kafka import Measured, Plan, measure
-from benchmarks.shell.rows import ROWS, Row
+from benchmarks.shell.rows import OURS, ROWS, Row
 
 _EVENTS_MIN = 2_000
+_FAR_SHARE = 0.5
+"""Of a backlog, where the broker is far away and some peers wait for it again and again."""
 
 
 class Asked(Struct, frozen=True):
@@ -80,26 +82,24 @@ def main(brokers: str, asked: Asked, size: Size, minutes: float, out: Path) -> N
 def _runs(asked: Asked, size: Size) -> Iterator[tuple[Row, Plan] | None]:
     """Yield what is run, what matters most first; None: the demo workload.
 
-    A first round of each kind, then the other rounds of one worker near the broker.
+    In every round all rows as one worker near the broker. Several, and one far away, are measured of all rows
+    in the first round, and of ours in the others.
     """
     rows = [row for row in ROWS if not asked.rows or row.name in asked.rows]
-    alone = [(row, _plan(row, asked, size, 1, 0.0)) for row in rows]
-    ours = not asked.rows or "worker" in asked.rows
-    yield from alone
-    for row in rows:
-        if asked.workers > 1 and row.command is not None and row.has_group:
-            yield row, _plan(row, asked, size, asked.workers, 0.0)
-    for row in rows:
-        if asked.delay_ms and row.command is not None:
-            yield row, _plan(row, asked, size, 1, asked.delay_ms)
-    for _ in range(size.rounds if ours else 0):
-        yield None
-    for _ in range(size.rounds - 1):
-        yield from alone
+    for number in range(size.rounds):
+        again = [row for row in rows if row.command and (number == 0 or row in OURS)]
+        yield from ((row, _plan(row, asked, size, 1, 0.0)) for row in rows)
+        if asked.workers > 1:
+            yield from ((row, _plan(row, asked, size, asked.workers, 0.0)) for row in again)
+        if asked.delay_ms:
+            yield from ((row, _plan(row, asked, size, 1, asked.delay_ms)) for row in again)
+        if OURS[0] in rows:
+            yield None
 
 
 def _plan(row: Row, asked: Asked, size: Size, workers: int, delay_ms: float) -> Plan:
-    events = max(_EVENTS_MIN, int(row.events * size.share))
+    share = size.share * (_FAR_SHARE if delay_ms else 1.0)
+    events = max(_EVENTS_MIN, int(row.events * share))
     return Plan(row.name, workers, delay_ms, asked.rates, size.seconds, events)
 
 

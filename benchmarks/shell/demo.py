@@ -11,7 +11,7 @@ from benchmarks.shell.bare_loop import WARM_REQUESTS, loop_s
 from benchmarks.shell.events import Workload, demo, small
 from benchmarks.shell.load import clients
 from benchmarks.shell.on_kafka import LOGS, topics
-from benchmarks.shell.rows import ROWS
+from benchmarks.shell.rows import OURS
 from benchmarks.shell.workers import Workers
 
 _EVENTS = 300
@@ -50,7 +50,7 @@ def measure(brokers: str, share: float) -> Round:
 
 def _worker(brokers: str, workload: Workload) -> tuple[float, float]:
     """Return the processor's seconds and those that passed."""
-    command = next(row.command for row in ROWS if row.name == "worker")
+    command = OURS[0].command
     assert command is not None, "it answers"
     log: Path = LOGS / "demo.log"
     with topics(brokers, 1, workload.policy) as settings, Workers(command(settings), 1, log) as workers:

@@ -5,9 +5,9 @@ from statistics import median
 
 from benchmarks.shell.comparing import Figures
 from benchmarks.shell.on_kafka import Latency, Measured
-from benchmarks.shell.rows import LOOP
+from benchmarks.shell.rows import LOOP, OURS
 
-_OURS, _EXACTLY_ONCE = "worker", "worker_exactly_once"
+_OURS, _EXACTLY_ONCE = (row.name for row in OURS)
 
 
 def goals_table(figures: Figures) -> Iterator[str]:

@@ -22,6 +22,8 @@ from benchmarks.shell.events import REQUESTS_A_SESSION, small_request
 
 _LATE_S = 20.0
 """So long nothing is answered, and the run ends."""
+_LONG_S = 60.0
+"""Likewise when not all is answered after so long."""
 
 
 class StalledError(Exception):
@@ -93,18 +95,17 @@ class Load:
         """Read answers until so many requests have theirs; while none comes, look at who should answer.
 
         Raises:
-            StalledError: for long none has come.
+            StalledError: for long none has come, or they take too long in all.
         """
-        heard_s = perf_counter()
+        begun_s = heard_s = perf_counter()
         while self.answered < until:
             record = self._consumer.poll(0.1)
             now_s = perf_counter()
+            if now_s - heard_s > _LATE_S or now_s - begun_s > _LONG_S:
+                missing = f"{until - self.answered:,} requests have no answer"
+                raise StalledError(f"{missing} after {now_s - begun_s:.0f} s")
             if record is None or record.error():
                 watched()
-                if now_s - heard_s > _LATE_S:
-                    raise StalledError(
-                        f"{until - self.answered:,} requests have no answer after {_LATE_S:g} s"
-                    )
                 continue
             heard_s = now_s
             number = int(_decode(record.value()).request_id.rpartition("-")[2])

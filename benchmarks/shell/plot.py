@@ -6,12 +6,12 @@ from statistics import median
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.shell.on_kafka import Measured
-from benchmarks.shell.rows import ROWS
+from benchmarks.shell.rows import OURS, ROWS
 
 _GREY, _BLUE = "#9aa4b1", "#2563eb"
-_OURS = "worker"
 
 mpl.use("svg")
 mpl.rcParams.update(
@@ -40,12 +40,15 @@ def write_plot(runs: Sequence[Measured], file: Path) -> None:
     )
     for panel in panels[0]:
         panel.set_xscale("log")
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter(NullFormatter())
         panel.grid(axis="x", lw=0.4, color=_GREY)
     cost, *waits = panels[0]
     cost.set(title="catching up", xlabel="µs of CPU an event")
     cost.set_yticks(range(len(names)), titles)
     for place, name in enumerate(names):
-        colour = _BLUE if name.startswith(_OURS) else _GREY
+        colour = _BLUE if any(row.name == name for row in OURS) else _GREY
         costs = [run.cpu_us for run in near if run.row == name and run.cpu_us]
         cost.plot(costs, [place] * len(costs), "o", ms=4, color=colour)
         for panel, rate in zip(waits, rates, strict=True):

@@ -22,6 +22,7 @@ from benchmarks.shell.rows import ROWS
 
 PLOT = Path("performance") / "shell.svg"
 _PAGE = "performance.md"
+_IMAGE = f"![What an event costs catching up, and latencies from p50 to p99, by row]({PLOT})"
 _BEGIN, _END = "<!-- benchmarks.shell.report: begin -->", "<!-- benchmarks.shell.report: end -->"
 _MILLISECONDS_WHOLE = 100
 
@@ -38,7 +39,7 @@ def main(file: Path, into: Path | None = None) -> None:
     before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
     _, end, after = rest.partition(_END)
     assert end, f"{page} has no {_BEGIN} … {_END}"
-    page.write_text(f"{before}{_BEGIN}\n\n{told}\n{_END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{_BEGIN}\n\n{told}\n\n{_IMAGE}\n{_END}{after}", encoding="utf-8")
     (into / PLOT).parent.mkdir(exist_ok=True)
     write_plot(figures.runs, into / PLOT)
 

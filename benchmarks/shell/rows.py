@@ -24,7 +24,7 @@ class Row(Struct, frozen=True):
     """A peer, or a worker of ours.
 
     `events` is how many it catches up on: some seconds of work, so that a tick of 10 ms counts little.
-    Without a group it cannot share the partitions between processes that know nothing of each other.
+    Without a group, its members are not waited for: the first answers tell that they are there.
     """
 
     name: str
@@ -135,18 +135,21 @@ def _run(*command: str) -> None:
 
 NOBODY = Row("nobody", "nobody: each request read back", "", 0, None)
 LOOP = Row("loop", "no Kafka: decode, compose, encode", "a dictionary", 20_000, None)
+OURS = (
+    Row("worker", "the worker, composing", "rows", 20_000, _ours(Guarantee.EFFECTIVELY_ONCE)),
+    Row("worker_exactly_once", "… `exactly_once`", "rows", 20_000, _ours(Guarantee.EXACTLY_ONCE)),
+)
 ROWS = (
     NOBODY,
     LOOP,
-    Row("worker", "the worker, composing", "rows", 20_000, _ours(Guarantee.EFFECTIVELY_ONCE)),
-    Row("worker_exactly_once", "… `exactly_once`", "rows", 20_000, _ours(Guarantee.EXACTLY_ONCE)),
+    *OURS,
     Row("kafka_streams", "Kafka Streams 4.3.1", "a count", 60_000, _java("at_least_once")),
     Row("kafka_streams_exactly_once", "… `exactly_once_v2`", "a count", 60_000, _java("exactly_once_v2")),
     Row("quix", "Quix Streams 3.28.1", "a count", 30_000, _python("on_quix")),
     Row("faust", "Faust 0.15.3 as it comes", "a count", 4_000, _python("stock_faust")),
     Row("bytewax", "Bytewax 0.21.1", "in memory", 30_000, _python("on_bytewax"), has_group=False),
-    Row("faststream", "FastStream 0.7.8 on aiokafka", "none", 10_000, _python("on_faststream")),
-    Row("aiokafka_send", "aiokafka 0.14.0, `send`", "none", 20_000, _python("plain_aiokafka", "send")),
+    Row("faststream", "FastStream 0.7.8 on aiokafka", "none", 6_000, _python("on_faststream")),
+    Row("aiokafka_send", "aiokafka 0.14.0, `send`", "none", 12_000, _python("plain_aiokafka", "send")),
     Row("aiokafka_batches", "aiokafka, `send_batch`", "none", 40_000, _python("plain_aiokafka", "batches")),
     Row("confluent", "confluent-kafka 2.12.2", "none", 80_000, _python("plain_confluent")),
 )

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -19,18 +20,25 @@ class EndedError(Exception):
 
 
 class Workers:
-    """So many processes of one command; what they log goes into a file each."""
+    """So many processes of one command, each told which of how many it is; their logs go into one file."""
 
     def __init__(self, command: Sequence[str], count: int, log: Path) -> None:
         self._command, self._count, self._log = command, count, log
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._folder = TemporaryDirectory(ignore_cleanup_errors=True)  # for what they leave behind
 
     def __enter__(self) -> Self:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("wb") as log:
-            for _ in range(self._count):
+            for place in range(self._count):
+                told = {
+                    "PLACE": str(place),
+                    "COUNT": str(self._count),
+                    "TMPDIR": self._folder.name,
+                    "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self._folder.name}",
+                }
                 self._processes.append(
-                    subprocess.Popen(self._command, stdout=log, stderr=log)  # noqa: S603 - our own
+                    subprocess.Popen(self._command, env=os.environ | told, stdout=log, stderr=log)  # noqa: S603 - our own
                 )
         return self
 
@@ -47,6 +55,7 @@ class Workers:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._folder.cleanup()
 
     def check(self) -> None:
         """Pass if all of them are running.
