@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from aiohttp import ClientConnectorError, ClientSession
+from commands import apportion
 from containers import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_tools import ALERTS, expressions, program
@@ -21,6 +22,22 @@ from apportion import ENGINE_VERSION
 from apportion.operations.metrics import METRICS
 
 pytestmark = pytest.mark.asyncio
+
+HANGING = """
+import asyncio
+from apportion.operations.health import Patience
+from apportion.stream import vitals
+from apportion.stream.writer import EffectivelyOnceWriter
+
+vitals._ASK_S = 0.2
+vitals.patience_of = lambda _: Patience(stalled_s=1.0, recovery_s=60.0, flow_s=60.0)
+
+async def finish(*_):
+    await asyncio.Event().wait()
+
+EffectivelyOnceWriter.finish = finish
+"""
+"""What a batch gives is never acknowledged, and nobody waits for it as long as he otherwise would."""
 
 
 @pytest_asyncio.fixture
@@ -77,6 +94,20 @@ async def test_a_worker_tells_its_health_and_its_metrics(stage: Stage) -> None:
     assert values["apportion_end_to_end_seconds_count",] == len(sent)
     used = sum(decision["tokens"]["used"] for decision in stage.outputs.decisions)
     assert values["apportion_tokens_used_total",] == used
+
+
+async def test_a_worker_that_hangs_goes_on_running_and_tells_its_supervisor(stage: Stage) -> None:
+    settings = stage.settings
+    async with (
+        worker_running(settings, prelude=HANGING) as worker,
+        ClientSession(f"http://{settings.health_host}:{settings.health_port}") as http,
+    ):
+        await until(http, "/livez", 200)
+        await stage.send(*requests("r", 4))
+        await until(http, "/livez", 503)
+        assert "does not move" in (await told(http, "/livez"))[1]
+        asked = await asyncio.to_thread(apportion, "health", "--health-port", str(settings.health_port))
+        assert (asked.exit_code, worker.process.returncode) == (1, None), asked.err
 
 
 @pytest.fixture

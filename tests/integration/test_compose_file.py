@@ -24,6 +24,15 @@ from apportion.core.identity import path_id
 FOLDER = Path(__file__).parents[2]
 COMPOSE = shlex.split(os.environ.get("TEST_COMPOSE_COMMAND", "docker compose"))
 UP_S, ANSWER_S = 900, 60
+LISTED = """
+import json, re
+from importlib.metadata import distributions
+named = lambda name: re.sub("[-_.]+", "-", name).lower()
+with open("/opt/apportion/share/apportion.cdx.json") as file:
+    components = json.load(file)["components"]
+print(json.dumps([[named(one.name) for one in distributions()], [named(one["name"]) for one in components]]))
+"""
+"""Prints what is installed in the image, and what its list (CycloneDX) has."""
 REQUEST: dict[str, Any] = {
     "type": "context-request",
     "request_id": "1",
@@ -125,6 +134,31 @@ def test_the_fingerprint_secret_reaches_the_worker(stack: Stack, composed: dict[
 
 def test_the_worker_is_not_root(stack: Stack) -> None:
     assert stack.compose("exec", "-T", "worker", "id", "-u").strip() == "10001"
+
+
+def test_the_image_lists_what_it_installs_and_cannot_install_or_compile_more(stack: Stack) -> None:
+    python = stack.compose("exec", "-T", "worker", "python", "-c", LISTED)
+    installed, listed = json.loads(python)
+    assert set(installed) - set(listed) == {"apportion"}
+    assert set(listed) <= set(installed)
+    tools = "ls /opt/apportion/bin; for tool in gcc cc make; do command -v $tool; done; true"
+    found = stack.compose("exec", "-T", "worker", "sh", "-c", tools).split()
+    assert "apportion" in found
+    assert not {Path(tool).name for tool in found} & {"pip", "pip3", "gcc", "cc", "make"}
+
+
+@pytest.mark.usefixtures("composed")
+def test_docker_asks_the_worker_for_its_health(stack: Stack) -> None:
+    stack.compose("exec", "-T", "worker", "apportion", "health")
+    image = stack.compose("config", "--images", "worker").split()[0]
+    inspected = subprocess.run(  # noqa: S603 - our own image
+        ["docker", "image", "inspect", image],  # noqa: S607 - as installed
+        capture_output=True,
+        check=True,
+    )
+    [told] = json.loads(inspected.stdout)
+    assert told["Config"]["Healthcheck"]["Test"] == ["CMD", "apportion", "health"]
+    assert told["Config"]["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
 
 
 @pytest.mark.usefixtures("composed")

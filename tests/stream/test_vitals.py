@@ -52,7 +52,7 @@ class Thread:
     """Stands for the client's thread, whose brokers answer."""
 
     def __init__(self) -> None:
-        self.thread_loop = asyncio.get_running_loop()
+        self.thread_loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.end = self.position = 0
         self.is_away = False
 
@@ -63,6 +63,12 @@ class Thread:
 
     def position_of(self, _: TP) -> int:
         return self.position
+
+
+class NeverTurning:
+    """A loop that takes calls and makes none."""
+
+    def call_soon_threadsafe(self, *_: object) -> None: ...
 
 
 class Stage:
@@ -152,6 +158,28 @@ async def test_a_client_that_fetches_no_more_makes_the_worker_dead_within_a_minu
 async def test_partitions_that_never_flow_make_the_worker_dead(stage: Stage) -> None:
     stage.lane.abandon()
     await stage.passes(MINUTE_S + 15)
+    assert not stage.is_alive
+
+
+async def test_sessions_that_are_not_read_on_make_the_worker_dead(stage: Stage) -> None:
+    """After the deadline by which such a worker ends itself: there may be one whose deadline hangs, too."""
+    stage.lane.abandon()
+    stage.consumer.is_recovering = True
+    for offset in range(20):
+        stage.rows.changelog_offset = offset
+        await stage.passes(MINUTE_S)
+        assert stage.is_alive
+    await stage.passes(MINUTE_S + 15)
+    assert not stage.is_alive
+
+
+async def test_a_clients_thread_that_takes_no_turn_makes_the_worker_dead_within_a_minute(
+    stage: Stage,
+) -> None:
+    """Nothing else is seen of it then: no broker is heard, which alone excuses standing still."""
+    stage.thread.thread_loop = cast("asyncio.AbstractEventLoop", NeverTurning())
+    stage.thread.is_away = True
+    await stage.passes(MINUTE_S)
     assert not stage.is_alive
 
 

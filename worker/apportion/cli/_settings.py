@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from apportion.settings import Settings
 
 _GIVEN = "apportion.cli.given"
+_NAMED = "apportion.cli.named"
 _PANEL = "Settings (every setting is a flag: see apportion config)"
 
 
@@ -31,8 +32,19 @@ def with_settings(*shown: str) -> type[TyperCommand]:
 
         _explained = False
 
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            ctx.meta[_NAMED] = {arg.partition("=")[0] for arg in args if arg.startswith("--")}
+            return super().parse_args(ctx, args)
+
         def get_params(self, ctx: Any) -> list[Any]:
-            return [*super().get_params(ctx), *_make_flags(shown, explained=self._explained)]
+            own, flags = super().get_params(ctx), _make_flags(shown, explained=self._explained)
+            everything, named = [*own, *flags], ctx.meta.get(_NAMED)
+            if self._explained or named is None:
+                return everything
+            if not named <= {name for one in everything for name in _names(one)}:
+                return everything  # for the error says what may have been meant
+            # Typer makes a validator for each that is parsed: a tenth of the start
+            return [*own, *(flag for flag in flags if not named.isdisjoint(_names(flag)))]
 
         def format_help(self, *arguments: Any) -> None:
             self._explained = True
@@ -43,6 +55,10 @@ def with_settings(*shown: str) -> type[TyperCommand]:
             return super().shell_complete(*arguments)
 
     return Command
+
+
+def _names(param: Any) -> list[str]:
+    return [*param.opts, *param.secondary_opts]
 
 
 def read_settings(ctx: typer.Context, **own: Any) -> "Settings":
