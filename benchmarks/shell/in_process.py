@@ -63,7 +63,7 @@ def measure(workload: Workload, rounds: int) -> list[list[float]]:
     runs: Sequence[Callable[[], None]] = (shell.bare, shell.composed, shell.packed, shell.parsed)
     took_us: list[list[float]] = [[] for _ in runs]
     pace = gc.get_threshold()
-    look_seldom()
+    look_seldom()  # as a worker that is ready
     for number in range(rounds + 1):
         for turn in range(len(runs)):
             place = (number + turn) % len(runs)

@@ -151,7 +151,7 @@ class Answers:
     def messages(self, answer: Answer) -> tuple[Message, ...]:
         """Return what leaves of an answer; none for an artifact.
 
-        Apart from `answer`, for many at once: a processor does one thing many times faster than many in turn.
+        Apart from `answer`, for many at once: a processor does one thing again faster than many in turn.
         """
         outcome = answer.outcome
         if outcome is None:
