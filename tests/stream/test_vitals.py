@@ -7,11 +7,13 @@ from typing import Any, cast
 
 import pytest
 import pytest_asyncio
+from containers import free_port
 from faust.types import TP
 
 from apportion.core.memory import Memory
 from apportion.operations import metrics as told
 from apportion.operations.numbers import Numbers
+from apportion.operations.server import serving
 from apportion.settings import Settings
 from apportion.stream.app import WorkerApp
 from apportion.stream.batch import Batch
@@ -54,11 +56,13 @@ class Thread:
     def __init__(self) -> None:
         self.thread_loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.end = self.position = 0
-        self.is_away = False
+        self.is_away = self.is_silent = False
 
     async def ends(self, partitions: list[TP]) -> dict[TP, int]:
         if self.is_away:
             raise TimeoutError
+        if self.is_silent:
+            await asyncio.Event().wait()
         return dict.fromkeys(partitions, self.end)
 
     def position_of(self, _: TP) -> int:
@@ -189,6 +193,33 @@ async def test_brokers_that_are_away_do_not(stage: Stage) -> None:
     await stage.passes(5 * MINUTE_S)
     assert stage.is_alive
     assert stage.vitals.health.why_not_ready() == ("brokers do not answer",)
+
+
+async def test_brokers_that_take_a_question_and_never_answer_it_do_not(stage: Stage) -> None:
+    stage.vitals._app.settings = SETTINGS.model_copy(update={"request_timeout_s": 0.001})
+    stage.compose()
+    stage.thread.is_silent = True
+    await stage.passes(5 * MINUTE_S)
+    assert stage.is_alive
+    assert stage.vitals.health.why_not_ready() == ("brokers do not answer",)
+    stage.thread.is_silent = False
+    stage.writer.durable.set()
+    await stage.passes(10)
+    assert stage.vitals.health.why_not_ready() == ()
+
+
+async def test_health_is_told_while_a_question_to_a_broker_waits(stage: Stage) -> None:
+    stage.thread.is_silent = True
+    asking = asyncio.create_task(stage.vitals.ask())
+    await asyncio.sleep(0)
+    port = free_port()
+    async with serving("127.0.0.1", port, stage.vitals.health, stage.numbers, stage.vitals.refresh):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n")
+        assert b" 200 " in await asyncio.wait_for(reader.readline(), 10)
+        writer.close()
+    assert not asking.done()
+    asking.cancel()
 
 
 async def test_offsets_without_a_record_behind_the_last_event_are_no_lag_and_no_work(stage: Stage) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from apportion.assembly import create_engine
 from apportion.core.identity import Secrets, event_time_us
 from apportion.fingerprint_secrets import read_secrets
 from apportion.settings import Settings, SettingsError, load_settings
@@ -50,6 +51,20 @@ def test_a_toml_file_holds_a_secret_for_each_tenant_and_one_for_the_others(tmp_p
 
 def test_a_tenant_that_no_toml_file_names_has_no_secret(tmp_path: Path) -> None:
     assert secrets_of(tmp_path / "secrets.toml", f'[tenants]\nacme = "{ACME}"').of("globex", 0) is None
+
+
+@pytest.mark.parametrize("name", ["secret", "secrets.toml"])
+def test_a_file_that_changes_changes_no_engine_that_has_read_it(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    written = '[tenants]\nacme = "{}"' if file.suffix else "{}"
+    file.write_text(written.format(REST))
+    settings = Settings(fingerprint_secret_file=file)
+    engine = create_engine(settings)
+    for change in (lambda: file.write_text(written.format(ACME)), lambda: file.write_text(""), file.unlink):
+        change()
+        assert engine.secrets.of("acme", 0) == REST.encode(), "paths keep their ids while a worker lives"
+    file.write_text(written.format(ACME))
+    assert create_engine(settings).secrets.of("acme", 0) == ACME.encode()
 
 
 def test_a_session_that_began_before_a_rotation_keeps_its_secret(tmp_path: Path) -> None:

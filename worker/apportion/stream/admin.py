@@ -8,7 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
 
 from apportion.settings import Settings
 from apportion.stream.connection import connection_arguments, why_refused
@@ -33,6 +39,44 @@ class BrokerRefusedError(Exception):
     code = "broker_refused"
 
 
+class NotAllowedError(Exception):
+    """The brokers let us in, and no ACL allows what we ask for; names the resource."""
+
+    code = "not_allowed"
+
+    def __init__(self, settings: Settings, what: str) -> None:
+        super().__init__(
+            f"no ACL allows the user {settings.sasl_username or 'of this client'} what it needs of {what}; "
+            "deploy/acls.sh makes those that a worker needs"
+        )
+
+
+_NOT_ALLOWED: tuple[tuple[type[KafkaError], str], ...] = (
+    (TopicAuthorizationFailedError, "the topic {}"),
+    (GroupAuthorizationFailedError, "the group {}"),
+    (TransactionalIdAuthorizationFailed, "its transactional ids"),
+    (ClusterAuthorizationFailedError, "the cluster"),
+)
+
+
+def not_allowed(settings: Settings, error: BaseException | None) -> NotAllowedError | None:
+    """Return what is told where an error says that no ACL allows something; None: it says something else."""
+    for kind, what in _NOT_ALLOWED:
+        if isinstance(error, kind):
+            names = error.args[0] if error.args else settings.app_id
+            return NotAllowedError(settings, what.format(_names(names)))
+    return None
+
+
+def why_unanswered(settings: Settings, error: BaseException) -> Exception:
+    """Return what is told where a broker did not do what it was asked for: that it may not, or is away."""
+    return not_allowed(settings, error) or BrokerUnreachableError(settings)
+
+
+def _names(names: object) -> str:
+    return ", ".join(sorted(map(str, names))) if isinstance(names, set | frozenset | list) else str(names)
+
+
 @asynccontextmanager
 async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
     """Yield an admin client that has reached a broker.
@@ -40,6 +84,7 @@ async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]
     Raises:
         SettingsError: a file with a certificate or a secret is not what it should be.
         BrokerRefusedError: one is there, but its listener, certificate or login is not as in the settings.
+        NotAllowedError: no ACL allows us what we ask for.
         BrokerUnreachableError: none answered within `request_timeout_s`, or one no longer does.
     """
     timeout_s = settings.request_timeout_s
@@ -54,7 +99,7 @@ async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]
             await _start(client, settings)
         yield client
     except (KafkaError, TimeoutError) as error:
-        raise BrokerUnreachableError(settings) from error
+        raise why_unanswered(settings, error) from error
     finally:
         await client.close()
 

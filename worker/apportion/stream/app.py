@@ -27,6 +27,7 @@ from apportion.stream.agent import answer_fetched
 from apportion.stream.answers import Answers
 from apportion.stream.batch import Batch, BatchBounds, BatchComposer
 from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.commits import require_group
 from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import LaneTransport
 from apportion.stream.exactly_once import ExactlyOnceWriter
@@ -83,6 +84,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
 
         Raises:
             BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+            NotAllowedError: no ACL allows what we need.
             PartitionsChangedError: topics have other partitions than in the settings.
             TopicsNotReadyError: topics are missing or differ.
             SharedOutputsError: another app id writes into ours.
@@ -92,6 +94,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         require_same_partitions(self.settings, reports)
         require_ready(reports)
         await require_own_outputs(self.settings)
+        await require_group(self.settings)
         if self.verifier is not None:
             await self.add_async_context(self._verifying(self.verifier))
         await self.add_async_context(self._producing())

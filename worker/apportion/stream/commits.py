@@ -8,10 +8,11 @@ from collections.abc import Collection
 
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 from msgspec import Struct
 
 from apportion.settings import Settings
+from apportion.stream.admin import NotAllowedError
 from apportion.stream.commit_metadata import NOTHING_KNOWN, CommitMetadata, decode_metadata
 from apportion.stream.connection import connection_arguments
 
@@ -46,6 +47,21 @@ async def read_commits(settings: Settings, partitions: Collection[int]) -> dict[
         finally:
             await admin.close()
         await asyncio.sleep(_AGAIN_S)
+
+
+async def require_group(settings: Settings) -> None:
+    """Pass unless the group is not ours to know: its member would wait for ever, and say so in a log alone.
+
+    Raises:
+        NotAllowedError: no ACL allows us to.
+    """
+    try:
+        async with asyncio.timeout(settings.request_timeout_s):
+            await read_commits(settings, [0])
+    except GroupAuthorizationFailedError:
+        raise NotAllowedError(settings, f"the group {settings.app_id}") from None
+    except (KafkaError, TimeoutError):
+        pass  # a coordinator that is away is waited for where the group is joined
 
 
 def _commit(offset: int, metadata: str) -> Commit:

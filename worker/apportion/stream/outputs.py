@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
 from apportion.settings import Settings
-from apportion.stream.admin import BrokerUnreachableError
+from apportion.stream.admin import why_unanswered
 from apportion.stream.connection import connection_arguments
 
 _APPS = "apportion/"
@@ -42,6 +42,7 @@ async def require_own_outputs(settings: Settings) -> None:
 
     Raises:
         SharedOutputsError: one is of an app id that is neither ours nor the one that we take over.
+        NotAllowedError: no ACL allows us to read them.
         BrokerUnreachableError: no broker answered in time.
     """
     for record in await _last_records(settings):
@@ -62,7 +63,7 @@ async def _last_records(settings: Settings) -> list[ConsumerRecord]:
             filled = [place for place in places if begins[place] < ends[place]]
             return await _read(consumer, filled, ends)
     except (KafkaError, TimeoutError) as error:
-        raise BrokerUnreachableError(settings) from error
+        raise why_unanswered(settings, error) from error
     finally:
         await consumer.stop()
 

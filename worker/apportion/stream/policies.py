@@ -19,7 +19,7 @@ from apportion.core.record import Record
 from apportion.core.timeline import Files, Refusal, Timeline, files_key, files_value
 from apportion.policies.listing import different
 from apportion.settings import Settings
-from apportion.stream.admin import BrokerUnreachableError
+from apportion.stream.admin import BrokerUnreachableError, why_unanswered
 from apportion.stream.connection import connection_arguments
 from apportion.stream.log import log_fact
 from apportion.stream.message import Message
@@ -78,7 +78,7 @@ class PolicyReader:
         """Connect, read to the end that is there now, and yield what was refused.
 
         Raises:
-            BrokerUnreachableError: no broker answered in time.
+            NotAllowedError, BrokerUnreachableError: we may not read them, or no broker answered in time.
             PoliciesUnreadError: the topic's end was not reached.
         """
         consumer = AIOKafkaConsumer(
@@ -94,7 +94,7 @@ class PolicyReader:
                     consumer.assign([self._place])
                     await consumer.seek_to_beginning()
             except (KafkaError, TimeoutError) as error:
-                raise BrokerUnreachableError(self._settings) from error
+                raise why_unanswered(self._settings, error) from error
             yield await self.read_from(consumer)
         finally:
             await consumer.stop()
@@ -140,7 +140,7 @@ class PolicyReader:
         They count for the group as what is published does: when they have settled, or, the first, always.
 
         Raises:
-            BrokerUnreachableError: it was not acknowledged in time.
+            NotAllowedError, BrokerUnreachableError: we may not write it, or it was not acknowledged in time.
             PoliciesUnreadError: it was not read back.
         """
         said = self.timeline.latest_files
@@ -246,7 +246,7 @@ async def write(settings: Settings, messages: Iterable[Message]) -> tuple[Record
             ]
             return tuple(await asyncio.gather(*sending))
     except (KafkaError, TimeoutError) as error:
-        raise BrokerUnreachableError(settings) from error
+        raise why_unanswered(settings, error) from error
     finally:
         await producer.stop()
 

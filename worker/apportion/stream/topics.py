@@ -15,6 +15,7 @@ from aiokafka.errors import (
     InvalidConfigurationError,
     PolicyViolationError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
     for_code,
 )
 from msgspec import Struct
@@ -251,11 +252,11 @@ async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
     responses = await admin.describe_configs(
         [ConfigResource(ConfigResourceType.TOPIC, name) for name in partitions]
     )
-    configs = {
-        name: {entry[0]: entry[1] for entry in entries}
-        for response in responses
-        for _, _, _, name, entries in response.resources
-    }
+    configs = {}
+    for code, _, _, name, entries in (one for response in responses for one in response.resources):
+        if code == TopicAuthorizationFailedError.errno:
+            raise TopicAuthorizationFailedError(name)
+        configs[name] = {entry[0]: entry[1] for entry in entries}
     return {
         name: _Actual(len(of_topic), min(len(one["replicas"]) for one in of_topic), configs[name])
         for name, of_topic in partitions.items()

@@ -1,0 +1,121 @@
+"""What `deploy/acls.sh` allows is enough for a worker, and what is taken away is named: on Apache Kafka."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import process
+from containers import container, free_port, require_docker
+from running import own_settings, request, staged, variables_of, worker_running
+from testcontainers.core.container import DockerContainer
+
+from apportion.setting_types import Guarantee
+from apportion.settings import Settings
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PASSWORD = "a password of a test"  # noqa: S105 - it protects nothing
+USERS = ("admin", "worker", "creator")
+TOOL = """#!/bin/sh
+exec java -XX:TieredStopAtLevel=1 -cp '/opt/kafka/libs/*' org.apache.kafka.tools.AclCommand "$@"
+"""
+"""What `kafka-acls.sh` runs, without its waiting for a larger heap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorized:
+    """A broker that lets nobody do what no ACL allows, but for its own user `admin`."""
+
+    port: int
+    folder: Path
+    broker: DockerContainer
+
+    def settings(self, user: str, of: Settings | None = None, **changes: Any) -> Settings:
+        """Return settings of topics of their own, or those of others, for a user."""
+        given: dict[str, Any] = {} if of is None else of.model_dump(exclude_defaults=True)
+        login = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": user,
+            "sasl_password_file": self.folder / "password",
+        }
+        return own_settings(f"127.0.0.1:{self.port}", **given | login | changes)
+
+    def run(self, settings: Settings, *command: str) -> None:
+        """Run a command in the broker's container, beside which the script lies."""
+        variables = {
+            "BOOTSTRAP": "localhost:19092",
+            "KAFKA_ACLS": "/tools/acls",
+            "WORKER": "User:worker",
+            "CREATOR": "User:creator",
+            **variables_of(settings),
+        }
+        done = self.broker.exec(["env", *(f"{name}={value}" for name, value in variables.items()), *command])
+        assert done.exit_code == 0, done.output.decode()
+
+    def change(self, settings: Settings, how: str, operation: str, *resource: str) -> None:
+        """Add or remove what the worker may do."""
+        tool = ["/tools/acls", "--bootstrap-server", "localhost:19092", "--force", how]
+        self.run(settings, *tool, "--allow-principal", "User:worker", "--operation", operation, *resource)
+
+
+@pytest.fixture(scope="module")
+def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]:
+    require_docker()
+    folder, port = tmp_path_factory.mktemp("authorized"), free_port()
+    (folder / "password").write_text(PASSWORD)
+    (folder / "acls").write_text(TOOL)
+    (folder / "acls").chmod(0o755)
+    folder.chmod(0o755)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    users = " ".join(f'user_{user}="{PASSWORD}"' for user in USERS)
+    broker = container(
+        port,
+        security_protocol="SASL_PLAINTEXT",
+        KAFKA_SASL_ENABLED_MECHANISMS="PLAIN",
+        KAFKA_LISTENER_NAME_HOST_PLAIN_SASL_JAAS_CONFIG=f"{module} required {users};",
+        KAFKA_AUTHORIZER_CLASS_NAME="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        KAFKA_SUPER_USERS="User:ANONYMOUS;User:admin",  # the broker itself, and its tools
+    )
+    broker.with_volume_mapping(DEPLOY, "/deploy").with_volume_mapping(folder, "/tools")
+    with broker:
+        yield Authorized(port, folder, broker)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("guarantee", Guarantee)
+async def test_a_worker_answers_by_what_the_script_allows_and_so_are_topics_made(
+    authorized: Authorized, guarantee: Guarantee
+) -> None:
+    admin = authorized.settings("admin", partitions=2, guarantee=guarantee)
+    authorized.run(admin, "/deploy/acls.sh")
+    made = process("topics", "create", stdin=b"", **variables_of(authorized.settings("creator", admin)))
+    assert made.exit_code == 0, made.err
+    settings = authorized.settings("worker", admin)
+    async with staged(admin, "read_committed") as stage, worker_running(settings) as worker:
+        await stage.send(request("1"), {"type": "nothing", "session_id": "s"}, request("2", "other"))
+        await stage.outputs.wait_for(lambda out: out.answered(["1", "2"]) and len(out.dead_letters) == 1)
+        assert await worker.stop() == 0, worker.log
+
+
+@pytest.mark.asyncio
+async def test_without_one_of_them_a_worker_ends_and_names_it(authorized: Authorized) -> None:
+    admin = authorized.settings("admin", partitions=1, guarantee=Guarantee.EXACTLY_ONCE)
+    authorized.run(admin, "/deploy/acls.sh")
+    settings = authorized.settings("worker", admin)
+    identity = ("--transactional-id", f"{admin.app_id}-{admin.requests_topic}-")
+    async with staged(admin) as stage:
+        await stage.send(request("1"))
+        for told, *resource in (
+            ("not_allowed: .* the group ", "Read", "--group", admin.app_id),
+            ("not_allowed: .* the topic .*-requests", "DescribeConfigs", "--topic", admin.requests_topic),
+            ("TransactionalIdAuth", "Write", *identity, "--resource-pattern-type", "prefixed"),
+            ("TopicAuthorization", "Write", "--topic", admin.composed_topic),
+        ):
+            authorized.change(admin, "--remove", *resource)
+            async with worker_running(settings, until_ready=False) as worker:
+                assert await worker.ended() == 1
+            assert re.search(told, worker.log), worker.log
+            authorized.change(admin, "--add", *resource)
