@@ -20,12 +20,14 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
   --no-emit-index-url
 
 SEEDS ?= 1
+KILLS ?= 200
 GUARANTEE ?= effectively_once
 
-.PHONY: help demo test check format schemas requirements image sbom audit licences secret dashboard recording benchmarks check-cluster clean
+.PHONY: help demo test check format schemas requirements image sbom audit licences secret dashboard recording benchmarks \
+  check-cluster reliability-sink clean
 
 help: ## Show this help
-	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1	/' | expand -t 22
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1	/' | expand -t 26
 
 demo: $(VENV)/demo.done ## Set up, then run the demo: embedded broker, worker, real sessions
 	@$(BIN)/apportion demo
@@ -85,6 +87,9 @@ recording: $(VENV)/dev.done ## Record this repository's history as the workload 
 benchmarks: $(VENV)/dev.done ## Measure against the floor, peers and the optimum, and search for the dearest request
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/benchmarks.txt
 	$(BIN)/python -m benchmarks
+
+reliability-sink: $(VENV)/dev.done ## Kill a sink at random moments, KILLS times; its tables must equal its lines
+	PYTHONPATH=worker:tests $(BIN)/python tests/sink_kills.py $(KILLS)
 
 reliability-%: $(VENV)/dev.done ## The long forms of docs/reliability.md: SEEDS=1-13 make reliability-kills
 	PYTHONPATH=worker:tests $(BIN)/python -m reliability $* --seeds $(SEEDS) --guarantee $(GUARANTEE)

@@ -115,6 +115,63 @@ def test_what_no_table_can_hold_is_named_and_keeps_its_place(
     assert (row["offset"], row["error_code"], row["error_pointer"]) == (8, code, pointer)
 
 
+DECIDED = json.loads(RECORDED)
+ENTRY = DECIDED["candidates"][0]
+
+
+def plain(**changes: Any) -> bytes:
+    return json.dumps(DECIDED | changes).encode()
+
+
+@pytest.mark.parametrize(
+    ("written", "form"),
+    [
+        (json.dumps(DECIDED, indent=1).encode(), plain()),
+        (plain()[:-1] + b',"tenant":"told-twice"}', plain(tenant="told-twice")),
+        (plain(requested_at="2026-03-01t14:00:00+02:00"), plain(requested_at="2026-03-01T12:00:00Z")),
+        (plain(candidates=[ENTRY | {"of_a_later_version": {"a": [1]}}]), plain(candidates=[ENTRY])),
+    ],
+    ids=["over several lines", "a field twice", "another zone", "a later version's field"],
+)
+def test_however_a_record_is_written_its_rows_are_the_same_and_so_are_its_neighbours(
+    written: bytes, form: bytes
+) -> None:
+    first, last = recorded()[:2]
+    assert convert(lines(first, written, last)) == convert(lines(first, form, last))
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer"),
+    [
+        (plain(candidates=[None]), "$.candidates[0]"),
+        (plain(candidates=[ENTRY | {"kind": None}]), "$.candidates[0].kind"),
+        (plain(candidates=[ENTRY | {"rank": "7"}]), "$.candidates[0].rank"),
+        (plain(candidates=[ENTRY | {"rank": 7.5}]), "$.candidates[0].rank"),
+        (plain(candidates=[ENTRY | {"rank": 1 << 63}]), "$.candidates[0].rank"),
+        (plain(candidates=[ENTRY | {"kind": "?"}]).replace(b"?", b"\xff"), "$"),
+        (plain(requested_at="2026-03-01T12:00:00"), "$.requested_at"),
+    ],
+    ids=[
+        "no candidate",
+        "no kind",
+        "a text",
+        "a fraction",
+        "past 64 bits",
+        "no UTF-8",
+        "a time without zone",
+    ],
+)
+def test_what_is_wrong_deep_in_a_record_is_named_and_leaves_its_neighbours_alone(
+    value: bytes, pointer: str
+) -> None:
+    first, last = recorded()[:2]
+    tables, right = convert(lines(first, value, last)), convert(lines(first, None, last))
+    assert tables[Table.DECISIONS] == right[Table.DECISIONS]
+    assert tables[Table.CANDIDATES] == right[Table.CANDIDATES]
+    assert tables[Table.UNREADABLE]["offset"].to_pylist() == [8]
+    assert tables[Table.UNREADABLE]["error_pointer"].to_pylist() == [pointer]
+
+
 def test_every_field_of_an_entry_is_a_column() -> None:
     kind: type[Struct] = results.Entry
     flat = {field.name for field in fields(kind)} - {"redundant"}

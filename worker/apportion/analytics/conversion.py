@@ -1,27 +1,30 @@
 """From records to rows: one batch of a partition in, a table of Arrow for each kind of row out.
 
-Decides what stands in each column. Never reads or writes anything. Whole columns are made at once: Arrow
-takes a list of a hundred thousand values in the time that Python takes to look at each of them.
+Decides what stands in each column. Never reads or writes anything. No record becomes an object of Python's:
+msgspec tells which records are right, and Arrow's own reader makes whole columns of them. What that reader
+takes otherwise than msgspec, it is not given: such records are written anew before, as msgspec read them.
 """
 
-import gc
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import accumulate, chain, repeat
+from functools import cache
 from typing import Any, get_args, get_origin
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json
 from msgspec import Struct
-from msgspec.structs import astuple, fields
+from msgspec.structs import FieldInfo, fields
 
-from apportion.analytics.records import DeadLetter, Decision, Entry, UnreadableError, read
+from apportion.analytics.records import DeadLetter, Decision, Entry, UnreadableError, read, recognised
 from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core.accountant import BOUNDS
 from apportion.core.identity import digest
 
-Columns = dict[str, Sequence[Any]]
+_CANDIDATES = "candidates"
+"""The field of a decision that is no column, but rows of its own."""
+_BATCH_MORE_BYTES = 1 << 10
+"""Beyond its lines, so that Arrow reads a batch as one."""
 
 
 class Lines(Struct, frozen=True, kw_only=True):
@@ -37,163 +40,246 @@ class Lines(Struct, frozen=True, kw_only=True):
     values: Sequence[bytes | None]
 
 
+class _NotPlainError(Exception):
+    """Records that Arrow refuses, or would take otherwise than msgspec; or that are wrong."""
+
+
 def convert(lines: Lines) -> Mapping[Table, pa.Table]:
     """Return the rows of all tables, those of a table in the order of their offsets, then ranks.
 
     Every line has a row in exactly one of decisions, dead letters and unreadable ones.
     """
-    with _collection_paused():
-        found: dict[Table, tuple[list[int], list[Any]]] = {table: ([], []) for table in Table}
-        for index, value in enumerate(lines.values):
-            try:
-                record = read(value)
-            except UnreadableError as error:
-                table, record = Table.UNREADABLE, (error, value or b"")
-            else:
-                table = Table.DECISIONS if type(record) is Decision else Table.DEAD_LETTERS
-            indices, records = found[table]
-            indices.append(index)
-            records.append(record)
-        indices, decisions = found[Table.DECISIONS]
-        rows = _table(Table.DECISIONS, lines, indices, _columns(decisions, Decision))
-        indices, dead_letters = found[Table.DEAD_LETTERS]
-        return {
-            Table.DECISIONS: rows,
-            Table.CANDIDATES: _candidates(rows, decisions),
-            Table.DEAD_LETTERS: _table(
-                Table.DEAD_LETTERS, lines, indices, _columns(dead_letters, DeadLetter)
-            ),
-            Table.UNREADABLE: _unreadable(lines, *found[Table.UNREADABLE]),
-        }
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Let Python not look for cycles among millions of values that have none: a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _candidates(rows: pa.Table, decisions: Sequence[Any]) -> pa.Table:
-    """Return the rows of the candidates of decisions, whose own rows are there."""
-    of_each = [one.candidates for one in decisions]
-    counts = [len(each) for each in of_each]
-    schema = SCHEMAS[Table.CANDIDATES]
-    columns = _columns(list(chain.from_iterable(of_each)), Entry)
-    parts = columns.pop("parts")
-    own = {name: _array(values, schema.field(name).type) for name, values in columns.items()}
-    own["parts"] = _parts(decisions, parts)
-    own["bound"] = _bound(own["bound"], own["reason"])
-    is_tacit = pc.and_(pc.is_null(own["needed"]), pc.is_valid(own["left"]))
-    own["needed"] = pc.if_else(is_tacit, pc.fill_null(own["tokens"], 0), own["needed"])
-    places = pa.array(list(chain.from_iterable(map(repeat, range(len(counts)), counts))), pa.int32())
-    shared = {
-        field.name: _encoded(rows[field.name], field.type).take(places)
-        for field in schema
-        if field.name not in own
+    places: dict[Any, list[int]] = {Decision: [], DeadLetter: []}
+    wrong: dict[int, UnreadableError] = {}
+    for index, value in enumerate(lines.values):
+        try:
+            places[recognised(value)].append(index)
+        except UnreadableError as error:
+            wrong[index] = error
+    decisions = _columns_at(lines, places[Decision], Decision, wrong)
+    letters = _columns_at(lines, places[DeadLetter], DeadLetter, wrong)
+    rows = _table(Table.DECISIONS, lines, _right(places[Decision], wrong), decisions)
+    return {
+        Table.DECISIONS: rows,
+        Table.CANDIDATES: _candidates(rows, decisions[_CANDIDATES]),
+        Table.DEAD_LETTERS: _table(Table.DEAD_LETTERS, lines, _right(places[DeadLetter], wrong), letters),
+        Table.UNREADABLE: _unreadable(lines, dict(sorted(wrong.items()))),
     }
-    return pa.Table.from_arrays([(own | shared)[name] for name in schema.names], schema=schema)
 
 
-def _encoded(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    [array] = column.chunks
-    return array.dictionary_encode() if pa.types.is_dictionary(kind) else array
+def _right(indices: Sequence[int], wrong: Mapping[int, UnreadableError]) -> list[int]:
+    return [index for index in indices if index not in wrong]
 
 
-def _bound(told: pa.Array, reasons: pa.Array) -> pa.Array:
-    """Return the bounds that are told, and those that a reason names."""
-    named = pa.array([BOUNDS.get(reason) for reason in reasons.dictionary.to_pylist()], pa.string())
-    return pc.coalesce(told.dictionary_decode(), named.take(reasons.indices)).dictionary_encode()
+def _columns_at(
+    lines: Lines, indices: Sequence[int], kind: Any, wrong: dict[int, UnreadableError]
+) -> dict[str, pa.Array]:
+    """Return the columns of the records at these places; those that are `wrong` after all are put there."""
+    try:
+        return _columns([lines.values[index] or b"" for index in indices], kind)
+    except _NotPlainError:
+        plain: list[bytes] = []
+        for index in indices:
+            try:
+                plain.append(msgspec.json.encode(read(lines.values[index])))
+            except UnreadableError as error:
+                wrong[index] = error
+        return _columns(plain, kind)
 
 
-def _parts(decisions: Sequence[Any], values: Sequence[Sequence[int] | None]) -> pa.Array:
-    """Return the parts of scores under their names, null where there are none."""
-    names: dict[str, int] = {}
-    known: dict[tuple[str, ...], array[int]] = {}
-    keys = array("i")
-    parts = pa.array(values, pa.list_(pa.int64()))
-    for one in decisions:
-        codes = known.get(one.score_parts)
-        if codes is None:
-            codes = array("i", [names.setdefault(name, len(names)) for name in one.score_parts])
-            known[one.score_parts] = codes
-        scored = one.candidates
-        if parts.null_count:
-            scored = [each for each in scored if each.parts is not None]
-        keys.extend(codes * len(scored))
-    places = pa.Array.from_buffers(pa.int32(), len(keys), [None, pa.py_buffer(keys)])
-    return pa.MapArray.from_arrays(
-        parts.offsets,
-        pa.array(list(names), pa.string()).take(places),
-        parts.values,
-        mask=parts.is_null(),
+def _columns(values: Sequence[bytes], kind: Any) -> dict[str, pa.Array]:
+    """Return the columns of records by their names, and of decisions the candidates as they are listed.
+
+    Raises:
+        _NotPlainError: it takes another way to read them.
+    """
+    form = _form(kind)
+    if any(b"\n" in value for value in values):
+        raise _NotPlainError
+    try:
+        found = _read_json(b"\n".join(values), form) if values else form.empty_table()
+        records = pa.concat_arrays(found.to_struct_array().chunks or [pa.array([], pa.struct(form))])
+        columns = dict(_flat(records, kind))
+        if kind is Decision:
+            _require_candidates(columns)
+    except pa.ArrowInvalid as error:
+        raise _NotPlainError from error
+    assert len(records) == len(values), "each line is an object, as msgspec has found"
+    return columns
+
+
+def _require_candidates(decisions: Mapping[str, pa.Array]) -> None:
+    """Require what msgspec has not looked at yet.
+
+    Raises:
+        ArrowInvalid, _NotPlainError: it is wrong somewhere.
+    """
+    lists = decisions[_CANDIDATES]
+    entries = lists.values
+    entries.validate(full=True)  # for Arrow takes any bytes as a text
+    required = [field.encode_name for field in fields(Entry) if field.required]
+    named = pc.list_value_length(decisions["score_parts"]).take(pc.list_parent_indices(lists))
+    fit = pc.equal(pc.list_value_length(entries.field("parts")), named)
+    if any(entries.field(name).null_count for name in required) or not pc.all(fit, min_count=0).as_py():
+        raise _NotPlainError
+
+
+def _read_json(lines: bytes, form: pa.Schema) -> pa.Table:
+    return pyarrow.json.read_json(
+        pa.BufferReader(lines),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + _BATCH_MORE_BYTES),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=form, unexpected_field_behavior="ignore"),
     )
 
 
-def _unreadable(
-    lines: Lines, indices: Sequence[int], found: Sequence[tuple[UnreadableError, bytes]]
-) -> pa.Table:
-    columns: Columns = {
-        "error_code": [str(error.code) for error, _ in found],
-        "error_message": [error.message for error, _ in found],
-        "error_pointer": [error.pointer for error, _ in found],
-        "value_bytes": [len(value) for _, value in found],
-        "value_digest": [digest(value) for _, value in found],
+@cache
+def _form(kind: Any) -> pa.Schema:
+    """Return what of a record is read, as it is nested there: what stands in columns."""
+    return pa.schema(list(_fields_read(kind, _columns_of(kind))))
+
+
+def _columns_of(kind: Any) -> dict[str, pa.DataType]:
+    table = {Decision: Table.DECISIONS, DeadLetter: Table.DEAD_LETTERS, Entry: Table.CANDIDATES}[kind]
+    return {field.name: field.type for field in SCHEMAS[table]}
+
+
+def _fields_read(kind: Any, columns: Mapping[str, pa.DataType], before: str = "") -> Iterator[pa.Field]:
+    for field in fields(kind):
+        name, path = field.encode_name, before + field.encode_name
+        if path == _CANDIDATES:
+            entry = pa.struct(list(_fields_read(Entry, _columns_of(Entry))))
+            yield pa.field(name, pa.list_(entry))
+        elif (inner := _struct_of(field)) is not None:
+            if nested := list(_fields_read(inner, columns, f"{path}_")):
+                yield pa.field(name, pa.struct(nested))
+        elif path in columns:
+            yield pa.field(name, _type_read(field, columns[path]))
+
+
+def _type_read(field: FieldInfo, column: pa.DataType) -> pa.DataType:
+    """Return as what a field is read that stands in such a column."""
+    if pa.types.is_dictionary(column):
+        return column.value_type
+    if pa.types.is_map(column):
+        return pa.list_(column.item_type)
+    if (row := _row_of(field)) is not None:
+        inner = {one.name: one.type for one in column.value_type}
+        return pa.list_(pa.struct(list(_fields_read(row, inner))))
+    return column
+
+
+def _flat(records: pa.StructArray, kind: Any, before: str = "") -> Iterator[tuple[str, pa.Array]]:
+    """Yield the columns of records, defaults filled in; of a record that is not there, all is null."""
+    for field in fields(kind):
+        place = records.type.get_field_index(field.encode_name)
+        if place < 0:
+            continue
+        name = before + field.encode_name
+        values = pc.struct_field(records, [place]) if records.null_count else records.field(place)
+        if (inner := _struct_of(field)) is not None:
+            yield from _flat(values, inner, f"{name}_")
+        elif (row := _row_of(field)) is not None:
+            flat = dict(_flat(values.values, row))
+            rows = pa.StructArray.from_arrays(list(flat.values()), names=list(flat))
+            yield name, pa.ListArray.from_arrays(values.offsets, rows)
+        else:
+            yield name, _filled(values, field.default, records)
+
+
+def _filled(values: pa.Array, default: Any, records: pa.Array) -> pa.Array:
+    if not values.null_count or default is None or default is msgspec.NODEFAULT:
+        return values
+    if default == ():
+        return pa.ListArray.from_arrays(values.offsets, values.values)
+    filled = pc.fill_null(values, default)
+    return pc.if_else(records.is_valid(), filled, None) if records.null_count else filled
+
+
+def _struct_of(field: FieldInfo) -> Any:
+    """Return the struct that a field holds, itself or where it is not None."""
+    kind = _present(field.type)
+    return kind if isinstance(kind, type) and issubclass(kind, Struct) else None
+
+
+def _row_of(field: FieldInfo) -> Any:
+    """Return the struct that a field holds a list of."""
+    kind = _present(field.type)
+    row = get_args(kind)[0] if get_origin(kind) is tuple else None
+    return row if isinstance(row, type) and issubclass(row, Struct) else None
+
+
+def _present(kind: Any) -> Any:
+    """Return a type without None."""
+    if get_origin(kind) is tuple:
+        return kind
+    return next(each for each in get_args(kind) or (kind,) if each is not type(None))
+
+
+def _candidates(rows: pa.Table, lists: pa.ListArray) -> pa.Table:
+    """Return the rows of the candidates of decisions, whose own rows are there."""
+    places = pc.list_parent_indices(lists)
+    own = dict(zip([one.name for one in lists.type.value_type], lists.values.flatten(), strict=True))
+    own["parts"] = _parts(own["parts"], _whole(rows["score_parts"]).take(places))
+    own["bound"] = _bound(own["bound"], own["reason"].dictionary_encode())
+    is_tacit = pc.and_(pc.is_null(own["needed"]), pc.is_valid(own["left"]))
+    own["needed"] = pc.if_else(is_tacit, pc.fill_null(own["tokens"], 0), own["needed"])
+    schema = SCHEMAS[Table.CANDIDATES]
+    shared = {name: _whole(rows[name]).take(places) for name in schema.names if name not in own}
+    return _of(schema, own | shared)
+
+
+def _parts(parts: pa.ListArray, names: pa.ListArray) -> pa.MapArray:
+    """Return the parts of scores under their names, null where there are none."""
+    keys = pc.list_flatten(names.filter(parts.is_valid()) if parts.null_count else names)
+    return pa.MapArray.from_arrays(parts.offsets, keys, parts.values, mask=parts.is_null())
+
+
+def _bound(told: pa.Array, reasons: pa.DictionaryArray) -> pa.Array:
+    """Return the bounds that are told, and those that a reason names."""
+    named = pa.array([BOUNDS.get(reason) for reason in reasons.dictionary.to_pylist()], pa.string())
+    return pc.coalesce(told, named.take(reasons.indices))
+
+
+def _unreadable(lines: Lines, wrong: Mapping[int, UnreadableError]) -> pa.Table:
+    values = [lines.values[index] or b"" for index in wrong]
+    columns = {
+        "error_code": pa.array([str(error.code) for error in wrong.values()], pa.string()),
+        "error_message": pa.array([error.message for error in wrong.values()], pa.string()),
+        "error_pointer": pa.array([error.pointer for error in wrong.values()], pa.string()),
+        "value_bytes": pa.array([len(value) for value in values], pa.int64()),
+        "value_digest": pa.array([digest(value) for value in values], pa.string()),
     }
-    return _table(Table.UNREADABLE, lines, indices, columns)
+    return _table(Table.UNREADABLE, lines, list(wrong), columns)
 
 
-def _table(table: Table, lines: Lines, indices: Sequence[int], columns: Columns) -> pa.Table:
+def _table(table: Table, lines: Lines, indices: Sequence[int], columns: dict[str, pa.Array]) -> pa.Table:
     """Return the rows of a table; `indices` are the places of their lines."""
-    columns |= {
-        "topic": [lines.topic] * len(indices),
-        "partition": [lines.partition] * len(indices),
-        "offset": [lines.offsets[index] for index in indices],
-        "recorded_at": [_us(lines.timestamps_ms[index]) for index in indices],
-    }
     schema = SCHEMAS[table]
-    return pa.Table.from_arrays([_array(columns[one.name], one.type) for one in schema], schema=schema)
+    recorded_us = [_us(lines.timestamps_ms[index]) for index in indices]
+    place = {
+        "topic": pa.array([lines.topic] * len(indices), pa.string()),
+        "partition": pa.array([lines.partition] * len(indices), pa.int32()),
+        "offset": pa.array([lines.offsets[index] for index in indices], pa.int64()),
+        "recorded_at": pa.array(recorded_us, schema.field("recorded_at").type),
+    }
+    return _of(schema, columns | place)
 
 
 def _us(timestamp_ms: int | None) -> int | None:
     return None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000
 
 
-def _columns(rows: Sequence[Struct | None], kind: Any, before: str = "") -> Columns:
-    """Return the values of every field of records, by the path that is a column's name."""
-    names = fields(kind)
-    nothing = (None,) * len(names)
-    values = list(zip(*[nothing if row is None else astuple(row) for row in rows], strict=True))
-    found: Columns = {}
-    for place, field in enumerate(names):
-        inner, name = _struct_of(field.type), before + field.encode_name
-        of_field = values[place] if rows else ()
-        if inner is None:
-            found[name] = of_field
-        else:
-            found |= _columns(of_field, inner, f"{name}_")
-    return found
+def _of(schema: pa.Schema, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Return a table of these columns, words put as its schema has them."""
+    return pa.Table.from_arrays([_put(columns[one.name], one.type) for one in schema], schema=schema)
 
 
-def _struct_of(kind: Any) -> Any:
-    """Return the struct that a field holds, itself or where it is not None."""
-    [first, *_] = [each for each in get_args(kind) or (kind,) if each is not type(None)]
-    is_struct = get_origin(kind) is not tuple and isinstance(first, type) and issubclass(first, Struct)
-    return first if is_struct else None
+def _put(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(values.type):
+        return values.dictionary_encode()
+    return values if values.type == kind else values.cast(kind)
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-        rows = list(chain.from_iterable([each or () for each in values]))
-        offsets = pa.array([0, *accumulate([len(each or ()) for each in values])], pa.int32())
-        columns = _columns(rows, type(rows[0])) if rows else {one.name: () for one in kind.value_type}
-        parts = [_array(columns[one.name], one.type) for one in kind.value_type]
-        return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(parts, fields=[*kind.value_type]))
-    if pa.types.is_dictionary(kind):
-        return pa.array(values, pa.string()).dictionary_encode()
-    return pa.array(values, kind)
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    [values] = column.chunks
+    return values

@@ -4,6 +4,7 @@ Decides which records a table can hold, and what is wrong with the others. A wor
 know (a reason, a status) is a word; a field that it does not know is left out.
 """
 
+from datetime import datetime
 from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -17,7 +18,11 @@ from apportion.core.errors import ErrorCode
 from apportion.core.not_json import why_not_json
 from apportion.core.refusal import refusal
 
-_INT64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_BOUNDED: dict[type, Any] = {
+    int: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)],
+    datetime: Annotated[datetime, Meta(tz=True)],
+}
+"""What of these a column can hold."""
 _CONTENT = frozenset({"key", "headers", "value"})
 """What a dead letter has of a client's; it is not read."""
 _DEFAULTS = {UNSET: None, results.Detail.FULL: "full"}
@@ -29,8 +34,8 @@ def _read_form(kind: Any) -> Any:
     """Return a type as it is read: what may be absent is None, a member of a closed set is a string."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         return _struct(kind)
-    if kind is int:
-        return _INT64
+    if isinstance(kind, type) and kind in _BOUNDED:
+        return _BOUNDED[kind]
     arguments = get_args(kind)
     if get_origin(kind) is tuple:
         return tuple[_read_form(arguments[0]), ...]  # type: ignore[misc] # made while it runs
@@ -42,13 +47,13 @@ def _read_form(kind: Any) -> Any:
     return str if isinstance(kind, type) and issubclass(kind, Enum) else kind
 
 
-def _struct(kind: type[Struct]) -> type[Struct]:
-    """Return a type's form as it is read: the same fields in the same order, under the same tag."""
+def _struct(kind: type[Struct], without: frozenset[str] = _CONTENT) -> type[Struct]:
+    """Return a type's form as it is read: its fields but some, in their order, under the same tag."""
     types = get_type_hints(kind, include_extras=True)
     read: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     named = {field.name: field.encode_name for field in fields(kind)}
     for field in fields(kind):
-        if field.name in _CONTENT:
+        if field.name in without:
             continue
         name, form = field.name, _read_form(types[field.name])
         if field.default is NODEFAULT:
@@ -71,6 +76,7 @@ def _struct(kind: type[Struct]) -> type[Struct]:
 Entry = _struct(results.Entry)
 Decision = _struct(results.ContextDecision)
 DeadLetter = _struct(results.ContextDeadLetter)
+_DecisionAlone = _struct(results.ContextDecision, frozenset({"candidates"}))
 
 
 class Version(Struct):
@@ -97,7 +103,25 @@ class UnreadableError(Exception):
 
 
 _decoder = msgspec.json.Decoder(Decision | DeadLetter)
+_alone_decoder = msgspec.json.Decoder(_DecisionAlone | DeadLetter)
 _version_decoder = msgspec.json.Decoder(Version)
+
+
+def recognised(value: bytes | None) -> Any:
+    """Return `Decision` or `DeadLetter`, whichever a value holds; nothing is said of a decision's candidates.
+
+    Raises:
+        UnreadableError: it holds neither, or one of another version.
+    """
+    try:
+        record = _alone_decoder.decode(value or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        record = read(value)  # which tells what is wrong
+    if type(record) is DeadLetter:
+        return DeadLetter
+    if record.schema_version != results.SCHEMA_VERSION:
+        raise _other_version()
+    return Decision
 
 
 def read(value: bytes | None) -> Any:
