@@ -1,14 +1,20 @@
-"""Whatever is done to a log: what is verified is what was composed, and nothing else."""
+"""Whatever is done to a log: what is verified is what was composed, and nothing else.
+
+The long form: TEST_EDITS=10000 pytest --hypothesis-show-statistics tests/property/test_verify_finds_edits.py
+"""
 
 import json
+import os
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from recording import Recording, asked, by_worker, published, recorded, verified
 from support import candidate
 
 from apportion.core.results import Detail
+
+EDITS = int(os.environ.get("TEST_EDITS", "300"))
 
 EVENTS = [
     asked("r1", trigger={"event": "file_saved", "commitish": "ab"}),
@@ -66,31 +72,40 @@ def edits(log: bytes) -> st.SearchStrategy[bytes]:
     return st.one_of(flipped, cut, removed, put_in, doubled, lines)
 
 
+def says_another(edited: bytes, log: bytes) -> bool:
+    """Tell whether an edit changes what is covered, and count it."""
+    is_other = covered(edited) != covered(log)
+    event("changes what is covered" if is_other else "changes nothing that is covered")
+    return is_other
+
+
 def test_the_recording_is_verified_as_it_is() -> None:
     assert verified(CLEAN, decisions=lines_of(LOG)).summary.verified == len(CLEAN.decisions) == 5
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=EDITS)
 @given(edits(LOG))
 def test_every_edit_of_the_decisions_that_changes_what_they_say_is_found(edited: bytes) -> None:
-    if covered(edited) != covered(LOG):
+    if says_another(edited, LOG):
         done = verified(CLEAN, decisions=lines_of(edited))
         assert not done.summary.is_right
         assert len(done.findings) == done.summary.differences + sum(done.summary.unverifiable.values())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EDITS)
 @given(st.sampled_from(REDUCED).flatmap(lambda one: st.tuples(st.just(one), edits(log_of(one)))))
 def test_so_is_every_edit_of_decisions_in_less_detail(drawn: tuple[Recording, bytes]) -> None:
     recording, edited = drawn
-    if covered(edited) != covered(log_of(recording)):
+    if says_another(edited, log_of(recording)):
         assert not verified(recording, decisions=lines_of(edited)).summary.is_right
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=EDITS)
 @given(edits(b"".join(line + b"\n" for line in CLEAN.events)))
 def test_an_edit_of_the_events_is_found_unless_the_same_decisions_are_made_of_them(edited: bytes) -> None:
     events = lines_of(edited)
     of_these: Recording = recorded(events)
     is_right = verified(CLEAN, events=events).summary.is_right
-    assert is_right == (sorted(of_these.decisions) == sorted(CLEAN.decisions))
+    is_same = sorted(of_these.decisions) == sorted(CLEAN.decisions)
+    event("the same decisions" if is_same else "other decisions")
+    assert is_right == is_same

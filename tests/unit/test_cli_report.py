@@ -43,6 +43,13 @@ def test_a_report_of_nothing_writes_nothing_and_fails() -> None:
     assert ended.err.startswith("apportion: no_decisions: there is no decision to report")
 
 
+def test_what_could_not_be_read_is_told_beside_what_could() -> None:
+    Path("cut").write_bytes(Path("decisions").read_bytes()[:-200])
+    ended = apportion("report", "cut")
+    assert ended.exit_code == 0
+    assert ended.out.startswith(b"report.html: 2 decisions, 2 to open, 1 unreadable records, ")
+
+
 @pytest.mark.parametrize("given", [(), ("gone",), (".",), ("decisions", "--output", "gone/page.html")])
 def test_what_cannot_be_a_source_or_an_output_is_wrong_usage(given: tuple[str, ...]) -> None:
     assert apportion("report", *given).exit_code == 2

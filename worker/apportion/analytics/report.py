@@ -39,12 +39,16 @@ class Rows(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """All that a page shows. `opened` are the listed decisions that have their candidates, in that order."""
+    """All that a page shows. `opened` are the listed decisions that have their candidates, in that order.
+
+    `unreadable` is how many records no table could hold.
+    """
 
     engine_version: str
     answers: Mapping[str, Rows]
     listed: Rows
     opened: Sequence[Mapping[str, Any]]
+    unreadable: int = 0
     replayed: Replayed | None = None
 
     @property
@@ -67,7 +71,7 @@ def report_of(
     """
     answers: dict[str, Rows] = {}
     with telling_of_tables():
-        _require_decisions(tables)
+        unreadable = _require_decisions(tables)
         for done, name in enumerate(NAMES, start=1):
             answers[name] = _within(_answer(tables, load_query(name).sql), _ANSWER_MAX_BYTES)
             advance(done)
@@ -80,6 +84,7 @@ def report_of(
         answers=answers,
         listed=_within(listed, _LISTED_MAX_BYTES),
         opened=opened,
+        unreadable=unreadable,
         replayed=None if replayed is None else _bounded(replayed),
     )
 
@@ -87,15 +92,18 @@ def report_of(
 STEPS = len(NAMES) + 1
 
 
-def _require_decisions(tables: DuckDBPyConnection) -> None:
-    counts = [
+def _require_decisions(tables: DuckDBPyConnection) -> int:
+    """Return how many records are unreadable; they may be all."""
+    decisions, dead_letters, unreadable = [
         tables.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608 - our own names
         for table in ("decisions", "dead_letters", "unreadable")
     ]
-    if not counts[0]:
+    if not decisions:
         raise NothingToReportError(
-            f"there is no decision to report ({counts[1]:,} dead letters, {counts[2]:,} unreadable records)"
+            f"there is no decision to report ({dead_letters:,} dead letters, "
+            f"{unreadable:,} unreadable records)"
         )
+    return int(unreadable)
 
 
 def _answer(tables: DuckDBPyConnection, sql: str) -> Rows:

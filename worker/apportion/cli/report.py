@@ -84,7 +84,9 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
             folders, logs = (), _logs_of_topics(read_settings(ctx), selection, stack)
         made = _report(folders, logs, replayed, stack)
     size = _write(output, made)
-    typer.echo(f"{output}: {made.decisions:,} decisions, {len(made.opened):,} to open, {size / 1e6:.1f} MB")
+    unreadable = f", {made.unreadable:,} unreadable records" if made.unreadable else ""
+    counts = f"{made.decisions:,} decisions, {len(made.opened):,} to open{unreadable}"
+    typer.echo(f"{output}: {counts}, {size / 1e6:.1f} MB")
 
 
 def _print_queries() -> None:
