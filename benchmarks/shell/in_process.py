@@ -19,11 +19,11 @@ from apportion.core import wire
 from apportion.core.composer import Composer
 from apportion.core.memory import Memory
 from apportion.core.session import EMPTY, Session
+from apportion.garbage import collect_seldom, keep_what_is_here
 from apportion.settings import Settings
 from apportion.stream.answers import Answers
 from apportion.stream.batch import Batch, BatchBounds, BatchComposer
 from apportion.stream.breaker import DeadLetterShare
-from apportion.stream.garbage import look_seldom
 from apportion.stream.membership import Membership
 from apportion.stream.producer import RecordProducer
 from apportion.stream.rows import PartitionRows
@@ -63,7 +63,8 @@ def measure(workload: Workload, rounds: int) -> list[list[float]]:
     runs: Sequence[Callable[[], None]] = (shell.bare, shell.composed, shell.packed, shell.parsed)
     took_us: list[list[float]] = [[] for _ in runs]
     pace = gc.get_threshold()
-    look_seldom()  # as a worker that is ready
+    collect_seldom()  # as a worker does
+    keep_what_is_here()
     for number in range(rounds + 1):
         for turn in range(len(runs)):
             place = (number + turn) % len(runs)

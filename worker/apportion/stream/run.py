@@ -9,11 +9,11 @@ import signal
 from contextlib import AsyncExitStack
 from time import monotonic
 
+from apportion.garbage import keep_what_is_here
 from apportion.operations.server import PortTakenError, serving
 from apportion.settings import DEFAULT, Settings
 from apportion.stream.app import WorkerApp, create_app
 from apportion.stream.faults import WorkerFailedError
-from apportion.stream.garbage import look_seldom
 from apportion.stream.log import log_fact, log_to_stderr
 
 STOP_TIMEOUT_S = 9.0
@@ -87,7 +87,7 @@ async def _live(app: WorkerApp) -> None:
         log_fact(
             "ready", partitions=sorted(rows), rows=sum(rows.values()), after_s=round(monotonic() - since, 3)
         )
-        look_seldom()
+        keep_what_is_here()
 
     app.on_startup_finished = tell_ready
     await app.start()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from apportion.stream.garbage import look_seldom
+from apportion.garbage import collect_seldom, keep_what_is_here
 
 
 @pytest.fixture
@@ -16,9 +16,14 @@ def pace() -> Iterator[tuple[int, int, int]]:
     gc.set_threshold(*before)
 
 
-def test_what_is_there_is_left_alone_and_the_rest_is_looked_at_seldom(pace: tuple[int, int, int]) -> None:
+def test_what_is_there_is_left_alone(pace: tuple[int, int, int]) -> None:
     held: list[object] = [[]]
-    look_seldom()
+    keep_what_is_here()
     assert not any(one is held for one in gc.get_objects())
+    assert gc.get_threshold() == pace
+
+
+def test_what_comes_is_looked_at_seldom(pace: tuple[int, int, int]) -> None:
+    collect_seldom()
     assert all(now > before for now, before in zip(gc.get_threshold(), pace, strict=True))
     assert gc.isenabled()
