@@ -88,8 +88,9 @@ def test_a_folder_without_a_history_is_a_failure_that_is_told(repository: Path) 
 
 
 def test_what_the_demo_suggests_to_try_next_works_as_it_stands(repository: Path) -> None:
-    steps = [line.strip() for line in next_steps("").splitlines() if "events.jsonl" in line]
-    assert len(steps) == 2, "make events, compose them"
+    told = [line.strip() for line in next_steps("").splitlines()]
+    steps = [line for line in told if "events.jsonl" in line or line.startswith("export ")]
+    assert len(steps) == 3, "make events, set a secret, compose them"
     lines = ["set -e", f'apportion() {{ {shlex.join(command())} "$@"; }}', *steps]
     script = "\n".join(lines).replace("PATH", shlex.quote(str(repository)))
     ended = subprocess.run(["/bin/sh", "-c", script], env=environment(), capture_output=True, check=False)  # noqa: S603 - our own commands
