@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.structs import BrokerMetadata
 from faust.stores import memory
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
@@ -79,6 +80,30 @@ async def test_the_thread_makes_a_client_that_reads_what_is_committed(app: Worke
         return client._isolation_level, client._fetch_max_wait_ms
 
     assert await create() == ("read_committed", 200)
+
+
+async def test_a_broker_that_is_silent_when_connected_to_holds_nobody_up() -> None:
+    left = asyncio.Event()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        left.set()
+
+    silent = await asyncio.start_server(listen, "127.0.0.1", 0)
+    host, port = silent.sockets[0].getsockname()
+    app = create_app(Settings(request_timeout_s=0.1))
+    consumer = app.consumer._thread._create_worker_consumer(app.transport)
+    client = consumer._client
+    client.cluster._brokers[7] = BrokerMetadata(7, host, port, None)
+    async with asyncio.timeout(DEADLINE_S):  # by itself it waits as long as a joining may take
+        assert not await client.ready(7)
+        await left.wait()
+    assert client._request_timeout_ms / 1000 > DEADLINE_S
+    consumer._closed = True
+    app.consumer._thread.thread_loop.close()
+    silent.close()
 
 
 async def test_the_client_tells_up_to_where_it_has_given_out_a_partition(app: WorkerApp) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import CommitFailedError, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
@@ -26,6 +27,7 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = "read_committed"  # noqa: SLF001 - see above
         consumer._fetch_max_wait_ms = _FETCH_WAIT_MS  # noqa: SLF001 - Faust states 1,500
+        _connect_within(self.app.settings.request_timeout_s, consumer._client)  # noqa: SLF001 - see above
         return consumer
 
     async def on_start(self) -> None:
@@ -111,3 +113,22 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
         consumer.pause(*others)
         for tp, offset in offsets.items():
             consumer.seek(TopicPartition(*tp), offset)
+
+
+def _connect_within(timeout_s: float, client: AIOKafkaClient) -> None:
+    """Let a client give up connections that are not made in time.
+
+    It makes them one at a time, and by itself waits for each as long as for its longest request, which is a
+    joining: a broker that is gone without a word would keep the heartbeats from all others.
+    """
+    connect = client._get_conn  # noqa: SLF001 - there is no other timeout than that of requests
+
+    async def connect_in_time(node_id: Any, **how: Any) -> Any:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await connect(node_id, **how)
+        except TimeoutError:
+            client.force_metadata_update()  # as the client does where a connection fails
+            return None
+
+    client._get_conn = connect_in_time  # noqa: SLF001 - as above
