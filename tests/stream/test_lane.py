@@ -178,6 +178,24 @@ async def test_outputs_of_the_next_batch_leave_at_once_and_its_rows_after_those_
     assert stage.committable() == 1
 
 
+async def test_who_waits_for_room_goes_on_as_soon_as_what_was_fetched_is_composed(stage: Stage) -> None:
+    stage.lane.fetched(0, [read(0)])
+    assert not stage.lane.has_room(0)
+    waiting = asyncio.create_task(stage.lane.room(2 * DEADLINE_S))
+    await asyncio.sleep(0)
+    await stage.lane.answer(stage.fetched.pop())
+    async with asyncio.timeout(DEADLINE_S):
+        await waiting
+    assert stage.lane.has_room(0)
+
+
+async def test_who_waits_for_room_waits_no_longer_than_they_say(stage: Stage) -> None:
+    stage.lane.fetched(0, [read(0)])
+    async with asyncio.timeout(DEADLINE_S):
+        await stage.lane.room(0.001)
+    assert not stage.lane.has_room(0)
+
+
 async def test_a_partition_with_enough_in_flight_is_not_fetched_and_goes_on_when_there_is_room(
     one_by_one: Stage,
 ) -> None:

@@ -10,8 +10,9 @@ from apportion.garbage import collect_seldom, keep_what_is_here
 
 @pytest.fixture
 def pace() -> Iterator[tuple[int, int, int]]:
-    before = gc.get_threshold()
-    yield before
+    before, by_default = gc.get_threshold(), (700, 10, 10)
+    gc.set_threshold(*by_default)
+    yield by_default
     gc.unfreeze()
     gc.set_threshold(*before)
 

@@ -147,7 +147,7 @@ def _check_labels(candidates: Sequence[Candidate], place: str) -> None:
     """Refuse a control character in a candidate's label; of many candidates, few labels differ."""
     labels = {one.kind for one in candidates} | {one.lane for one in candidates}
     labels |= {one.category for one in candidates}
-    if any(label and not label.isprintable() and _CONTROL.search(label) for label in labels):
+    if any(label and _CONTROL.search(label) for label in labels):
         for index, one in enumerate(candidates):
             for field in ("kind", "lane", "category"):
                 _check_label(getattr(one, field) or "", f"{_at(place, index)}.{field}")

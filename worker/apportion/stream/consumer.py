@@ -23,7 +23,7 @@ from apportion.stream.topics import PartitionsChangedError
 _READ_TIMEOUT_S = 0.2
 """How long a read waits for records, and so a rebalance for a read."""
 _FULL_TIMEOUT_S = 0.005
-"""The same while there is a partition that is not read, for it is full."""
+"""How long a read waits for a partition that is full, and where it still is, for records of the others."""
 _FINISH_S = 6.0
 """How long what is in flight may take to be written when the worker stops."""
 
@@ -149,9 +149,10 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
     async def _read_once(self) -> None:
         active = frozenset(self._get_active_partitions())
         lane = self.app.lane
+        if not all(lane.has_room(tp.partition) for tp in active):
+            await lane.room(_FULL_TIMEOUT_S)
         readable = {tp for tp in active if lane.has_room(tp.partition)}
         if not readable:
-            await asyncio.sleep(_FULL_TIMEOUT_S)
             return
         timeout_s = _FULL_TIMEOUT_S if len(readable) < len(active) else _READ_TIMEOUT_S
         for tp, records in (await self._getmany(readable, timeout_s)).items():

@@ -31,9 +31,7 @@ class EventFailedError(StreamError):
 
 
 class NotInTurnError(StreamError):
-    """An event cannot be answered ahead of others: it waits for its turn, and ends nobody."""
-
-    code = "not_in_turn"
+    """An event cannot be answered ahead of others: it waits for its turn. Nobody is told."""
 
     def __init__(self, record: Record) -> None:
         super().__init__(f"{_place(record)} waits for its turn")

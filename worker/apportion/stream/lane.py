@@ -7,6 +7,7 @@ Faust nor the group.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from aiokafka.structs import ConsumerRecord
 
@@ -48,6 +49,7 @@ class Lane:
         self._policies = policies
         self._flows: dict[int, Flow] = {}
         self._in_flight_bytes = 0
+        self._room_made = asyncio.Event()
         self.deliver: Callable[[Fetched], None] = lambda _: None
         """Brings to the agent what was fetched, in order."""
         self.failed: Callable[[Exception], None] = lambda _: None
@@ -90,6 +92,13 @@ class Lane:
             return False
         return self._in_flight_bytes < IN_FLIGHT_MAX_BYTES
 
+    async def room(self, within_s: float) -> None:
+        """Wait until a partition has room that had none, or so long."""
+        self._room_made.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._room_made.wait()
+
     def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
         """Take what a fetch brought of a partition that flows."""
         flow = self._flows[partition]
@@ -127,6 +136,7 @@ class Lane:
             self.require_whole(flow, batch)
             await asyncio.sleep(0)
         flow.taken += 1
+        self._room_made.set()
 
     def require_whole(self, flow: Flow, batch: Batch) -> None:
         """Pass unless a batch ended at an event that was neither answered nor refused, or at one too many.
@@ -163,6 +173,7 @@ class Lane:
                 return
             flow.in_flight.popleft()
             self._in_flight_bytes -= batch.size_bytes
+            self._room_made.set()
             flow.durable(batch)
             self.durable(batch)
             if writing.is_committed:
