@@ -181,7 +181,7 @@ async def test_outputs_of_the_next_batch_leave_at_once_and_its_rows_after_those_
 async def test_who_waits_for_room_goes_on_as_soon_as_what_was_fetched_is_composed(stage: Stage) -> None:
     stage.lane.fetched(0, [read(0)])
     assert not stage.lane.has_room(0)
-    waiting = asyncio.create_task(stage.lane.room(2 * DEADLINE_S))
+    waiting = asyncio.create_task(stage.lane.room([0], 2 * DEADLINE_S))
     await asyncio.sleep(0)
     await stage.lane.answer(stage.fetched.pop())
     async with asyncio.timeout(DEADLINE_S):
@@ -192,7 +192,7 @@ async def test_who_waits_for_room_goes_on_as_soon_as_what_was_fetched_is_compose
 async def test_who_waits_for_room_waits_no_longer_than_they_say(stage: Stage) -> None:
     stage.lane.fetched(0, [read(0)])
     async with asyncio.timeout(DEADLINE_S):
-        await stage.lane.room(0.001)
+        await stage.lane.room([0], 0.001)
     assert not stage.lane.has_room(0)
 
 

@@ -23,7 +23,7 @@ from apportion.stream.topics import PartitionsChangedError
 _READ_TIMEOUT_S = 0.2
 """How long a read waits for records, and so a rebalance for a read."""
 _FULL_TIMEOUT_S = 0.005
-"""How long a read waits for a partition that is full, and where it still is, for records of the others."""
+"""How long a read waits for partitions that are full, and where one still is, for records of the others."""
 _FINISH_S = 6.0
 """How long what is in flight may take to be written when the worker stops."""
 
@@ -149,8 +149,7 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
     async def _read_once(self) -> None:
         active = frozenset(self._get_active_partitions())
         lane = self.app.lane
-        if not all(lane.has_room(tp.partition) for tp in active):
-            await lane.room(_FULL_TIMEOUT_S)
+        await lane.room([tp.partition for tp in active], _FULL_TIMEOUT_S)
         readable = {tp for tp in active if lane.has_room(tp.partition)}
         if not readable:
             return

@@ -6,7 +6,7 @@ Faust nor the group.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from aiokafka.structs import ConsumerRecord
@@ -92,12 +92,13 @@ class Lane:
             return False
         return self._in_flight_bytes < IN_FLIGHT_MAX_BYTES
 
-    async def room(self, within_s: float) -> None:
-        """Wait until a partition has room that had none, or so long."""
-        self._room_made.clear()
+    async def room(self, partitions: Collection[int], within_s: float) -> None:
+        """Wait until all of these partitions have room, or so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self._room_made.wait()
+                while not all(map(self.has_room, partitions)):
+                    self._room_made.clear()
+                    await self._room_made.wait()
 
     def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
         """Take what a fetch brought of a partition that flows."""
