@@ -95,6 +95,14 @@ async def test_partitions_are_taken_over_paused(
     assert active_when_taken == [set()]
 
 
+@pytest.mark.parametrize("active", [set(), set(REQUESTS)], ids=["without partitions", "before they flow"])
+async def test_a_read_of_nothing_lets_others_have_their_turn(consumer: LaneConsumer, active: set[TP]) -> None:
+    consumer._set_active_tps(active)
+    other = asyncio.create_task(asyncio.sleep(0))
+    await consumer._read_once()
+    assert other.done(), "the worker stops, hears of partitions and beats its heart in between"
+
+
 async def test_a_partition_that_was_added_ends_the_worker(
     consumer: LaneConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,6 +149,9 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
     async def _read_once(self) -> None:
         active = frozenset(self._get_active_partitions())
         lane = self.app.lane
+        if not active:
+            await asyncio.sleep(_FULL_TIMEOUT_S)
+            return
         await lane.room([tp.partition for tp in active], _FULL_TIMEOUT_S)
         readable = {tp for tp in active if lane.has_room(tp.partition)}
         if not readable:
