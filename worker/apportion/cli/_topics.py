@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 _OFFSETS = re.compile(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 
+EventsFile: TypeAlias = Annotated[
+    Path | None, typer.Argument(help="The recorded events, as JSON lines; - is stdin.")
+]
+DecisionsFile: TypeAlias = Annotated[
+    Path | None, typer.Argument(help="The decisions that were made of them.")
+]
 FromTopics: TypeAlias = Annotated[
     bool, typer.Option("--from-topics", help="Read the topics of the settings instead of files.")
 ]
@@ -47,10 +53,13 @@ StartSnapshot: TypeAlias = Annotated[
 ]
 
 
-def require_topics_for(snapshot: Path | None) -> None:
-    """Refuse a snapshot beside files."""
+def require_files(events: Path | None, decisions: Path | None, snapshot: Path | None) -> tuple[Path, Path]:
+    """Return the files that are read where topics are not; refuse a snapshot beside them."""
     if snapshot is not None:
         raise typer.BadParameter("is of use only with --from-topics", param_hint="--snapshot")
+    if events is None or decisions is None:
+        raise typer.BadParameter("give the files EVENTS and DECISIONS, or --from-topics")
+    return events, decisions
 
 
 @contextmanager

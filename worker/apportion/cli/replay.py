@@ -19,13 +19,15 @@ from apportion.cli._progress import progress
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 from apportion.cli._topics import (
+    DecisionsFile,
+    EventsFile,
     FromTopics,
     Offsets,
     Since,
     StartSnapshot,
     Until,
     recomposition_of,
-    require_topics_for,
+    require_files,
     selection_of,
 )
 from apportion.cli._verification import verification_of
@@ -61,10 +63,8 @@ def _price(text: str) -> Decimal:
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "brokers", "app_id"))
 def replay(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
-    events: Annotated[
-        Path | None, typer.Argument(help="The recorded events, as JSON lines; - is stdin.")
-    ] = None,
-    decisions: Annotated[Path | None, typer.Argument(help="The decisions that were made of them.")] = None,
+    events: EventsFile = None,
+    decisions: DecisionsFile = None,
     *,
     from_topics: FromTopics = False,
     since: Since = None,
@@ -117,9 +117,7 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
     if selection is not None:
         _replay_topics(settings, selection, snapshot, what_if, _Printing(form, price))
         return
-    require_topics_for(snapshot)
-    if events is None or decisions is None:
-        raise typer.BadParameter("give the files EVENTS and DECISIONS, or --from-topics")
+    events, decisions = require_files(events, decisions, snapshot)
     require_distinct(events, decisions)
     _replay_files(settings, events, decisions, what_if, _Printing(form, price))
 

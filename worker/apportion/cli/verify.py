@@ -17,13 +17,15 @@ from apportion.cli._progress import progress
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 from apportion.cli._topics import (
+    DecisionsFile,
+    EventsFile,
     FromTopics,
     Offsets,
     Since,
     StartSnapshot,
     Until,
     recomposition_of,
-    require_topics_for,
+    require_files,
     selection_of,
 )
 from apportion.cli._verification import verification_of
@@ -50,10 +52,8 @@ class Format(StrEnum):
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "brokers", "app_id"))
 def verify(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
-    events: Annotated[
-        Path | None, typer.Argument(help="The recorded events, as JSON lines; - is stdin.")
-    ] = None,
-    decisions: Annotated[Path | None, typer.Argument(help="The decisions that were made of them.")] = None,
+    events: EventsFile = None,
+    decisions: DecisionsFile = None,
     *,
     from_topics: FromTopics = False,
     since: Since = None,
@@ -88,10 +88,8 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     if selection is not None:
         _verify_topics(read_settings(ctx, default_policy=policy), selection, snapshot, form)
         return
-    require_topics_for(snapshot)
-    if events is None or decisions is None:
-        raise typer.BadParameter("give the files EVENTS and DECISIONS, or --from-topics")
-    require_distinct(*files)
+    events, decisions = require_files(events, decisions, snapshot)
+    require_distinct(events, decisions, dead_letters)
     settings = read_settings(ctx, default_policy=policy)
     with ExitStack() as stack:
         source = stack.enter_context(open_events(events))
