@@ -4,25 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from benchmarks.drawing import BLUE, GREY
 from benchmarks.shell.on_kafka import Measured
 from benchmarks.shell.rows import OURS, ROWS
-
-_GREY, _BLUE = "#9aa4b1", "#2563eb"
-
-mpl.use("svg")
-mpl.rcParams.update(
-    {
-        "svg.hashsalt": "apportion",  # the same figures give the same file
-        "svg.fonttype": "none",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-)
 
 
 def write_plot(runs: Sequence[Measured], file: Path) -> None:
@@ -43,12 +30,12 @@ def write_plot(runs: Sequence[Measured], file: Path) -> None:
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
         panel.xaxis.set_major_formatter("{x:g}")
         panel.xaxis.set_minor_formatter(NullFormatter())
-        panel.grid(axis="x", lw=0.4, color=_GREY)
+        panel.grid(axis="x", lw=0.4, color=GREY)
     cost, *waits = panels[0]
     cost.set(title="catching up", xlabel="µs of CPU an event")
     cost.set_yticks(range(len(names)), titles)
     for place, name in enumerate(names):
-        colour = _BLUE if any(row.name == name for row in OURS) else _GREY
+        colour = BLUE if any(row.name == name for row in OURS) else GREY
         costs = [run.cpu_us for run in near if run.row == name and run.cpu_us]
         cost.plot(costs, [place] * len(costs), "o", ms=4, color=colour)
         for panel, rate in zip(waits, rates, strict=True):

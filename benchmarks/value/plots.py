@@ -3,29 +3,17 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from apportion import Memory
+from benchmarks.drawing import BLUE, GREY, ORANGE
 from benchmarks.value.agents import session
 from benchmarks.value.measuring import AGENT, BUDGETS, LANES, Compared, Figures, Measured
 from benchmarks.value.playing import COUNTER, play, shared
 
-_GREY, _BLUE, _ORANGE = "#9aa4b1", "#2563eb", "#f59e0b"
 _SHOWN = ("coder", 2)
 """The session that is shown turn by turn."""
-
-mpl.use("svg")
-mpl.rcParams.update(
-    {
-        "svg.hashsalt": "apportion",  # the same figures give the same file
-        "svg.fonttype": "none",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-)
 
 
 def write_all(folder: Path, measured: Sequence[Measured], compared: Sequence[Compared]) -> None:
@@ -51,9 +39,9 @@ def _write_dots(
     for panel, budget, goal in zip(panels, BUDGETS, goals, strict=True):
         of_budget = [each for each in measured if each.budget_tokens == budget]
         places = [kinds.index(each.kind) for each in of_budget]
-        panel.plot([figure(each.lanes) for each in of_budget], places, "o", ms=4, color=_GREY, label="lanes")
-        panel.plot([figure(each.agent) for each in of_budget], places, "o", ms=4, color=_BLUE, label="agent")
-        panel.axvline(goal, color=_ORANGE, lw=1, label="goal")
+        panel.plot([figure(each.lanes) for each in of_budget], places, "o", ms=4, color=GREY, label="lanes")
+        panel.plot([figure(each.agent) for each in of_budget], places, "o", ms=4, color=BLUE, label="agent")
+        panel.axvline(goal, color=ORANGE, lw=1, label="goal")
         panel.set(title=f"budget {budget:,}", xlabel=label, xlim=(0, 1))
         panel.set_yticks(range(len(kinds)), kinds)
     panels[-1].legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -65,9 +53,9 @@ def _write_optimum(file: Path, compared: Sequence[Compared]) -> None:
     sorts = list(dict.fromkeys(each.sort for each in compared))
     _, panel = plt.subplots(figsize=(6.4, 2.6))
     places = [sorts.index(each.sort) for each in compared]
-    panel.plot([each.lanes for each in compared], places, "o", ms=4, color=_GREY, label="lanes")
-    panel.plot([each.agent for each in compared], places, "o", ms=4, color=_BLUE, label="agent")
-    panel.axvline(0.985, color=_ORANGE, lw=1, label="goal")
+    panel.plot([each.lanes for each in compared], places, "o", ms=4, color=GREY, label="lanes")
+    panel.plot([each.agent for each in compared], places, "o", ms=4, color=BLUE, label="agent")
+    panel.axvline(0.985, color=ORANGE, lw=1, label="goal")
     panel.set(xlabel="value, as a share of the exact optimum")
     panel.set_yticks(range(len(sorts)), sorts)
     panel.invert_yaxis()
@@ -91,8 +79,8 @@ def _write_turns(file: Path) -> None:
 def _draw_turns(panel: Axes, name: str, held: Sequence[int], used: Sequence[int]) -> None:
     places = range(1, len(used) + 1)
     fresh = [whole - part for whole, part in zip(used, held, strict=True)]
-    panel.bar(places, held, color=_BLUE, label="as the turn before: read from the cache")
-    panel.bar(places, fresh, bottom=held, color=_GREY, label="new to the provider")
+    panel.bar(places, held, color=BLUE, label="as the turn before: read from the cache")
+    panel.bar(places, fresh, bottom=held, color=GREY, label="new to the provider")
     panel.set(ylabel=f"tokens, {name}")
     if name == LANES.name:
         panel.legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, 1.25), ncols=2)

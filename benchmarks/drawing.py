@@ -1,0 +1,16 @@
+"""How all plots of the benchmarks look: importing it sets that."""
+
+import matplotlib as mpl
+
+GREY, BLUE, ORANGE = "#9aa4b1", "#2563eb", "#f59e0b"
+
+mpl.use("svg")
+mpl.rcParams.update(
+    {
+        "svg.hashsalt": "apportion",  # the same figures give the same file
+        "svg.fonttype": "none",
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+)
