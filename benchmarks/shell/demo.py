@@ -21,19 +21,25 @@ _LOOK_S = 0.01
 
 
 class Round(Struct, frozen=True):
-    """Milliseconds an event: of the processor in the loop and in the worker, and until all was answered."""
+    """Milliseconds an event: of the processor in the loop and in the worker, and until all was answered.
+
+    `composing_share` is what of the worker's are decode, compose and encode.
+    """
 
     events: int
     loop_cpu_ms: float = 0.0
     worker_cpu_ms: float = 0.0
     worker_ms: float = 0.0
+    composing_share: float = 0.0
     failure: str = ""
 
     def __str__(self) -> str:
         if self.failure:
             return f"demo workload: {self.failure}"
         figures = f"loop {self.loop_cpu_ms:.2f}, worker {self.worker_cpu_ms:.2f} ms of CPU an event"
-        return f"demo workload: {figures}, {self.worker_ms:.2f} ms passed"
+        return (
+            f"demo workload: {figures}, {self.worker_ms:.2f} ms passed, {self.composing_share:.3f} composing"
+        )
 
 
 def measure(brokers: str, share: float) -> Round:
@@ -41,27 +47,30 @@ def measure(brokers: str, share: float) -> Round:
     events = int(_EVENTS * share)
     try:
         looped_s = loop_s("demo", events)
-        worker_cpu_s, worker_s = _worker(brokers, demo(events))
+        worker_cpu_s, worker_s, share = _worker(brokers, demo(events))
     except Exception as error:  # noqa: BLE001 - a row, and not the end of the others
         return Round(events, failure=f"{type(error).__name__}: {error}")
     loop_ms, cpu_ms, passed_ms = (seconds * 1e3 / events for seconds in (looped_s, worker_cpu_s, worker_s))
-    return Round(events, loop_ms, cpu_ms, passed_ms)
+    return Round(events, loop_ms, cpu_ms, passed_ms, share)
 
 
-def _worker(brokers: str, workload: Workload) -> tuple[float, float]:
-    """Return the processor's seconds and those that passed."""
+def _worker(brokers: str, workload: Workload) -> tuple[float, float, float]:
+    """Return the processor's seconds, those that passed, and what share of the first was composing."""
     command = OURS[0].command
     assert command is not None, "it answers"
     log: Path = LOGS / "demo.log"
     with topics(brokers, 1, workload.policy) as settings, Workers(command(settings), 1, log) as workers:
         _fill(settings, small(WARM_REQUESTS, 1))
         _wait_for(settings, workers, WARM_REQUESTS)
+        before = workers.samples()
         workers.hold()
         _fill(settings, workload)
         begun_s, begun_cpu_s = perf_counter(), workers.cpu_s()
         workers.release()
         _wait_for(settings, workers, WARM_REQUESTS + len(workload.records))
-        return workers.cpu_s() - begun_cpu_s, perf_counter() - begun_s
+        took_cpu_s, took_s = workers.cpu_s() - begun_cpu_s, perf_counter() - begun_s
+        composing, looks = (new - old for new, old in zip(workers.samples(), before, strict=True))
+        return took_cpu_s, took_s, composing / looks
 
 
 def _fill(settings: Settings, workload: Workload) -> None:

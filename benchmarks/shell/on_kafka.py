@@ -65,6 +65,8 @@ class Measured(Struct):
     delay_ms: float
     events_per_second: float = 0.0
     cpu_us: float = 0.0
+    beyond_us: float = 0.0
+    """Of these, what is neither decode nor compose nor encode, where that is known."""
     latencies: list[Latency] = field(default_factory=list)
     """At each rate that is not above what it caught up with."""
     failure: str = ""
@@ -101,7 +103,7 @@ def _measure_on(settings: Settings, row: Row, plan: Plan, measured: Measured) ->
                 measured.latencies.append(_latency(load, per_second, plan.seconds))
         return
     with _running(row, plan, settings) as (workers, load):
-        measured.events_per_second, measured.cpu_us = _catch_up(workers, load, plan.events)
+        _catch_up(workers, load, plan.events, measured, is_sampled=row.is_sampled)
         for per_second in plan.rates:
             if measured.events_per_second < per_second:
                 return
@@ -164,20 +166,24 @@ def _wait_for_members(settings: Settings, workers: Workers, count: int) -> None:
     raise NotReadyError(f"after {_READY_S:g} s its group has not {count} members with partitions")
 
 
-def _catch_up(workers: Workers, load: Load, events: int) -> tuple[float, float]:
-    """Return events a second and microseconds of the processor's time an event.
+def _catch_up(workers: Workers, load: Load, events: int, measured: Measured, *, is_sampled: bool) -> None:
+    """Fill in events a second, and microseconds of the processor's time an event.
 
     They are taken over a whole backlog, from the workers' release to its last answer: within one, much may
     have been worked on that is not yet to be seen.
     """
     for backlog in (int(events * _WARM_SHARE), events):
+        before = workers.samples() if is_sampled else (0, 0)
         workers.hold()
         load.fill(backlog)
         begun_s, begun_cpu_s = perf_counter(), workers.cpu_s()
         workers.release()
         load.read(load.answered + backlog, workers.check)
         took_s, took_cpu_s = perf_counter() - begun_s, workers.cpu_s() - begun_cpu_s
-    return events / took_s, took_cpu_s * 1e6 / events
+    measured.events_per_second, measured.cpu_us = events / took_s, took_cpu_s * 1e6 / events
+    if is_sampled:
+        composing, looks = (new - old for new, old in zip(workers.samples(), before, strict=True))
+        measured.beyond_us = measured.cpu_us * (1 - composing / looks)
 
 
 def _latency(

@@ -34,6 +34,8 @@ class Row(Struct, frozen=True):
     command: Command | None
     """None: it answers nobody on Kafka."""
     has_group: bool = True
+    is_sampled: bool = False
+    """Whether it tells how much of its processor's time goes into decode, compose and encode."""
 
 
 class PrepareError(Exception):
@@ -57,7 +59,7 @@ def _ours(guarantee: Guarantee) -> Command:
             f"APPORTION_FINGERPRINT_SECRET={SECRET}",
             sys.executable,
             "-m",
-            "apportion",
+            "benchmarks.shell.sampled",
             "run",
             *given,
         ]
@@ -136,8 +138,17 @@ def _run(*command: str) -> None:
 NOBODY = Row("nobody", "nobody: each request read back", "", 0, None)
 LOOP = Row("loop", "no Kafka: decode, compose, encode", "a dictionary", 20_000, None)
 OURS = (
-    Row("worker", "the worker, composing", "rows", 20_000, _ours(Guarantee.EFFECTIVELY_ONCE)),
-    Row("worker_exactly_once", "… `exactly_once`", "rows", 20_000, _ours(Guarantee.EXACTLY_ONCE)),
+    Row(
+        "worker", "the worker, composing", "rows", 20_000, _ours(Guarantee.EFFECTIVELY_ONCE), is_sampled=True
+    ),
+    Row(
+        "worker_exactly_once",
+        "… `exactly_once`",
+        "rows",
+        20_000,
+        _ours(Guarantee.EXACTLY_ONCE),
+        is_sampled=True,
+    ),
 )
 ROWS = (
     NOBODY,

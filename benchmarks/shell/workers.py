@@ -12,6 +12,7 @@ from typing import Self
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _END_S = 4.0
+_LOOK_S = 0.01
 _LOG_CHARACTERS = 200
 
 
@@ -33,6 +34,7 @@ class Workers:
             for place in range(self._count):
                 told = {
                     "PLACE": str(place),
+                    "SAMPLES": str(self._samples(place)),
                     "COUNT": str(self._count),
                     "TMPDIR": self._folder.name,
                     "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self._folder.name}",
@@ -78,9 +80,32 @@ class Workers:
         for process in self._processes:
             process.send_signal(signal.SIGCONT)
 
+    def samples(self) -> tuple[int, int]:
+        """Return how often `benchmarks.shell.sampled`, which they run, found them composing, and looked."""
+        counted = looks = 0
+        for place, process in enumerate(self._processes):
+            file = self._samples(place)
+            known = _lines(file)
+            process.send_signal(signal.SIGUSR1)
+            deadline_s = time.monotonic() + _END_S
+            while len(lines := _lines(file)) == len(known):
+                assert time.monotonic() < deadline_s, "it tells what it is at"
+                time.sleep(_LOOK_S)
+            found, looked = lines[-1].split()
+            counted, looks = counted + int(found), looks + int(looked)
+        return counted, looks
+
+    def _samples(self, place: int) -> Path:
+        return Path(self._folder.name) / f"samples-{place}.txt"
+
     def cpu_s(self) -> float:
         """Return the processor's time of all of them, with all their threads, in user and system."""
         return sum(_cpu_s(process.pid) for process in self._processes)
+
+
+def _lines(file: Path) -> list[str]:
+    """Return the lines that are whole."""
+    return file.read_text(encoding="ascii").split("\n")[:-1] if file.exists() else []
 
 
 def _cpu_s(process_id: int) -> float:
