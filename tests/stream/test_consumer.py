@@ -1,19 +1,18 @@
 """A partition's events flow from its committed offset on, and come as they were read."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiokafka.errors import NoOffsetForPartitionError
-from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from faust.types import TP
 
 from apportion.settings import Settings
 from apportion.stream.app import create_app
 from apportion.stream.consumer import LaneConsumer
-from apportion.stream.faults import NotFlowingError, OffsetOutOfRangeError
+from apportion.stream.faults import NotFlowingError
 from apportion.stream.flow import Fetched
 from apportion.stream.topics import PartitionsChangedError
 
@@ -25,12 +24,13 @@ CHANGELOG = {TP("apportion-sessions-changelog", 0), TP("apportion-sessions-chang
 PLACE, OTHER = sorted(REQUESTS)
 
 
-class Client:
-    """Stands for the consumer's thread: notes what it is asked, and answers as it is told to."""
+class Member:
+    """Stands for the consumer's thread and for the reader: notes what it is asked, and answers as told."""
 
     def __init__(self) -> None:
         self.steps: list[Any] = []
-        self.records: dict[TP, list[Any]] = {}
+        self.records: dict[int, list[Any]] = {}
+        self.polls = 0
         self.committed: dict[TP, tuple[int, str]] = {}
         self.group_takes_commits = True
         self.begun, self.may_end = asyncio.Event(), asyncio.Event()
@@ -39,22 +39,24 @@ class Client:
     def assignment(self) -> set[TP]:
         return REQUESTS | CHANGELOG
 
-    async def getmany(self, partitions: set[TP], _: float) -> dict[TP, list[Any]]:
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        self.polls += 1
+        yield
+
+    async def read(self, partitions: list[int], _: float) -> dict[int, list[Any]]:
         self.begun.set()
         await self.may_end.wait()
         self.steps.append(("read", set(partitions)))
-        return {tp: records for tp, records in self.records.items() if tp in partitions}
+        return {number: records for number, records in self.records.items() if number in partitions}
 
     async def earliest_offsets(self, *partitions: TP) -> dict[TP, int]:
         return dict.fromkeys(partitions, 3)
 
-    async def highwaters(self, *partitions: TP) -> dict[TP, int]:
-        return dict.fromkeys(partitions, 30)
-
     async def committed_with_metadata(self, _: set[TP]) -> dict[TP, tuple[int, str]]:
         return self.committed
 
-    async def flow_from(self, offsets: dict[TP, int]) -> None:
+    def flow_from(self, offsets: dict[int, int]) -> None:
         self.steps.append(("seek", dict(offsets)))
 
     async def commit_with_metadata(self, offsets: dict[TP, tuple[int, str]]) -> bool:
@@ -67,7 +69,7 @@ async def consumer() -> AsyncIterator[LaneConsumer]:
     """A consumer whose rows are read, before it goes to its committed offsets."""
     found: LaneConsumer = create_app(Settings()).consumer
     loop = found._thread.thread_loop
-    found._thread = Client()
+    found._thread = found.app.reader = Member()
     await found.app.sessions.data.on_rebalance(REQUESTS | CHANGELOG, set(), set())
     found._set_active_tps(set(REQUESTS))
     found._assigned = object()
@@ -122,11 +124,10 @@ async def test_a_partition_that_was_added_ends_the_worker(
 async def test_a_partition_flows_from_its_committed_offset_or_from_its_beginning(
     consumer: LaneConsumer,
 ) -> None:
-    """The client leaves one of which nothing is committed where it is."""
     consumer._thread.committed = {OTHER: (7, "")}
     assert not consumer.app.lane.has_room(0)
     await consumer.perform_seek()
-    assert consumer._thread.steps == [("seek", {PLACE: 3, OTHER: 7})]
+    assert consumer._thread.steps == [("seek", {0: 3, 1: 7})]
     assert consumer.app.lane.has_room(0)
     assert consumer.app.lane.has_room(1)
 
@@ -143,11 +144,12 @@ async def test_partitions_that_are_taken_away_while_they_are_sought_do_not_flow(
     monkeypatch.setattr(consumer, "_on_partitions_assigned", nothing)
     sought, may_end = asyncio.Event(), asyncio.Event()
 
-    async def flow_from(_: object) -> None:
+    async def committed(_: object) -> dict[TP, tuple[int, str]]:
         sought.set()
         await may_end.wait()
+        return {}
 
-    monkeypatch.setattr(consumer._thread, "flow_from", flow_from)
+    monkeypatch.setattr(consumer._thread, "committed_with_metadata", committed)
     seeking = asyncio.create_task(consumer.perform_seek())
     async with asyncio.timeout(DEADLINE_S):
         await sought.wait()
@@ -165,50 +167,22 @@ async def test_partitions_that_are_taken_away_while_they_are_sought_do_not_flow(
 async def test_what_partitions_hold_comes_to_the_lane_as_it_was_read(consumer: LaneConsumer) -> None:
     await consumer.perform_seek()
     fetched = delivered(consumer)
-    consumer._thread.records = {PLACE: [object(), object()], OTHER: [object()]}
+    consumer._thread.records = {0: [object(), object()], 1: [object()]}
     await consumer._read_once()
     assert [(one.flow.partition, one.records) for one in fetched] == [
-        (0, consumer._thread.records[PLACE]),
-        (1, consumer._thread.records[OTHER]),
+        (0, consumer._thread.records[0]),
+        (1, consumer._thread.records[1]),
     ]
+    assert consumer._thread.polls == 1, "the group hears that it is polled"
 
 
 async def test_a_partition_is_not_read_while_what_it_brought_is_not_composed(consumer: LaneConsumer) -> None:
     await consumer.perform_seek()
-    consumer._thread.records = {PLACE: [object()]}
+    consumer._thread.records = {0: [object()]}
     for _ in range(3):
         await consumer._read_once()
     reads = [asked for step, asked in consumer._thread.steps if step == "read"]
-    assert reads == [REQUESTS, {OTHER}, {OTHER}]
-
-
-async def test_an_offset_that_is_not_in_its_topic_ends_the_read_and_is_named_with_those_that_are(
-    consumer: LaneConsumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def getmany(*_: object) -> None:
-        raise NotInTopicError({PLACE: 2})
-
-    monkeypatch.setattr(consumer._thread, "getmany", getmany)
-    told = "context-requests partition 0 goes on at offset 2, and the topic has those from 3 to before 30"
-    with pytest.raises(OffsetOutOfRangeError, match=told):
-        await consumer._getmany({PLACE}, 1.0)
-
-
-async def test_that_a_partition_had_no_offset_before_it_was_sought_ends_nothing(
-    consumer: LaneConsumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def getmany(*_: object) -> None:
-        raise NoOffsetForPartitionError(PLACE)
-
-    await consumer.perform_seek()
-    fetched = delivered(consumer)
-    consumer._thread.records = {PLACE: [object()]}
-    with monkeypatch.context() as patched:
-        patched.setattr(consumer._thread, "getmany", getmany)
-        await consumer._read_once()
-    assert fetched == []
-    await consumer._read_once()
-    assert [one.flow.partition for one in fetched] == [PLACE.partition]
+    assert reads == [{0, 1}, {1}, {1}]
 
 
 @pytest.mark.parametrize("change", ["generation", "flow"])
@@ -217,22 +191,22 @@ async def test_what_is_read_across_a_rebalance_is_dropped(
 ) -> None:
     """Its partitions have a new owner, or are sought again: rows are not read for them yet."""
 
-    async def getmany(*_: object) -> dict[TP, list[Any]]:
+    async def read(*_: object) -> dict[int, list[Any]]:
         if change == "flow":
             consumer.stop_flow()
         else:
             consumer.app.consumer_generation_id += 1
-        return {PLACE: [object()]}
+        return {0: [object()]}
 
-    monkeypatch.setattr(consumer._thread, "getmany", getmany)
-    assert await consumer._getmany({PLACE}, 1.0) == {}
+    monkeypatch.setattr(consumer.app.reader, "read", read)
+    assert await consumer._read([0], 1.0) == {}
 
 
 async def test_the_committed_offsets_are_sought_when_no_read_is_under_way(consumer: LaneConsumer) -> None:
     """What a read brings that began before would be taken for what comes next."""
     client = consumer._thread
     client.may_end.clear()
-    reading = asyncio.ensure_future(consumer._getmany(REQUESTS, 1.0))
+    reading = asyncio.ensure_future(consumer._read([0, 1], 1.0))
     await client.begun.wait()
     seeking = asyncio.ensure_future(consumer.perform_seek())
     await asyncio.wait({seeking}, timeout=0.1)
@@ -245,18 +219,19 @@ async def test_the_committed_offsets_are_sought_when_no_read_is_under_way(consum
 async def test_a_read_waits_for_a_seek_that_a_rebalance_made_nobody_wait_for(
     consumer: LaneConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client seeks on, and what was read meanwhile would be read again."""
+    """It goes on, and what was read meanwhile would be read again."""
     client, begun, may_end = consumer._thread, asyncio.Event(), asyncio.Event()
 
-    async def flow_from(_: object) -> None:
+    async def committed(_: object) -> dict[TP, tuple[int, str]]:
         begun.set()
         await may_end.wait()
+        return {}
 
-    monkeypatch.setattr(client, "flow_from", flow_from)
+    monkeypatch.setattr(client, "committed_with_metadata", committed)
     seeking = asyncio.ensure_future(consumer.perform_seek())
     await begun.wait()
     seeking.cancel()
-    reading = asyncio.ensure_future(consumer._getmany(REQUESTS, 1.0))
+    reading = asyncio.ensure_future(consumer._read([0, 1], 1.0))
     await asyncio.wait({seeking, reading}, timeout=0.1)
     assert seeking.cancelled()
     assert not client.begun.is_set()

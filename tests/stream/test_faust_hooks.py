@@ -9,8 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 import pytest_asyncio
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.structs import BrokerMetadata
 from faust.stores import memory
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
@@ -28,7 +31,6 @@ pytestmark = pytest.mark.asyncio
 
 DEADLINE_S = 5
 REQUESTS = TP("context-requests", 0)
-CHANGELOG = TP("apportion-sessions-changelog", 0)
 
 
 @pytest_asyncio.fixture
@@ -70,16 +72,32 @@ async def test_what_is_put_into_the_streams_queue_comes_to_the_agent_as_it_is(ap
     assert seen == fetched
 
 
-async def test_the_thread_makes_a_client_that_reads_what_is_committed(app: WorkerApp) -> None:
+async def test_the_members_client_fetches_nothing(app: WorkerApp, monkeypatch: pytest.MonkeyPatch) -> None:
     thread = app.consumer._thread
     assert type(thread) is MemberThread
 
-    async def create() -> tuple[str, int]:
-        client = thread._create_worker_consumer(app.transport)
-        client._closed = True
-        return client._isolation_level, client._fetch_max_wait_ms
+    async def start(_: object) -> None:
+        thread._consumer = AIOKafkaConsumer()
+        thread._consumer._fetcher = Fetcher(AIOKafkaClient(), SubscriptionState())
+        thread._consumer._coordinator = SimpleNamespace(_do_heartbeat=None, _do_rejoin_group=None)
 
-    assert await create() == ("read_committed", 200)
+    monkeypatch.setattr(AIOKafkaConsumerThread, "on_start", start)
+    await thread.on_start()
+    fetching = thread._consumer._fetcher.error_future
+    await asyncio.wait({fetching}, timeout=DEADLINE_S)
+    assert fetching.done()
+    thread._consumer._closed, thread._consumer = True, None
+
+
+async def test_who_polls_is_never_idle(app: WorkerApp) -> None:
+    thread = app.consumer._thread
+    client = thread._consumer = AIOKafkaConsumer()
+    idle = client._subscription
+    assert idle.fetcher_idle_time > 0
+    with thread.polling():
+        assert idle.fetcher_idle_time == 0
+    assert idle.fetcher_idle_time > 0
+    client._closed, thread._consumer = True, None
 
 
 async def test_a_broker_that_is_silent_when_connected_to_holds_nobody_up() -> None:
@@ -106,20 +124,6 @@ async def test_a_broker_that_is_silent_when_connected_to_holds_nobody_up() -> No
     silent.close()
 
 
-async def test_the_client_tells_up_to_where_it_has_given_out_a_partition(app: WorkerApp) -> None:
-    thread, place = app.consumer._thread, TopicPartition(*REQUESTS)
-    client = AIOKafkaConsumer()
-    thread._consumer = client
-    assert thread.position_of(REQUESTS) is None
-    client.assign([place])
-    assert thread.position_of(REQUESTS) is None
-    client._subscription.subscription.assignment.state_value(place).seek(5)
-    assert thread.position_of(REQUESTS) == 5
-    assert thread.position_of(CHANGELOG) is None
-    await client.stop()
-    thread._consumer = None
-
-
 async def test_heartbeats_and_joinings_confirm_the_membership(
     app: WorkerApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +146,8 @@ async def test_heartbeats_and_joinings_confirm_the_membership(
     for step in ("_do_heartbeat", "_do_rejoin_group"):
         app.membership = Membership(30.0)
         thread, coordinator = app.consumer._thread, Coordinator()
-        thread._consumer = SimpleNamespace(_coordinator=coordinator)
+        fetcher = SimpleNamespace(_fetch_task=asyncio.get_running_loop().create_future())
+        thread._consumer = SimpleNamespace(_coordinator=coordinator, _fetcher=fetcher)
         await thread.on_start()
         arguments = (None,) if step == "_do_rejoin_group" else ()
         assert not await getattr(coordinator, step)(*arguments)

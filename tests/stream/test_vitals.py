@@ -51,7 +51,7 @@ class Writer:
 
 
 class Thread:
-    """Stands for the client's thread, whose brokers answer."""
+    """Stands for the member's thread, whose brokers answer, and for the reader."""
 
     def __init__(self) -> None:
         self.thread_loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
@@ -65,7 +65,7 @@ class Thread:
             await asyncio.Event().wait()
         return dict.fromkeys(partitions, self.end)
 
-    def position_of(self, _: TP) -> int:
+    def position_of(self, _: int) -> int:
         return self.position
 
 
@@ -90,6 +90,7 @@ class Stage:
             settings=SETTINGS,
             consumer=self.consumer,
             lane=self.lane,
+            reader=self.thread,
             rebalancing=False,
             sessions=SimpleNamespace(by_partition={0: self.rows}, row_counts={0: 0}),
             answers=SimpleNamespace(memory=Memory()),

@@ -38,11 +38,11 @@ from apportion.stream.membership import Membership
 from apportion.stream.outputs import require_own_outputs
 from apportion.stream.policies import PolicyReader, write
 from apportion.stream.producer import RecordProducer
+from apportion.stream.reader import RequestReader
 from apportion.stream.sessions import SessionTable, session_table
 from apportion.stream.table_recovery import SessionTables
 from apportion.stream.tenants import Buckets, TenantLimits, TenantQueue
 from apportion.stream.topics import (
-    MESSAGE_MAX_BYTES,
     changelog_topic,
     check_topics,
     require_ready,
@@ -56,10 +56,9 @@ _HEARTBEAT_S = 1.0
 _COMMIT_INTERVAL_S = 1.0
 _METADATA_MAX_AGE_S = 30.0
 """How long partitions that were added may go unseen."""
-_FETCHED_MAX = 1_000
-"""Records of all partitions that one read brings."""
 _LOOK_S = 1.0
 """How often it is looked whether the partitions flow."""
+_READER_STOP_S = 1.0
 _PRODUCER_STOP_S = 1.0
 """How long the producer may take to close: what it could not write by then is not written."""
 
@@ -78,6 +77,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     numbers: Numbers
     vitals: Vitals
     writer: Writer
+    reader: RequestReader
 
     async def on_first_start(self) -> None:
         """Check the topics, and read the policies to their end, before any event is read.
@@ -98,6 +98,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         if self.verifier is not None:
             await self.add_async_context(self._verifying(self.verifier))
         await self.add_async_context(self._producing())
+        await self.add_async_context(self._reading())
         refusals = await self.add_async_context(self.policies.connected())
         await self._refuse(refusals + await self.policies.say_files())
         self.add_future(self.policies.follow(self._refuse))
@@ -116,6 +117,17 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PRODUCER_STOP_S):
                     await self.writer.stop()
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[None]:
+        """Connect the reader, for as long as partitions may flow."""
+        await self.reader.start()
+        try:
+            yield
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_READER_STOP_S):
+                    await self.reader.stop()
 
     @asynccontextmanager
     async def _verifying(self, verifier: ShareVerifier) -> AsyncIterator[None]:
@@ -167,10 +179,8 @@ def create_app(settings: Settings) -> WorkerApp:
         broker_heartbeat_interval=_HEARTBEAT_S,
         broker_commit_interval=_COMMIT_INTERVAL_S,
         **_timeouts(settings),
-        consumer_max_fetch_size=MESSAGE_MAX_BYTES,
-        consumer_auto_offset_reset="none",  # we seek; else the client would pass over what is gone in silence
+        consumer_auto_offset_reset="none",  # it reads nothing, and is to reset nothing
         consumer_metadata_max_age_ms=int(_METADATA_MAX_AGE_S * 1000),
-        broker_max_poll_records=_FETCHED_MAX,
         processing_guarantee="at_least_once",
         stream_wait_empty=True,
         store="memory://",
@@ -191,6 +201,7 @@ def create_app(settings: Settings) -> WorkerApp:
     app.membership = Membership(settings.session_timeout_s)
     app.share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
     app.writer = _writer(app)
+    app.reader = RequestReader(settings)
     app.lane = _lane(app)
     app.numbers = Numbers(settings.metrics_by_tenant)
     app.vitals = Vitals(app, app.numbers)

@@ -1,22 +1,21 @@
-"""Faust's consumer: its membership, and its client's records without what Faust makes of each.
+"""Faust's consumer: its membership, and which partitions flow by it.
 
 Decides when a partition flows: when its rows are read and it is back at its committed offset, or at its
-beginning. Never decides what becomes of a record: the lane does.
+beginning, and which of them are read next. Never decides what becomes of a record: the lane does.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from aiokafka.errors import NoOffsetForPartitionError
-from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
+from aiokafka.structs import ConsumerRecord
 from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
 from mode import Service
 
 from apportion.operations.metrics import REBALANCES
-from apportion.stream.faults import NotFlowingError, OffsetOutOfRangeError
+from apportion.stream.faults import NotFlowingError
 from apportion.stream.faust_hooks import MemberThread
 from apportion.stream.topics import PartitionsChangedError
 
@@ -116,12 +115,10 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
             offsets = await self._thread.committed_with_metadata(requests)
             uncommitted = [tp for tp in requests if tp not in offsets]
             begins = await self.earliest_offsets(*uncommitted) if uncommitted else {}
+            if not self._is_latest(assigned):
+                return
             starts = begins | {tp: offset for tp, (offset, _) in offsets.items()}
-            if not self._is_latest(assigned):
-                return
-            await self._thread.flow_from(starts)
-            if not self._is_latest(assigned):
-                return
+            self.app.reader.flow_from({tp.partition: offset for tp, offset in starts.items()})
             for tp in sorted(requests):
                 rows = self.app.sessions.rows_of(tp.partition)
                 self.app.lane.begin(tp.partition, rows, *offsets.get(tp, (None, "")))
@@ -157,36 +154,27 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
         if not readable:
             return
         timeout_s = _FULL_TIMEOUT_S if len(readable) < len(active) else _READ_TIMEOUT_S
-        for tp, records in (await self._getmany(readable, timeout_s)).items():
-            lane.fetched(tp.partition, records)
+        for partition, records in (await self._read([tp.partition for tp in readable], timeout_s)).items():
+            lane.fetched(partition, records)
         if linger_ms := self.app.settings.linger_ms:
             await asyncio.sleep(linger_ms / 1000)
 
-    async def _getmany(self, active_partitions: Any, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's
+    async def _read(
+        self, partitions: Collection[int], within_s: float
+    ) -> Mapping[int, Sequence[ConsumerRecord]]:
         """Read; what comes when partitions have moved meanwhile is dropped, for all of them are sought again.
-
-        A client that was given a partition of which nothing is committed says so at its next read, which may
-        be after the partition was sought.
 
         Raises:
             OffsetOutOfRangeError: the offset to go on at is not in its topic (any more).
         """
         async with self._reading:
             generation_id = self.app.consumer_generation_id
-            try:
-                batches = await super()._getmany(active_partitions, timeout)
-            except NoOffsetForPartitionError:
-                return {}
-            except NotInTopicError as error:
-                raise await self._out_of_range(error.args[0]) from None
+            with self._thread.polling():
+                read: Mapping[int, Sequence[ConsumerRecord]] = await self.app.reader.read(
+                    partitions, within_s
+                )
             moved = self.app.consumer_generation_id != generation_id or not self.flow_active
-            return {} if moved else batches
-
-    async def _out_of_range(self, offsets: Mapping[TP, int]) -> OffsetOutOfRangeError:
-        """Return what is told of an offset that the broker does not have."""
-        [(tp, offset)] = offsets.items()
-        begins, ends = await self.earliest_offsets(tp), await self.highwaters(tp)
-        return OffsetOutOfRangeError(f"{tp.topic} partition {tp.partition}", offset, begins[tp], ends[tp])
+            return {} if moved else read
 
     def require_flow(self) -> None:
         """Pass unless partitions are ours, and nothing has moved for `recovery_timeout_s` to let them flow.

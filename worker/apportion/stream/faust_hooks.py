@@ -5,7 +5,8 @@ Decides nothing: it says what we need of the consumer's thread, and where that i
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -15,24 +16,23 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
-_FETCH_WAIT_MS = 200
-"""How long a broker waits for records; a partition that is read again meanwhile waits, too, for its turn."""
-
 
 class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is followed by no type checker here
     """The thread of the group's member, and what we ask of its client."""
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
-        """Return the client, reading what is committed; Faust lets nobody say so without its transactions."""
+        """Return the client, which gives up connections that are not made in time."""
         consumer = super()._create_worker_consumer(transport)
-        consumer._isolation_level = "read_committed"  # noqa: SLF001 - see above
-        consumer._fetch_max_wait_ms = _FETCH_WAIT_MS  # noqa: SLF001 - Faust states 1,500
-        _connect_within(self.app.settings.request_timeout_s, consumer._client)  # noqa: SLF001 - see above
+        _connect_within(self.app.settings.request_timeout_s, consumer._client)  # noqa: SLF001 - see there
         return consumer
 
     async def on_start(self) -> None:
-        """Start the client, and confirm the membership with each heartbeat and joining that it makes."""
+        """Start the client, and confirm the membership with each heartbeat and joining that it makes.
+
+        It fetches nothing: what it brought would lie there unread.
+        """
         await super().on_start()
+        self._consumer._fetcher._fetch_task.cancel()  # noqa: SLF001 - paused is a partition only once it is assigned
         coordinator, membership = self._consumer._coordinator, self.app.membership  # noqa: SLF001 - see above
         beat, join = coordinator._do_heartbeat, coordinator._do_rejoin_group  # noqa: SLF001 - see above
 
@@ -76,16 +76,11 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
         found = await self._ensure_consumer().end_offsets(wanted)
         return {TP(*tp): offset for tp, offset in found.items()}
 
-    def position_of(self, partition: TP) -> int | None:
-        """Return up to where (exclusive) a partition was given out; None: it is not ours, or not sought."""
-        client = self._consumer
-        subscription = client and client._subscription.subscription  # noqa: SLF001 - `position` waits
-        assignment = subscription and subscription.assignment
-        tp = TopicPartition(*partition)
-        if assignment is None or tp not in assignment.tps:
-            return None
-        state = assignment.state_value(tp)
-        return int(state.position) if state.has_valid_position else None
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        """Count as one who polls: a member that does not for `broker_max_poll_interval` leaves the group."""
+        with self._ensure_consumer()._subscription.fetch_context():  # noqa: SLF001 - only the client's own reads do
+            yield
 
     async def commit_with_metadata(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
         """Commit offsets with their metadata; return False where the group has moved on without us.
@@ -102,17 +97,6 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
         except (CommitFailedError, IllegalStateError):
             return False
         return True
-
-    async def flow_from(self, offsets: Mapping[TP, int]) -> None:
-        """Seek partitions, and fetch no others that are ours: their records would wait and hold these up."""
-        await self.call_thread(self._flow_from, offsets)
-
-    async def _flow_from(self, offsets: Mapping[TP, int]) -> None:
-        consumer = self._ensure_consumer()
-        others = [tp for tp in consumer.assignment() if TP(*tp) not in offsets]
-        consumer.pause(*others)
-        for tp, offset in offsets.items():
-            consumer.seek(TopicPartition(*tp), offset)
 
 
 def _connect_within(timeout_s: float, client: AIOKafkaClient) -> None:

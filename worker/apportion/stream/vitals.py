@@ -113,8 +113,7 @@ class Vitals:
 
     def _position(self, flow: Flow) -> int | None:
         """Return up to where (exclusive) a partition was fetched, which passes over what is no record."""
-        position: int | None = self._app.consumer._thread.position_of(self._tp(flow))  # noqa: SLF001 - as above
-        return position
+        return self._app.reader.position_of(flow.partition)
 
     def _end(self, flow: Flow) -> int:
         return self._ends.get(self._tp(flow), 0)
