@@ -60,7 +60,7 @@ async def test_a_worker_beside_another_app_id_answers_nothing_and_says_what_to_s
 
 async def test_a_check_beside_another_app_id_says_so_before_a_changelog_is_made(stage: Stage) -> None:
     beside = variables_of(other(stage.settings, app_id=f"{stage.settings.app_id}-staging"))
-    checked = await asyncio.to_thread(process, "topics", "check", **beside)
+    checked = await asyncio.to_thread(lambda: process("topics", "check", stdin=b"", **beside))
     assert checked.exit_code == 1
     assert b"-sessions-changelog\tmissing" in checked.out
     assert checked.err.startswith(f"apportion: outputs_shared: {stage.settings.composed_topic} (partition")
