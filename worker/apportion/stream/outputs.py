@@ -13,7 +13,7 @@ from aiokafka.structs import ConsumerRecord
 
 from apportion.settings import Settings
 from apportion.stream.admin import why_unanswered
-from apportion.stream.connection import connection_arguments
+from apportion.stream.connection import close_consumer, connection_arguments
 
 _APPS = "apportion/"
 _POLL_MS = 200
@@ -70,7 +70,7 @@ async def _last_records(settings: Settings) -> list[ConsumerRecord]:
     except (KafkaError, TimeoutError) as error:
         raise why_unanswered(settings, error) from error
     finally:
-        await consumer.stop()
+        await close_consumer(consumer)
 
 
 async def _read(

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from apportion.settings import Settings
-from apportion.stream.connection import connection_arguments
+from apportion.stream.connection import close_consumer, connection_arguments
 
 POLL_MS = 20
 """How long a read waits: behind the last row may stand what is no record, such as markers of transactions."""
@@ -52,7 +52,7 @@ async def open_reader(
     try:
         yield client
     finally:
-        await client.stop()
+        await close_consumer(client)
 
 
 async def ends_of(asking: AIOKafkaConsumer, expected: Offsets) -> Offsets:
