@@ -1,11 +1,12 @@
 """A worker writes into output topics that are its own alone."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from commands import process
-from running import Stage, own_settings, request, staged, worker_running
+from running import Stage, own_settings, request, staged, variables_of, worker_running
 
 from apportion.settings import Settings
 from apportion.stream.outputs import SharedOutputsError, require_own_outputs
@@ -55,6 +56,14 @@ async def test_a_worker_beside_another_app_id_answers_nothing_and_says_what_to_s
     assert f"apportion: outputs_shared: {stage.settings.composed_topic} (partition" in worker.log
     assert f"set takes_over = {stage.settings.app_id}" in worker.log
     assert len((await stage.outputs.wait_for_end()).decisions) == 2
+
+
+async def test_a_check_beside_another_app_id_says_so_before_a_changelog_is_made(stage: Stage) -> None:
+    beside = variables_of(other(stage.settings, app_id=f"{stage.settings.app_id}-staging"))
+    checked = await asyncio.to_thread(lambda: process("topics", "check", stdin=b"", **beside))
+    assert checked.exit_code == 1
+    assert b"-sessions-changelog\tmissing" in checked.out
+    assert checked.err.startswith(f"apportion: outputs_shared: {stage.settings.composed_topic} (partition")
 
 
 async def test_with_a_prefix_the_outputs_are_others(bootstrap_servers: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import chain
+from signal import SIGCONT, SIGSTOP
 
 import pytest
 import pytest_asyncio
@@ -53,6 +54,20 @@ async def told(*arguments):
 table_recovery.recover = told
 """
 """Tells when partitions are assigned, and leaves time to take the broker away."""
+LOOKING = """
+import sys
+from apportion.stream import same_requests
+
+look = same_requests.RequestsWatch.look
+
+async def told(watch):
+    await look(watch)
+    sys.stderr.write(f"seen of {len(watch._seen)} partitions\\n")
+
+same_requests.RequestsWatch.look = told
+same_requests._LOOK_S = 0.2
+"""
+"""Looks often whether the topic is the same, and tells when it has seen something of it."""
 KEY = b"default/s"
 
 
@@ -253,6 +268,22 @@ async def test_a_requests_topic_that_was_made_anew_stops_the_worker(stage: Stage
     await create_topics(stage.settings)
     await stage.send(*requests("after", 80))
     async with worker_running(stage.settings, until_ready=False) as worker:
+        await ended_with(worker, "topic_replaced")
+
+
+async def test_a_requests_topic_that_is_made_anew_while_a_worker_runs_ends_it(stage: Stage) -> None:
+    """Also where it does not fetch meanwhile, and finds more records there than the old one had."""
+    topic, before = stage.settings.requests_topic, requests("before", 40)
+    await stage.send(*before)
+    async with worker_running(stage.settings, prelude=LOOKING) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(ids(before)))
+        await worker.wait_for_line("seen of 4 partitions")
+        worker.process.send_signal(SIGSTOP)
+        await delete(stage.settings, topic)
+        await create_topics(stage.settings)
+        await stage.send(*requests("after", 160))
+        await stage.producer.flush()
+        worker.process.send_signal(SIGCONT)
         await ended_with(worker, "topic_replaced")
 
 

@@ -31,7 +31,7 @@ def make(folder: Path, hash_seed: str) -> None:
     (folder / "events.jsonl").write_bytes(events)
     decisions = folder / "decisions.jsonl"
     done = process(
-        *("compose", folder / "events.jsonl", "--decisions", decisions),
+        *("compose", folder / "events.jsonl", "--decisions", decisions, "--force"),
         APPORTION_FINGERPRINT_SECRET=SECRET,
         PYTHONHASHSEED=hash_seed,
     )

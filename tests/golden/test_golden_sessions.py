@@ -37,7 +37,7 @@ def make(name: str, folder: Path, hash_seed: str) -> None:
     composed, decisions, dead_letters = (folder / each for each in MADE)
     done = process(
         *("compose", HERE / "sessions" / name / "events.jsonl"),
-        *("--decisions", decisions, "--dead-letters", dead_letters),
+        *("--decisions", decisions, "--dead-letters", dead_letters, "--force"),
         stdin=b"",
         **SETTINGS,
         **OF_SESSION.get(name, {}),

@@ -1,5 +1,6 @@
 """What the clients are given to connect by, and what is told of a file or command that does not serve."""
 
+import asyncio
 import ssl
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from apportion.stream.app import create_app, faust_credentials
 from apportion.stream.connection import (
     TokenCommand,
     TokenCommandError,
+    close_consumer,
     connection_arguments,
     security_arguments,
 )
@@ -176,3 +178,34 @@ async def test_a_command_that_gives_no_token_is_told_without_what_it_said(
     with pytest.raises(TokenCommandError, match=f"sasl_token_command {told}") as caught:
         await command.token()
     assert "hush" not in str(caught.value)
+
+
+class Closing:
+    """Stands for a consumer that lets out what it cancels, or that waits to be closed."""
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self.waits, self.is_closed, self._client = waits, False, self
+
+    async def stop(self) -> None:
+        if self.waits:
+            await asyncio.Event().wait()
+        raise asyncio.CancelledError
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.asyncio
+async def test_a_consumer_whose_reads_are_cancelled_as_it_closes_cancels_nobody_and_hangs_up() -> None:
+    consumer = Closing()
+    await close_consumer(consumer)
+    assert consumer.is_closed
+
+
+@pytest.mark.asyncio
+async def test_who_is_cancelled_while_a_consumer_closes_is_cancelled() -> None:
+    closing = asyncio.create_task(close_consumer(Closing(waits=True)))
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing

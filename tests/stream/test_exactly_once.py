@@ -1,28 +1,19 @@
 """All that a batch gives, its rows and its offset stand in one transaction, or nothing of it does."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, ProducerFenced
-from aiokafka.structs import ConsumerRecord
-from running import request
+from lane_stage import KEY, LaneStage, read
 
-from apportion.assembly import create_engine, create_timeline
 from apportion.settings import Settings
-from apportion.stream.answers import Answers
-from apportion.stream.batch import BatchBounds, BatchComposer
-from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.batch import BatchBounds
 from apportion.stream.commit_metadata import decode_metadata
 from apportion.stream.exactly_once import ExactlyOnceWriter
 from apportion.stream.faults import FencedError, NotDurableError
-from apportion.stream.flow import Fetched
-from apportion.stream.lane import Lane
-from apportion.stream.membership import Membership
-from apportion.stream.rows import PartitionRows
 from apportion.stream.state_faults import RecoveryFailedError
 
 pytestmark = pytest.mark.asyncio
@@ -30,14 +21,6 @@ pytestmark = pytest.mark.asyncio
 SETTINGS = Settings(partitions=1, delivery_timeout_s=8, recovery_timeout_s=0.5)
 CHANGELOG = "apportion-sessions-changelog"
 COMPOSED, DECISIONS = SETTINGS.composed_topic, SETTINGS.decisions_topic
-DEADLINE_S = 5
-NOW_MS = 1_772_366_400_000
-KEY = b"default/s"
-
-
-def read(offset: int) -> Any:
-    value = json.dumps(request(f"r{offset}")).encode()
-    return ConsumerRecord(SETTINGS.requests_topic, 0, offset, NOW_MS, 0, KEY, value, None, 0, 0, ())
 
 
 class Sent:
@@ -110,42 +93,19 @@ class Client:
         self._cluster.note("abort")
 
 
-class Stage:
+class Stage(LaneStage):
     """A lane with one partition that writes in transactions."""
 
     def __init__(self) -> None:
-        answers = Answers(SETTINGS, create_engine(SETTINGS), create_timeline(SETTINGS), "w")
-        share = DeadLetterShare(2, 1.0)
-        composer = BatchComposer(answers, share, BatchBounds(records=1))
         self.cluster = Cluster()
-        self.now_s = 0.0
-        self.membership = Membership(30.0, lambda: self.now_s)
-        self.membership.confirm(0.0)
+        super().__init__(SETTINGS, BatchBounds(records=1))
 
+    def new_writer(self) -> ExactlyOnceWriter:
         def new_producer(_: Settings, partition: int) -> Any:
             return Client(self.cluster, partition)
 
         self.writer = ExactlyOnceWriter(SETTINGS, self.membership, CHANGELOG, new_producer)
-        policies: Any = self
-        self.lane = Lane(SETTINGS.requests_topic, composer, self.writer, self.membership, policies)
-        self.fetched: list[Fetched] = []
-        self.failures: list[Exception] = []
-        self.lane.deliver = self.fetched.append
-        self.lane.failed = self.failures.append
-        self.rows = PartitionRows("changelog 0")
-        self.lane.begin(0, self.rows, None)
-
-    async def current(self) -> None:
-        """Stand for the reader of policies."""
-
-    async def answer(self, *records: Any) -> None:
-        self.lane.fetched(0, records)
-        await self.lane.answer(self.fetched.pop())
-
-    async def until(self, condition: Any) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not condition():  # noqa: ASYNC110 - tasks tell nobody when they have gone on
-                await asyncio.sleep(0)
+        return self.writer
 
     async def durable(self, offset: int) -> None:
         await self.until(lambda: self.lane._flows[0].committed_offset == offset)

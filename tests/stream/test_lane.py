@@ -8,22 +8,21 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiokafka.errors import KafkaTimeoutError
-from aiokafka.structs import ConsumerRecord
-from running import request
+from lane_stage import DEADLINE_S, LaneStage, read
 
-from apportion.assembly import create_engine, create_timeline
 from apportion.settings import Settings
-from apportion.stream.answers import Answers
-from apportion.stream.batch import BatchBounds, BatchComposer
-from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.batch import BatchBounds
+from apportion.stream.breaker import DeadLetterShare, Window
 from apportion.stream.commit_metadata import CommitMetadata, decode_metadata, encode_metadata
-from apportion.stream.faults import EventFailedError, EventLostError, NotDurableError
+from apportion.stream.faults import (
+    EventFailedError,
+    EventLostError,
+    NotDurableError,
+    TooManyDeadLettersError,
+)
 from apportion.stream.flow import IN_FLIGHT_MAX, Fetched
-from apportion.stream.lane import Lane
-from apportion.stream.membership import Membership
 from apportion.stream.policies import PoliciesUnreadError
 from apportion.stream.row_format import seen_offset_of
-from apportion.stream.rows import PartitionRows
 from apportion.stream.writer import EffectivelyOnceWriter
 
 pytestmark = pytest.mark.asyncio
@@ -31,15 +30,6 @@ pytestmark = pytest.mark.asyncio
 SETTINGS = Settings(partitions=1)
 CHANGELOG = "apportion-sessions-changelog"
 COMPOSED, DECISIONS = SETTINGS.composed_topic, SETTINGS.decisions_topic
-DEADLINE_S = 5
-NOW_MS = 1_772_366_400_000
-
-
-def read(offset: int, event: dict[str, Any] | None = None, partition: int = 0) -> Any:
-    value = json.dumps(event or request(f"r{offset}")).encode()
-    return ConsumerRecord(
-        SETTINGS.requests_topic, partition, offset, NOW_MS, 0, b"default/s", value, None, 0, 0, ()
-    )
 
 
 class Sent:
@@ -90,41 +80,16 @@ class Broker:
                 await self._grown.wait()
 
 
-class Stage:
-    """A lane with one partition, its rows, and a broker that is told when to acknowledge."""
+class Stage(LaneStage):
+    """A lane with one partition, and a broker that is told when to acknowledge."""
 
-    def __init__(self, bounds: BatchBounds) -> None:
-        answers = Answers(SETTINGS, create_engine(SETTINGS), create_timeline(SETTINGS), "w")
-        composer = BatchComposer(answers, DeadLetterShare(2, 1.0), bounds)
+    def __init__(self, bounds: BatchBounds, **options: Any) -> None:
         self.broker = Broker()
-        self.now_s = 0.0
-        self.membership = Membership(30.0, lambda: self.now_s)
-        self.membership.confirm(0.0)
-        self.policies_unread = False
+        super().__init__(SETTINGS, bounds, **options)
+
+    def new_writer(self) -> EffectivelyOnceWriter:
         producer: Any = self.broker
-        writer = EffectivelyOnceWriter(producer, self.membership, CHANGELOG, DEADLINE_S)
-        policies: Any = self
-        self.lane = Lane(SETTINGS.requests_topic, composer, writer, self.membership, policies)
-        self.fetched: list[Fetched] = []
-        self.failures: list[Exception] = []
-        self.lane.deliver = self.fetched.append
-        self.lane.failed = self.failures.append
-        self.rows = PartitionRows("changelog 0")
-        self.lane.begin(0, self.rows, None)
-
-    async def current(self) -> None:
-        """Stand for the reader of policies."""
-        if self.policies_unread:
-            raise PoliciesUnreadError("context-policies", "a test")
-
-    async def answer(self, *records: Any) -> None:
-        self.lane.fetched(0, records)
-        await self.lane.answer(self.fetched.pop())
-
-    async def until(self, condition: Any) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not condition():  # noqa: ASYNC110 - tasks tell nobody when they have gone on
-                await asyncio.sleep(0)
+        return EffectivelyOnceWriter(producer, self.membership, CHANGELOG, DEADLINE_S)
 
     def committable(self) -> int | None:
         offset, _ = self.lane.committable().get(0, (None, ""))
@@ -330,6 +295,17 @@ async def test_events_before_one_that_cannot_be_dealt_with_are_written(
     await stage.broker.has_sent(CHANGELOG)
     stage.broker.acknowledge()
     await stage.until(lambda: stage.committable() == 1)
+
+
+async def test_refusals_of_before_a_worker_began_count_for_its_next_refused_event() -> None:
+    """So a supervisor that starts it again and again does not empty the topic a window at a time."""
+    window = Window(3, [("a", True), ("b", True), ("c", True)])
+    metadata = encode_metadata(CommitMetadata(window=str(window)))
+    stage = Stage(BatchBounds(work_s=60.0), share=DeadLetterShare(4, 0.5), committed=(7, metadata))
+    with pytest.raises(TooManyDeadLettersError, match="4 of the last 4 events"):
+        await stage.answer(read(7, {"type": "nothing"}), read(8))
+    assert COMPOSED not in stage.broker.topics
+    stage.lane.abandon()
 
 
 async def test_what_was_fetched_and_lost_is_missed_by_the_next(stage: Stage) -> None:

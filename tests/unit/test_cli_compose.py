@@ -312,6 +312,19 @@ def test_wrong_usage_is_exit_code_2_and_answers_nothing(arguments: tuple[str, ..
 
 
 @pytest.mark.parametrize("option", ["--decisions", "--dead-letters"])
+def test_a_file_that_holds_something_is_written_over_only_by_force(option: str) -> None:
+    Path("kept").write_text("of before\n", "utf-8")
+    ended = apportion("compose", option, "kept", stdin=mixed_events())
+    assert (ended.exit_code, ended.out) == (2, b"")
+    assert "kept is there; --force writes over it" in ended.err
+    assert Path("kept").read_text("utf-8") == "of before\n"
+    assert apportion("compose", option, "kept", "--force", stdin=mixed_events()).exit_code == 3
+    assert b"of before" not in Path("kept").read_bytes()
+    Path("empty").touch()
+    assert apportion("compose", option, "empty", stdin=mixed_events()).exit_code == 3
+
+
+@pytest.mark.parametrize("option", ["--decisions", "--dead-letters"])
 def test_a_disk_that_is_full_ends_it_with_the_files_name(option: str) -> None:
     events = lines(request("r1", candidate("a"))) + b"no json\n"
     ended = process("compose", option, "/dev/full", stdin=events)

@@ -131,7 +131,7 @@ def test_a_candidate_that_stands_says_so_and_how_often_its_id_came(decisions: li
 
 def test_of_a_request_that_was_sent_again_the_first_decision_is_named(decisions: list[bytes]) -> None:
     again = Path("events").read_bytes() + Path("events").read_bytes().splitlines()[1]
-    apportion("compose", "-", "--decisions", "decisions", stdin=again)
+    apportion("compose", "-", "--decisions", "decisions", "--force", stdin=again)
     last = Path("decisions").read_bytes().splitlines()[-1]
     told = explain(last, "--candidate", "c", "--events", "events").out.decode()
     assert f"answered before, by decision {identity(decisions[1])}" in told

@@ -53,6 +53,14 @@ def ids() -> list[str]:
     return [json.loads(line)["decision_id"] for line in Path("decisions").read_bytes().splitlines()]
 
 
+def test_that_nothing_was_there_to_replay_is_said() -> None:
+    Path("events").write_bytes(b"")
+    Path("decisions").write_bytes(b"")
+    ended = replay("--budget", "45")
+    assert (ended.exit_code, ended.out.splitlines()[0].split()[0]) == (0, b"0")
+    assert ended.err == "apportion: nothing was compared: no request and no decision is there\n"
+
+
 def test_a_pipe_gets_a_line_for_each_change_each_group_and_kind_and_the_sum() -> None:
     ended = replay("--budget", "45", "--price-per-million", "2.5")
     assert (ended.exit_code, ended.err) == (0, "")
@@ -130,7 +138,7 @@ def test_changes_may_be_joined_and_sessions_evolve() -> None:
 def test_only_the_largest_changes_are_shown_and_it_says_how_many_are_not() -> None:
     events = [asked(f"r{number}", f"s{number}", candidates=NEVER[: 1 + number % 3]) for number in range(30)]
     Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in events))
-    apportion("compose", "events", "--decisions", "decisions", "--policies", "folder")
+    apportion("compose", "events", "--decisions", "decisions", "--force", "--policies", "folder")
     ended = replay("--without", "local")
     shown = [row.split("\t") for row in ended.out.decode().splitlines() if " > " in row and "\t" in row]
     assert [row[2].partition(",")[0] for row in shown] == ["composed > empty"] * 20

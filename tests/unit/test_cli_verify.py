@@ -42,6 +42,15 @@ def test_what_compose_wrote_is_verified(decisions: list[bytes]) -> None:
     assert ended.out == b"2 decisions verified, 0 differences\n"
 
 
+def test_that_nothing_was_there_to_compare_is_said_and_is_no_failure(decisions: list[bytes]) -> None:
+    assert decisions
+    Path("events").write_bytes(b"")
+    ended = verify([])
+    assert (ended.exit_code, ended.out) == (0, b"0 decisions verified, 0 differences\n")
+    assert ended.err == "apportion: nothing was compared: no request and no decision is there\n"
+    assert verify([], "--format", "json").err == ended.err
+
+
 def test_events_and_decisions_may_come_through_a_pipe(decisions: list[bytes]) -> None:
     assert len(decisions) == 2
     ended = apportion("verify", "-", "decisions", stdin=Path("events").read_bytes())

@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from support import ENGINE, artifact, candidate, lanes_policy, omitted, request, retraction
+from support import ENGINE, answer, artifact, candidate, lanes_policy, omitted, request, retraction
 
 from apportion.core.catalogue import Catalogue
 from apportion.core.composer import Composer
@@ -10,6 +10,8 @@ from apportion.core.errors import EventError
 from apportion.core.memory import Memory
 from apportion.core.session import EMPTY
 from apportion.core.strategies import parse_policy
+from apportion.core.strategies.lanes import LanesStrategy
+from apportion.core.verdict import Verdicts
 
 FROM = "2026-03-01T12:00:00Z"
 BEFORE = "2026-03-01T11:59:59.999999Z"
@@ -43,6 +45,15 @@ def test_a_request_goes_by_the_policy_that_it_names_or_by_the_default_one() -> N
         with pytest.raises(EventError) as caught:
             composer().handle(request([], policy=named, requested_at=BEFORE), EMPTY)
         assert (caught.value.code, caught.value.pointer) == ("unknown_policy", "$.policy")
+
+
+def test_a_strategy_that_passed_the_limit_would_be_a_broken_invariant_and_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    too_much = Verdicts(verdicts=(), groups=(), text="", used_tokens=21)
+    monkeypatch.setattr(LanesStrategy, "compose", lambda *_: too_much)
+    with pytest.raises(AssertionError, match="no strategy may pass the limit"):
+        answer(request([], budget_tokens=20), lanes_policy())
 
 
 def test_a_request_that_is_sent_again_is_a_duplicate_whatever_todays_policy_says_of_it() -> None:

@@ -12,7 +12,7 @@ import pytest
 from recording import asked
 
 ROOT = Path(__file__).parents[2]
-OF_THE_WORKER = ("aiokafka", "faust", "mode")
+OF_THE_WORKER = ("aiohttp", "aiokafka", "cramjam", "faust", "mode", "prometheus_client")
 BARE = f"""
 import sys
 

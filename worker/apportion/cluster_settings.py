@@ -22,12 +22,12 @@ from apportion.setting_types import (
     Addresses,
     AppId,
     Compression,
-    Count,
     Guarantee,
     OptionalPath,
     OptionalSecret,
     OptionalText,
     Partitioner,
+    Positive,
     SaslMechanism,
     Seconds,
     SecurityProtocol,
@@ -108,7 +108,7 @@ class ClusterSettings(BaseModel):
     1, tenants are answered by turns."""
     tenant_events_per_s: Annotated[int, Field(ge=0)] = 0
     """How many events of a tenant a worker answers a second; what is above waits. 0: any number."""
-    tenant_waiting_max_bytes: Count = 16 << 20
+    tenant_waiting_max_bytes: Positive = 16 << 20
     """How much of a partition may be fetched and wait for turns, in bytes, where tenants have limits; what
     lies behind that waits, whoever's it is."""
     guarantee: Annotated[Guarantee, Field(strict=False)] = Guarantee.EFFECTIVELY_ONCE
@@ -128,7 +128,7 @@ class ClusterSettings(BaseModel):
     within session_timeout_s gets its partitions again, and the others notice nothing."""
     app_id: AppId = "apportion"
     """Name of this worker's consumer group and prefix of its table topics."""
-    partitions: Count = 24
+    partitions: Positive = 24
     """Partitions of the input, output and table topics; fixed once the topics exist."""
     production: bool = False
     """Topics are to survive the loss of a broker: in three copies, of which two have each record before it
@@ -136,9 +136,9 @@ class ClusterSettings(BaseModel):
     replication_factor: OptionalCopies = None
     """Copies that Kafka keeps of each partition; unset: 3 in production, else 1. All but one of them, or the
     only one, have a record before it counts (min.insync.replicas)."""
-    retention_s: Count = 7 * _DAY_S
+    retention_s: Positive = 7 * _DAY_S
     """How long requests and composed contexts are kept in their topics, in seconds."""
-    audit_retention_s: Count = 30 * _DAY_S
+    audit_retention_s: Positive = 30 * _DAY_S
     """How long decisions and dead letters are kept in their topics, in seconds."""
     partitioner: Annotated[Partitioner, Field(strict=False)] = Partitioner.MURMUR2
     """How producers choose a key's partition; any switches the check off, and one session may then be

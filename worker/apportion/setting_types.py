@@ -102,9 +102,9 @@ TopicName = Annotated[str, _matches(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "1 to 
 TopicPrefix = Annotated[str, _matches(r"[a-zA-Z0-9._-]{0,200}", "up to 200 of A-Z a-z 0-9 . _ -")]
 AppId = Annotated[str, _matches(r"[a-zA-Z0-9._-]{1,200}", "1 to 200 of A-Z a-z 0-9 . _ -")]
 OptionalPath = Annotated[Path, Field(strict=False)] | None
-Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 OptionalText = Annotated[str, Field(min_length=1)] | None
 OptionalSecret = Annotated[SecretStr, Field(min_length=1)] | None
 

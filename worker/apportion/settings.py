@@ -34,14 +34,14 @@ from apportion.cluster_settings import ClusterSettings
 from apportion.core.bounds import Bounds
 from apportion.core.results import DeadLetterValue, Detail
 from apportion.setting_types import (
-    Count,
+    Fraction,
     LogFormat,
     OptionalFingerprintSecret,
     OptionalPath,
     OptionalSecret,
     OptionalText,
+    Positive,
     Seconds,
-    Share,
 )
 
 FILE_NAME = "apportion.toml"
@@ -95,10 +95,10 @@ class Settings(ClusterSettings):
 
     verify_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of decisions that a worker composes again beside the stream, to tell differences; 0: none."""
-    dead_letter_share_max: Share = 0.5
+    dead_letter_share_max: Fraction = 0.5
     """The worker stops when a greater share of the last events were dead letters, in all and of most tenants,
     instead of emptying the input into the dead letter topic; 1: never."""
-    dead_letter_window: Count = 200
+    dead_letter_window: Positive = 200
     """Over how many of the last events that share is taken in all; a tenant's, over its last 20 at most."""
     event_failures_max: Annotated[int, Field(ge=0)] = 0
     """How often an error of the worker's own at one event may end a worker, until the event is set aside as a
@@ -108,21 +108,21 @@ class Settings(ClusterSettings):
     digest, only the digest and size of its value, and no headers."""
     event_max_bytes: Annotated[int, Field(ge=1, le=4 << 20)] = _BOUNDS.event_max_bytes
     """Largest event, in bytes; a larger one is a dead letter, as are all below that pass a bound."""
-    candidates_max: Count = _BOUNDS.candidates_max
+    candidates_max: Positive = _BOUNDS.candidates_max
     """Most candidates in a request."""
-    messages_max: Count = _BOUNDS.messages_max
+    messages_max: Positive = _BOUNDS.messages_max
     """Most messages in a conversation."""
-    constraints_max: Count = _BOUNDS.constraints_max
+    constraints_max: Positive = _BOUNDS.constraints_max
     """Most constraints in a request."""
-    id_max_characters: Count = _BOUNDS.id_max_characters
+    id_max_characters: Positive = _BOUNDS.id_max_characters
     """Longest id, in characters."""
-    name_max_characters: Count = _BOUNDS.name_max_characters
+    name_max_characters: Positive = _BOUNDS.name_max_characters
     """Longest name, in characters."""
-    tag_max_characters: Count = _BOUNDS.tag_max_characters
+    tag_max_characters: Positive = _BOUNDS.tag_max_characters
     """Longest tag, in characters."""
-    tags_max: Count = _BOUNDS.tags_max
+    tags_max: Positive = _BOUNDS.tags_max
     """Most tags of a candidate."""
-    nesting_max: Count = _BOUNDS.nesting_max
+    nesting_max: Positive = _BOUNDS.nesting_max
     """Deepest nesting of an event's JSON."""
     decision_omitted_max: Annotated[int, Field(ge=0)] = 1000
     """Omitted candidates that a decision lists one by one; beyond it they are counted by reason, but
@@ -136,11 +136,11 @@ class Settings(ClusterSettings):
     tables: OptionalText = None
     """Where sink writes its tables: a folder, or a URL (s3://bucket/prefix, gs://…, az://…) whose credentials
     and endpoint stand where its own tools look for them (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …)."""
-    sink_roll_bytes: Count = 64 << 20
+    sink_roll_bytes: Positive = 64 << 20
     """A batch of a partition's records is written when its files have so many bytes."""
     sink_roll_s: Seconds = 300.0
     """It is written at the latest when its first record was read so many seconds ago."""
-    sink_memory_bytes: Count = 512 << 20
+    sink_memory_bytes: Positive = 512 << 20
     """When the batches of all partitions hold so many bytes, the largest is written."""
     health_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     """Address at which a worker tells its health and its metrics; 0.0.0.0: to other machines, too."""

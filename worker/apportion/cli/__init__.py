@@ -34,10 +34,13 @@ COMMANDS = (
 """In the order of `--help`."""
 
 _OF_EXTRAS = {
+    "aiohttp": "worker",
     "aiokafka": "worker",
+    "cramjam": "worker",
     "faust": "worker",
     "mode": "worker",
     "opentelemetry": "otel",
+    "prometheus_client": "worker",
 }
 """What extras bring: composing needs none of it."""
 _NEEDING = {

@@ -52,6 +52,12 @@ def require_place(output: Path, option: str, *, force: bool) -> None:
         raise typer.BadParameter(f"{output} is there; --force writes over it", param_hint=option)
 
 
+def require_free(path: Path | None, option: str, *, force: bool) -> None:
+    """Refuse to write over a file that holds something, unless with `force`; devices and pipes are none."""
+    if path is not None and not force and path.is_file() and path.stat().st_size:
+        raise typer.BadParameter(f"{path} is there; --force writes over it", param_hint=option)
+
+
 @contextmanager
 def naming(file: BinaryIO) -> Iterator[None]:
     """Name the file that fails. A reader of stdout that went away is no failure: Typer ends without a word.

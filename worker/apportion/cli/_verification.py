@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, BinaryIO
 
+import typer
+
 from apportion.cli._lines import lines_of
 
 if TYPE_CHECKING:
@@ -30,3 +32,8 @@ def verification_of(
         lines_of(decisions, LINE_MAX_BYTES),
         None if dead_letters is None else lines_of(dead_letters, LINE_MAX_BYTES),
     )
+
+
+def tell_empty() -> None:
+    """Say on stderr that there was nothing to compose again: what is right of nothing proves nothing."""
+    typer.echo("apportion: nothing was compared: no request and no decision is there", err=True)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from apportion.cli._files import EventsFile, naming, open_events, open_to_write, require_distinct
+from apportion.cli._files import (
+    EventsFile,
+    naming,
+    open_events,
+    open_to_write,
+    require_distinct,
+    require_free,
+)
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
 
@@ -56,6 +63,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     dead_letters: Annotated[
         Path | None, typer.Option(help="Write dead letters to this file; without it stderr names them.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
     policy: Annotated[
         str | None, typer.Option(metavar="NAME", help="The default policy, whatever the settings say.")
     ] = None,
@@ -84,6 +92,8 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     """
     settings = read_settings(ctx, default_policy=policy)
     require_distinct(file, decisions, dead_letters)
+    require_free(decisions, "--decisions", force=force)
+    require_free(dead_letters, "--dead-letters", force=force)
     with ExitStack() as stack:
         source = stack.enter_context(open_events(file))
         if source.isatty():

@@ -30,7 +30,7 @@ from apportion.cli._topics import (
     require_files,
     selection_of,
 )
-from apportion.cli._verification import verification_of
+from apportion.cli._verification import tell_empty, verification_of
 from apportion.printable import printable
 
 if TYPE_CHECKING:
@@ -203,6 +203,8 @@ class _Printing:
             _print_lines([whole])
         else:
             self._shown.print(whole)
+        if whole.is_empty:
+            tell_empty()
         if not whole.is_whole:
             raise typer.Exit(ExitCode.FAILURE)
 

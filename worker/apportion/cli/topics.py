@@ -1,8 +1,8 @@
 """`apportion topics create` and `check`: the topics of a worker, made and compared."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -39,10 +39,12 @@ def create(ctx: typer.Context) -> None:
       apportion topics create
       apportion topics create --brokers kafka-1:9092,kafka-2:9092 --production
     """
-    from apportion.stream.topics import create_topics
+    from apportion.stream.topics import create_topics, require_ready
 
     settings = read_settings(ctx)
-    _show(create_topics(settings))
+    reports = asyncio.run(create_topics(settings))
+    _show(reports)
+    require_ready(reports)
     if settings.copies == 1:
         typer.echo(
             "one copy of each topic: what its broker loses is lost (--production makes three)", err=True
@@ -60,18 +62,19 @@ def check(ctx: typer.Context) -> None:
       apportion topics check
       apportion topics check --app-id staging --topic-prefix staging.
     """
-    from apportion.stream.outputs import require_own_outputs
-    from apportion.stream.topics import check_topics
+    from apportion.stream.outputs import output_topics, require_own_outputs
+    from apportion.stream.topics import check_topics, require_ready
 
     settings = read_settings(ctx)
-    _show(check_topics(settings))
-    asyncio.run(require_own_outputs(settings))
+    reports = asyncio.run(check_topics(settings))
+    _show(reports)
+    ready = {report.topic for report in reports if report.is_ready}
+    if ready.issuperset(output_topics(settings)):  # else others are asked about that are not there
+        asyncio.run(require_own_outputs(settings))
+    require_ready(reports)
 
 
-def _show(reporting: "Coroutine[Any, Any, tuple[TopicReport, ...]]") -> None:
-    from apportion.stream.topics import require_ready
-
-    reports = asyncio.run(reporting)
+def _show(reports: "Iterable[TopicReport]") -> None:
     print_table(
         ("Topic", "Status", "Why"),
         [
@@ -79,4 +82,3 @@ def _show(reporting: "Coroutine[Any, Any, tuple[TopicReport, ...]]") -> None:
             for report in reports
         ],
     )
-    require_ready(reports)

@@ -28,7 +28,7 @@ from apportion.cli._topics import (
     require_files,
     selection_of,
 )
-from apportion.cli._verification import verification_of
+from apportion.cli._verification import tell_empty, verification_of
 
 if TYPE_CHECKING:
     from apportion.recompose.ranges import Selection
@@ -141,6 +141,8 @@ def _end(summary: "Summary", form: Format) -> None:
     from apportion.core.wire import encode
 
     typer.echo(encode(summary).decode() if form is Format.JSON else str(summary))
+    if summary.is_empty:
+        tell_empty()
     if not summary.is_right:
         raise typer.Exit(ExitCode.FAILURE)
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from apportion.core.record import Record
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError
-from apportion.stream.connection import connection_arguments
+from apportion.stream.connection import close_consumer, connection_arguments
 
 _SLICE = 200
 _POLL_MS = 100
@@ -99,7 +99,7 @@ class RecordReader:
     async def stop(self) -> None:
         """Hang up."""
         if self.client is not None:
-            await self.client.stop()
+            await close_consumer(self.client)
 
     async def _assign(self, spans: Iterable[Span]) -> None:
         those = [span for span in spans if span]

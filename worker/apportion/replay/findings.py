@@ -74,6 +74,11 @@ class Summary(Struct, frozen=True):
         """Whether all that was recorded was composed again, the same."""
         return not self.differences and not self.unverifiable
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to compare."""
+        return self == Summary()
+
     def __str__(self) -> str:
         parts = [f"{counted(self.verified, 'decision')} verified"]
         if self.dead_letters:

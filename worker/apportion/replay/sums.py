@@ -64,6 +64,11 @@ class Sum(Struct, frozen=True, kw_only=True):
         """Whether every decision was replayed."""
         return not self.unverifiable and not self.misfits
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to replay."""
+        return self.is_whole and not self.replayed and not self.in_flight
+
     def __str__(self) -> str:
         moves = ", ".join(f"{getattr(self, what):,} {what}" for what in (*_MOVES, "reordered"))
         lines = [

@@ -39,6 +39,7 @@ from apportion.stream.outputs import require_own_outputs
 from apportion.stream.policies import PolicyReader, write
 from apportion.stream.producer import RecordProducer
 from apportion.stream.reader import RequestReader
+from apportion.stream.same_requests import RequestsWatch
 from apportion.stream.sessions import SessionTable, session_table
 from apportion.stream.table_recovery import SessionTables
 from apportion.stream.tenants import Buckets, TenantLimits, TenantQueue
@@ -103,6 +104,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         await self._refuse(refusals + await self.policies.say_files())
         self.add_future(self.policies.follow(self._refuse))
         self.add_future(self._watch())
+        self.add_future(RequestsWatch(self.settings, self._durable_offsets).follow())
         self.add_future(self.vitals.follow())
 
     @asynccontextmanager
@@ -143,6 +145,11 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         while True:
             await asyncio.sleep(_LOOK_S)
             self.consumer.require_flow()
+
+    def _durable_offsets(self) -> dict[int, int]:
+        """Return up to where (exclusive) all is durable of the partitions that flow."""
+        flows = [flow for flow in self.lane.flows.values() if not flow.is_over]
+        return {flow.partition: flow.durable_offset for flow in flows if flow.durable_offset is not None}
 
     async def _refuse(self, refusals: tuple[Refusal, ...]) -> None:
         """Write the dead letters of records of the policies topic."""

@@ -20,7 +20,7 @@ from apportion.core.not_json import one_line, why_not_json
 from apportion.core.results import ContextDeadLetter, ContextDecision
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError
-from apportion.stream.connection import connection_arguments
+from apportion.stream.connection import close_consumer, connection_arguments
 from apportion.stream.partitions import partition_of
 from apportion.stream.topics import MESSAGE_MAX_BYTES, check_topics, require_ready
 
@@ -115,7 +115,7 @@ async def open_client(settings: Settings) -> AsyncIterator["Client"]:
     async with open_publisher(settings) as publisher, AsyncExitStack() as stack:
         async with _reaching(settings):
             consumer = AIOKafkaConsumer(**_common(settings), max_partition_fetch_bytes=MESSAGE_MAX_BYTES)
-            stack.push_async_callback(consumer.stop)
+            stack.push_async_callback(close_consumer, consumer)
             await consumer.start()
             partitions = range(settings.partitions)
             consumer.assign([TopicPartition(topic, number) for topic in outputs for number in partitions])

@@ -209,3 +209,18 @@ def _unusable(name: str, path: Any, error: OSError, expected: str) -> SettingsEr
 
 def _of_command(what: str) -> str:
     return f"sasl_token_command {what}; run it yourself, as the worker's user"
+
+
+async def close_consumer(consumer: Any) -> None:
+    """Close a consumer, also where its broker is away.
+
+    aiokafka awaits each read that it cancels then; one that waits for its next try ends as cancelled, which
+    would pass for a cancellation of ours, hide why we close, and leave the connections open.
+    """
+    try:
+        await consumer.stop()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        await consumer._client.close()  # noqa: SLF001 - what `stop` had not come to

@@ -13,7 +13,7 @@ from aiokafka.structs import ConsumerRecord
 
 from apportion.settings import Settings
 from apportion.stream.admin import why_unanswered
-from apportion.stream.connection import connection_arguments
+from apportion.stream.connection import close_consumer, connection_arguments
 
 _APPS = "apportion/"
 _POLL_MS = 200
@@ -37,6 +37,11 @@ def source_of(settings: Settings) -> str:
     return f"{_APPS}{settings.app_id}"
 
 
+def output_topics(settings: Settings) -> tuple[str, ...]:
+    """Return the topics that are to be this app id's alone."""
+    return (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
+
+
 async def require_own_outputs(settings: Settings) -> None:
     """Pass if the last record of each partition of the output topics is ours, or of no app.
 
@@ -53,8 +58,8 @@ async def require_own_outputs(settings: Settings) -> None:
 
 async def _last_records(settings: Settings) -> list[ConsumerRecord]:
     """Return the records that stand last in their partitions, in the order of these."""
-    topics = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
-    places = [TopicPartition(topic, number) for topic in topics for number in range(settings.partitions)]
+    topics, partitions = output_topics(settings), range(settings.partitions)
+    places = [TopicPartition(topic, number) for topic in topics for number in partitions]
     consumer = AIOKafkaConsumer(**connection_arguments(settings), client_id=settings.app_id)
     try:
         async with asyncio.timeout(settings.request_timeout_s):
@@ -65,7 +70,7 @@ async def _last_records(settings: Settings) -> list[ConsumerRecord]:
     except (KafkaError, TimeoutError) as error:
         raise why_unanswered(settings, error) from error
     finally:
-        await consumer.stop()
+        await close_consumer(consumer)
 
 
 async def _read(

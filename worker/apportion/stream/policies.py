@@ -20,7 +20,7 @@ from apportion.core.timeline import Files, Refusal, Timeline, files_key, files_v
 from apportion.policies.listing import different
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError, why_unanswered
-from apportion.stream.connection import connection_arguments
+from apportion.stream.connection import close_consumer, connection_arguments
 from apportion.stream.log import log_fact
 from apportion.stream.message import Message
 from apportion.stream.topics import MESSAGE_MAX_BYTES
@@ -97,7 +97,7 @@ class PolicyReader:
                 raise why_unanswered(self._settings, error) from error
             yield await self.read_from(consumer)
         finally:
-            await consumer.stop()
+            await close_consumer(consumer)
 
     async def read_from(self, consumer: Any) -> tuple[Refusal, ...]:
         """Read with a consumer that stands at the topic's beginning, to its end; return what was refused.

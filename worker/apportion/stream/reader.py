@@ -13,7 +13,7 @@ from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from aiokafka.structs import ConsumerRecord
 
 from apportion.settings import Settings
-from apportion.stream.connection import connection_arguments
+from apportion.stream.connection import close_consumer, connection_arguments
 from apportion.stream.faults import OffsetOutOfRangeError
 from apportion.stream.topics import MESSAGE_MAX_BYTES
 
@@ -52,7 +52,7 @@ class RequestReader:
 
     async def stop(self) -> None:
         """Close the connection."""
-        await self._client.stop()
+        await close_consumer(self._client)
 
     def flow_from(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions from now on, each from its offset, and no others.

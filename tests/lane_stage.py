@@ -1,0 +1,77 @@
+"""A lane with one partition and its rows, without Kafka: what the tests of each way to write begin with."""
+
+import asyncio
+import json
+from typing import Any
+
+from aiokafka.structs import ConsumerRecord
+from running import request
+
+from apportion.assembly import create_engine, create_timeline
+from apportion.settings import Settings
+from apportion.stream.answers import Answers
+from apportion.stream.batch import BatchBounds, BatchComposer
+from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.flow import Fetched
+from apportion.stream.lane import Lane
+from apportion.stream.membership import Membership
+from apportion.stream.policies import PoliciesUnreadError
+from apportion.stream.rows import PartitionRows
+from apportion.stream.writer import Writer
+
+DEADLINE_S = 5
+KEY = b"default/s"
+_NOW_MS = 1_772_366_400_000
+
+
+def read(offset: int, event: dict[str, Any] | None = None) -> Any:
+    """Return a record of the requests topic, under the key of session `s`; by default a request."""
+    value = json.dumps(event or request(f"r{offset}")).encode()
+    topic = Settings().requests_topic
+    return ConsumerRecord(topic, 0, offset, _NOW_MS, 0, KEY, value, None, 0, 0, ())
+
+
+class LaneStage:
+    """What is fetched waits in `fetched`, why the lane ended stands in `failures`; the clock is `now_s`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        bounds: BatchBounds,
+        share: DeadLetterShare | None = None,
+        committed: tuple[int | None, str] = (None, ""),
+    ) -> None:
+        answers = Answers(settings, create_engine(settings), create_timeline(settings), "w")
+        composer = BatchComposer(answers, share or DeadLetterShare(2, 1.0), bounds)
+        self.now_s = 0.0
+        self.membership = Membership(30.0, lambda: self.now_s)
+        self.membership.confirm(0.0)
+        self.policies_unread = False
+        policies: Any = self
+        self.lane = Lane(settings.requests_topic, composer, self.new_writer(), self.membership, policies)
+        self.fetched: list[Fetched] = []
+        self.failures: list[Exception] = []
+        self.lane.deliver = self.fetched.append
+        self.lane.failed = self.failures.append
+        self.rows = PartitionRows("changelog 0")
+        self.lane.begin(0, self.rows, *committed)
+
+    def new_writer(self) -> Writer:
+        """Return what the lane writes by, over clients that only note what they are told."""
+        raise NotImplementedError
+
+    async def current(self) -> None:
+        """Stand for the reader of policies."""
+        if self.policies_unread:
+            raise PoliciesUnreadError("context-policies", "a test")
+
+    async def answer(self, *records: Any) -> None:
+        """Let the lane have what one fetch brought, and answer it."""
+        self.lane.fetched(0, records)
+        await self.lane.answer(self.fetched.pop())
+
+    async def until(self, condition: Any) -> None:
+        """Let the lane's tasks go on until a condition holds."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():  # noqa: ASYNC110 - tasks tell nobody when they have gone on
+                await asyncio.sleep(0)
