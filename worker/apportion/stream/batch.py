@@ -14,7 +14,7 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.record import Record
 from apportion.operations.tally import Tally
 from apportion.stream.answers import Answer, Answers
-from apportion.stream.breaker import DeadLetterShare, Outcome, Window, tenant_of
+from apportion.stream.breaker import DeadLetterShare, TenantOutcome, Window, tenant_of
 from apportion.stream.faults import EventFailedError, NotInTurnError, StreamError
 from apportion.stream.log import RefusalLog
 from apportion.stream.message import Message
@@ -55,7 +55,7 @@ class Batch(Struct):
     failure: Exception | None = None
     stream_time_us: int = 0
     stream_time_before_us: int = 0
-    outcomes: list[Outcome] = []
+    outcomes: list[TenantOutcome] = []
     tally: Tally = field(default_factory=Tally)
     work_s: float = 0.0
     composed_s: float = 0.0

@@ -27,7 +27,7 @@ _KEPT = 64
 _NOBODY = "-"
 
 
-Outcome: TypeAlias = tuple[str, bool]
+TenantOutcome: TypeAlias = tuple[str, bool]
 """Whose an event was, by a digest, and whether it was refused."""
 
 
@@ -36,12 +36,12 @@ class Window:
 
     __slots__ = ("last", "seen")
 
-    def __init__(self, seen: int = 0, last: Iterable[Outcome] = ()) -> None:
+    def __init__(self, seen: int = 0, last: Iterable[TenantOutcome] = ()) -> None:
         """Begin with what stood beside the committed offset."""
         self.seen = seen
-        self.last: deque[Outcome] = deque(last, _KEPT)
+        self.last: deque[TenantOutcome] = deque(last, _KEPT)
 
-    def add(self, outcomes: Sequence[Outcome]) -> None:
+    def add(self, outcomes: Sequence[TenantOutcome]) -> None:
         """Count events that are durable."""
         self.last.extend(outcomes)
         self.seen += len(outcomes)
