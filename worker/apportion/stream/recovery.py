@@ -27,13 +27,14 @@ from apportion.stream.state_faults import (
 )
 from apportion.stream.topics import changelog_topic
 
-_FETCH_MAX_BYTES = 32 << 20
-_PARTITION_FETCH_MAX_BYTES = 8 << 20
+_FETCH_MAX_BYTES = 4 << 20
+"""The client has what it receives three times for a moment; larger ones are no faster."""
+_PARTITION_FETCH_MAX_BYTES = 1 << 20
 _ASKING_MAX_BYTES = 64 << 10
 _POLL_MS = 20
 """How long a read waits: behind the last row may stand what is no record, such as markers of transactions."""
 _FETCH_WAIT_MS = 100
-_SLICE = 2_000
+_SLICE = 500
 """How many records are taken at once, while all else that the worker does waits."""
 _LAG_S = 5.0
 """How long an end that is too early is asked for again: a new leader may not know better at first."""
