@@ -74,11 +74,6 @@ def test_nothing_is_made_opened_or_committed_by_accident() -> None:
     assert conf.table_standby_replicas == 0
 
 
-def test_what_an_event_may_have_passes_in_and_out() -> None:
-    conf = create_app(Settings()).conf
-    assert conf.consumer_max_fetch_size == MESSAGE_MAX_BYTES
-
-
 def test_the_brokers_are_those_of_the_settings() -> None:
     app = create_app(Settings(brokers=("a:1", "[::1]:2")))
     assert [str(url) for url in app.conf.broker] == ["kafka://a:1", "kafka://[::1]:2"]

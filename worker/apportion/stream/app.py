@@ -42,7 +42,6 @@ from apportion.stream.sessions import SessionTable, session_table
 from apportion.stream.table_recovery import SessionTables
 from apportion.stream.tenants import Buckets, TenantLimits, TenantQueue
 from apportion.stream.topics import (
-    MESSAGE_MAX_BYTES,
     changelog_topic,
     check_topics,
     require_ready,
@@ -56,6 +55,8 @@ _HEARTBEAT_S = 1.0
 _COMMIT_INTERVAL_S = 1.0
 _METADATA_MAX_AGE_S = 30.0
 """How long partitions that were added may go unseen."""
+_PARTITION_FETCH_MAX_BYTES = 1 << 20
+"""What a broker gives of a partition at once, or one record that is larger; so much waits of each."""
 _FETCHED_MAX = 1_000
 """Records of all partitions that one read brings."""
 _LOOK_S = 1.0
@@ -167,7 +168,7 @@ def create_app(settings: Settings) -> WorkerApp:
         broker_heartbeat_interval=_HEARTBEAT_S,
         broker_commit_interval=_COMMIT_INTERVAL_S,
         **_timeouts(settings),
-        consumer_max_fetch_size=MESSAGE_MAX_BYTES,
+        consumer_max_fetch_size=_PARTITION_FETCH_MAX_BYTES,
         consumer_auto_offset_reset="none",  # we seek; else the client would pass over what is gone in silence
         consumer_metadata_max_age_ms=int(_METADATA_MAX_AGE_S * 1000),
         broker_max_poll_records=_FETCHED_MAX,
