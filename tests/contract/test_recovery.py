@@ -1,6 +1,7 @@
 """Sessions come back from Kafka exactly, or the worker says why not and changes nothing."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import chain
@@ -10,6 +11,7 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import RecordsToDelete
+from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.structs import TopicPartition
 from containers import container, free_port, require_docker
 from msgspec.structs import replace
@@ -28,6 +30,7 @@ from running import (
 from apportion.core.events import Candidate
 from apportion.core.pool import Pooled
 from apportion.core.session import Session
+from apportion.garbage import look_once
 from apportion.settings import Settings
 from apportion.stream.admin import admin_client
 from apportion.stream.connection import connection_arguments
@@ -174,6 +177,26 @@ async def test_recovery_goes_on_behind_what_it_has_read(stage: Stage) -> None:
     await recovered(stage.settings, rows)
     assert rows.row(KEY) == Row(2, session(2))
     assert (before, rows.changelog_offset) == (1, 2)
+
+
+async def test_however_often_a_reading_is_cut_short_nothing_is_held_of_what_it_fetched(stage: Stage) -> None:
+    """As when partitions move again and again: what the client has fetched, and nobody took, holds itself."""
+    settings, held = stage.settings, list[int]()
+    async with writing(settings) as producer:
+        await write(producer, settings, *(row(b"default/%d" % number, 1, 1) for number in range(2_000)))
+    for _ in range(3):
+        rows = partition_rows(settings, 0)
+        reading = asyncio.create_task(recover(settings, {0: rows}))
+        async with asyncio.timeout(DEADLINE_S):
+            while not rows:  # noqa: ASYNC110 - a reading tells nobody how far it is
+                await asyncio.sleep(0)
+        assert not reading.done()
+        reading.cancel()
+        await asyncio.wait([reading])
+        del reading
+        look_once()
+        held.append(sum(isinstance(one, PartitionRecords) for one in gc.get_objects()))
+    assert held == [0, 0, 0]
 
 
 async def test_rows_are_read_from_outside_up_to_an_offset(stage: Stage) -> None:

@@ -175,6 +175,15 @@ def bytes_of(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
+async def test_an_event_that_is_larger_than_a_fetch_is_read_and_what_follows_it(stage: Stage) -> None:
+    async with worker_running(stage.settings):
+        await stage.send_raw(b"default/s", b" " * (3 << 20))
+        await stage.send(request("r1"))
+        outputs = await stage.outputs.wait_for(lambda out: out.answered(["r1"]))
+        await stage.outputs.wait_for(lambda out: bool(out.dead_letters))
+    assert [letter["error"]["code"] for letter in outputs.dead_letters] == [ErrorCode.TOO_LARGE]
+
+
 async def test_events_that_a_session_has_seen_are_passed_over(stage: Stage) -> None:
     await stage.write_row("s", Row(seen_offset=1, session=EMPTY))
     await stage.send(request("r0"), request("r1"), request("r2"))

@@ -1,5 +1,6 @@
 """What a run of a partition's events gives, and where a batch of them ends."""
 
+import gc
 import json
 from typing import Any
 
@@ -172,3 +173,17 @@ def test_the_last_of_too_many_refused_events_is_in_the_batch() -> None:
     batch = compose(*(read(offset, event) for offset, event in enumerate(events)), share_max=0.5)
     assert batch.events == 20
     assert isinstance(batch.failure, TooManyDeadLettersError)
+
+
+def test_what_is_refused_holds_nothing_of_what_was_fetched() -> None:
+    """An error that is kept holds its frames, and they the records: a cycle, which is seldom looked for."""
+    bad = [BAD, request("r", "another session"), request("r") | {"candidates": 1}, "no event"]
+    gc.collect()
+    gc.disable()
+    try:
+        made = compose(*(read(offset, event) for offset, event in enumerate(bad)))
+        assert made.events == len(bad) == sum(counts(made).values())
+        del made
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -1,9 +1,11 @@
 """The order that makes it safe, by batches: outputs, then rows, then the offset."""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
+from weakref import ref
 
 import pytest
 import pytest_asyncio
@@ -23,6 +25,7 @@ from apportion.stream.faults import (
 from apportion.stream.flow import IN_FLIGHT_MAX, Fetched
 from apportion.stream.policies import PoliciesUnreadError
 from apportion.stream.row_format import seen_offset_of
+from apportion.stream.rows import PartitionRows
 from apportion.stream.writer import EffectivelyOnceWriter
 
 pytestmark = pytest.mark.asyncio
@@ -206,6 +209,22 @@ async def test_what_is_taken_away_is_abandoned_and_the_rows_are_what_they_were(o
     stage.lane.end()
     stage.lane.begin(0, stage.rows, 0)
     assert stage.lane.has_room(0)
+
+
+async def test_of_a_partition_that_is_taken_away_nothing_is_held(one_by_one: Stage) -> None:
+    """Neither its rows nor what was fetched of it, which waited for room; no look for cycles is needed."""
+    stage, lasting = one_by_one, PartitionRows("changelog 1")
+    rows, stage.rows = ref(stage.rows), lasting
+    gc.collect()
+    gc.disable()
+    try:
+        await stage.answer(*(read(offset) for offset in range(IN_FLIGHT_MAX + 1)))
+        assert stage.fetched == [], "the last one waits for room"
+        stage.lane.abandon()
+        stage.lane.end()
+        await stage.until(lambda: rows() is None)  # what was writing learns that it is over
+    finally:
+        gc.enable()
 
 
 async def test_what_is_durable_when_a_partition_is_taken_away_may_be_committed(one_by_one: Stage) -> None:

@@ -12,7 +12,6 @@ from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from apportion.settings import Settings
 from apportion.stream.faults import OffsetOutOfRangeError
 from apportion.stream.reader import RequestReader
-from apportion.stream.topics import MESSAGE_MAX_BYTES
 
 pytestmark = pytest.mark.asyncio
 
@@ -39,10 +38,6 @@ async def test_it_reads_what_is_committed_and_resets_nothing(reader: RequestRead
     assert client._isolation_level == "read_committed"
     assert client._auto_offset_reset == "none"
     assert client._group_id is None
-
-
-async def test_what_an_event_may_have_passes(reader: RequestReader) -> None:
-    assert reader._client._max_partition_fetch_bytes == MESSAGE_MAX_BYTES
 
 
 async def test_it_tells_up_to_where_a_partition_was_given_out(reader: RequestReader) -> None:

@@ -1,7 +1,9 @@
 """Faust's recovery is ours: it begins again when partitions move, and what it cannot do ends the worker."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Mapping
+from weakref import WeakSet
 
 import pytest
 import pytest_asyncio
@@ -18,10 +20,18 @@ pytestmark = pytest.mark.asyncio
 DEADLINE_S = 5
 
 
+class Fetched:
+    """Something in a cycle, as what a client has fetched."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
 class Reading:
     """Stands in for reading the changelog: waits to be told that it is done."""
 
     def __init__(self) -> None:
+        self.fetched: WeakSet[Fetched] = WeakSet()
         self.begun = 0
         self.cancelled = 0
         self.change = asyncio.Condition()
@@ -29,6 +39,7 @@ class Reading:
         self.error: Exception | None = None
 
     async def __call__(self, _: Settings, __: Mapping[int, PartitionRows]) -> None:
+        self.fetched.add(Fetched())
         async with self.change:
             self.begun += 1
             self.change.notify_all()
@@ -97,6 +108,21 @@ async def test_partitions_that_move_meanwhile_are_read_anew(running: Running) ->
     running.reading.done.set()
     assert await asyncio.wait_for(running.flowing.get(), DEADLINE_S) == 4
     assert running.flowing.empty()
+
+
+async def test_after_any_number_of_rebalances_nothing_is_held_of_what_was_fetched_for_them(
+    running: Running,
+) -> None:
+    gc.disable()  # a worker looks so seldom by itself that it comes to this
+    try:
+        for generation in range(1, 6):
+            running.assign(generation)
+            await running.reading.begun_times(generation)
+        running.reading.done.set()
+        await asyncio.wait_for(running.flowing.get(), DEADLINE_S)
+        assert len(running.reading.fetched) == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -124,57 +124,56 @@ class BatchComposer:
         self, batch: Batch, rows: PartitionRows, untold: "_Untold", read: ConsumerRecord, *, set_aside: bool
     ) -> None:
         """Take an event into a batch, or say there why not."""
-        key = read.key
         record = Record(
             read.topic,
             read.partition,
             read.offset,
             -1 if read.timestamp is None else read.timestamp,
-            key,
+            read.key,
             read.value,
             read.headers,
         )
-        refused: EventError | None = None
         try:
-            row = rows.row(key) if key else None
-            if set_aside:
-                message = "the worker has ended at this event as often as event_failures_max says"
-                refused = EventError(ErrorCode.EVENT_FAILED, message)
-            elif row is not None and row.seen_offset >= record.offset:
-                self._answers.pass_over(record, rows.time)
-            else:
-                refused = self._answer(batch, rows, untold, record, row)
+            self._answer(batch, rows, untold, record, set_aside=set_aside)
+        except EventError as error:  # kept no longer than here: it holds this frame, and all that was fetched
+            if batch.is_ahead:
+                batch.failure = NotInTurnError(record)
+                return
+            self._tell(batch, untold)
+            self._refuse(batch, record, error)
         except StreamError as error:
             batch.failure = error
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose the event
             batch.failure = EventFailedError(record, error)
             return
+        else:
+            untold.records.append(record)
         batch.events += 1
         batch.next_offset = record.offset + 1
-        if refused is None:
-            untold.records.append(record)
-            return
-        self._tell(batch, untold)
-        self._refuse(batch, record, refused)
 
     def _answer(
-        self, batch: Batch, rows: PartitionRows, untold: "_Untold", record: Record, row: Row | None
-    ) -> EventError | None:
-        """Hold the row that an event leads to, or return why it was refused."""
-        try:
-            answer = self._answers.answer(record, row, rows.time)
-        except EventError as error:
-            if batch.is_ahead:
-                raise NotInTurnError(record) from None
-            return error
+        self, batch: Batch, rows: PartitionRows, untold: "_Untold", record: Record, *, set_aside: bool
+    ) -> None:
+        """Hold the row that an event leads to, and what is told of it; pass it over if its row has seen it.
+
+        Raises:
+            EventError: it is refused; nothing has happened.
+        """
         key = record.key
+        row = rows.row(key) if key else None
+        if set_aside:
+            message = "the worker has ended at this event as often as event_failures_max says"
+            raise EventError(ErrorCode.EVENT_FAILED, message)
+        if row is not None and row.seen_offset >= record.offset:
+            self._answers.pass_over(record, rows.time)
+            return
+        answer = self._answers.answer(record, row, rows.time)
         assert key is not None, "only a record under its session's key is answered"
         batch.before.setdefault(key, row)
         rows.hold(key, answer.row)
         untold.answers.append(answer)
         batch.size_bytes += len(answer.composed) + len(answer.decision)
-        return None
 
     def _tell(self, batch: Batch, untold: "_Untold") -> None:
         """Put what the last events give into the batch: one thing for all of them, then the next."""

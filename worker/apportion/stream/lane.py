@@ -206,6 +206,7 @@ class Lane:
         """
         for flow in self._flows.values():
             flow.is_over = True
+            flow.waiting = None
             if flow.writing is not None:
                 flow.writing.cancel()
                 flow.writing = None

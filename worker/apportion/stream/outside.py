@@ -15,7 +15,8 @@ from apportion.stream.connection import close_consumer, connection_arguments
 
 POLL_MS = 20
 """How long a read waits: behind the last row may stand what is no record, such as markers of transactions."""
-_FETCH_MAX_BYTES = 32 << 20
+_FETCH_MAX_BYTES = 4 << 20
+"""The client has what it receives three times for a moment; larger ones are no faster."""
 _ASKING_MAX_BYTES = 64 << 10
 _FETCH_WAIT_MS = 100
 _LAG_S = 5.0

@@ -15,8 +15,9 @@ from aiokafka.structs import ConsumerRecord
 from apportion.settings import Settings
 from apportion.stream.connection import close_consumer, connection_arguments
 from apportion.stream.faults import OffsetOutOfRangeError
-from apportion.stream.topics import MESSAGE_MAX_BYTES
 
+_PARTITION_FETCH_MAX_BYTES = 1 << 20
+"""What a broker gives of a partition at once, or one record that is larger; so much waits of each."""
 _FETCHED_MAX = 1_000
 """Records of all partitions that one read brings."""
 _FETCH_WAIT_MS = 200
@@ -46,7 +47,7 @@ class RequestReader:
             auto_offset_reset="none",  # else the client would pass over what is gone in silence
             enable_auto_commit=False,
             fetch_max_wait_ms=_FETCH_WAIT_MS,
-            max_partition_fetch_bytes=MESSAGE_MAX_BYTES,
+            max_partition_fetch_bytes=_PARTITION_FETCH_MAX_BYTES,
         )
         await self._client.start()
 

@@ -26,8 +26,8 @@ from apportion.stream.state_faults import (
 )
 from apportion.stream.topics import changelog_topic
 
-_PARTITION_FETCH_MAX_BYTES = 8 << 20
-_SLICE = 2_000
+_PARTITION_FETCH_MAX_BYTES = 1 << 20
+_SLICE = 500
 """How many records are taken at once, while all else that the worker does waits."""
 
 

@@ -12,6 +12,7 @@ from faust.tables.manager import TableManager
 from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
 from mode import Service
 
+from apportion.garbage import look_once
 from apportion.operations import metrics as told
 from apportion.stream.faults import StreamError
 from apportion.stream.log import log_fact
@@ -48,6 +49,7 @@ class SessionRecovery(Recovery):  # type: ignore[misc] # faust is followed by no
             await recover(self.app.settings, rows)
         finally:
             self.app.consumer.is_recovering = False
+            look_once()
         count = sum(len(held) for held in rows.values())
         took_s = monotonic() - since_s
         numbers = self.app.numbers
