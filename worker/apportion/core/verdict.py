@@ -5,11 +5,14 @@ accountant makes.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from msgspec import UNSET, Struct
 
 from apportion.core.events import Opt
 from apportion.core.results import Bound, Breakpoint, Certificate, Fidelity, Margin, Prefix, Redundant
+
+_id_of = attrgetter("id")
 
 __all__ = ["Bound", "GroupBounds", "Verdict", "Verdicts", "mark_covered", "mark_repeats"]
 
@@ -108,7 +111,7 @@ def mark_covered(ones: Sequence[Verdict], covered: Mapping[int, tuple[int, int]]
 
 def mark_repeats(ranked: Sequence[Verdict]) -> None:
     """Refuse candidates, the best-ranked first, where an id comes again."""
-    if len({one.id for one in ranked}) == len(ranked):
+    if len(set(map(_id_of, ranked))) == len(ranked):
         return
     seen: set[str] = set()
     for one in ranked:

@@ -34,7 +34,7 @@ from apportion.core.strategies.lanes.carried import items_of
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.more import tell_more
 from apportion.core.strategies.lanes.policy import LanesPolicy
-from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, Lane, open_lanes, rank
+from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, open_lanes, rank
 from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import (
     Choosable,
@@ -101,9 +101,10 @@ class LanesStrategy:
         ranked = rank(task, lanes)
         mark_repeats(ranked)
         if not task.limit_tokens:
-            return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=_bounds(lanes, tried=False))
+            untried = [GroupBounds(lane.name, lane.floor, lane.ceiling) for lane in lanes.values()]
+            return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=untried)
         estimate(ranked, task.count_contents)
-        choosable = choosable_of(ranked, list(lanes.values()), task.limit_tokens)
+        choosable = choosable_of(ranked, lanes.values(), task.limit_tokens)
         new_order = _new_order(task, choosable)
         holding = _held(task, ranked, choosable, new_order)
         if holding is None:
@@ -113,14 +114,14 @@ class LanesStrategy:
         else:
             selection, order = holding.selection, holding.order
             settle(choosable, selection, holding.displaced)
-        certificate = _certificate(task.policy, choosable, selection)
+        certificate, bounds = _certificate(task.policy, choosable, selection), _bounds(choosable, selection)
         standing = [choosable.ones[place] for place in order]
         rendered = render(standing, task.policy, task.limit_tokens, task.counter)
         if rendered is None:
             return Verdicts(
                 verdicts=ranked,
                 score_parts=SCORE_PARTS,
-                groups=_bounds(lanes, tried=True),
+                groups=bounds,
                 infeasible=True,
                 certificate=certificate,
             )
@@ -129,7 +130,7 @@ class LanesStrategy:
         answer = Verdicts(
             verdicts=ranked,
             score_parts=SCORE_PARTS,
-            groups=_bounds(lanes, tried=True),
+            groups=bounds,
             standing=rendered.standing,
             text=rendered.text,
             used_tokens=rendered.tokens,
@@ -175,9 +176,11 @@ def _held(
     return hold_beginning(choosable, before, prefix, new_order, cold=task.carried_cold)
 
 
-def _bounds(lanes: dict[str, Lane], *, tried: bool) -> list[GroupBounds]:
-    """Return the lanes' bounds; a floor is short where it was tried, and not met."""
-    return [
-        GroupBounds(lane.name, lane.floor, lane.ceiling, tried and lane.used < lane.floor)
-        for lane in lanes.values()
-    ]
+def _bounds(choosable: Choosable, selection: Selection) -> list[GroupBounds]:
+    """Return the lanes' bounds; a floor is short where it was not met."""
+    bounds = [lane.empty for lane in choosable.lanes]
+    for place, used in enumerate(selection.used):
+        if used:
+            lane = choosable.lanes[place]
+            bounds[place] = GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor)
+    return bounds
