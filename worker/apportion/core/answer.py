@@ -22,7 +22,6 @@ from apportion.core.identity import (
     text_digest,
     utc,
 )
-from apportion.core.policy import Policy
 from apportion.core.results import (
     SCHEMA_VERSION,
     ComposedSession,
@@ -34,7 +33,6 @@ from apportion.core.results import (
     Digests,
     Entry,
     Ledger,
-    Limits,
     Outcome,
     Reason,
     ReasonCount,
@@ -133,7 +131,7 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
         status=answer.status,
         summary=summary(answer.status, len(made.items), len(entries), tokens, reasons),
         trigger=traced(request.trigger, secret),
-        limits=limits(policy, request.budget_tokens),
+        limits=policy.limits(request.budget_tokens),
         tokens=tokens,
         session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
         groups=made.groups,
@@ -180,6 +178,8 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
 
     What leaves the pool with this decision is always listed: no later one could name it.
     """
+    if len(entries) <= omitted_max:
+        return tuple(entries), ()
     omitted = [entry for entry in entries if entry.outcome is _OMITTED]
     rest = [entry for entry in omitted[omitted_max:] if entry.reason is not _EXPIRED]
     if not rest:
@@ -205,28 +205,17 @@ def traced(trigger: Opt[Trigger], secret: bytes | None) -> Opt[Trigger]:
     return replace(trigger, workspace=UNSET if secret is None else fingerprint(secret, trigger.workspace))
 
 
-def limits(policy: Policy, asked_tokens: Opt[int]) -> Limits:
-    """Return what bounded a request and its session."""
-    own = policy.session
-    return Limits(
-        budget_tokens=policy.total_tokens(asked_tokens),
-        max_tokens=own.max_tokens,
-        max_tokens_per_request=own.max_tokens_per_request,
-        backoff_prompts=own.backoff_prompts,
-        idle_timeout_s=own.idle_timeout_s,
-    )
-
-
 def ledger(session: Session) -> Ledger:
     """Return what a decision tells of a session's row."""
+    expires_us, pool = session.expires_us, session.pool
     return Ledger(
         prompts=session.prompts,
         sequence=session.sequence,
         spent_tokens=session.spent_tokens,
         started_at=utc(session.start_us or 0),
         last_event_at=utc(session.last_event_us),
-        expires_at=None if session.expires_us is None else utc(session.expires_us),
+        expires_at=None if expires_us is None else utc(expires_us),
         injections=len(session.injections),
-        pool_artifacts=len(session.pool),
-        pool_bytes=sum([one.content_bytes for one in session.pool]),
+        pool_artifacts=len(pool),
+        pool_bytes=sum([one.content_bytes for one in pool]) if pool else 0,
     )

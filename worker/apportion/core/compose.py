@@ -16,7 +16,7 @@ from apportion.core.candidates import NO_CONSTRAINTS
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
-from apportion.core.identity import decision_id, digest
+from apportion.core.identity import decision_id, secret_digest
 from apportion.core.memory import Memory
 from apportion.core.order import Overlap
 from apportion.core.policy import Policy
@@ -172,7 +172,7 @@ def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
     return (
         engine.version,
         request.tenant,
-        None if secret is None else digest(secret),
+        None if secret is None else secret_digest(secret),
         _NO_TRIGGER if request.trigger is UNSET else request.trigger,
         asked.constraints_digest,
         asked.before.start_us,

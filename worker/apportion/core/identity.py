@@ -185,8 +185,16 @@ class Secrets(msgspec.Struct, frozen=True):
 
 
 _KEY_ID_DOMAIN = b"apportion fingerprint key id\0"
+_SECRETS_MAX = 1 << 10
 
 
+@process_wide(_SECRETS_MAX)
+def secret_digest(secret: bytes) -> str:
+    """Return the digest of a fingerprint secret: what depends on it depends on this."""
+    return digest(secret)
+
+
+@process_wide(_SECRETS_MAX)
 def key_id(secret: bytes) -> str:
     """Return 16 hex digits that name a fingerprint secret: the first of SHA-256 over a domain and it."""
     return hashlib.sha256(_KEY_ID_DOMAIN + secret).hexdigest()[:16]

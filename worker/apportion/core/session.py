@@ -251,9 +251,10 @@ def _canonical(session: Session) -> bytes:
 def _sealed(session: Session) -> Session:
     """Return the row as it is kept: within its bytes, the oldest artifacts gone, and with its digest."""
     while True:
-        canonical = _canonical(session)
-        pool_bytes = sum([one.row_bytes for one in session.pool]) - len(session.pool) * (_DIGEST_BYTES + 1)
-        over = len(canonical) + pool_bytes + _OWN_DIGEST_BYTES - ROW_MAX_BYTES
+        canonical, pool = _canonical(session), session.pool
+        over = len(canonical) + _OWN_DIGEST_BYTES - ROW_MAX_BYTES
+        if pool:
+            over += sum([one.row_bytes for one in pool]) - len(pool) * (_DIGEST_BYTES + 1)
         if over <= 0:
             return replace(session, own_digest=digest(canonical))
         first = 0
