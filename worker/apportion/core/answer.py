@@ -40,6 +40,7 @@ from apportion.core.results import (
     Status,
 )
 from apportion.core.session import Session
+from apportion.core.tokens import TokenCounter
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
 _OMITTED = Outcome.OMITTED
@@ -55,6 +56,7 @@ class Settled(Struct, frozen=True):
     decision_id: str
     after: Session
     cache_key: str
+    counter: TokenCounter
 
     @property
     def duplicate_of(self) -> Opt[str]:
@@ -65,9 +67,9 @@ class Settled(Struct, frozen=True):
 
 def composed_event(answer: Settled) -> ContextComposed:
     """Return the answer itself."""
-    accepted, made = answer.accepted, answer.made
+    accepted, made, after = answer.accepted, answer.made, answer.after
     request, policy = accepted.asked.request, accepted.policy
-    rendered = answer.status in _RENDERED
+    rendered, holds_prefix = answer.status in _RENDERED, policy.prefix_ttl_s > 0
     return ContextComposed(
         request_id=request.request_id,
         session_id=request.session_id,
@@ -79,16 +81,16 @@ def composed_event(answer: Settled) -> ContextComposed:
         system_prompt=made.system_prompt if rendered else UNSET,
         messages=_messages(answer) if rendered else UNSET,
         items=made.items,
-        tokens=ComposedTokens(counter=policy.counter, limit=accepted.limit_tokens, used=made.used_tokens),
+        tokens=ComposedTokens(
+            counter=answer.counter.name, limit=accepted.limit_tokens, used=made.used_tokens
+        ),
         session=ComposedSession(
-            prompts=answer.after.prompts,
-            spent_tokens=answer.after.spent_tokens,
-            max_tokens=policy.session.max_tokens,
+            prompts=after.prompts, spent_tokens=after.spent_tokens, max_tokens=accepted.limits.max_tokens
         ),
         duplicate_of=answer.duplicate_of,
         truncated_messages=made.truncated_messages,
-        prefix_tokens=_prefix_tokens(made) if policy.prefix_ttl_s else UNSET,
-        breakpoints=made.breakpoints if policy.prefix_ttl_s else UNSET,
+        prefix_tokens=_prefix_tokens(made) if holds_prefix else UNSET,
+        breakpoints=made.breakpoints if holds_prefix else UNSET,
     )
 
 
@@ -97,8 +99,7 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
     accepted, made = answer.accepted, answer.made
     asked, prepared = accepted.asked, accepted.prepared
     request, before = asked.request, asked.before
-    policy, secret = accepted.policy, engine.secrets.of(request.tenant, before.start_us or 0)
-    counter = engine.counters[policy.counter]
+    counter, secret = answer.counter, asked.secret
     entries = entries_of(made, prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)
     reasons = reason_counts(entries)
@@ -117,7 +118,7 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
         tenant=request.tenant,
         requested_at=utc(asked.event_us),
         engine_version=engine.version,
-        policy=policy.ref,
+        policy=composed.policy,
         counter=CounterRef(name=counter.name, digest=counter.digest),
         digests=Digests(
             input=asked.input_digest,
@@ -131,7 +132,7 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
         status=answer.status,
         summary=summary(answer.status, len(made.items), len(entries), tokens, reasons),
         trigger=traced(request.trigger, secret),
-        limits=policy.limits(request.budget_tokens),
+        limits=accepted.limits,
         tokens=tokens,
         session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
         groups=made.groups,

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError, unknown
-from apportion.core.events import LaneRequirement, Opt, Pressure, Vitals
+from apportion.core.events import LaneRequirement, Pressure, Vitals
 from apportion.core.recency import AGE_EDGES_US, recency_bucket
 from apportion.core.strategies.lanes.policy import Lane, LanesPolicy, lane_of
 from apportion.core.task import Prepared, Task
@@ -25,6 +25,7 @@ _RECENCY = tuple(RECENCY_OF_BUCKET * recency_bucket(age) for age in range(len(AG
 RECENT = 4 * RECENCY_OF_BUCKET
 RAPID_PULSE_BPM = 30
 LOW_OXYGEN = 0.5
+_NO_BOOSTS: Mapping[str, int] = {}
 
 
 class Artifact(Verdict, gc=False, kw_only=True):
@@ -53,10 +54,8 @@ def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -
     return lanes
 
 
-def _boosts(vitals: Opt[Vitals]) -> tuple[int, dict[str, int]]:
+def _boosts(vitals: Vitals) -> tuple[int, Mapping[str, int]]:
     """Return what is added to the relevance of recent candidates, and of each lane's, in thousandths."""
-    if vitals is UNSET:
-        return 0, {}
     by_lane: dict[str, int] = {}
     if vitals.pulse_bpm is not UNSET and vitals.pulse_bpm > RAPID_PULSE_BPM:
         by_lane["local"] = 150
@@ -67,7 +66,7 @@ def _boosts(vitals: Opt[Vitals]) -> tuple[int, dict[str, int]]:
 
 def rank(task: Task[LanesPolicy], lanes: Mapping[str, Lane]) -> list[Artifact]:
     """Return all candidates in canonical order."""
-    recent_boost, lane_boosts = _boosts(task.vitals)
+    recent_boost, lane_boosts = (0, _NO_BOOSTS) if task.vitals is UNSET else _boosts(task.vitals)
     kind_order = task.policy.kind_order
     keyed: list[tuple[Any, ...]] = []
     for prepared in task.candidates:

@@ -15,7 +15,7 @@ from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.task import Prepared
 from apportion.core.verdict import Bound, mark_covered
 
-_FULL = Fidelity.FULL
+_FULL, _LANE, _LIMIT = Fidelity.FULL, Bound.LANE, Bound.LIMIT
 
 
 class Choosable(Struct, frozen=True):
@@ -81,9 +81,19 @@ class Selection:
         self.left_tokens -= cost
         self.value += self.order.taken(place) * cost
 
-    def unmet(self, lane: int) -> int:
-        """Return what a lane's floor can still ask for."""
-        return max(0, self._choosable.claim(lane) - self.used[lane])
+    def fill_holding_back(self) -> None:
+        """Select for the floors in turn, of the limit holding back what those of other lanes can claim."""
+
+        # of what stands already, nothing is left to claim: a lane without another candidate has no claim
+        def unmet(lane: int) -> int:
+            return max(0, self._choosable.claim(lane) - self.used[lane])
+
+        floors = self._choosable.floors
+        reserve = sum([unmet(lane) for lane, _ in floors])
+        for lane, places in floors:
+            reserve -= unmet(lane)
+            self.fill_floor(lane, places, reserve)
+            reserve += unmet(lane)
 
     def fill_floor(self, lane: int, places: Sequence[int], reserve: int) -> None:
         """Select what fits into the lane and the limit less the reserve, until the floor is met."""
@@ -112,7 +122,7 @@ class Selection:
         taken, used, lanes = self.taken, self.used, self._choosable.lanes
         costs, lane_of = self._choosable.costs, self._choosable.lane_of
         least_tokens = 0 if tells else min(map(costs.__getitem__, self._choosable.rest), default=0)
-        lane_bound, limit_bound, redundant = Bound.LANE, Bound.LIMIT, self.order.redundant
+        redundant = self.order.redundant
         for place in self._rest:
             if place in redundant:
                 self.redundant.append(place)
@@ -123,7 +133,7 @@ class Selection:
                 if cost <= lane_left and cost <= left:
                     self.take(place)
                 else:
-                    refusal = (lane_bound, lane_left) if cost > lane_left else (limit_bound, left)
+                    refusal = (_LANE, lane_left) if cost > lane_left else (_LIMIT, left)
                     self.refused.append(Refusal(place, *refusal, left))
                     if left < least_tokens and not tells:
                         break
@@ -148,6 +158,7 @@ def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens
     ones = [one for one in ranked if one.bound is None]
     by_priority = list(lanes)
     costs: list[int] = []
+    scores: list[int] = []
     lane_of: list[int] = []
     protected: list[int] = []
     rest: list[int] = []
@@ -156,6 +167,7 @@ def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens
     for place, one in enumerate(ones):
         cost, lane = one.cost, one.lane
         costs.append(cost)
+        scores.append(one.score or 0)
         lane_of.append(lane.place)
         available[lane.place] += cost
         if one.prepared.protected:
@@ -167,7 +179,7 @@ def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens
     return Choosable(
         ones=ones,
         costs=costs,
-        scores=[one.score or 0 for one in ones],
+        scores=scores,
         lane_of=lane_of,
         lanes=by_priority,
         available=available,
@@ -190,15 +202,10 @@ def greedy(choosable: Choosable, order: Order, held: Iterable[int] = (), *, tell
     for place in held:
         if not selection.taken[place]:
             selection.take(place)
-    # of what stands already, nothing is left to claim: a lane without another candidate has no claim
-    reserve = sum([selection.unmet(lane) for lane, _ in choosable.floors])
+    if len(choosable.floors) > 1:
+        selection.fill_holding_back()
     for lane, places in choosable.floors:
-        reserve -= selection.unmet(lane)
-        selection.fill_floor(lane, places, reserve)
-        reserve += selection.unmet(lane)
-    if len(choosable.floors) > 1:  # one alone has held nothing back
-        for lane, places in choosable.floors:
-            selection.fill_floor(lane, places, 0)
+        selection.fill_floor(lane, places, 0)
     selection.fill(choosable.rest, tells=tells)
     return selection
 
@@ -207,7 +214,8 @@ def output_order(choosable: Choosable, selection: Selection, first: Iterable[int
     """Return the places of what is selected: these first, then by lane priority, then canonical order."""
     order = dict.fromkeys(first)
     rest = [place for place, taken in enumerate(selection.taken) if taken and place not in order]
-    return [*order, *sorted(rest, key=choosable.lane_of.__getitem__)]
+    rest.sort(key=choosable.lane_of.__getitem__)
+    return [*order, *rest] if order else rest
 
 
 def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] = ()) -> None:
@@ -223,6 +231,7 @@ def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] 
         one.refuse(refusal.bound, one.cost, refusal.left)
     for place in selection.redundant:
         choosable.ones[place].bound = Bound.REDUNDANCY
-    mark_covered(choosable.ones, selection.order.covered)
+    if selection.order.covered:
+        mark_covered(choosable.ones, selection.order.covered)
     for place in displaced:
         choosable.ones[place].bound = Bound.PREFIX
