@@ -102,7 +102,7 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
     counter, secret = answer.counter, asked.secret
     entries = entries_of(made, prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)
-    reasons = reason_counts(entries)
+    reasons = reason_counts(entries) if len(made.items) < len(entries) else ()
     tokens = DecisionTokens(
         limit=accepted.limit_tokens,
         reserved=made.reserved_tokens,
@@ -131,7 +131,7 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
         fingerprint_key_id=UNSET if secret is None else key_id(secret),
         status=answer.status,
         summary=summary(answer.status, len(made.items), len(entries), tokens, reasons),
-        trigger=traced(request.trigger, secret),
+        trigger=UNSET if request.trigger is UNSET else traced(request.trigger, secret),
         limits=accepted.limits,
         tokens=tokens,
         session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
@@ -199,9 +199,9 @@ def summary(
     return line + "; left out: " + ", ".join([f"{one.reason} {one.count}" for one in reasons])
 
 
-def traced(trigger: Opt[Trigger], secret: bytes | None) -> Opt[Trigger]:
+def traced(trigger: Trigger, secret: bytes | None) -> Trigger:
     """Return the trigger as it may travel: the workspace as a fingerprint, or not at all."""
-    if trigger is UNSET or trigger.workspace is UNSET:
+    if trigger.workspace is UNSET:
         return trigger
     return replace(trigger, workspace=UNSET if secret is None else fingerprint(secret, trigger.workspace))
 

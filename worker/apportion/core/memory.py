@@ -110,14 +110,16 @@ class CountMemo:
         """Return the tokens of each content, counting what is not known; the digests are theirs."""
         name, known = counter.name, self._counts
         keys = [(name, digest) for digest in digests]
-        unknown = {key: text for key, text in zip(keys, contents, strict=True) if key not in known}
+        unknown: dict[tuple[str, str], str] = {}
+        for key, text in zip(keys, contents, strict=True):
+            if key in known:
+                known.move_to_end(key)
+            else:
+                unknown[key] = text
         self.hits += len(keys) - len(unknown)
         self.misses += len(unknown)
         if unknown:
             known.update(zip(unknown, counter.count_many(list(unknown.values())), strict=True))
-        if len(unknown) < len(keys):
-            for key in keys:
-                known.move_to_end(key)
         counts = [known[key] for key in keys]
         while len(known) > self._entries_max:
             known.popitem(last=False)

@@ -167,9 +167,11 @@ def after_answer(session: Session, charge: Charge) -> Session:
             sequence=session.sequence + 1,
             spent_tokens=session.spent_tokens + charge.spent_tokens,
             recent=(*session.recent, charge.request)[-RECENT_REQUESTS_MAX:],
-            injections=_injected(session.injections, charge.injected, prompt),
+            injections=_injected(session.injections, charge.injected, prompt)
+            if charge.injected
+            else session.injections,
             pool=pool,
-            carried=_carried(session.carried, charge.carried),
+            carried=session.carried if charge.carried is None else _carried(session.carried, charge.carried),
         )
     )
 
@@ -204,9 +206,7 @@ def after_retraction(session: Session, pool: tuple[Pooled, ...]) -> Session:
     return _sealed(replace(session, pool=pool))
 
 
-def _carried(carried: tuple[Carried, ...], new: Carried | None) -> tuple[Carried, ...]:
-    if new is None:
-        return carried
+def _carried(carried: tuple[Carried, ...], new: Carried) -> tuple[Carried, ...]:
     kept = [*(one for one in carried if one.policy != new.policy), new][-CARRIED_MAX:]
     while sum(len(one.value) for one in kept) > CARRIED_MAX_BYTES:
         del kept[0]
@@ -216,8 +216,6 @@ def _carried(carried: tuple[Carried, ...], new: Carried | None) -> tuple[Carried
 def _injected(
     injections: tuple[Injection, ...], injected: frozenset[str], prompt: int
 ) -> tuple[Injection, ...]:
-    if not injected:
-        return injections
     counts = {one.id: one.count for one in injections}
     kept = (one for one in injections if one.id not in injected)
     new = (Injection(each, counts.get(each, 0) + 1, prompt) for each in sorted(injected))

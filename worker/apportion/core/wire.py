@@ -6,6 +6,8 @@ a strategy needs.
 
 import re
 from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -38,6 +40,8 @@ _encoder = msgspec.json.Encoder()
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _POOLED_NAMES = ("language", "shrink")
+_LABEL_FIELDS = ("kind", "lane", "category")
+_labels_of = attrgetter(*_LABEL_FIELDS)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -145,11 +149,11 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
 
 def _check_labels(candidates: Sequence[Candidate], place: str) -> None:
     """Refuse a control character in a candidate's label; of many candidates, few labels differ."""
-    labels = {one.kind for one in candidates} | {one.lane for one in candidates}
-    labels |= {one.category for one in candidates}
-    if any(label and _CONTROL.search(label) for label in labels):
+    labels = set(chain.from_iterable(map(_labels_of, candidates)))
+    labels.discard(UNSET)
+    if _CONTROL.search("".join(labels)):
         for index, one in enumerate(candidates):
-            for field in ("kind", "lane", "category"):
+            for field in _LABEL_FIELDS:
                 _check_label(getattr(one, field) or "", f"{_at(place, index)}.{field}")
 
 
