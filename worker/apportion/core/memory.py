@@ -5,7 +5,7 @@ miss gives, sooner; no value holds a request's identifiers. What one worker reme
 to `compose`; what the whole process remembers is made by `process_wide`.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
@@ -97,30 +97,29 @@ class CompositionCache:
 
 
 class CountMemo:
-    """Counts of contents by their digest, for every counter; least recently used out first."""
+    """Counts of contents by their digest, of each counter its own; least recently used out first."""
 
     def __init__(self, entries_max: int) -> None:
-        """Start empty."""
-        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """Start empty; never hold more than that of a counter."""
+        self._counts: defaultdict[str, OrderedDict[str, int]] = defaultdict(OrderedDict)
         self._entries_max = entries_max
         self.hits = 0
         self.misses = 0
 
     def count(self, counter: "TokenCounter", digests: Sequence[str], contents: Sequence[str]) -> list[int]:
         """Return the tokens of each content, counting what is not known; the digests are theirs."""
-        name, known = counter.name, self._counts
-        keys = [(name, digest) for digest in digests]
-        unknown: dict[tuple[str, str], str] = {}
-        for key, text in zip(keys, contents, strict=True):
-            if key in known:
-                known.move_to_end(key)
+        known = self._counts[counter.name]
+        unknown: dict[str, str] = {}
+        for digest, content in zip(digests, contents, strict=True):
+            if digest in known:
+                known.move_to_end(digest)
             else:
-                unknown[key] = text
-        self.hits += len(keys) - len(unknown)
+                unknown[digest] = content
+        self.hits += len(digests) - len(unknown)
         self.misses += len(unknown)
         if unknown:
             known.update(zip(unknown, counter.count_many(list(unknown.values())), strict=True))
-        counts = [known[key] for key in keys]
+        counts = [known[digest] for digest in digests]
         while len(known) > self._entries_max:
             known.popitem(last=False)
         return counts

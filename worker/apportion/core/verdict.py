@@ -58,7 +58,7 @@ class Verdict(Struct, gc=False):
         self.bound = self.margin = None
 
 
-class GroupBounds(Struct, frozen=True, gc=False):
+class GroupBounds(Struct, frozen=True, gc=False, cache_hash=True):
     """A lane, category, section or layer as the task bounds it; `max` is absent where nothing does.
 
     `short` tells that its floor, `min`, was tried and not met. `used` and `available` are given where they
