@@ -4,6 +4,7 @@ Decides which fields its strategy reads, whether it was answered before, what it
 to choose from. A request that is refused here has changed nothing.
 """
 
+from operator import attrgetter
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, to_builtins
@@ -31,6 +32,7 @@ from apportion.core.strategies.base import Strategy
 
 STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "layers", "conversation")
 """What a request has for some strategies; another one refuses it."""
+_fields_of = attrgetter(*STRATEGY_FIELDS)
 _COMPOSED, _DUPLICATE = Status.COMPOSED, Status.DUPLICATE
 _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
@@ -119,18 +121,18 @@ def accept_again(asked: Asked, policy: Policy) -> Accepted:
 def _check_fields(request: ContextRequest, strategy: Strategy[Any]) -> None:
     """Refuse a field that the strategy does not read: nothing asked for is silently ignored."""
     message = f"strategy {strategy.name} does not read this field; leave it out"
-    for name in STRATEGY_FIELDS:
-        value = getattr(request, name)
+    reads, needs = strategy.reads, strategy.needs
+    for name, value in zip(STRATEGY_FIELDS, _fields_of(request), strict=True):
         if value is UNSET:
-            if name in strategy.needs:
+            if name in needs:
                 raise EventError(
                     ErrorCode.MISSING_FIELD, f"strategy {strategy.name} needs it, if only empty", f"$.{name}"
                 )
         elif name == "constraints":
             for part in value.__struct_fields__:
-                if getattr(value, part) and f"constraints.{part}" not in strategy.reads:
+                if getattr(value, part) and f"constraints.{part}" not in reads:
                     raise EventError(ErrorCode.UNSUPPORTED_FIELD, message, f"$.constraints.{part}")
-        elif name not in strategy.reads:
+        elif name not in reads:
             raise EventError(ErrorCode.UNSUPPORTED_FIELD, message, f"$.{name}")
 
 

@@ -98,10 +98,12 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     """
     reasons = _reasons(withheld, infeasible=answer.infeasible)
     items: list[ComposedItem] = []
+    selected_by = 0
     for one in answer.standing:
         fidelity = one.fidelity
         assert fidelity is not None, "what stands does so at a fidelity"
         items.append(ComposedItem(one.id, one.kind, one.group, fidelity, one.tokens))
+        selected_by += one.cost
     estimated = answer.estimated_tokens
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
@@ -113,7 +115,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         text=answer.text,
         system_prompt=answer.system_prompt,
         kept=answer.kept,
-        estimated_tokens=sum([one.cost for one in answer.standing]) if estimated is None else estimated,
+        estimated_tokens=selected_by if estimated is None else estimated,
         used_tokens=answer.used_tokens,
         reserved_tokens=answer.reserved_tokens,
         truncated_messages=answer.truncated_messages,

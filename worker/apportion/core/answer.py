@@ -163,15 +163,16 @@ def _messages(answer: Settled) -> Opt[tuple[dict[str, Any], ...]]:
 
 def _output_digest(composed: ContextComposed, answer: Settled) -> str:
     """Return the digest of the composed event, its text, system prompt and messages by their own."""
-    parts: dict[str, str] = {}
-    if composed.text is not UNSET:
-        parts["text"] = text_digest(composed.text)
-    if composed.system_prompt is not UNSET:
-        parts["system_prompt"] = text_digest(composed.system_prompt)
+    text, system_prompt, messages = composed.text, composed.system_prompt, composed.messages
+    if text is not UNSET:
+        text = text_digest(text)
+    if system_prompt is not UNSET:
+        system_prompt = text_digest(system_prompt)
     history, kept = answer.accepted.asked.history, answer.made.kept
-    if composed.messages is not UNSET and history is not None and kept is not UNSET:
-        parts["messages"] = history.digest_of_standing(kept)
-    return digest(canonical_json(replace(composed, **parts)))
+    if messages is not UNSET and history is not None and kept is not UNSET:
+        messages = history.digest_of_standing(kept)  # type: ignore[assignment] # it stands for them
+    told = replace(composed, text=text, system_prompt=system_prompt, messages=messages)
+    return digest(canonical_json(told))
 
 
 def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], tuple[ReasonCount, ...]]:

@@ -83,8 +83,7 @@ def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> Own:
         first = firsts.setdefault(name, candidate)
         if first is not candidate:
             _require_equal(first, candidate, index)
-        facts, canonical, created_us = canonical_of(candidate, name, path)
-        own.append(Named(candidate, name, path, facts, canonical, created_us))
+        own.append(canonical_of(candidate, name, path))
     return Own(tuple(own), frozenset(firsts), _digest_of([one.canonical for one in own]))
 
 

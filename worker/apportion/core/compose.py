@@ -138,7 +138,8 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         return overlap.overlap_of(digests, memory.sketches.of(digests, contents, sketch.sketch), threshold)
 
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
-    left = accepted.asked.before.carried_under(policy.name)
+    before = accepted.asked.before
+    left = before.carried_under(policy.name) if before.carried else None
     is_own = left is not None and left.policy_digest == policy.digest
     return Task(
         policy=policy,

@@ -21,7 +21,8 @@ from apportion.core.memory import process_wide
 from apportion.core.nesting import levels
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_SECOND_US = 1_000_000
+_DAY_US = 86_400 * _SECOND_US
 _MAX_EXACT = 2**53 - 1
 _ROUNDED_MAX = 1 << 16
 _SCALED_MAX = float(1 << 30)
@@ -144,7 +145,8 @@ def exact_json_integer(number: int) -> int | str:
 
 def event_time_us(moment: datetime) -> int:
     """Return microseconds since 1970 in UTC; also for offsets that leave the years 1 to 9999."""
-    return (moment - EPOCH) // _MICROSECOND
+    since = moment - EPOCH
+    return since.days * _DAY_US + since.seconds * _SECOND_US + since.microseconds
 
 
 @process_wide(_MOMENTS_MAX)

@@ -59,6 +59,19 @@ class Selection:
     which others said all when they were considered last, and `refused` the others, if they are told.
     """
 
+    __slots__ = (
+        "_choosable",
+        "_rest",
+        "left_tokens",
+        "order",
+        "redundant",
+        "refused",
+        "taken",
+        "tight",
+        "used",
+        "value",
+    )
+
     def __init__(self, choosable: Choosable, order: Order) -> None:
         """Begin with nothing."""
         self.taken = bytearray(len(choosable.ones))
