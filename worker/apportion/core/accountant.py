@@ -5,6 +5,7 @@ from here, whatever the strategy. Never chooses, and never measures a text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from msgspec import UNSET, Struct
 
@@ -45,6 +46,7 @@ _REASONS: Mapping[Bound, Reason] = {
 BOUNDS: Mapping[str, Bound] = {reason: bound for bound, reason in _REASONS.items()}
 """Which bound a reason names; a reason that is not here names none."""
 _PRECEDENCE = {reason: place for place, reason in enumerate(Reason)}
+_cost_of = attrgetter("cost")
 _EMPTY_GROUPS_MAX = 1 << 10
 _SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
 
@@ -97,13 +99,12 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     Where everything is `withheld`, each is omitted for that reason, but for what comes before it.
     """
     reasons = _reasons(withheld, infeasible=answer.infeasible)
-    items: list[ComposedItem] = []
-    selected_by = 0
-    for one in answer.standing:
-        fidelity = one.fidelity
-        assert fidelity is not None, "what stands does so at a fidelity"
-        items.append(ComposedItem(one.id, one.kind, one.group, fidelity, one.tokens))
-        selected_by += one.cost
+    items = tuple(
+        [
+            ComposedItem(one.id, one.kind, one.group, one.fidelity, one.tokens)  # type: ignore[arg-type] # it has one
+            for one in answer.standing
+        ]
+    )
     estimated = answer.estimated_tokens
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
@@ -111,11 +112,11 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         entries=_entries(answer.verdicts, reasons),
         groups=_groups(answer),
         score_parts=answer.score_parts,
-        items=tuple(items),
+        items=items,
         text=answer.text,
         system_prompt=answer.system_prompt,
         kept=answer.kept,
-        estimated_tokens=selected_by if estimated is None else estimated,
+        estimated_tokens=sum(map(_cost_of, answer.standing)) if estimated is None else estimated,
         used_tokens=answer.used_tokens,
         reserved_tokens=answer.reserved_tokens,
         truncated_messages=answer.truncated_messages,
@@ -220,19 +221,18 @@ def _groups(answer: Verdicts) -> tuple[Group, ...]:
     in_groups: dict[str, list[Verdict]] = {}
     for one in answer.verdicts:
         in_groups.setdefault(one.group, []).append(one)
-    return tuple(
-        [
-            _group(bounds, in_groups[bounds.name]) if bounds.name in in_groups else _empty_group(bounds)
-            for bounds in answer.groups
-        ]
-    )
+    groups: list[Group] = []
+    for bounds in answer.groups:
+        ones = in_groups.get(bounds.name)
+        groups.append(_empty_group(bounds) if ones is None else _group(bounds, ones))
+    return tuple(groups)
 
 
 def _group(bounds: GroupBounds, ones: Sequence[Verdict]) -> Group:
     low, available, used = bounds.min, bounds.available, bounds.used
     standing = [one.tokens for one in ones if one.fidelity is not None]
     if available is None:
-        available = sum([one.cost for one in ones])
+        available = sum(map(_cost_of, ones))
     return Group(
         name=bounds.name,
         min=low,

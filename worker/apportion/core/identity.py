@@ -71,7 +71,7 @@ def canonical_json_of_elements(values: Sequence[Any], pointer: str) -> list[byte
         EventError: as there.
     """
     if _is_plain(values):
-        return [canonical_json(value) for value in values]
+        return list(map(canonical_json, values))
     return _canonical_json_one_by_one(values, pointer)
 
 

@@ -141,17 +141,17 @@ class Policy(Table):
             return self._own_limits
         return replace(self._own_limits, budget_tokens=self.total_tokens(asked_tokens))
 
-    @property
+    @cached_property
     def cache_entries_max(self) -> int:
         """How many compositions may be remembered under policies like this; 0: none."""
         return 0
 
-    @property
+    @cached_property
     def cache_ttl_s(self) -> int:
         """How long, in event time, a composition may be remembered."""
         return 0
 
-    @property
+    @cached_property
     def prefix_ttl_s(self) -> int:
         """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
         return 0

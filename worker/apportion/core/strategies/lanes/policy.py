@@ -149,17 +149,17 @@ class LanesPolicy(Policy):
     overlap: OverlapPolicy = Field(OverlapPolicy(), exclude_if=is_default)
     certificate: CertificatePolicy = Field(CertificatePolicy(), exclude_if=is_default)
 
-    @property
+    @cached_property
     def cache_entries_max(self) -> int:
         """How many compositions may be remembered under policies like this; 0: none."""
         return self.cache.max_entries
 
-    @property
+    @cached_property
     def cache_ttl_s(self) -> int:
         """How long, in event time, a composition may be remembered."""
         return self.cache.ttl_s
 
-    @property
+    @cached_property
     def prefix_ttl_s(self) -> int:
         """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
         return self.prefix.ttl_s if self.prefix.weight else 0
