@@ -124,8 +124,7 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
         if event.candidates is not UNSET:
             _at_most(len(event.candidates), bounds.candidates_max, "candidates", "$.candidates")
             _check_labels(event.candidates, "$.candidates[%d]")
-            for index, candidate in enumerate(event.candidates):
-                _check_candidate(candidate, bounds, "$.candidates[%d]", index)
+            _check_candidates(event.candidates, bounds, "$.candidates[%d]")
         if event.constraints is not UNSET:
             _check_constraints(event.constraints, bounds)
         if event.layers is not UNSET:
@@ -138,7 +137,7 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
     _check_label(event.source, "$.source")
     if isinstance(event, ContextArtifact):
         _check_labels((event.artifact,), "$.artifact")
-        _check_candidate(event.artifact, bounds, "$.artifact")
+        _check_candidates((event.artifact,), bounds, "$.artifact")
         for name in _POOLED_NAMES:
             _short(getattr(event.artifact, name) or "", bounds.name_max_characters, f"$.artifact.{name}")
     else:
@@ -162,17 +161,20 @@ def _check_label(label: str, pointer: str) -> None:
         raise EventError(ErrorCode.INVALID_VALUE, "a name has no control characters", pointer)
 
 
-def _check_candidate(candidate: Candidate, bounds: Bounds, place: str, index: int = 0) -> None:
-    if candidate.id is not UNSET and len(candidate.id) > bounds.id_max_characters:
-        _short(candidate.id, bounds.id_max_characters, f"{_at(place, index)}.id")
-    if candidate.name is not UNSET and len(candidate.name) > bounds.name_max_characters:
-        _short(candidate.name, bounds.name_max_characters, f"{_at(place, index)}.name")
-    if candidate.tags is not UNSET:
-        if len(candidate.tags) > bounds.tags_max:
-            _at_most(len(candidate.tags), bounds.tags_max, "tags", f"{_at(place, index)}.tags")
-        for position, tag in enumerate(candidate.tags):
-            if len(tag) > bounds.tag_max_characters:
-                _short(tag, bounds.tag_max_characters, f"{_at(place, index)}.tags[{position}]")
+def _check_candidates(candidates: Sequence[Candidate], bounds: Bounds, place: str) -> None:
+    """Refuse what is too long or too many in a candidate."""
+    id_max, name_max, tags_max = bounds.id_max_characters, bounds.name_max_characters, bounds.tags_max
+    for index, one in enumerate(candidates):
+        if one.id is not UNSET and len(one.id) > id_max:
+            _short(one.id, id_max, f"{_at(place, index)}.id")
+        if one.name is not UNSET and len(one.name) > name_max:
+            _short(one.name, name_max, f"{_at(place, index)}.name")
+        if one.tags is not UNSET:
+            if len(one.tags) > tags_max:
+                _at_most(len(one.tags), tags_max, "tags", f"{_at(place, index)}.tags")
+            for position, tag in enumerate(one.tags):
+                if len(tag) > bounds.tag_max_characters:
+                    _short(tag, bounds.tag_max_characters, f"{_at(place, index)}.tags[{position}]")
 
 
 def _at(place: str, index: int) -> str:
