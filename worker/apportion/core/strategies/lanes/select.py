@@ -5,6 +5,7 @@ made on flat lists and marks nothing, for a rule may try several; `settle` marks
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress, count
 
 from msgspec import UNSET, Struct
 
@@ -226,7 +227,7 @@ def greedy(choosable: Choosable, order: Order, held: Iterable[int] = (), *, tell
 def output_order(choosable: Choosable, selection: Selection, first: Iterable[int] = ()) -> Sequence[int]:
     """Return the places of what is selected: these first, then by lane priority, then canonical order."""
     order = dict.fromkeys(first)
-    rest = [place for place, taken in enumerate(selection.taken) if taken and place not in order]
+    rest = [place for place in compress(count(), selection.taken) if place not in order]
     rest.sort(key=choosable.lane_of.__getitem__)
     return [*order, *rest] if order else rest
 
@@ -236,9 +237,8 @@ def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] 
 
     What was `displaced` by what is held, of that bound.
     """
-    for one, taken in zip(choosable.ones, selection.taken, strict=True):
-        if taken:
-            one.fidelity = _FULL
+    for one in compress(choosable.ones, selection.taken):
+        one.fidelity = _FULL
     for refusal in selection.refused:
         one = choosable.ones[refusal.place]
         one.refuse(refusal.bound, one.cost, refusal.left)
