@@ -99,12 +99,11 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     Where everything is `withheld`, each is omitted for that reason, but for what comes before it.
     """
     reasons = _reasons(withheld, infeasible=answer.infeasible)
-    items = tuple(
-        [
-            ComposedItem(one.id, one.kind, one.group, one.fidelity, one.tokens)  # type: ignore[arg-type] # it has one
-            for one in answer.standing
-        ]
-    )
+    items: list[ComposedItem] = []
+    for one in answer.standing:
+        fidelity = one.fidelity
+        assert fidelity is not None, "what stands does so at a fidelity"
+        items.append(ComposedItem(one.id, one.kind, one.group, fidelity, one.tokens))
     estimated = answer.estimated_tokens
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
@@ -112,7 +111,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         entries=_entries(answer.verdicts, reasons),
         groups=_groups(answer),
         score_parts=answer.score_parts,
-        items=items,
+        items=tuple(items),
         text=answer.text,
         system_prompt=answer.system_prompt,
         kept=answer.kept,

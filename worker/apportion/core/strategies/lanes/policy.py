@@ -67,8 +67,8 @@ class Lane(Struct, frozen=True, gc=False):
     empty: GroupBounds
 
 
-def lane_of(place: int, name: str, heading: str | None, floor: int, ceiling: int) -> Lane:
-    """Return a lane."""
+def open_lane(place: int, name: str, heading: str | None, floor: int, ceiling: int) -> Lane:
+    """Return a lane with these bounds."""
     return Lane(place, name, heading, floor, ceiling, GroupBounds(name, floor, ceiling, short=floor > 0))
 
 
@@ -169,7 +169,7 @@ class LanesPolicy(Policy):
         """The lanes by name, and by priority, as they stand in the text."""
         rows = sorted((lane.priority, name, lane) for name, lane in self.lanes.items())
         return {
-            name: lane_of(place, name, lane.heading, lane.min_tokens, lane.max_tokens)
+            name: open_lane(place, name, lane.heading, lane.min_tokens, lane.max_tokens)
             for place, (_, name, lane) in enumerate(rows)
         }
 

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import LaneRequirement, Pressure, Vitals
 from apportion.core.recency import AGE_EDGES_US, recency_bucket
-from apportion.core.strategies.lanes.policy import Lane, LanesPolicy, lane_of
+from apportion.core.strategies.lanes.policy import Lane, LanesPolicy, open_lane
 from apportion.core.task import Prepared, Task
 from apportion.core.verdict import Verdict
 
@@ -50,7 +50,7 @@ def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -
             pointer = f"$.constraints.lane_requirements[{index}].lane"
             raise EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), pointer)
         floor = min(lane.ceiling, max(lane.floor, requirement.min_tokens))
-        lanes[lane.name] = lane_of(lane.place, lane.name, lane.heading, floor, lane.ceiling)
+        lanes[lane.name] = open_lane(lane.place, lane.name, lane.heading, floor, lane.ceiling)
     return lanes
 
 
