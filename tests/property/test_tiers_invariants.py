@@ -166,7 +166,7 @@ def test_reckoning_by_lines_demotes_as_counting_every_step_does(
 
 
 def item(kind: str, texts: tuple[str, str, str], tier: int) -> Item:
-    facts, *_ = canonical_of(Candidate(), "", None)
+    facts = canonical_of(Candidate(), "", None).facts
     prepared = Prepared("", kind, "", texts[0], facts, 0, None, "", protected=False, tie=b"")
     return Item(
         "",

@@ -119,6 +119,15 @@ def test_beyond_either_bound_the_least_recently_used_is_forgotten(policys: int, 
     assert (memory.compositions.hits, memory.compositions.misses) == (2, 4)
 
 
+def test_of_all_policies_the_one_that_was_used_least_recently_gives_way() -> None:
+    one, other, memory = lanes_policy(name="one"), lanes_policy(name="other"), Memory(compositions_max=2)
+    asked = request([candidate("a")])
+    used = [answer(asked, policy, memory=memory) for policy in (one, other, one)]
+    used += [answer(request([candidate("b")]), one, memory=memory)]
+    used += [answer(asked, policy, memory=memory) for policy in (one, other)]
+    assert [each.cache_hit for each in used] == [False, False, True, False, True, False]
+
+
 def test_what_is_not_remembered_takes_nobodys_place() -> None:
     memory, never = Memory(), lanes_policy(cache={"max_entries": 0})
     policies = lanes_policy(cache={"max_entries": 1}), never, lanes_policy(cache={"max_entries": 1})

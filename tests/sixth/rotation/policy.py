@@ -1,5 +1,6 @@
 """The rotation policy: `[rotation]` beside what every policy has."""
 
+from functools import cached_property
 from typing import Annotated
 
 from pydantic import Field
@@ -21,12 +22,12 @@ class RotationPolicy(Policy):
 
     rotation: RotationTable = RotationTable()
 
-    @property
+    @cached_property
     def cache_entries_max(self) -> int:
         """As many as a test asks for, and more."""
         return _REMEMBERED_MAX
 
-    @property
+    @cached_property
     def cache_ttl_s(self) -> int:
         """Five minutes."""
         return _REMEMBERED_S

@@ -4,6 +4,7 @@ Decides which fields its strategy reads, whether it was answered before, what it
 to choose from. A request that is refused here has changed nothing.
 """
 
+from operator import attrgetter
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, to_builtins
@@ -11,10 +12,11 @@ from msgspec.structs import replace
 
 from apportion.core.candidates import (
     NO_CONSTRAINTS,
+    Judge,
     Own,
     Preparation,
-    Preparer,
     own_candidates,
+    prepare,
     sent_again,
     without_backed_off,
 )
@@ -23,26 +25,29 @@ from apportion.core.events import ContextRequest
 from apportion.core.history import History, history_of
 from apportion.core.identity import Secrets, canonical_json, canonical_json_of_any, digest, event_time_us
 from apportion.core.policy import Policy
-from apportion.core.results import Status
+from apportion.core.results import Limits, Status
 from apportion.core.session import SeenRequest, Session, at
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
 
 STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "layers", "conversation")
 """What a request has for some strategies; another one refuses it."""
+_fields_of = attrgetter(*STRATEGY_FIELDS)
+_COMPOSED, _DUPLICATE = Status.COMPOSED, Status.DUPLICATE
 _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
 
 class Asked(Struct, frozen=True):
     """A request and the row that it meets, before any policy has judged it.
 
-    `seen` is the first answer of a request that was sent again; `own` are its candidates, named;
-    `history` are the messages of its conversation.
+    `secret` is the session's; `seen` is the first answer of a request that was sent again; `own` are its
+    candidates, named; `history` are the messages of its conversation.
     """
 
     request: ContextRequest
     event_us: int
     before: Session
+    secret: bytes | None
     seen: SeenRequest | None
     own: Own
     history: History | None
@@ -51,7 +56,7 @@ class Asked(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True):
-    """An accepted request: its policy, its candidates and its limit.
+    """An accepted request: its policy, its candidates, what bounds it, and its limit.
 
     `status` is `composed` where something may be chosen.
     """
@@ -60,6 +65,7 @@ class Accepted(Struct, frozen=True):
     policy: Policy
     strategy: Strategy[Any]
     prepared: Preparation
+    limits: Limits
     limit_tokens: int
     status: Status
 
@@ -83,7 +89,7 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> As
     constraints_digest = _NO_CONSTRAINTS_DIGEST
     if request.constraints is not UNSET:
         constraints_digest = digest(canonical_json(request.constraints))
-    return Asked(request, event_us, before, seen, own, history, input_digest, constraints_digest)
+    return Asked(request, event_us, before, secret, seen, own, history, input_digest, constraints_digest)
 
 
 def accept(asked: Asked, policy: Policy) -> Accepted:
@@ -95,38 +101,38 @@ def accept(asked: Asked, policy: Policy) -> Accepted:
     request, before, strategy = asked.request, asked.before, STRATEGIES[policy.strategy]
     _check_fields(request, strategy)
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
-    preparer = Preparer(constraints, strategy.unsuitable, policy, strategy.age_edges_us)
+    judge = Judge(strategy.unsuitable, policy, strategy.age_edges_us)
     pool = before.pool if asked.seen is None and "candidates" in strategy.reads else ()
-    prepared = preparer.prepare(asked.own, pool, asked.event_us)
-    limit_tokens, status = 0, Status.DUPLICATE
-    if asked.seen is None:
-        limit_tokens, status = _limit(request, before, policy)
-    if status is Status.COMPOSED and policy.session.backoff_prompts:
-        prepared = without_backed_off(prepared, before.backed_off(policy.session.backoff_prompts))
-    return Accepted(asked, policy, strategy, prepared, limit_tokens, status)
+    prepared = prepare(asked.own, pool, constraints, judge, asked.event_us)
+    limits = policy.limits(request.budget_tokens)
+    limit_tokens, status = _limit(limits, before) if asked.seen is None else (0, _DUPLICATE)
+    if limits.backoff_prompts and status is _COMPOSED:
+        prepared = without_backed_off(prepared, before.backed_off(limits.backoff_prompts))
+    return Accepted(asked, policy, strategy, prepared, limits, limit_tokens, status)
 
 
 def accept_again(asked: Asked, policy: Policy) -> Accepted:
     """Return a request that was sent again as accepted, whatever its policy says of it today."""
     strategy = STRATEGIES[policy.strategy]
-    return Accepted(asked, policy, strategy, sent_again(asked.own), 0, Status.DUPLICATE)
+    limits = policy.limits(asked.request.budget_tokens)
+    return Accepted(asked, policy, strategy, sent_again(asked.own), limits, 0, _DUPLICATE)
 
 
 def _check_fields(request: ContextRequest, strategy: Strategy[Any]) -> None:
     """Refuse a field that the strategy does not read: nothing asked for is silently ignored."""
     message = f"strategy {strategy.name} does not read this field; leave it out"
-    for name in STRATEGY_FIELDS:
-        value = getattr(request, name)
+    reads, needs = strategy.reads, strategy.needs
+    for name, value in zip(STRATEGY_FIELDS, _fields_of(request), strict=True):
         if value is UNSET:
-            if name in strategy.needs:
+            if name in needs:
                 raise EventError(
                     ErrorCode.MISSING_FIELD, f"strategy {strategy.name} needs it, if only empty", f"$.{name}"
                 )
         elif name == "constraints":
             for part in value.__struct_fields__:
-                if getattr(value, part) and f"constraints.{part}" not in strategy.reads:
+                if getattr(value, part) and f"constraints.{part}" not in reads:
                     raise EventError(ErrorCode.UNSUPPORTED_FIELD, message, f"$.constraints.{part}")
-        elif name not in strategy.reads:
+        elif name not in reads:
             raise EventError(ErrorCode.UNSUPPORTED_FIELD, message, f"$.{name}")
 
 
@@ -149,17 +155,16 @@ def _input_digest(request: ContextRequest, own: Own, history: History | None) ->
     return digest(canonical_json(replace(request, requested_at=UNSET, **parts)))
 
 
-def _limit(request: ContextRequest, session: Session, policy: Policy) -> tuple[int, Status]:
+def _limit(limits: Limits, session: Session) -> tuple[int, Status]:
     """Return the limit, and the status that it alone decides: `composed` where there is one.
 
     The least of the total, the session's cap for one request, and what is left of the session's total.
     """
-    total = policy.total_tokens(request.budget_tokens)
+    total = limits.budget_tokens
     if total == 0:
         return 0, Status.DISABLED
-    limits = policy.session
     if limits.max_tokens_per_request:
         total = min(total, limits.max_tokens_per_request)
     if limits.max_tokens:
         total = min(total, max(0, limits.max_tokens - session.spent_tokens))
-    return total, Status.COMPOSED if total else Status.EXHAUSTED
+    return total, _COMPOSED if total else Status.EXHAUSTED

@@ -26,7 +26,7 @@ from apportion.core.results import (
     Shortfall,
     Status,
 )
-from apportion.core.verdict import Verdict, Verdicts
+from apportion.core.verdict import GroupBounds, Verdict, Verdicts
 
 _REASONS: Mapping[Bound, Reason] = {
     Bound.ID: Reason.DUPLICATE,
@@ -46,7 +46,8 @@ _REASONS: Mapping[Bound, Reason] = {
 BOUNDS: Mapping[str, Bound] = {reason: bound for bound, reason in _REASONS.items()}
 """Which bound a reason names; a reason that is not here names none."""
 _PRECEDENCE = {reason: place for place, reason in enumerate(Reason)}
-_group_of = attrgetter("group")
+_cost_of = attrgetter("cost")
+_EMPTY_GROUPS_MAX = 1 << 10
 _SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
 
 
@@ -98,25 +99,23 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     Where everything is `withheld`, each is omitted for that reason, but for what comes before it.
     """
     reasons = _reasons(withheld, infeasible=answer.infeasible)
-    used = dict.fromkeys(map(_group_of, answer.standing), 0)
     items: list[ComposedItem] = []
     for one in answer.standing:
-        tokens, group, fidelity = one.tokens, one.group, one.fidelity
+        fidelity = one.fidelity
         assert fidelity is not None, "what stands does so at a fidelity"
-        items.append(ComposedItem(one.id, one.kind, group, fidelity, tokens))
-        used[group] += tokens
+        items.append(ComposedItem(one.id, one.kind, one.group, fidelity, one.tokens))
     estimated = answer.estimated_tokens
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
         status=Status.INFEASIBLE if answer.infeasible else status,
         entries=_entries(answer.verdicts, reasons),
-        groups=_groups(answer, used),
+        groups=_groups(answer),
         score_parts=answer.score_parts,
         items=tuple(items),
         text=answer.text,
         system_prompt=answer.system_prompt,
         kept=answer.kept,
-        estimated_tokens=sum([one.cost for one in answer.standing]) if estimated is None else estimated,
+        estimated_tokens=sum(map(_cost_of, answer.standing)) if estimated is None else estimated,
         used_tokens=answer.used_tokens,
         reserved_tokens=answer.reserved_tokens,
         truncated_messages=answer.truncated_messages,
@@ -217,31 +216,35 @@ def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]
     return tuple(entries)
 
 
-def _groups(answer: Verdicts, used: Mapping[str, int]) -> tuple[Group, ...]:
-    given: dict[str, int] = {}
-    available: dict[str, int] = {}
-    selected: dict[str, int] = {}
+def _groups(answer: Verdicts) -> tuple[Group, ...]:
+    in_groups: dict[str, list[Verdict]] = {}
     for one in answer.verdicts:
-        name = one.group
-        given[name] = given.get(name, 0) + 1
-        available[name] = available.get(name, 0) + one.cost
-    for one in answer.standing:
-        selected[one.group] = selected.get(one.group, 0) + 1
+        in_groups.setdefault(one.group, []).append(one)
     groups: list[Group] = []
     for bounds in answer.groups:
-        name, low = bounds.name, bounds.min
-        there = available.get(name, 0) if bounds.available is None else bounds.available
-        stands = selected.get(name, 0)
-        groups.append(
-            Group(
-                name=name,
-                min=low,
-                max=bounds.max,
-                used=used.get(name, 0) if bounds.used is None else bounds.used,
-                available=there,
-                selected=stands,
-                rejected=given.get(name, 0) - stands,
-                shortfall=Shortfall(low, there) if bounds.short else UNSET,
-            )
-        )
+        ones = in_groups.get(bounds.name)
+        groups.append(_empty_group(bounds) if ones is None else _group(bounds, ones))
     return tuple(groups)
+
+
+def _group(bounds: GroupBounds, ones: Sequence[Verdict]) -> Group:
+    low, available, used = bounds.min, bounds.available, bounds.used
+    standing = [one.tokens for one in ones if one.fidelity is not None]
+    if available is None:
+        available = sum(map(_cost_of, ones))
+    return Group(
+        name=bounds.name,
+        min=low,
+        max=bounds.max,
+        used=sum(standing) if used is None else used,
+        available=available,
+        selected=len(standing),
+        rejected=len(ones) - len(standing),
+        shortfall=Shortfall(low, available) if bounds.short else UNSET,
+    )
+
+
+@process_wide(_EMPTY_GROUPS_MAX)
+def _empty_group(bounds: GroupBounds) -> Group:
+    """Return a group without any candidate: the same in most answers under a policy, so made once."""
+    return _group(bounds, ())

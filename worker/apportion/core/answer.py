@@ -22,7 +22,6 @@ from apportion.core.identity import (
     text_digest,
     utc,
 )
-from apportion.core.policy import Policy
 from apportion.core.results import (
     SCHEMA_VERSION,
     ComposedSession,
@@ -34,7 +33,6 @@ from apportion.core.results import (
     Digests,
     Entry,
     Ledger,
-    Limits,
     Outcome,
     Reason,
     ReasonCount,
@@ -42,6 +40,7 @@ from apportion.core.results import (
     Status,
 )
 from apportion.core.session import Session
+from apportion.core.tokens import TokenCounter
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
 _OMITTED = Outcome.OMITTED
@@ -57,6 +56,7 @@ class Settled(Struct, frozen=True):
     decision_id: str
     after: Session
     cache_key: str
+    counter: TokenCounter
 
     @property
     def duplicate_of(self) -> Opt[str]:
@@ -67,9 +67,9 @@ class Settled(Struct, frozen=True):
 
 def composed_event(answer: Settled) -> ContextComposed:
     """Return the answer itself."""
-    accepted, made = answer.accepted, answer.made
+    accepted, made, after = answer.accepted, answer.made, answer.after
     request, policy = accepted.asked.request, accepted.policy
-    rendered = answer.status in _RENDERED
+    rendered, holds_prefix = answer.status in _RENDERED, policy.prefix_ttl_s > 0
     return ContextComposed(
         request_id=request.request_id,
         session_id=request.session_id,
@@ -81,16 +81,16 @@ def composed_event(answer: Settled) -> ContextComposed:
         system_prompt=made.system_prompt if rendered else UNSET,
         messages=_messages(answer) if rendered else UNSET,
         items=made.items,
-        tokens=ComposedTokens(counter=policy.counter, limit=accepted.limit_tokens, used=made.used_tokens),
+        tokens=ComposedTokens(
+            counter=answer.counter.name, limit=accepted.limit_tokens, used=made.used_tokens
+        ),
         session=ComposedSession(
-            prompts=answer.after.prompts,
-            spent_tokens=answer.after.spent_tokens,
-            max_tokens=policy.session.max_tokens,
+            prompts=after.prompts, spent_tokens=after.spent_tokens, max_tokens=accepted.limits.max_tokens
         ),
         duplicate_of=answer.duplicate_of,
         truncated_messages=made.truncated_messages,
-        prefix_tokens=_prefix_tokens(made) if policy.prefix_ttl_s else UNSET,
-        breakpoints=made.breakpoints if policy.prefix_ttl_s else UNSET,
+        prefix_tokens=_prefix_tokens(made) if holds_prefix else UNSET,
+        breakpoints=made.breakpoints if holds_prefix else UNSET,
     )
 
 
@@ -99,11 +99,10 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
     accepted, made = answer.accepted, answer.made
     asked, prepared = accepted.asked, accepted.prepared
     request, before = asked.request, asked.before
-    policy, secret = accepted.policy, engine.secrets.of(request.tenant, before.start_us or 0)
-    counter = engine.counters[policy.counter]
+    counter, secret = answer.counter, asked.secret
     entries = entries_of(made, prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)
-    reasons = reason_counts(entries)
+    reasons = reason_counts(entries) if len(made.items) < len(entries) else ()
     tokens = DecisionTokens(
         limit=accepted.limit_tokens,
         reserved=made.reserved_tokens,
@@ -119,7 +118,7 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
         tenant=request.tenant,
         requested_at=utc(asked.event_us),
         engine_version=engine.version,
-        policy=policy.ref,
+        policy=composed.policy,
         counter=CounterRef(name=counter.name, digest=counter.digest),
         digests=Digests(
             input=asked.input_digest,
@@ -132,8 +131,8 @@ def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -
         fingerprint_key_id=UNSET if secret is None else key_id(secret),
         status=answer.status,
         summary=summary(answer.status, len(made.items), len(entries), tokens, reasons),
-        trigger=traced(request.trigger, secret),
-        limits=limits(policy, request.budget_tokens),
+        trigger=UNSET if request.trigger is UNSET else traced(request.trigger, secret),
+        limits=accepted.limits,
         tokens=tokens,
         session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
         groups=made.groups,
@@ -164,15 +163,16 @@ def _messages(answer: Settled) -> Opt[tuple[dict[str, Any], ...]]:
 
 def _output_digest(composed: ContextComposed, answer: Settled) -> str:
     """Return the digest of the composed event, its text, system prompt and messages by their own."""
-    parts: dict[str, str] = {}
-    if composed.text is not UNSET:
-        parts["text"] = text_digest(composed.text)
-    if composed.system_prompt is not UNSET:
-        parts["system_prompt"] = text_digest(composed.system_prompt)
+    text, system_prompt, messages = composed.text, composed.system_prompt, composed.messages
+    if text is not UNSET:
+        text = text_digest(text)
+    if system_prompt is not UNSET:
+        system_prompt = text_digest(system_prompt)
     history, kept = answer.accepted.asked.history, answer.made.kept
-    if composed.messages is not UNSET and history is not None and kept is not UNSET:
-        parts["messages"] = history.digest_of_standing(kept)
-    return digest(canonical_json(replace(composed, **parts)))
+    if messages is not UNSET and history is not None and kept is not UNSET:
+        messages = history.digest_of_standing(kept)  # type: ignore[assignment] # it stands for them
+    told = replace(composed, text=text, system_prompt=system_prompt, messages=messages)
+    return digest(canonical_json(told))
 
 
 def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], tuple[ReasonCount, ...]]:
@@ -180,6 +180,8 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
 
     What leaves the pool with this decision is always listed: no later one could name it.
     """
+    if len(entries) <= omitted_max:
+        return tuple(entries), ()
     omitted = [entry for entry in entries if entry.outcome is _OMITTED]
     rest = [entry for entry in omitted[omitted_max:] if entry.reason is not _EXPIRED]
     if not rest:
@@ -198,35 +200,24 @@ def summary(
     return line + "; left out: " + ", ".join([f"{one.reason} {one.count}" for one in reasons])
 
 
-def traced(trigger: Opt[Trigger], secret: bytes | None) -> Opt[Trigger]:
+def traced(trigger: Trigger, secret: bytes | None) -> Trigger:
     """Return the trigger as it may travel: the workspace as a fingerprint, or not at all."""
-    if trigger is UNSET or trigger.workspace is UNSET:
+    if trigger.workspace is UNSET:
         return trigger
     return replace(trigger, workspace=UNSET if secret is None else fingerprint(secret, trigger.workspace))
 
 
-def limits(policy: Policy, asked_tokens: Opt[int]) -> Limits:
-    """Return what bounded a request and its session."""
-    own = policy.session
-    return Limits(
-        budget_tokens=policy.total_tokens(asked_tokens),
-        max_tokens=own.max_tokens,
-        max_tokens_per_request=own.max_tokens_per_request,
-        backoff_prompts=own.backoff_prompts,
-        idle_timeout_s=own.idle_timeout_s,
-    )
-
-
 def ledger(session: Session) -> Ledger:
     """Return what a decision tells of a session's row."""
+    expires_us, pool = session.expires_us, session.pool
     return Ledger(
         prompts=session.prompts,
         sequence=session.sequence,
         spent_tokens=session.spent_tokens,
         started_at=utc(session.start_us or 0),
         last_event_at=utc(session.last_event_us),
-        expires_at=None if session.expires_us is None else utc(session.expires_us),
+        expires_at=None if expires_us is None else utc(expires_us),
         injections=len(session.injections),
-        pool_artifacts=len(session.pool),
-        pool_bytes=sum([one.content_bytes for one in session.pool]),
+        pool_artifacts=len(pool),
+        pool_bytes=sum([one.content_bytes for one in pool]) if pool else 0,
     )

@@ -5,7 +5,7 @@ never counts tokens.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from msgspec import UNSET, Struct
@@ -27,6 +27,7 @@ Check = Callable[[Candidate, Any], EventError | None]
 
 NO_CONSTRAINTS = Constraints()
 _CONSTRAINT_LISTS = ("must_exclude", "pinned", "must_include")
+_EXCLUDED, _WITHOUT_CONTENT = Bound.EXCLUSION, Bound.CONTENT
 _NEVER_BACKED_OFF = "constraint"
 """Candidates of this kind may come again with every prompt."""
 
@@ -82,102 +83,102 @@ def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> Own:
         first = firsts.setdefault(name, candidate)
         if first is not candidate:
             _require_equal(first, candidate, index)
-        facts, canonical, created_us = canonical_of(candidate, name, path)
-        own.append(Named(candidate, name, path, facts, canonical, created_us))
+        own.append(canonical_of(candidate, name, path))
     return Own(tuple(own), frozenset(firsts), _digest_of([one.canonical for one in own]))
 
 
-class Preparer:
-    """Prepares candidates under one request's constraints and one policy's check.
+class Judge(Struct, frozen=True):
+    """How one request's candidates are judged: by a policy's check, and by its strategy's age classes."""
+
+    check: Check
+    policy: Any
+    edges_us: Sequence[int]
+
+
+def prepare(
+    own: Own, pool: Sequence[Pooled], constraints: Constraints, judge: Judge, event_us: int
+) -> Preparation:
+    """Return the request's own candidates and the pool's, prepared.
+
+    A pool artifact is aside where the request has its id (`superseded`), where the strategy cannot
+    use it (`unsuitable`), or where it has expired by the request's time.
 
     Raises:
-        EventError: a constraint's pattern is invalid.
+        EventError: an own candidate cannot be used, a constraint's pattern is invalid, or patterns and paths
+            are too long. The pointer is absolute.
     """
+    lists: Sequence[ConstraintList] = ()
+    if constraints is not NO_CONSTRAINTS:
+        lists = [ConstraintList(name, getattr(constraints, name)) for name in _CONSTRAINT_LISTS]
+    check, policy = judge.check, judge.policy
+    for index, one in enumerate(own.candidates):
+        error = check(one.candidate, policy)
+        if error is not None:
+            _raise_at(error, index)
+    in_pool, aside = _of_pool(own.ids, pool, judge, event_us) if pool else ((), ())
+    if lists:
+        match_paths(lists, [one.path for one in (*own.candidates, *in_pool)])
+    prepared, whole_digest = _prepared(own.candidates, lists, judge, event_us, tied=own.repeated), own.digest
+    if in_pool:
+        whole_digest = _digest_of([one.canonical for one in (*own.candidates, *in_pool)])
+        prepared += _prepared(in_pool, lists, judge, event_us, tied=False)
+    counts = tuple([each.count() for each in lists if each.given]) if lists else ()
+    return Preparation(tuple(prepared), aside, whole_digest, counts)
 
-    def __init__(self, constraints: Constraints, check: Check, policy: Any, edges_us: Sequence[int]) -> None:
-        """Compile the constraints; `check` tells what the strategy cannot use, `edges_us` its age classes."""
-        self._constrained = constraints is not NO_CONSTRAINTS
-        names = _CONSTRAINT_LISTS if self._constrained else ()
-        self._lists = [ConstraintList(name, getattr(constraints, name)) for name in names]
-        self._check = check
-        self._policy = policy
-        self._edges_us = edges_us
 
-    def prepare(self, own: Own, pool: Sequence[Pooled], event_us: int) -> Preparation:
-        """Return the request's own candidates and the pool's, prepared.
+def _of_pool(
+    own_ids: frozenset[str], pool: Sequence[Pooled], judge: Judge, event_us: int
+) -> tuple[Sequence[Named], tuple[Aside, ...]]:
+    usable: list[Named] = []
+    aside: list[Aside] = []
+    for pooled in pool:
+        artifact = pooled.artifact
+        if pooled.id in own_ids:
+            reason = Reason.SUPERSEDED
+        elif judge.check(artifact, judge.policy) is not None:
+            reason = Reason.UNSUITABLE
+        elif pooled.expires_us is not None and pooled.expires_us <= event_us:
+            reason = Reason.EXPIRED
+        else:
+            usable.append(pooled.prepared)
+            continue
+        group = artifact.lane or artifact.category or ""
+        aside.append(Aside(pooled.id, artifact.kind or "", group, reason))
+    return usable, tuple(aside)
 
-        A pool artifact is aside where the request has its id (`superseded`), where the strategy cannot
-        use it (`unsuitable`), or where it has expired by the request's time.
 
-        Raises:
-            EventError: an own candidate cannot be used, or patterns and paths are too long. The pointer is
-                absolute.
-        """
-        self._require_suitable(own.candidates)
-        in_pool, aside = self._of_pool(own.ids, pool, event_us)
-        if self._lists:
-            match_paths(self._lists, [one.path for one in (*own.candidates, *in_pool)])
-        whole_digest = own.digest
-        if in_pool:
-            whole_digest = _digest_of([one.canonical for one in (*own.candidates, *in_pool)])
-        prepared = self._prepared(own.candidates, event_us, tied=own.repeated)
-        prepared += self._prepared(in_pool, event_us, tied=False)
-        counts = tuple([each.count() for each in self._lists if each.given])
-        return Preparation(tuple(prepared), tuple(aside), whole_digest, counts)
-
-    def _require_suitable(self, own: Sequence[Named]) -> None:
-        check, policy = self._check, self._policy
-        for index, one in enumerate(own):
-            error = check(one.candidate, policy)
-            if error is not None:
-                _raise_at(error, index)
-
-    def _of_pool(
-        self, own_ids: frozenset[str], pool: Sequence[Pooled], event_us: int
-    ) -> tuple[list[Named], list[Aside]]:
-        usable: list[Named] = []
-        aside: list[Aside] = []
-        for pooled in pool:
-            artifact = pooled.artifact
-            if pooled.id in own_ids:
-                reason = Reason.SUPERSEDED
-            elif self._check(artifact, self._policy) is not None:
-                reason = Reason.UNSUITABLE
-            elif pooled.expires_us is not None and pooled.expires_us <= event_us:
-                reason = Reason.EXPIRED
-            else:
-                usable.append(pooled.prepared)
-                continue
-            group = artifact.lane or artifact.category or ""
-            aside.append(Aside(pooled.id, artifact.kind or "", group, reason))
-        return usable, aside
-
-    def _prepared(self, those: Iterable[Named], event_us: int, *, tied: bool) -> list[Prepared]:
-        prepared: list[Prepared] = []
-        lists, edges_us, constrained = self._lists, self._edges_us, self._constrained
-        bound: Bound | None
-        excluded_by, without_content = Bound.EXCLUSION, Bound.CONTENT
-        for one in those:
-            candidate, name = one.candidate, one.id
-            kind, lane, content = candidate.kind or "", candidate.lane or "", candidate.content or ""
-            bound, constraint, protected = None, "", False
-            if constrained:
-                excluded, pinned, included = (each.first(name, kind, lane, one.path) for each in lists)
-                bound = excluded_by if excluded else None
-                constraint = excluded or pinned or included
-                protected = not excluded and bool(constraint)
-            if bound is None and not content:
-                bound = without_content
-            age = NO_AGE
-            if (created_us := one.created_us) is not UNSET:
-                age = bisect_right(edges_us, event_us - created_us)
-            elif (bucket := candidate.recency_bucket) is not UNSET:
-                age = age_of(bucket)
-            tie = one.canonical if tied else b""
-            prepared.append(
-                Prepared(name, kind, lane, content, one.facts, age, bound, constraint, protected, tie)
-            )
-        return prepared
+def _prepared(
+    those: Sequence[Named],
+    lists: Sequence[ConstraintList],
+    judge: Judge,
+    event_us: int,
+    *,
+    tied: bool,
+) -> list[Prepared]:
+    prepared: list[Prepared] = []
+    edges_us = judge.edges_us
+    bound: Bound | None
+    for one in those:
+        candidate, name = one.candidate, one.id
+        kind, lane, content = candidate.kind or "", candidate.lane or "", candidate.content or ""
+        bound, constraint, protected = None, "", False
+        if lists:
+            excluded, pinned, included = (each.first(name, kind, lane, one.path) for each in lists)
+            bound = _EXCLUDED if excluded else None
+            constraint = excluded or pinned or included
+            protected = not excluded and bool(constraint)
+        if bound is None and not content:
+            bound = _WITHOUT_CONTENT
+        age = NO_AGE
+        if (created_us := one.created_us) is not UNSET:
+            age = bisect_right(edges_us, event_us - created_us)
+        elif (bucket := candidate.recency_bucket) is not UNSET:
+            age = age_of(bucket)
+        tie = one.canonical if tied else b""
+        prepared.append(
+            Prepared(name, kind, lane, content, one.facts, age, bound, constraint, protected, tie)
+        )
+    return prepared
 
 
 def without_backed_off(prepared: Preparation, backed_off: frozenset[str]) -> Preparation:

@@ -54,7 +54,10 @@ class Facts(Struct, gc=False):
 
 
 class Named(Struct, frozen=True, gc=False):
-    """A candidate with its id, its normalised path, its facts, its canonical JSON and its creation time."""
+    """A candidate with its id and normalised path, its facts, their canonical JSON, and when it came to be.
+
+    `created_us` are microseconds since 1970.
+    """
 
     candidate: Candidate
     id: str
@@ -82,8 +85,8 @@ def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
     return path_id(secret, path, candidate.kind or "", candidate.lane or "", chunk_index), path
 
 
-def canonical_of(candidate: Candidate, name: str, path: str | None) -> tuple[Facts, bytes, Opt[int]]:
-    """Return the candidate's facts, their canonical JSON, and its creation time in microseconds UTC."""
+def canonical_of(candidate: Candidate, name: str, path: str | None) -> Named:
+    """Return a candidate under its id and normalised path, in canonical form."""
     activation, priority, agreement = candidate.activation, candidate.priority, candidate.weighted_agreement
     relevance, specificity = candidate.relevance, candidate.specificity
     risk_alignment, created_at = candidate.risk_alignment, candidate.created_at
@@ -113,4 +116,4 @@ def canonical_of(candidate: Candidate, name: str, path: str | None) -> tuple[Fac
     )
     canonical = _encode(facts)
     facts.created_at = facts.recency_bucket = UNSET
-    return facts, canonical, created_us
+    return Named(candidate, name, path, facts, canonical, created_us)

@@ -15,6 +15,9 @@ class Catalogue:
         for policy in policies:
             self._policies.pop((policy.name, policy.version), None)
             self._policies[policy.name, policy.version] = policy
+        self._versions: dict[str, list[Policy]] = {}
+        for policy in sorted(self, key=lambda one: one.effective_from_us):
+            self._versions.setdefault(policy.name, []).insert(0, policy)
 
     def __iter__(self) -> Iterator[Policy]:
         return iter(self._policies.values())
@@ -25,17 +28,9 @@ class Catalogue:
         Raises:
             EventError: no policy has that name, or none of its versions holds yet; at that pointer.
         """
-        holding = [
-            policy
-            for policy in self._policies.values()
-            if policy.name == name and policy.effective_from_us <= event_us
-        ]
-        if not holding:
-            known = ", ".join(sorted({policy.name for policy in self._policies.values()}))
-            message = f"no policy of that name holds at the time of the event; known: {known}"
-            raise EventError(ErrorCode.UNKNOWN_POLICY, message, pointer)
-        latest = holding[0]
-        for policy in holding[1:]:
-            if policy.effective_from_us >= latest.effective_from_us:
-                latest = policy
-        return latest
+        for policy in self._versions.get(name, ()):
+            if policy.effective_from_us <= event_us:
+                return policy
+        known = ", ".join(sorted(self._versions))
+        message = f"no policy of that name holds at the time of the event; known: {known}"
+        raise EventError(ErrorCode.UNKNOWN_POLICY, message, pointer)

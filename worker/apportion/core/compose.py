@@ -16,7 +16,7 @@ from apportion.core.candidates import NO_CONSTRAINTS
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
-from apportion.core.identity import decision_id, digest
+from apportion.core.identity import decision_id, secret_digest
 from apportion.core.memory import Memory
 from apportion.core.order import Overlap
 from apportion.core.policy import Policy
@@ -32,6 +32,8 @@ _WITHHELD = {
 }
 _MICROSECONDS = 1_000_000
 _NO_TRIGGER = Trigger()
+_COMPOSED = Status.COMPOSED
+_NONE = frozenset[str]()
 
 
 class Answered(Struct, frozen=True):
@@ -65,11 +67,11 @@ def compose(
     Raises:
         EventError: the request is refused; nothing has happened.
     """
-    asked = recognise(request, session, engine.secrets)
+    asked, counter = recognise(request, session, engine.secrets), engine.counters[policy.counter]
     try:
         accepted = accept(asked, policy)
         phase("prepare")
-        made, key, hit = _choose(accepted, engine, memory)
+        made, key, hit = _choose(accepted, engine, counter, memory)
     except EventError:
         if asked.seen is None:
             raise
@@ -85,20 +87,22 @@ def compose(
         after = after_answer(before, _charge(accepted, answered, made))
     else:
         after = after_duplicate(before)
-    status = made.status if accepted.status is Status.COMPOSED else accepted.status
-    answer = Settled(accepted, made, status, identity, after, key)
+    status = made.status if accepted.status is _COMPOSED else accepted.status
+    answer = Settled(accepted, made, status, identity, after, key, counter)
     composed = composed_event(answer)
     record = decision_event(answer, composed, engine)
     phase("record")
     return Answered(after, composed, record, hit)
 
 
-def _choose(accepted: Accepted, engine: Engine, memory: Memory | None) -> tuple[Composition, str, bool]:
+def _choose(
+    accepted: Accepted, engine: Engine, counter: TokenCounter, memory: Memory | None
+) -> tuple[Composition, str, bool]:
     """Return the composition, the key under which it may be remembered (or none), and whether it was."""
     policy, event_us = accepted.policy, accepted.asked.event_us
-    task = _task(accepted, engine.counters[policy.counter], memory)
-    key = ""
-    if policy.cache_entries_max and accepted.status is Status.COMPOSED:
+    task = _task(accepted, counter, memory)
+    key, entries_max = "", policy.cache_entries_max
+    if entries_max and accepted.status is _COMPOSED:
         key = task.key(_scope(accepted, engine))
         if memory is not None:
             ttl_us = policy.cache_ttl_s * _MICROSECONDS
@@ -108,9 +112,9 @@ def _choose(accepted: Accepted, engine: Engine, memory: Memory | None) -> tuple[
     answer = accepted.strategy.compose(task)
     if "candidates" in accepted.strategy.reads:
         assert len(answer.verdicts) == len(task.candidates), "a strategy accounts for every candidate"
-    made = account(answer, _WITHHELD.get(accepted.status))
+    made = account(answer, None if accepted.status is _COMPOSED else _WITHHELD[accepted.status])
     if key and memory is not None:
-        memory.compositions.put(policy.digest, key, event_us, made, policy.cache_entries_max)
+        memory.compositions.put(policy.digest, key, event_us, made, entries_max)
     return made, key, False
 
 
@@ -134,12 +138,13 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         return overlap.overlap_of(digests, memory.sketches.of(digests, contents, sketch.sketch), threshold)
 
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
-    left = accepted.asked.before.carried_under(policy.name)
+    before = accepted.asked.before
+    left = before.carried_under(policy.name) if before.carried else None
     is_own = left is not None and left.policy_digest == policy.digest
     return Task(
         policy=policy,
         limit_tokens=accepted.limit_tokens,
-        total_tokens=policy.total_tokens(request.budget_tokens) if "budget_tokens" in reads else 0,
+        total_tokens=accepted.limits.budget_tokens if "budget_tokens" in reads else 0,
         counter=counter,
         candidates=accepted.prepared.candidates,
         vitals=request.vitals,
@@ -168,11 +173,10 @@ def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
     """
     asked = accepted.asked
     request = asked.request
-    secret = engine.secrets.of(request.tenant, asked.before.start_us or 0)
     return (
         engine.version,
         request.tenant,
-        None if secret is None else digest(secret),
+        None if asked.secret is None else secret_digest(asked.secret),
         _NO_TRIGGER if request.trigger is UNSET else request.trigger,
         asked.constraints_digest,
         asked.before.start_us,
@@ -180,15 +184,14 @@ def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
 
 
 def _charge(accepted: Accepted, answered: SeenRequest, made: Composition) -> Charge:
-    policy = accepted.policy
-    limits = policy.session
+    limits, aside = accepted.limits, accepted.prepared.aside
     return Charge(
         event_us=accepted.asked.event_us,
         idle_timeout_s=limits.idle_timeout_s,
         spent_tokens=made.used_tokens,
         request=answered,
-        injected=frozenset([item.id for item in made.items]) if limits.backoff_prompts else frozenset(),
-        expired=frozenset([one.id for one in accepted.prepared.aside if one.reason is Reason.EXPIRED]),
+        injected=frozenset([item.id for item in made.items]) if limits.backoff_prompts else _NONE,
+        expired=frozenset([one.id for one in aside if one.reason is Reason.EXPIRED]) if aside else _NONE,
         carried=_left(accepted, made.carried) if made.carried else None,
     )
 

@@ -21,7 +21,8 @@ from apportion.core.memory import process_wide
 from apportion.core.nesting import levels
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_SECOND_US = 1_000_000
+_DAY_US = 86_400 * _SECOND_US
 _MAX_EXACT = 2**53 - 1
 _ROUNDED_MAX = 1 << 16
 _SCALED_MAX = float(1 << 30)
@@ -70,7 +71,7 @@ def canonical_json_of_elements(values: Sequence[Any], pointer: str) -> list[byte
         EventError: as there.
     """
     if _is_plain(values):
-        return [canonical_json(value) for value in values]
+        return list(map(canonical_json, values))
     return _canonical_json_one_by_one(values, pointer)
 
 
@@ -144,7 +145,8 @@ def exact_json_integer(number: int) -> int | str:
 
 def event_time_us(moment: datetime) -> int:
     """Return microseconds since 1970 in UTC; also for offsets that leave the years 1 to 9999."""
-    return (moment - EPOCH) // _MICROSECOND
+    since = moment - EPOCH
+    return since.days * _DAY_US + since.seconds * _SECOND_US + since.microseconds
 
 
 @process_wide(_MOMENTS_MAX)
@@ -185,8 +187,16 @@ class Secrets(msgspec.Struct, frozen=True):
 
 
 _KEY_ID_DOMAIN = b"apportion fingerprint key id\0"
+_SECRETS_MAX = 1 << 10
 
 
+@process_wide(_SECRETS_MAX)
+def secret_digest(secret: bytes) -> str:
+    """Return the digest of a fingerprint secret: what depends on it depends on this."""
+    return digest(secret)
+
+
+@process_wide(_SECRETS_MAX)
 def key_id(secret: bytes) -> str:
     """Return 16 hex digits that name a fingerprint secret: the first of SHA-256 over a domain and it."""
     return hashlib.sha256(_KEY_ID_DOMAIN + secret).hexdigest()[:16]

@@ -5,7 +5,7 @@ miss gives, sooner; no value holds a request's identifiers. What one worker reme
 to `compose`; what the whole process remembers is made by `process_wide`.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
@@ -55,70 +55,76 @@ class Bounded(Generic[K, V]):
 
 
 class CompositionCache:
-    """Compositions, by policy and by the key of their task."""
+    """Compositions, by policy and by the key of their task.
+
+    Of a policy that has too many the least recently used goes; of all, one of the least recently used policy.
+    """
 
     def __init__(self, entries_max: int) -> None:
         """Start empty; never hold more than that in all, whatever the policies say."""
         self._entries_max = entries_max
-        self._entries: OrderedDict[tuple[str, str], tuple[int, Composition]] = OrderedDict()
-        self._of_policy: dict[str, OrderedDict[str, None]] = {}
+        self._entries = 0
+        self._of_policy: OrderedDict[str, OrderedDict[str, tuple[int, Composition]]] = OrderedDict()
         self.hits = 0
         self.misses = 0
 
     def get(self, policy: str, key: str, event_us: int, ttl_us: int) -> "Composition | None":
         """Return what was made under the key less than the TTL before or after that event time."""
-        entry = self._entries.get((policy, key))
-        if entry is None or abs(event_us - entry[0]) >= ttl_us:
+        own = self._of_policy.get(policy)
+        entry = None if own is None else own.get(key)
+        if own is None or entry is None or abs(event_us - entry[0]) >= ttl_us:
             self.misses += 1
             return None
-        self._entries.move_to_end((policy, key))
-        self._of_policy[policy].move_to_end(key)
+        own.move_to_end(key)
+        self._of_policy.move_to_end(policy)
         self.hits += 1
         return entry[1]
 
     def put(self, policy: str, key: str, event_us: int, made: "Composition", entries_max: int) -> None:
         """Keep a composition, and at most that many of its policy; `policy` is the digest."""
-        own = self._of_policy.setdefault(policy, OrderedDict())
-        self._entries[policy, key] = (event_us, made)
-        self._entries.move_to_end((policy, key))
-        own[key] = None
-        own.move_to_end(key)
+        own = self._of_policy.get(policy)
+        if own is None:
+            own = self._of_policy[policy] = OrderedDict()
+        self._of_policy.move_to_end(policy)
+        if own.pop(key, None) is None:
+            self._entries += 1
+        own[key] = (event_us, made)
         if len(own) > entries_max:
-            self._forget(policy, next(iter(own)))
-        if len(self._entries) > self._entries_max:
-            self._forget(*next(iter(self._entries)))
+            self._forget_one(policy, own)
+        if self._entries > self._entries_max:
+            self._forget_one(*next(iter(self._of_policy.items())))
 
-    def _forget(self, policy: str, key: str) -> None:
-        del self._entries[policy, key]
-        own = self._of_policy[policy]
-        del own[key]
+    def _forget_one(self, policy: str, own: "OrderedDict[str, tuple[int, Composition]]") -> None:
+        own.popitem(last=False)
+        self._entries -= 1
         if not own:
             del self._of_policy[policy]
 
 
 class CountMemo:
-    """Counts of contents by their digest, for every counter; least recently used out first."""
+    """Counts of contents by their digest, of each counter its own; least recently used out first."""
 
     def __init__(self, entries_max: int) -> None:
-        """Start empty."""
-        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """Start empty; never hold more than that of a counter."""
+        self._counts: defaultdict[str, OrderedDict[str, int]] = defaultdict(OrderedDict)
         self._entries_max = entries_max
         self.hits = 0
         self.misses = 0
 
     def count(self, counter: "TokenCounter", digests: Sequence[str], contents: Sequence[str]) -> list[int]:
         """Return the tokens of each content, counting what is not known; the digests are theirs."""
-        name, known = counter.name, self._counts
-        keys = [(name, digest) for digest in digests]
-        unknown = {key: text for key, text in zip(keys, contents, strict=True) if key not in known}
-        self.hits += len(keys) - len(unknown)
+        known = self._counts[counter.name]
+        unknown: dict[str, str] = {}
+        for digest, content in zip(digests, contents, strict=True):
+            if digest in known:
+                known.move_to_end(digest)
+            else:
+                unknown[digest] = content
+        self.hits += len(digests) - len(unknown)
         self.misses += len(unknown)
         if unknown:
             known.update(zip(unknown, counter.count_many(list(unknown.values())), strict=True))
-        if len(unknown) < len(keys):
-            for key in keys:
-                known.move_to_end(key)
-        counts = [known[key] for key in keys]
+        counts = [known[digest] for digest in digests]
         while len(known) > self._entries_max:
             known.popitem(last=False)
         return counts

@@ -45,6 +45,8 @@ class Order(Protocol):
 class Canonical:
     """Canonical order, and the scores as they are."""
 
+    __slots__ = ("taken",)
+
     redundant: ClassVar[Collection[int]] = ()
     covered: ClassVar[Mapping[int, tuple[int, int]]] = {}
 

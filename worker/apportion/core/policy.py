@@ -10,11 +10,12 @@ from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from apportion.core.events import MAX_INTEGER, Opt, Timestamp
 from apportion.core.identity import canonical_json_of_any, digest, event_time_us
-from apportion.core.results import PolicyRef
+from apportion.core.results import Limits, PolicyRef
 from apportion.core.tokens import CounterName
 
 _ALWAYS_US = -(2**63)
@@ -130,17 +131,27 @@ class Policy(Table):
             return self.budget_tokens
         return min(asked_tokens, self.budget_tokens_max or asked_tokens)
 
-    @property
+    @cached_property
+    def _own_limits(self) -> Limits:
+        return Limits(budget_tokens=self.budget_tokens, **self.session.model_dump())
+
+    def limits(self, asked_tokens: Opt[int]) -> Limits:
+        """Return what bounds a request that asks for so many tokens, and its session."""
+        if asked_tokens is UNSET:
+            return self._own_limits
+        return replace(self._own_limits, budget_tokens=self.total_tokens(asked_tokens))
+
+    @cached_property
     def cache_entries_max(self) -> int:
         """How many compositions may be remembered under policies like this; 0: none."""
         return 0
 
-    @property
+    @cached_property
     def cache_ttl_s(self) -> int:
         """How long, in event time, a composition may be remembered."""
         return 0
 
-    @property
+    @cached_property
     def prefix_ttl_s(self) -> int:
         """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
         return 0

@@ -37,7 +37,7 @@ class Pooled(Struct, frozen=True, dict=True):
     def prepared(self) -> Named:
         """The artifact as requests see it, under the id that it was published by; made once."""
         path = None if self.artifact.path is UNSET else normalised_path(self.artifact.path, ".path")
-        return Named(self.artifact, self.id, path, *canonical_of(self.artifact, self.id, path))
+        return canonical_of(self.artifact, self.id, path)
 
 
 def published(
@@ -87,7 +87,7 @@ def _pooled(event: ContextArtifact, secret: bytes | None) -> Pooled:
     except EventError as error:
         raise EventError(error.code, error.message, f"$.artifact{error.pointer}") from None
     expires_us = None if event.expires_at is UNSET else event_time_us(event.expires_at)
-    canonical = canonical_of(artifact, name, path)[1].decode()
+    canonical = canonical_of(artifact, name, path).canonical.decode()
     one = Pooled(
         id=name,
         artifact=artifact,

@@ -6,6 +6,7 @@ partition or an offset: the shell keeps those.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from msgspec import Struct
@@ -30,6 +31,8 @@ _DIGEST_BYTES = len('"sha256:"') + 64
 _OWN_DIGEST_BYTES = len('"own_digest":,') + _DIGEST_BYTES
 
 _MICROSECONDS = 1_000_000
+
+_request_id_of = attrgetter("request_id")
 
 T = TypeVar("T")
 
@@ -103,10 +106,9 @@ class Session(Struct, frozen=True, omit_defaults=True):
 
     def seen(self, request_id: str) -> SeenRequest | None:
         """Return the remembered request of that id."""
-        for request in self.recent:
-            if request.request_id == request_id:
-                return request
-        return None
+        if request_id not in map(_request_id_of, self.recent):
+            return None
+        return next(one for one in self.recent if one.request_id == request_id)
 
     def carried_under(self, policy: str) -> Carried | None:
         """Return what a strategy left under a policy of that name."""
@@ -167,9 +169,11 @@ def after_answer(session: Session, charge: Charge) -> Session:
             sequence=session.sequence + 1,
             spent_tokens=session.spent_tokens + charge.spent_tokens,
             recent=(*session.recent, charge.request)[-RECENT_REQUESTS_MAX:],
-            injections=_injected(session.injections, charge.injected, prompt),
+            injections=_injected(session.injections, charge.injected, prompt)
+            if charge.injected
+            else session.injections,
             pool=pool,
-            carried=_carried(session.carried, charge.carried),
+            carried=session.carried if charge.carried is None else _carried(session.carried, charge.carried),
         )
     )
 
@@ -204,9 +208,7 @@ def after_retraction(session: Session, pool: tuple[Pooled, ...]) -> Session:
     return _sealed(replace(session, pool=pool))
 
 
-def _carried(carried: tuple[Carried, ...], new: Carried | None) -> tuple[Carried, ...]:
-    if new is None:
-        return carried
+def _carried(carried: tuple[Carried, ...], new: Carried) -> tuple[Carried, ...]:
     kept = [*(one for one in carried if one.policy != new.policy), new][-CARRIED_MAX:]
     while sum(len(one.value) for one in kept) > CARRIED_MAX_BYTES:
         del kept[0]
@@ -216,8 +218,6 @@ def _carried(carried: tuple[Carried, ...], new: Carried | None) -> tuple[Carried
 def _injected(
     injections: tuple[Injection, ...], injected: frozenset[str], prompt: int
 ) -> tuple[Injection, ...]:
-    if not injected:
-        return injections
     counts = {one.id: one.count for one in injections}
     kept = (one for one in injections if one.id not in injected)
     new = (Injection(each, counts.get(each, 0) + 1, prompt) for each in sorted(injected))
@@ -251,9 +251,10 @@ def _canonical(session: Session) -> bytes:
 def _sealed(session: Session) -> Session:
     """Return the row as it is kept: within its bytes, the oldest artifacts gone, and with its digest."""
     while True:
-        canonical = _canonical(session)
-        pool_bytes = sum([one.row_bytes for one in session.pool]) - len(session.pool) * (_DIGEST_BYTES + 1)
-        over = len(canonical) + pool_bytes + _OWN_DIGEST_BYTES - ROW_MAX_BYTES
+        canonical, pool = _canonical(session), session.pool
+        over = len(canonical) + _OWN_DIGEST_BYTES - ROW_MAX_BYTES
+        if pool:
+            over += sum([one.row_bytes for one in pool]) - len(pool) * (_DIGEST_BYTES + 1)
         if over <= 0:
             return replace(session, own_digest=digest(canonical))
         first = 0

@@ -26,6 +26,7 @@ NO_AGE = -1
 """The age class of a candidate that gives neither a creation time nor a recency bucket."""
 
 _encode = msgspec.json.Encoder().encode
+_by_id = attrgetter("id", "tie")
 
 
 class Prepared(Struct, frozen=True, gc=False):
@@ -85,12 +86,12 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
 
 
 def _canonical(value: Any) -> Any:
-    return msgspec.Raw(canonical_json_of_any(msgspec.to_builtins(value))) if value else None
+    return msgspec.Raw(canonical_json_of_any(msgspec.to_builtins(value)))
 
 
 def _candidates(task: Task[Any]) -> Any:
     """Return all that is read of candidates; a content is covered by its digest, an id by the facts."""
-    ordered = sorted(task.candidates, key=attrgetter("id", "tie"))
+    ordered = sorted(task.candidates, key=_by_id)
     return [(one.facts, one.age, one.bound, one.constraint, one.protected, one.tie) for one in ordered]
 
 
@@ -104,9 +105,9 @@ _VIEWS: Mapping[str, Callable[[Task[Any]], Any]] = {
     "policy": attrgetter("policy.digest"),
     "counter": attrgetter("counter.name", "counter.digest"),
     "candidates": _candidates,
-    "vitals": lambda task: _canonical(task.vitals),
-    "layers": lambda task: _canonical(task.layers),
-    "conversation": lambda task: _canonical(task.conversation),
+    "vitals": lambda task: _canonical(task.vitals) if task.vitals else None,
+    "layers": lambda task: _canonical(task.layers) if task.layers else None,
+    "conversation": lambda task: _canonical(task.conversation) if task.conversation else None,
     "carried": _carried,
 }
 """How a field enters the key, where not as it is."""

@@ -73,7 +73,7 @@ class Estimator:
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, in their order."""
-        return [self.count(text) for text in texts]
+        return list(map(self.count, texts))
 
 
 def _bytes(text: str) -> int:

@@ -5,11 +5,14 @@ accountant makes.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from msgspec import UNSET, Struct
 
 from apportion.core.events import Opt
 from apportion.core.results import Bound, Breakpoint, Certificate, Fidelity, Margin, Prefix, Redundant
+
+_id_of = attrgetter("id")
 
 __all__ = ["Bound", "GroupBounds", "Verdict", "Verdicts", "mark_covered", "mark_repeats"]
 
@@ -55,7 +58,7 @@ class Verdict(Struct, gc=False):
         self.bound = self.margin = None
 
 
-class GroupBounds(Struct, frozen=True, gc=False):
+class GroupBounds(Struct, frozen=True, gc=False, cache_hash=True):
     """A lane, category, section or layer as the task bounds it; `max` is absent where nothing does.
 
     `short` tells that its floor, `min`, was tried and not met. `used` and `available` are given where they
@@ -108,7 +111,7 @@ def mark_covered(ones: Sequence[Verdict], covered: Mapping[int, tuple[int, int]]
 
 def mark_repeats(ranked: Sequence[Verdict]) -> None:
     """Refuse candidates, the best-ranked first, where an id comes again."""
-    if len({one.id for one in ranked}) == len(ranked):
+    if len(set(map(_id_of, ranked))) == len(ranked):
         return
     seen: set[str] = set()
     for one in ranked:

@@ -6,6 +6,8 @@ a strategy needs.
 
 import re
 from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -38,6 +40,8 @@ _encoder = msgspec.json.Encoder()
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _POOLED_NAMES = ("language", "shrink")
+_LABEL_FIELDS = ("kind", "lane", "category")
+_labels_of = attrgetter(*_LABEL_FIELDS)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -120,8 +124,7 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
         if event.candidates is not UNSET:
             _at_most(len(event.candidates), bounds.candidates_max, "candidates", "$.candidates")
             _check_labels(event.candidates, "$.candidates[%d]")
-            for index, candidate in enumerate(event.candidates):
-                _check_candidate(candidate, bounds, "$.candidates[%d]", index)
+            _check_candidates(event.candidates, bounds, "$.candidates[%d]")
         if event.constraints is not UNSET:
             _check_constraints(event.constraints, bounds)
         if event.layers is not UNSET:
@@ -134,7 +137,7 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
     _check_label(event.source, "$.source")
     if isinstance(event, ContextArtifact):
         _check_labels((event.artifact,), "$.artifact")
-        _check_candidate(event.artifact, bounds, "$.artifact")
+        _check_candidates((event.artifact,), bounds, "$.artifact")
         for name in _POOLED_NAMES:
             _short(getattr(event.artifact, name) or "", bounds.name_max_characters, f"$.artifact.{name}")
     else:
@@ -145,11 +148,11 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
 
 def _check_labels(candidates: Sequence[Candidate], place: str) -> None:
     """Refuse a control character in a candidate's label; of many candidates, few labels differ."""
-    labels = {one.kind for one in candidates} | {one.lane for one in candidates}
-    labels |= {one.category for one in candidates}
-    if any(label and _CONTROL.search(label) for label in labels):
+    labels = set(chain.from_iterable(map(_labels_of, candidates)))
+    labels.discard(UNSET)
+    if _CONTROL.search("".join(labels)):
         for index, one in enumerate(candidates):
-            for field in ("kind", "lane", "category"):
+            for field in _LABEL_FIELDS:
                 _check_label(getattr(one, field) or "", f"{_at(place, index)}.{field}")
 
 
@@ -158,17 +161,20 @@ def _check_label(label: str, pointer: str) -> None:
         raise EventError(ErrorCode.INVALID_VALUE, "a name has no control characters", pointer)
 
 
-def _check_candidate(candidate: Candidate, bounds: Bounds, place: str, index: int = 0) -> None:
-    if candidate.id is not UNSET and len(candidate.id) > bounds.id_max_characters:
-        _short(candidate.id, bounds.id_max_characters, f"{_at(place, index)}.id")
-    if candidate.name is not UNSET and len(candidate.name) > bounds.name_max_characters:
-        _short(candidate.name, bounds.name_max_characters, f"{_at(place, index)}.name")
-    if candidate.tags is not UNSET:
-        if len(candidate.tags) > bounds.tags_max:
-            _at_most(len(candidate.tags), bounds.tags_max, "tags", f"{_at(place, index)}.tags")
-        for position, tag in enumerate(candidate.tags):
-            if len(tag) > bounds.tag_max_characters:
-                _short(tag, bounds.tag_max_characters, f"{_at(place, index)}.tags[{position}]")
+def _check_candidates(candidates: Sequence[Candidate], bounds: Bounds, place: str) -> None:
+    """Refuse what is too long or too many in a candidate."""
+    id_max, name_max, tags_max = bounds.id_max_characters, bounds.name_max_characters, bounds.tags_max
+    for index, one in enumerate(candidates):
+        if one.id is not UNSET and len(one.id) > id_max:
+            _short(one.id, id_max, f"{_at(place, index)}.id")
+        if one.name is not UNSET and len(one.name) > name_max:
+            _short(one.name, name_max, f"{_at(place, index)}.name")
+        if one.tags is not UNSET:
+            if len(one.tags) > tags_max:
+                _at_most(len(one.tags), tags_max, "tags", f"{_at(place, index)}.tags")
+            for position, tag in enumerate(one.tags):
+                if len(tag) > bounds.tag_max_characters:
+                    _short(tag, bounds.tag_max_characters, f"{_at(place, index)}.tags[{position}]")
 
 
 def _at(place: str, index: int) -> str:

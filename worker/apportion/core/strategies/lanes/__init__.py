@@ -34,7 +34,7 @@ from apportion.core.strategies.lanes.carried import items_of
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.more import tell_more
 from apportion.core.strategies.lanes.policy import LanesPolicy
-from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, Lane, open_lanes, rank
+from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, open_lanes, rank
 from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import (
     Choosable,
@@ -97,15 +97,17 @@ class LanesStrategy:
 
     def compose(self, task: Task[LanesPolicy]) -> Verdicts:
         """Choose by floors, ceilings and score, then render, shrinking and dropping what does not fit."""
-        lanes = open_lanes(task.policy, task.lane_requirements)
+        policy = task.policy
+        lanes = open_lanes(policy, task.lane_requirements)
         ranked = rank(task, lanes)
         mark_repeats(ranked)
         if not task.limit_tokens:
-            return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=_bounds(lanes, tried=False))
+            untried = [GroupBounds(lane.name, lane.floor, lane.ceiling) for lane in lanes.values()]
+            return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=untried)
         estimate(ranked, task.count_contents)
-        choosable = choosable_of(ranked, list(lanes.values()), task.limit_tokens)
+        choosable = choosable_of(ranked, lanes.values(), task.limit_tokens)
         new_order = _new_order(task, choosable)
-        holding = _held(task, ranked, choosable, new_order)
+        holding = _held(task, ranked, choosable, new_order) if policy.prefix.weight else None
         if holding is None:
             selection = greedy(choosable, new_order())
             order = output_order(choosable, selection)
@@ -113,23 +115,24 @@ class LanesStrategy:
         else:
             selection, order = holding.selection, holding.order
             settle(choosable, selection, holding.displaced)
-        certificate = _certificate(task.policy, choosable, selection)
+        certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
+        bounds = _bounds(choosable, selection)
         standing = [choosable.ones[place] for place in order]
-        rendered = render(standing, task.policy, task.limit_tokens, task.counter)
+        rendered = render(standing, policy, task.limit_tokens, task.counter)
         if rendered is None:
             return Verdicts(
                 verdicts=ranked,
                 score_parts=SCORE_PARTS,
-                groups=_bounds(lanes, tried=True),
+                groups=bounds,
                 infeasible=True,
                 certificate=certificate,
             )
-        if holding is None and not task.policy.overlap.threshold:
+        if selection.refused and holding is None and not policy.overlap.threshold:
             tell_more(choosable, selection)
         answer = Verdicts(
             verdicts=ranked,
             score_parts=SCORE_PARTS,
-            groups=_bounds(lanes, tried=True),
+            groups=bounds,
             standing=rendered.standing,
             text=rendered.text,
             used_tokens=rendered.tokens,
@@ -149,9 +152,7 @@ def _new_order(task: Task[LanesPolicy], choosable: Choosable) -> Callable[[], Or
 
 
 def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection) -> Certificate | None:
-    """Return how good a selection is, where the policy asks for it and the protected ones fit."""
-    if not policy.certificate.enabled:
-        return None
+    """Return how good a selection is, where the protected ones fit."""
     choice = Choice(
         scores=choosable.scores,
         costs=choosable.costs,
@@ -166,18 +167,15 @@ def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection
 
 def _held(
     task: Task[LanesPolicy], ranked: list[Artifact], choosable: Choosable, new_order: Callable[[], Order]
-) -> Holding | None:
-    """Return what `[prefix]` chooses, or None where the policy has no such table."""
-    prefix, template = task.policy.prefix, task.policy.render.template
-    if not prefix.weight:
-        return None
-    before = before_of(items_of(task.carried), ranked, choosable, template)
-    return hold_beginning(choosable, before, prefix, new_order, cold=task.carried_cold)
+) -> Holding:
+    """Return what `[prefix]` chooses."""
+    before = before_of(items_of(task.carried), ranked, choosable, task.policy.render.template)
+    return hold_beginning(choosable, before, task.policy.prefix, new_order, cold=task.carried_cold)
 
 
-def _bounds(lanes: dict[str, Lane], *, tried: bool) -> list[GroupBounds]:
-    """Return the lanes' bounds; a floor is short where it was tried, and not met."""
+def _bounds(choosable: Choosable, selection: Selection) -> list[GroupBounds]:
+    """Return the lanes' bounds; a floor is short where it was not met."""
     return [
-        GroupBounds(lane.name, lane.floor, lane.ceiling, tried and lane.used < lane.floor)
-        for lane in lanes.values()
+        GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor) if used else lane.empty
+        for lane, used in zip(choosable.lanes, selection.used, strict=True)
     ]

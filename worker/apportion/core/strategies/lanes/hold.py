@@ -185,8 +185,8 @@ class _Search:
 
     def _bar_of(self, selection: Selection) -> Broken | None:
         base = self._base
-        for lane, used, used_in_base in zip(self._choosable.lanes, selection.used, base.used, strict=True):
-            if used < used_in_base and used < lane.claim():
+        for lane, (used, used_in_base) in enumerate(zip(selection.used, base.used, strict=True)):
+            if used < used_in_base and used < self._choosable.claim(lane):
                 return Broken.FLOORS
         if selection.value * 1_000 < base.value * (1_000 - self._policy.max_loss):
             return Broken.MAX_LOSS

@@ -69,7 +69,7 @@ class _Unlimited:
                 self._take(place, 0)
 
     def _unmet(self, lane: int) -> int:
-        return max(0, self._choosable.lanes[lane].claim() - self._used[lane])
+        return max(0, self._choosable.claim(lane) - self._used[lane])
 
     def _fits(self, place: int) -> bool:
         lane = self._choosable.lane_of[place]

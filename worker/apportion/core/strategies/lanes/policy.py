@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from operator import itemgetter
 from string import Formatter
 from typing import Annotated, Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from pydantic import Field, field_validator
 
 from apportion.core.events import MAX_INTEGER
@@ -25,6 +24,7 @@ from apportion.core.policy import (
 )
 from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
 from apportion.core.task import Prepared
+from apportion.core.verdict import GroupBounds
 
 KIND_ORDER = (
     "constraint",
@@ -51,6 +51,25 @@ class LanePolicy(Table):
     min_tokens: Count
     max_tokens: Count
     heading: str | None = None
+
+
+class Lane(Struct, frozen=True, gc=False):
+    """A lane as its candidates compete in it: its place by priority, and its bounds in tokens.
+
+    `empty` are the bounds as they are told where a selection found nothing for it.
+    """
+
+    place: int
+    name: str
+    heading: str | None
+    floor: int
+    ceiling: int
+    empty: GroupBounds
+
+
+def open_lane(place: int, name: str, heading: str | None, floor: int, ceiling: int) -> Lane:
+    """Return a lane with these bounds."""
+    return Lane(place, name, heading, floor, ceiling, GroupBounds(name, floor, ceiling, short=floor > 0))
 
 
 class KindPolicy(Table):
@@ -130,29 +149,29 @@ class LanesPolicy(Policy):
     overlap: OverlapPolicy = Field(OverlapPolicy(), exclude_if=is_default)
     certificate: CertificatePolicy = Field(CertificatePolicy(), exclude_if=is_default)
 
-    @property
+    @cached_property
     def cache_entries_max(self) -> int:
         """How many compositions may be remembered under policies like this; 0: none."""
         return self.cache.max_entries
 
-    @property
+    @cached_property
     def cache_ttl_s(self) -> int:
         """How long, in event time, a composition may be remembered."""
         return self.cache.ttl_s
 
-    @property
+    @cached_property
     def prefix_ttl_s(self) -> int:
         """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
         return self.prefix.ttl_s if self.prefix.weight else 0
 
     @cached_property
-    def in_order(self) -> tuple[tuple[str, int, str | None, int, int], ...]:
-        """Each lane's name, priority, heading, floor and ceiling: by priority, as they stand in the text."""
-        rows = [
-            (name, lane.priority, lane.heading, lane.min_tokens, lane.max_tokens)
-            for name, lane in self.lanes.items()
-        ]
-        return tuple(sorted(rows, key=itemgetter(1)))
+    def in_order(self) -> dict[str, Lane]:
+        """The lanes by name, and by priority, as they stand in the text."""
+        rows = sorted((lane.priority, name, lane) for name, lane in self.lanes.items())
+        return {
+            name: open_lane(place, name, lane.heading, lane.min_tokens, lane.max_tokens)
+            for place, (_, name, lane) in enumerate(rows)
+        }
 
     @cached_property
     def kind_order(self) -> dict[str, int]:

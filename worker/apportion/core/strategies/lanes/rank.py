@@ -4,14 +4,15 @@ Decides who comes before whom. Canonical order: score descending, lane priority,
 canonical JSON, so that the order of the request never shows.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError, unknown
-from apportion.core.events import LaneRequirement, Opt, Pressure, Vitals
+from apportion.core.events import LaneRequirement, Pressure, Vitals
 from apportion.core.recency import AGE_EDGES_US, recency_bucket
-from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.core.strategies.lanes.policy import Lane, LanesPolicy, open_lane
 from apportion.core.task import Prepared, Task
 from apportion.core.verdict import Verdict
 
@@ -24,22 +25,7 @@ _RECENCY = tuple(RECENCY_OF_BUCKET * recency_bucket(age) for age in range(len(AG
 RECENT = 4 * RECENCY_OF_BUCKET
 RAPID_PULSE_BPM = 30
 LOW_OXYGEN = 0.5
-
-
-class Lane(Struct, gc=False):
-    """A lane while candidates are chosen; `used` and `available` are tokens by selection cost."""
-
-    name: str
-    priority: int
-    heading: str | None
-    floor: int
-    ceiling: int
-    used: int = 0
-    available: int = 0
-
-    def claim(self) -> int:
-        """Return what the floor can ask for, at the start."""
-        return min(self.floor, self.available)
+_NO_BOOSTS: Mapping[str, int] = {}
 
 
 class Artifact(Verdict, gc=False, kw_only=True):
@@ -49,26 +35,27 @@ class Artifact(Verdict, gc=False, kw_only=True):
     lane: Lane
 
 
-def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -> dict[str, Lane]:
+def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -> Mapping[str, Lane]:
     """Return the lanes by priority, their floors raised by the request's requirements.
 
     Raises:
         EventError: a requirement names no lane of the policy.
     """
-    lanes = {row[0]: Lane(*row) for row in policy.in_order}
+    if not requirements:
+        return policy.in_order
+    lanes = dict(policy.in_order)
     for index, requirement in enumerate(requirements):
         lane = lanes.get(requirement.lane)
         if lane is None:
             pointer = f"$.constraints.lane_requirements[{index}].lane"
             raise EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), pointer)
-        lane.floor = min(lane.ceiling, max(lane.floor, requirement.min_tokens))
+        floor = min(lane.ceiling, max(lane.floor, requirement.min_tokens))
+        lanes[lane.name] = open_lane(lane.place, lane.name, lane.heading, floor, lane.ceiling)
     return lanes
 
 
-def _boosts(vitals: Opt[Vitals]) -> tuple[int, dict[str, int]]:
+def _boosts(vitals: Vitals) -> tuple[int, Mapping[str, int]]:
     """Return what is added to the relevance of recent candidates, and of each lane's, in thousandths."""
-    if vitals is UNSET:
-        return 0, {}
     by_lane: dict[str, int] = {}
     if vitals.pulse_bpm is not UNSET and vitals.pulse_bpm > RAPID_PULSE_BPM:
         by_lane["local"] = 150
@@ -77,9 +64,9 @@ def _boosts(vitals: Opt[Vitals]) -> tuple[int, dict[str, int]]:
     return 100 if vitals.pressure is Pressure.HIGH else 0, by_lane
 
 
-def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Artifact]:
+def rank(task: Task[LanesPolicy], lanes: Mapping[str, Lane]) -> list[Artifact]:
     """Return all candidates in canonical order."""
-    recent_boost, lane_boosts = _boosts(task.vitals)
+    recent_boost, lane_boosts = (0, _NO_BOOSTS) if task.vitals is UNSET else _boosts(task.vitals)
     kind_order = task.policy.kind_order
     keyed: list[tuple[Any, ...]] = []
     for prepared in task.candidates:
@@ -100,7 +87,7 @@ def rank(task: Task[LanesPolicy], lanes: dict[str, Lane]) -> list[Artifact]:
         keyed.append(
             (
                 -score,
-                lane.priority,
+                lane.place,
                 kind_order[prepared.kind],
                 prepared.id,
                 prepared.tie,

@@ -54,8 +54,10 @@ def render(
     template = policy.render.template
     _count(standing, template, counter)
     contents = [one.prepared.content for one in standing]
-    text = join(with_headings(zip(standing, contents, strict=True), template))
-    whole = Rendered(text, counter.count(text), standing, contents)
+    pieces = list(with_headings(zip(standing, contents, strict=True), template))
+    text = join(pieces)
+    tokens = standing[0].tokens if len(pieces) == 1 else counter.count(text)
+    whole = Rendered(text, tokens, standing, contents)
     return whole if whole.tokens <= limit_tokens else _fitted(standing, whole, policy, limit_tokens, counter)
 
 

@@ -5,24 +5,26 @@ made on flat lists and marks nothing, for a rule may try several; `settle` marks
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress, count
 
 from msgspec import UNSET, Struct
 
 from apportion.core.order import Order
 from apportion.core.results import Fidelity
-from apportion.core.strategies.lanes.rank import Artifact, Lane
+from apportion.core.strategies.lanes.policy import Lane
+from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.task import Prepared
 from apportion.core.verdict import Bound, mark_covered
 
-_FULL = Fidelity.FULL
+_FULL, _LANE, _LIMIT = Fidelity.FULL, Bound.LANE, Bound.LIMIT
 
 
 class Choosable(Struct, frozen=True):
     """The candidates that can be chosen, by place in canonical order, and what bounds them, by lane.
 
-    `costs` and `scores` are those of `ones`, `lane_of` the places of their lanes. `floors` are the places of
-    the lanes with a floor and a candidate, by priority, each with the candidates that are not `protected`;
-    `rest` are those of all lanes, and `least_tokens` is the lowest cost of them.
+    `costs` and `scores` are those of `ones`, `lane_of` the places of their lanes; `available` is what each
+    lane's candidates cost together. `floors` are the places of the lanes with a floor and a candidate, by
+    priority, each with the candidates that are not `protected`; `rest` are those of all lanes.
     """
 
     ones: Sequence[Artifact]
@@ -30,11 +32,15 @@ class Choosable(Struct, frozen=True):
     scores: Sequence[int]
     lane_of: Sequence[int]
     lanes: Sequence[Lane]
+    available: Sequence[int]
     protected: Sequence[int]
     floors: Sequence[tuple[int, Sequence[int]]]
     rest: Sequence[int]
-    least_tokens: int
     limit_tokens: int
+
+    def claim(self, lane: int) -> int:
+        """Return what a lane's floor can ask for, at the start."""
+        return min(self.lanes[lane].floor, self.available[lane])
 
 
 class Refusal(Struct, frozen=True, gc=False):
@@ -53,6 +59,19 @@ class Selection:
     `tight` are the lanes whose ceiling refused what their floor would have taken. `redundant` are those of
     which others said all when they were considered last, and `refused` the others, if they are told.
     """
+
+    __slots__ = (
+        "_choosable",
+        "_rest",
+        "left_tokens",
+        "order",
+        "redundant",
+        "refused",
+        "taken",
+        "tight",
+        "used",
+        "value",
+    )
 
     def __init__(self, choosable: Choosable, order: Order) -> None:
         """Begin with nothing."""
@@ -75,6 +94,20 @@ class Selection:
         self.used[choosable.lane_of[place]] += cost
         self.left_tokens -= cost
         self.value += self.order.taken(place) * cost
+
+    def fill_holding_back(self) -> None:
+        """Select for the floors in turn, of the limit holding back what those of other lanes can claim."""
+
+        # of what stands already, nothing is left to claim: a lane without another candidate has no claim
+        def unmet(lane: int) -> int:
+            return max(0, self._choosable.claim(lane) - self.used[lane])
+
+        floors = self._choosable.floors
+        reserve = sum([unmet(lane) for lane, _ in floors])
+        for lane, places in floors:
+            reserve -= unmet(lane)
+            self.fill_floor(lane, places, reserve)
+            reserve += unmet(lane)
 
     def fill_floor(self, lane: int, places: Sequence[int], reserve: int) -> None:
         """Select what fits into the lane and the limit less the reserve, until the floor is met."""
@@ -100,28 +133,28 @@ class Selection:
         self._go_on(tells=True)
 
     def _go_on(self, *, tells: bool) -> None:
-        taken, used, least_tokens = self.taken, self.used, self._choosable.least_tokens
+        taken, used, lanes = self.taken, self.used, self._choosable.lanes
         costs, lane_of = self._choosable.costs, self._choosable.lane_of
-        ceilings = [lane.ceiling for lane in self._choosable.lanes]
-        lane_bound, limit_bound, redundant = Bound.LANE, Bound.LIMIT, self.order.redundant
+        least_tokens = 0 if tells else min(map(costs.__getitem__, self._choosable.rest), default=0)
+        redundant = self.order.redundant
         for place in self._rest:
             if place in redundant:
                 self.redundant.append(place)
             elif not taken[place]:
                 cost, lane = costs[place], lane_of[place]
                 left = self.left_tokens
-                lane_left = ceilings[lane] - used[lane]
+                lane_left = lanes[lane].ceiling - used[lane]
                 if cost <= lane_left and cost <= left:
                     self.take(place)
                 else:
-                    refusal = (lane_bound, lane_left) if cost > lane_left else (limit_bound, left)
+                    refusal = (_LANE, lane_left) if cost > lane_left else (_LIMIT, left)
                     self.refused.append(Refusal(place, *refusal, left))
                     if left < least_tokens and not tells:
                         break
 
 
 def estimate(ranked: list[Artifact], count_contents: Callable[[Sequence[Prepared]], list[int]]) -> None:
-    """Set the selection cost of all that can still be chosen, and what each lane has of it."""
+    """Set the selection cost of all that can still be chosen."""
     uncounted = []
     for one in ranked:
         if one.bound is None:
@@ -130,37 +163,43 @@ def estimate(ranked: list[Artifact], count_contents: Callable[[Sequence[Prepared
                 uncounted.append(one)
             else:
                 one.cost = given
-                one.lane.available += given
     for one, tokens in zip(uncounted, count_contents([one.prepared for one in uncounted]), strict=True):
         one.cost = tokens
-        one.lane.available += tokens
 
 
-def choosable_of(ranked: Iterable[Artifact], lanes: Sequence[Lane], limit_tokens: int) -> Choosable:
+def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens: int) -> Choosable:
     """Return those of candidates in canonical order that nothing has refused, and their lanes by priority."""
     ones = [one for one in ranked if one.bound is None]
-    place_of_lane = {lane.name: place for place, lane in enumerate(lanes)}
-    lane_of = [place_of_lane[one.group] for one in ones]
+    by_priority = list(lanes)
+    costs: list[int] = []
+    scores: list[int] = []
+    lane_of: list[int] = []
     protected: list[int] = []
     rest: list[int] = []
-    by_lane: list[list[int]] = [[] for _ in lanes]
+    available = [0] * len(by_priority)
+    to_floors: dict[int, list[int]] = {}
     for place, one in enumerate(ones):
+        cost, lane = one.cost, one.lane
+        costs.append(cost)
+        scores.append(one.score or 0)
+        lane_of.append(lane.place)
+        available[lane.place] += cost
         if one.prepared.protected:
             protected.append(place)
         else:
             rest.append(place)
-            by_lane[lane_of[place]].append(place)
-    costs = [one.cost for one in ones]
+            if lane.floor:
+                to_floors.setdefault(lane.place, []).append(place)
     return Choosable(
         ones=ones,
         costs=costs,
-        scores=[one.score or 0 for one in ones],
+        scores=scores,
         lane_of=lane_of,
-        lanes=lanes,
+        lanes=by_priority,
+        available=available,
         protected=protected,
-        floors=[(place, by_lane[place]) for place, lane in enumerate(lanes) if lane.floor and by_lane[place]],
+        floors=sorted(to_floors.items()),
         rest=rest,
-        least_tokens=min([costs[place] for place in rest], default=0),
         limit_tokens=limit_tokens,
     )
 
@@ -177,18 +216,8 @@ def greedy(choosable: Choosable, order: Order, held: Iterable[int] = (), *, tell
     for place in held:
         if not selection.taken[place]:
             selection.take(place)
-    claims = [lane.claim() for lane in choosable.lanes]
-    used = selection.used
-
-    def unmet(lane: int) -> int:
-        return max(0, claims[lane] - used[lane])
-
-    # of what stands already, nothing is left to claim: a lane without another candidate has no claim
-    reserve = sum([unmet(lane) for lane, _ in choosable.floors])
-    for lane, places in choosable.floors:
-        reserve -= unmet(lane)
-        selection.fill_floor(lane, places, reserve)
-        reserve += unmet(lane)
+    if len(choosable.floors) > 1:
+        selection.fill_holding_back()
     for lane, places in choosable.floors:
         selection.fill_floor(lane, places, 0)
     selection.fill(choosable.rest, tells=tells)
@@ -198,8 +227,9 @@ def greedy(choosable: Choosable, order: Order, held: Iterable[int] = (), *, tell
 def output_order(choosable: Choosable, selection: Selection, first: Iterable[int] = ()) -> Sequence[int]:
     """Return the places of what is selected: these first, then by lane priority, then canonical order."""
     order = dict.fromkeys(first)
-    rest = [place for place, taken in enumerate(selection.taken) if taken and place not in order]
-    return [*order, *sorted(rest, key=choosable.lane_of.__getitem__)]
+    rest = [place for place in compress(count(), selection.taken) if place not in order]
+    rest.sort(key=choosable.lane_of.__getitem__)
+    return [*order, *rest] if order else rest
 
 
 def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] = ()) -> None:
@@ -207,16 +237,14 @@ def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] 
 
     What was `displaced` by what is held, of that bound.
     """
-    for one, taken in zip(choosable.ones, selection.taken, strict=True):
-        if taken:
-            one.fidelity = _FULL
-    for lane, used in zip(choosable.lanes, selection.used, strict=True):
-        lane.used = used
+    for one in compress(choosable.ones, selection.taken):
+        one.fidelity = _FULL
     for refusal in selection.refused:
         one = choosable.ones[refusal.place]
         one.refuse(refusal.bound, one.cost, refusal.left)
     for place in selection.redundant:
         choosable.ones[place].bound = Bound.REDUNDANCY
-    mark_covered(choosable.ones, selection.order.covered)
+    if selection.order.covered:
+        mark_covered(choosable.ones, selection.order.covered)
     for place in displaced:
         choosable.ones[place].bound = Bound.PREFIX
