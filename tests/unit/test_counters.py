@@ -111,7 +111,7 @@ FAMILIES: dict[str, tuple[int, Callable[[random.Random], str]]] = {
     "long runs": (
         3000,
         lambda rng: "".join(
-            rng.choice("-=/*#") * rng.choice((1, 2, rng.randint(60, 200), rng.randint(128, 900)))
+            rng.choice("-=/*#\t") * rng.choice((1, 2, rng.randint(60, 200), rng.randint(128, 900)))
             + rng.choice(("", " ", "\n", "\r\n", "a", "1", ".", " *", "-\n", "\t", "é", "─", "<!--", "'s"))
             for _ in range(rng.randint(1, 8))
         ),

@@ -13,22 +13,26 @@ each two that meet there are right. That is looked at for every run; one that fa
 
 This holds within a piece of the encoding's pattern, and no piece begins or ends within a run of punctuation.
 Where its piece ends does not depend on what stands before the run, but for one exception: after a line end
-`/` may belong to the punctuation before that, and then its piece goes on with line ends and `/` alone.
+`/` may belong to the punctuation before that, and then its piece goes on with line ends and `/` alone. Of
+white space there are runs of tabs; where more white space stands before them, they are not parted.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-_SIGNS = "-=/*#"
-"""Of what runs are dear: the vocabularies have many long ones."""
-_REPEATED = 64
-"""How many signs the token has that a long run repeats, in both encodings."""
-_LONG = 2 * _REPEATED
-_LONG_RUN = re.compile("|".join(rf"(?<!{sign}){sign}{{{_LONG},}}" for sign in map(re.escape, _SIGNS)))
-_RULERS = tuple(sign * _LONG for sign in _SIGNS)
+_REPEATED: Mapping[str, int] = {"-": 64, "=": 64, "/": 64, "*": 64, "#": 64, "\t": 16}
+"""How many signs the token has that a long run repeats, in both encodings; of other signs no run is dear."""
+_LONG_RUN = re.compile(
+    "|".join(
+        rf"(?<!{sign}){sign}{{{2 * size},}}"
+        for sign, size in ((re.escape(sign), size) for sign, size in _REPEATED.items())
+    )
+)
+_RULERS = tuple(sign * 2 * size for sign, size in _REPEATED.items())
+_SHORTEST = min(map(len, _RULERS))
 _LINE_ENDS = ("\r", "\n")
 _ENDS_PUNCTUATION = re.compile(r"[ \t\r\n0-9A-Za-z]|\Z")
 _TRIES = 2
@@ -52,11 +56,12 @@ class Tokenizer(Protocol):
 
 
 class _Cut(NamedTuple):
-    """Where a part ends and the next one begins, and the token that is repeated between them."""
+    """Where a part ends and the next one begins, which token is repeated between them, and how often."""
 
     end: int
     start: int
     repeated: int
+    times: int
 
 
 class RunCounter:
@@ -72,7 +77,7 @@ class RunCounter:
 
     def count(self, text: str) -> int:
         """Return the tokens of a text, exactly."""
-        if len(text) < _LONG or not any(ruler in text for ruler in _RULERS):
+        if len(text) < _SHORTEST or not any(ruler in text for ruler in _RULERS):
             return self._count(text)
         cuts = list(self._cuts(text))
         for _ in range(_TRIES):
@@ -83,24 +88,26 @@ class RunCounter:
         return self._count(text)
 
     def _cuts(self, text: str) -> Iterator[_Cut]:
-        """Yield a cut for each long run: behind the first repeated token, before the last 64 to 127 signs."""
+        """Yield a cut for each long run: from behind its first repeated token to the last one or two."""
         for run in _LONG_RUN.finditer(text):
             start, end = run.span()
-            if _continues(text, start, end):
-                continue
-            before, repeated = self._before(text[max(0, start - 1) : start], text[start])
-            cut = start + before
-            if end - cut >= _REPEATED:
-                yield _Cut(cut, end - _REPEATED - (end - cut) % _REPEATED, repeated)
+            sign, before = text[start], text[max(0, start - 1) : start]
+            if _may_be_parted(sign, before, text, end):
+                aside, repeated = self._before(before, sign)
+                size = _REPEATED[sign]
+                times = (end - start - aside) // size - 1
+                if times >= 0:
+                    yield _Cut(start + aside, start + aside + times * size, repeated, times)
 
     def _repeats_after(self, before: str, sign: str) -> tuple[int, int]:
         """Return after how many signs of a run a token ends before repeated ones, and which these are."""
-        (repeated, *_) = self._tokenizer.encode(sign * _REPEATED)
-        tokens = self._tokenizer.encode(before + sign * 4 * _REPEATED)
+        size = _REPEATED[sign]
+        (repeated, *_) = self._tokenizer.encode(sign * size)
+        tokens = self._tokenizer.encode(before + sign * 4 * size)
         if repeated not in tokens:
-            return _REPEATED, repeated
+            return size, repeated
         aside = self._tokenizer.decode(tokens[: tokens.index(repeated)])
-        return (len(aside) - len(before)) or _REPEATED, repeated
+        return (len(aside) - len(before)) or size, repeated
 
     def _parted(self, text: str, cuts: Sequence[_Cut]) -> tuple[int, list[_Cut]]:
         """Return the tokens of a text by its parts, and the cuts at which that is certain."""
@@ -113,9 +120,8 @@ class RunCounter:
             outer.append((encoded[0], encoded[-1]))
         passed = []
         for cut, ((_, last), (first, _)) in zip(cuts, pairwise(outer), strict=True):
-            number = (cut.start - cut.end) // _REPEATED
-            tokens += number
-            between = (cut.repeated,) * min(number, 2)
+            tokens += cut.times
+            between = (cut.repeated,) * min(cut.times, 2)
             if all(self._stand(*pair) for pair in pairwise((last, *between, first))):
                 passed.append(cut)
         return tokens, passed
@@ -129,7 +135,10 @@ class RunCounter:
         return self._tokenizer.encode(text) == [one, other]
 
 
-def _continues(text: str, start: int, end: int) -> bool:
-    """Tell whether a run belongs to punctuation before a line end, and punctuation goes on behind it."""
-    after_line_end = text.startswith(_LINE_ENDS, max(0, start - 1))
-    return text[start] == "/" and after_line_end and not _ENDS_PUNCTUATION.match(text, end)
+def _may_be_parted(sign: str, before: str, text: str, end: int) -> bool:
+    """Tell whether the pieces on both sides of a cut in a run are those of the whole text."""
+    if sign == "\t":  # white space before it may be parted from it by a line end that comes later
+        return not before.isspace()
+    if sign == "/" and before in _LINE_ENDS:
+        return _ENDS_PUNCTUATION.match(text, end) is not None
+    return True
