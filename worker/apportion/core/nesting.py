@@ -1,8 +1,8 @@
 """How deep JSON nests: of a decoded value level by level, of bytes by their brackets.
 
-Decides nothing. Of a decoded value it costs some steps a level, however many texts stand there, and a few for
-each array and object; of bytes a few for each text and for each time that brackets close after they opened. So
-bytes are for what could not be decoded, and for what is hardly more than brackets.
+Decides nothing. Of a decoded value it costs some steps a level, however many texts stand there, and a few
+for each array and object; of bytes a few for each text, and for each time that brackets close after they
+opened. So bytes are for what could not be decoded, and for what is hardly more than brackets.
 """
 
 import re
