@@ -141,10 +141,13 @@ def _shrinking() -> Iterator[Case]:
         ("/* and line ends", "python", lambda _: "/*\n\n\n" * _PARSED_CHARACTERS, _PARSED_CHARACTERS),
         ("/*abcdefghijklmnop", "python", lambda _: "/*abcdefghijklmnop " * 999, _PARSED_CHARACTERS),
         ("a=, int a (/*, drawn", "python", drawn, _PARSED_CHARACTERS),
+        ("/* and line ends of 1,800", "python", lambda _: "/*\n\n\n" * 360, 1_800),
+        ('") of 1,000', "javascript", lambda _: '")' * 500, 1_000),
+        ("functions of a line, without errors", "python", lambda n: f"def f{n}(a): return a.b(c, d)", 40),
         ("type A=…", "typescript", lambda _: "type A=" * _PARSED_CHARACTERS, _PARSED_CHARACTERS),
         ("type A=… of 400", "typescript", lambda _: "type A=" * _PARSED_CHARACTERS, 400),
     ):
-        made = grown(many(language, text, characters), EVENT_BYTES // characters)
+        made = grown(many(language, text, characters), min(BOUNDS.candidates_max, EVENT_BYTES // characters))
         yield Case(f"lanes: hostile {language} {named}", lanes_policy("chars4"), made, Total.HALF)
 
     def graph(number: int) -> Fields:
@@ -189,8 +192,17 @@ def _one_sign() -> Iterator[Case]:
     def prompt(number: int) -> Fields:
         return {"conversation": {"messages": [], "new_message": "a", "system_prompt": "-" * number}}
 
+    def rulers(number: int) -> Fields:
+        return {"candidates": [artifact(0, ("-" * 191 + "=") * number) | {"token_estimate": 1}]}
+
+    def tabs(number: int) -> Fields:
+        return {"candidates": [artifact(0, "\t" * number) | {"token_estimate": 1}]}
+
     for total in (Total.OWN, Total.HALF):
         lanes, conversation = lanes_policy(counter), {"strategy": "conversation", "counter": counter}
+        made = grown(rulers, EVENT_BYTES // 192)
+        yield Case(f"rulers of 191 signs, 1 MiB: a candidate, {total}", lanes, made, total)
+        yield Case(f"tabs, 1 MiB: a candidate, {total}", lanes, grown(tabs, EVENT_BYTES // 2), total)
         yield Case(f"one sign, 1 MiB: a candidate, {total}", lanes, grown(candidate, EVENT_BYTES), total)
         yield Case(
             f"one sign, 1 MiB: a system prompt, {total}", conversation, grown(prompt, EVENT_BYTES), total

@@ -107,6 +107,15 @@ FAMILIES: dict[str, tuple[int, Callable[[random.Random], str]]] = {
     "one character": (300, lambda rng: rng.choice("aAzé中 \n\t\r!1_-=\0'/🏽\u0301") * rng.randint(1, 1500)),
     "line ends and NUL": (700, lambda rng: _drawn(rng, ("\r\n", "\n", "\r", "\0", "x", " ", "/", ";"), 40)),
     "emoji and marks": (700, lambda rng: _drawn(rng, (*EMOJI, *MARKS, "a", " "), 15)),
+    # rulers: long runs are counted by what is repeated in them (`apportion.counters.runs`)
+    "long runs": (
+        3000,
+        lambda rng: "".join(
+            rng.choice("-=/*#\t") * rng.choice((1, 2, rng.randint(60, 200), rng.randint(128, 900)))
+            + rng.choice(("", " ", "\n", "\r\n", "a", "1", ".", " *", "-\n", "\t", "é", "─", "<!--", "'s"))
+            for _ in range(rng.randint(1, 8))
+        ),
+    ),
     # implementations change their algorithm at some length of a piece
     "long pieces": (
         400,
@@ -160,7 +169,7 @@ def test_an_exact_count_is_the_number_of_tokens_that_tiktoken_gives(
     assert different == []
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"one character", "long pieces"}))
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"one character", "long pieces", "long runs"}))
 def test_an_exact_count_is_that_of_the_plain_algorithm_in_python(
     reference: tiktoken.Encoding, family: str
 ) -> None:

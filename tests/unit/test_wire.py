@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from apportion.core import wire
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
 from apportion.core.wire import decode
@@ -169,6 +170,22 @@ def test_deep_nesting_anywhere_is_refused_alike_however_much_of_it_python_reads(
 ) -> None:
     chat = '{"new_message": {"a": ' + "[" * levels + "]" * levels + "}}"
     value = json.dumps(GOOD)[:-1] + f', "conversation": {chat}' + rest
+    assert refusal(value.encode()) == ("too_deep", "$")
+
+
+def test_a_megabyte_of_brackets_is_read_once_for_its_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walked(*_: object) -> bool:
+        raise AssertionError("its bytes tell")
+
+    monkeypatch.setattr(wire, "is_deeper", walked)
+    messages = [{"a": nested(28)}] * 5_000
+    decode(json.dumps(GOOD | {"conversation": {"new_message": "x", "messages": messages}}).encode(), Bounds())
+
+
+@pytest.mark.parametrize("number", [1, 5_000])
+def test_one_message_among_many_may_be_too_deep(number: int) -> None:
+    messages = [{"a": nested(28)}] * number + [{"a": nested(29)}]
+    value = json.dumps(GOOD | {"conversation": {"new_message": "x", "messages": messages}})
     assert refusal(value.encode()) == ("too_deep", "$")
 
 

@@ -1,18 +1,20 @@
 """How deep JSON nests: of a decoded value level by level, of bytes by their brackets.
 
-Decides nothing. Of a decoded value it costs some steps a level, however many texts stand there; to read the
-bytes costs several times as much as to decode them, so that is for bytes that could not be decoded.
+Decides nothing. Of a decoded value it costs some steps a level, however many texts stand there, and a few
+for each array and object; of bytes a few for each text, and for each time that brackets close after they
+opened. So bytes are for what could not be decoded, and for what is hardly more than brackets.
 """
 
 import re
 from collections.abc import Iterator
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any, NamedTuple
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """A string, or the rest where its end is missing."""
-_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_ALL_ELSE = bytes(set(range(256)) - set(_STEPS))
+_ALL_ELSE = bytes(set(range(256)) - set(b"[]{}"))
+_OPENED_AND_CLOSED = re.compile(rb"([\[{]*)([\]}]*)")
+_MANY = 1 << 16
 _ARRAYS = frozenset({list, tuple})
 
 
@@ -50,4 +52,15 @@ def is_deeper(value: Any, most: int) -> bool:
 def bytes_are_deeper(value: bytes, most: int) -> bool:
     """Tell whether more than that many brackets are open at once, outside strings, JSON or not."""
     brackets = _STRING.sub(b"", value).translate(None, _ALL_ELSE)
-    return any(depth > most for depth in accumulate(map(_STEPS.__getitem__, brackets)))
+    depth = 0
+    for opened, closed in _OPENED_AND_CLOSED.findall(brackets):
+        depth += len(opened)
+        if depth > most:
+            return True
+        depth -= len(closed)
+    return False
+
+
+def has_many_brackets(value: bytes) -> bool:
+    """Tell whether so many brackets open in a value that their bytes are read sooner than what they hold."""
+    return value.count(b"[") + value.count(b"{") > _MANY

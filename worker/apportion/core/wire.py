@@ -23,7 +23,7 @@ from apportion.core.events import (
     Label,
     LayerContent,
 )
-from apportion.core.nesting import bytes_are_deeper, is_deeper
+from apportion.core.nesting import bytes_are_deeper, has_many_brackets, is_deeper
 from apportion.core.not_json import one_line, why_not_json
 from apportion.core.refusal import refusal
 
@@ -69,7 +69,8 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
         raise _refused(value, error, bounds) from None
     if isinstance(event, ContextRequest) and event.conversation is not UNSET:
         chat = event.conversation
-        if is_deeper((chat.messages, chat.new_message), bounds.nesting_max - 1):
+        may_be = not has_many_brackets(value) or bytes_are_deeper(value, bounds.nesting_max)
+        if may_be and is_deeper((chat.messages, chat.new_message), bounds.nesting_max - 1):
             raise _too_deep(bounds)
     _check_bounds(event, bounds)
     return event

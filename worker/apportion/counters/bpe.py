@@ -11,6 +11,7 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
 from apportion.core.tokens import CounterName, TokenCounter
+from apportion.counters.runs import RunCounter
 
 _PACKAGE = "bpe_openai"
 _EXTENSION = f"{_PACKAGE}._bindings"
@@ -83,7 +84,7 @@ def exact_counter(name: str) -> TokenCounter:
         ImportError: the wheel that carries the vocabularies is not installed.
     """
     digest = _DIGESTS[name]
-    return ExactCounter(name, digest, _extension().tokenizer_for_encoding(name).count)
+    return ExactCounter(name, digest, RunCounter(_extension().tokenizer_for_encoding(name)).count)
 
 
 @cache

@@ -38,6 +38,8 @@ _JOINT = re.compile(r"<?--?>|=>|→|[ \t](?:imports|requires|uses|calls|depends 
 _IMPORT = re.compile(
     r"from[ \t]+([^ \t]+)[ \t]+import[ \t]|(?:import|export)[ \t].*[ \t]from[ \t](.+)|import[ \t](.+)"
 )
+_PLAIN = re.compile(r"([0-9A-Za-z_./:]+) -> ([0-9A-Za-z_./:]+)")
+"""Most lines of most graphs: what such a line says needs no looking for joints, commas and quotes."""
 _AROUND_NODE = BLANK + "\"'`;,"
 
 
@@ -46,7 +48,10 @@ def rungs(content: str) -> tuple[Rung, ...]:
     lines = [said for line in content.split("\n") if (said := line.strip(BLANK))]
     edges: set[_Edge] = set()
     for said in set(lines):
-        edges.update(_edges(said))
+        if plain := _PLAIN.fullmatch(said):
+            edges.add(plain.groups())
+        else:
+            edges.update(_edges(said))
     if not edges:
         return (first_lines(content), first_characters(content))
     degrees = Counter(chain.from_iterable(edges))
@@ -65,9 +70,6 @@ def _edges(said: str) -> Iterable[_Edge]:
     if said.startswith(_BULLETS):
         said = said[2:]
     *before, last = _JOINT.split(said)
-    if len(before) == 1 and "," not in last:  # as below, for most lines
-        edge = before[0].strip(_AROUND_NODE), last.strip(_AROUND_NODE)
-        return (edge,) if all(edge) else ()
     if not before:
         imported = _IMPORT.match(said)
         if imported is None:

@@ -127,7 +127,8 @@ _GRAMMARS = {
 class _Read(NamedTuple):
     """What was parsed, how many of its bytes stand before the text, its tree, what was looked for in it.
 
-    `repairs` are the tokens that were skipped or made up, and the ways out of errors that were given up.
+    `repairs` are the tokens that were skipped or made up, and the ways out of errors that were given up;
+    `ambiguity` says how much was read in more than one way.
     """
 
     source: bytes
@@ -135,6 +136,7 @@ class _Read(NamedTuple):
     root: Node
     found: tuple[dict[str, Node], ...]
     repairs: int
+    ambiguity: int
 
 
 def outline(language: str, text: str, parsing: Parsing) -> Outline | None:
@@ -176,37 +178,38 @@ def _loaded(language: str) -> tuple[Language, Query]:
 def _read(language: str, text: str, parsing: Parsing) -> _Read | None:
     """Return what a text is read as, None where that costs too much.
 
-    A text with errors is read within what it is tried again in, if it is free of errors there. It counts
-    once, as the dearer of both.
+    A text with errors is read within what it is tried again in, if it is free of errors there. Both count.
     """
     around = _GRAMMARS[language].around
-    read = _parsed(language, text.encode(), 0)
+    read = _parsed(language, text.encode(), 0, parsing)
     if read is None:
         parsing.stopped()
         return None
     reads = [read]
     if around is not None and read.root.has_error:
         before, behind = around
-        retried = _parsed(language, (before + text + behind).encode(), len(before))
+        retried = _parsed(language, (before + text + behind).encode(), len(before), parsing)
         if retried is None:
             parsing.stopped()
         else:
             reads.append(retried)
     if read.root.has_error:
-        parsing.repaired(len(read.source), max(one.repairs for one in reads))
+        for one in reads:
+            parsing.repaired(len(one.source), one.repairs, one.ambiguity)
     return read if reads[-1].root.has_error else reads[-1]
 
 
-def _parsed(language: str, source: bytes, before: int) -> _Read | None:
+def _parsed(language: str, source: bytes, before: int, parsing: Parsing) -> _Read | None:
     grammar, query = _loaded(language)
     parse = metered.parse(grammar, source)
+    parsing.parsed(parse.reports)
     if parse.root is None:
         return None
     matches = QueryCursor(query).matches(parse.root)
     found = [{name: node for name, (node, *_) in match.items()} for _, match in matches]
     errors = sum(match["error"].child_count or 1 for match in found if "error" in match)
     searched = tuple(match for match in found if "error" not in match)
-    return _Read(source, before, parse.root, searched, parse.ways_given_up + errors)
+    return _Read(source, before, parse.root, searched, parse.ways_given_up + errors, parse.ambiguity)
 
 
 class _Places:

@@ -48,9 +48,11 @@ class Lines:
         self.tokens = tokens
         self.preserve = section.preserve
         self.title = lowered(section.title)
-        self.places = list(compress(range(len(tokens)), section.entries))
+        entries, every = section.entries, range(len(tokens))
+        said = all(entries)  # as nearly always
+        self.places: Sequence[int] = every if said else list(compress(every, entries))
         self.goes_at: list[int] = []
-        lines = list(filter(None, section.entries))
+        lines = entries if said else list(filter(None, entries))
         self.heading = f"## {section.title}"
         self._text = _BULLET.join([self.heading, *lines])
         self._code_points = [len(_BULLET) + len(line) for line in lines]

@@ -1,0 +1,97 @@
+"""Runs of one sign: what the engine is given of them. That counts are tiktoken's, `test_counters` shows."""
+
+import pytest
+
+from apportion.counters import bpe
+from apportion.counters.runs import RunCounter, Tokenizer
+
+LENGTH = 1 << 17
+ENCODINGS = ("o200k_base", "cl100k_base")
+SIGNS = "-=/*#\t"
+BETWEEN = ("", "a", " ", "\n", ".", "é", "*/", "/*", "-->", "\t")
+LONG = dict.fromkeys(SIGNS[:-1], 3 * 64) | {"\t": 3 * 16}
+"""How long a run may be that the engine reads: three times the token that is repeated."""
+
+
+class Heard:
+    """An engine that keeps what it was given; it may be told to take no two tokens for neighbours."""
+
+    def __init__(self, encoding: str, *, doubts: bool = False) -> None:
+        self._tokenizer: Tokenizer = bpe._extension().tokenizer_for_encoding(encoding)
+        self._doubts = doubts
+        self.decode = self._tokenizer.decode
+        self.counted: list[str] = []
+        self.encoded: list[str] = []
+
+    def count(self, text: str) -> int:
+        self.counted.append(text)
+        return self._tokenizer.count(text)
+
+    def encode(self, text: str) -> list[int]:
+        self.encoded.append(text)
+        tokens = self._tokenizer.encode(text)
+        return tokens[:1] if self._doubts and len(tokens) == 2 else tokens
+
+
+def ruled(sign: str, length: int, between: str) -> str:
+    return (sign * length + between) * (LENGTH // (length + len(between)))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("sign", SIGNS)
+def test_one_sign_over_and_over_is_hardly_read_by_the_engine(encoding: str, sign: str) -> None:
+    engine = Heard(encoding)
+    RunCounter(engine).count(sign * LENGTH)
+    assert sum(map(len, (*engine.encoded, *engine.counted))) < 2_000
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("between", BETWEEN[1:])
+@pytest.mark.parametrize("length", [200, 255, 700])
+def test_of_rulers_the_engine_reads_no_long_run(encoding: str, between: str, length: int) -> None:
+    engine = Heard(encoding)
+    counter = RunCounter(engine)
+    for sign in SIGNS:
+        if sign not in between and (sign != "\t" or not between.isspace()):
+            counter.count(ruled(sign, length, between))
+    read = [*engine.encoded, *engine.counted]
+    long = [text for text in read if any(sign * length in text for sign, length in LONG.items())]
+    assert len(long) <= 2 * len(SIGNS)  # how the encoding goes on after a sign is asked once
+    assert max(map(len, long)) <= 4 * 64 + 1
+    assert sum(map(len, read)) <= 1.1 * len(SIGNS) * LENGTH
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize(
+    "length", [*range(30, 36), 47, 48, *range(126, 132), 190, 191, 192, 193, 256, 319, 320, 1_000]
+)
+def test_a_ruler_counts_as_the_engine_says(encoding: str, between: str, length: int) -> None:
+    engine = Heard(encoding)
+    counter = RunCounter(engine)
+    for sign in SIGNS:
+        text = sign.join(("(", f"{between}{sign * length}{between}")) + "."
+        assert counter.count(text) == engine.count(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["-\n" + "/" * 300 + "*" * 40, "=\r" + "/" * 700 + "-->", "x\n" + "/" * 300 + "é"]
+)
+def test_slashes_after_a_line_end_may_belong_to_what_stands_before(text: str) -> None:
+    engine = Heard("o200k_base")
+    assert RunCounter(engine).count(text) == engine.count(text)
+
+
+def test_a_text_is_counted_undivided_where_its_parts_do_not_fit() -> None:
+    engine = Heard("o200k_base", doubts=True)
+    text = ruled("-", 300, ".")
+    assert RunCounter(engine).count(text) == engine.count(text)
+    assert text in engine.encoded
+    assert sum(map(len, engine.encoded)) < 2 * len(text)
+
+
+@pytest.mark.parametrize("text", ["", "-" * 127, "a" * 10_000, "-=" * 10_000])
+def test_what_has_no_long_run_is_the_engines_alone(text: str) -> None:
+    engine = Heard("o200k_base")
+    RunCounter(engine).count(text)
+    assert (engine.counted, engine.encoded) == ([text], [])
