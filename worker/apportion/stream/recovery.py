@@ -6,7 +6,8 @@ it. Never writes.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -51,13 +52,8 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
     if not rows:
         return
     places = ", ".join(f"{changelog_topic(settings)} partition {partition}" for partition in sorted(rows))
-    loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(settings.recovery_timeout_s) as deadline:
-
-            def moved() -> None:
-                deadline.reschedule(loop.time() + settings.recovery_timeout_s)
-
+        async with _while_it_moves(settings.recovery_timeout_s) as moved:
             commits = await read_commits(settings, rows)
             async with open_reader(settings, "read_uncommitted") as asking:
                 await _require_offsets(settings, asking, commits)
@@ -80,16 +76,25 @@ async def read_rows(
 
     Raises:
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
-        KafkaError, TimeoutError: it could not be read within `recovery_timeout_s`.
+        KafkaError: it could not be read.
+        TimeoutError: nothing more could be, for `recovery_timeout_s`.
     """
     rows = {partition: partition_rows(settings, partition) for partition in partitions}
-    async with asyncio.timeout(settings.recovery_timeout_s):
+    async with _while_it_moves(settings.recovery_timeout_s) as moved:
         async with open_reader(settings, "read_uncommitted") as asking:
             ends = await patiently(asking.end_offsets, _places(changelog_topic(settings), rows))
         wanted = end_offsets or {}
         until = {place: min(end, wanted.get(place.partition, end)) for place, end in ends.items()}
-        await _read(settings, rows, until, lambda: None)
+        await _read(settings, rows, until, moved)
     return rows
+
+
+@asynccontextmanager
+async def _while_it_moves(within_s: float) -> AsyncIterator[Callable[[], None]]:
+    """Yield what is to be told of each step forward; raises TimeoutError where none was made for so long."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(within_s) as deadline:
+        yield lambda: deadline.reschedule(loop.time() + within_s)
 
 
 async def _read(
