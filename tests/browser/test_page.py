@@ -174,7 +174,9 @@ def test_a_decision_can_be_linked_to(opened: Opened) -> None:
 def test_a_replay_is_shown_side_by_side(opened: Opened) -> None:
     page = opened.page
     page.locator("#replayed details summary").click()
-    before, after = page.locator("#replayed .sides > div").all_text_contents()
+    sides = page.locator("#replayed .sides > div")
+    sides.nth(1).wait_for()  # they are put in when the browser says that it is open
+    before, after = sides.all_text_contents()
     assert HOSTILE in before
     assert HOSTILE not in after
     assert "10 of 60 tokens" in after

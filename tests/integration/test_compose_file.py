@@ -150,7 +150,7 @@ def test_the_image_lists_what_it_installs_and_cannot_install_or_compile_more(sta
 @pytest.mark.usefixtures("composed")
 def test_docker_asks_the_worker_for_its_health(stack: Stack) -> None:
     stack.compose("exec", "-T", "worker", "apportion", "health")
-    image = stack.compose("config", "--images", "worker").split()[0]
+    image = json.loads(stack.compose("config", "--format", "json"))["services"]["worker"]["image"]
     inspected = subprocess.run(  # noqa: S603 - our own image
         ["docker", "image", "inspect", image],  # noqa: S607 - as installed
         capture_output=True,
