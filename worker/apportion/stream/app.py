@@ -7,7 +7,7 @@ stated. Building an app connects to nothing.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -59,9 +59,8 @@ _METADATA_MAX_AGE_S = 30.0
 """How long partitions that were added may go unseen."""
 _LOOK_S = 1.0
 """How often it is looked whether the partitions flow."""
-_READER_STOP_S = 1.0
-_PRODUCER_STOP_S = 1.0
-"""How long the producer may take to close: what it could not write by then is not written."""
+_CLOSE_S = 1.0
+"""How long a client may take to close: what it could not write by then is not written."""
 
 
 class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type checker here
@@ -116,9 +115,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         try:
             yield
         finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_PRODUCER_STOP_S):
-                    await self.writer.stop()
+            await _close(self.writer.stop)
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[None]:
@@ -127,9 +124,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         try:
             yield
         finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_READER_STOP_S):
-                    await self.reader.stop()
+            await _close(self.reader.stop)
 
     @asynccontextmanager
     async def _verifying(self, verifier: ShareVerifier) -> AsyncIterator[None]:
@@ -164,6 +159,13 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         self._crashed.set()
         self.crash_reason = reason
         self.tables._crash(reason)  # noqa: SLF001 - see above
+
+
+async def _close(stop: Callable[[], Awaitable[None]]) -> None:
+    """Close a client, or go on without that."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_S):
+            await stop()
 
 
 def create_app(settings: Settings) -> WorkerApp:
