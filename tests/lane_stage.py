@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from typing import Any
 
 from aiokafka.structs import ConsumerRecord
@@ -31,7 +32,7 @@ def read(offset: int, event: dict[str, Any] | None = None) -> Any:
     return ConsumerRecord(topic, 0, offset, _NOW_MS, 0, KEY, value, None, 0, 0, ())
 
 
-class LaneStage:
+class LaneStage(ABC):
     """What is fetched waits in `fetched`, why the lane ended stands in `failures`; the clock is `now_s`."""
 
     def __init__(
@@ -56,9 +57,9 @@ class LaneStage:
         self.rows = PartitionRows("changelog 0")
         self.lane.begin(0, self.rows, *committed)
 
+    @abstractmethod
     def new_writer(self) -> Writer:
         """Return what the lane writes by, over clients that only note what they are told."""
-        raise NotImplementedError
 
     async def current(self) -> None:
         """Stand for the reader of policies."""
