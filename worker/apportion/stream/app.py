@@ -35,7 +35,7 @@ from apportion.stream.fair_lane import FairLane
 from apportion.stream.lane import Lane
 from apportion.stream.log import log_fact
 from apportion.stream.membership import Membership
-from apportion.stream.outputs import require_own_outputs
+from apportion.stream.outputs import output_topics, require_own_outputs
 from apportion.stream.policies import PolicyReader, write
 from apportion.stream.producer import RecordProducer
 from apportion.stream.reader import RequestReader
@@ -109,9 +109,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     @asynccontextmanager
     async def _producing(self) -> AsyncIterator[None]:
         """Connect the producer, for as long as anything may be written."""
-        settings = self.settings
-        topics = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
-        await self.writer.start((*topics, changelog_topic(settings)))
+        await self.writer.start((*output_topics(self.settings), changelog_topic(self.settings)))
         try:
             yield
         finally:

@@ -21,6 +21,7 @@ from apportion.core.results import ContextDeadLetter, ContextDecision
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError
 from apportion.stream.connection import close_consumer, connection_arguments
+from apportion.stream.outputs import output_topics
 from apportion.stream.partitions import partition_of
 from apportion.stream.topics import MESSAGE_MAX_BYTES, check_topics, require_ready
 
@@ -111,14 +112,15 @@ async def open_client(settings: Settings) -> AsyncIterator["Client"]:
         BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
         TopicsNotReadyError: topics are missing or differ.
     """
-    outputs = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
     async with open_publisher(settings) as publisher, AsyncExitStack() as stack:
         async with _reaching(settings):
             consumer = AIOKafkaConsumer(**_common(settings), max_partition_fetch_bytes=MESSAGE_MAX_BYTES)
             stack.push_async_callback(close_consumer, consumer)
             await consumer.start()
             partitions = range(settings.partitions)
-            consumer.assign([TopicPartition(topic, number) for topic in outputs for number in partitions])
+            consumer.assign(
+                [TopicPartition(topic, number) for topic in output_topics(settings) for number in partitions]
+            )
             await consumer.seek_to_end()
             for place in consumer.assignment():
                 await consumer.position(place)
