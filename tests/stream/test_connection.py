@@ -163,6 +163,15 @@ async def test_a_token_is_what_the_command_prints_anew_each_time(tmp_path: Path)
 
 
 @pytest.mark.asyncio
+async def test_the_command_has_the_environment_without_our_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("APPORTION_SASL_PASSWORD", "APPORTION_FINGERPRINT_SECRET", "APPORTION_Sasl_Password"):
+        monkeypatch.setenv(name, PASSWORD)
+    monkeypatch.setenv("APPORTION_APP_ID", "shop")
+    command = printing('import os; print(*sorted(n for n in os.environ if n.startswith("APPORTION_")))')
+    assert await command.token() == "APPORTION_APP_ID"
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("command", "told"),
     [

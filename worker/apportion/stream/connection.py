@@ -23,7 +23,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from apportion.setting_types import SaslMechanism
-from apportion.settings import Settings, SettingsError, read_text
+from apportion.settings import Settings, SettingsError, environment_without_secrets, read_text
 
 
 class TokenCommandError(KafkaError):  # type: ignore[misc] # aiokafka ships no types
@@ -50,7 +50,12 @@ class TokenCommand(AbstractTokenProvider):  # type: ignore[misc] # likewise
     def _run(self) -> str:
         try:
             done = subprocess.run(  # noqa: S603 - the operator's own command
-                self._command, capture_output=True, check=False, timeout=self._timeout_s, text=True
+                self._command,
+                capture_output=True,
+                check=False,
+                env=environment_without_secrets(),
+                timeout=self._timeout_s,
+                text=True,
             )
         except subprocess.TimeoutExpired:
             raise TokenCommandError(_of_command(f"printed no token in {self._timeout_s:g} s")) from None
