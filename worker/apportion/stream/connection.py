@@ -8,6 +8,7 @@ import asyncio
 import shlex
 import ssl
 import subprocess
+from ipaddress import ip_address
 from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
@@ -130,6 +131,29 @@ def security_arguments(settings: Settings) -> dict[str, Any]:
         "sasl_plain_username": settings.sasl_username,
         "sasl_plain_password": _password(settings),
     }
+
+
+def why_exposed(settings: Settings) -> str | None:
+    """Return what travels unencrypted, and what to set; None: nothing does, or it stays on this machine."""
+    if settings.security_protocol.has_tls:
+        return None
+    if settings.sasl_mechanism in (SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER):
+        secret = "token" if settings.sasl_mechanism is SaslMechanism.OAUTHBEARER else "password"
+        return f"the {secret} and all content travel unencrypted: set security_protocol to SASL_SSL"
+    if all(_is_local(address) for address in settings.brokers):
+        return None
+    wanted = "SASL_SSL" if settings.security_protocol.has_sasl else "SSL or SASL_SSL"
+    return f"all content travels unencrypted: set security_protocol to {wanted}"
+
+
+def _is_local(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 async def why_refused(settings: Settings) -> str | None:
