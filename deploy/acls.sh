@@ -38,8 +38,8 @@ allow "$worker" --operation Read "${all[@]}" --group "$app_id"
 allow "$worker" --operation Write "${written[@]}"
 allow "$worker" --operation DescribeConfigs "${all[@]}"
 if [[ ${APPORTION_GUARANTEE:-effectively_once} == exactly_once ]]; then
-  # one id for each partition: app_id, requests topic, number
-  allow "$worker" --operation Write --transactional-id "$app_id-$requests-" --resource-pattern-type prefixed
+  # one id for each partition: app_id, requests topic and number, with colons between them
+  allow "$worker" --operation Write --transactional-id "$app_id:$requests:" --resource-pattern-type prefixed
 fi
 
 if [[ -n ${CREATOR:-} ]]; then # apportion topics create, topics check

@@ -105,7 +105,7 @@ async def test_without_one_of_them_a_worker_ends_and_names_it(authorized: Author
     admin = authorized.settings("admin", partitions=1, guarantee=Guarantee.EXACTLY_ONCE)
     authorized.run(admin, "/deploy/acls.sh")
     settings = authorized.settings("worker", admin)
-    identity = ("--transactional-id", f"{admin.app_id}-{admin.requests_topic}-")
+    identity = ("--transactional-id", f"{admin.app_id}:{admin.requests_topic}:")
     async with staged(admin) as stage:
         await stage.send(request("1"))
         for told, *resource in (

@@ -74,3 +74,17 @@ async def test_with_a_prefix_the_outputs_are_others(bootstrap_servers: str) -> N
     assert made.exit_code == 0, made.err
     assert f"{prefix}.context-composed".encode() in made.out
     assert process("topics", "check", *arguments, *small).exit_code == 0
+
+
+async def test_a_worker_with_another_installations_app_id_ends_and_that_one_goes_on(stage: Stage) -> None:
+    settings = stage.settings
+    kinds = ("requests", "policies", "composed", "decisions", "dead_letters")
+    own = {f"{kind}_topic": f"staging.{settings.app_id}-{kind}" for kind in kinds}
+    staging = Settings(**settings.model_dump() | own)
+    async with worker_running(settings) as worker, staged(staging):
+        async with worker_running(staging, until_ready=False) as beside:
+            assert await beside.ended() == 1
+        assert f"apportion: group_shared: the group {settings.app_id} has committed offsets of" in beside.log
+        await stage.send(request("4"))
+        await stage.outputs.wait_for(lambda out: out.answered(["4"]))
+        assert await worker.stop() == 0

@@ -2,14 +2,14 @@
 
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
-from running import NEVER_TOO_MANY, Stage, own_settings, request, staged, worker_running
+from running import NEVER_TOO_MANY, Outputs, Stage, ids, own_settings, request, staged, worker_running
 from support import candidate
 
 from apportion.core.errors import ErrorCode
@@ -265,15 +265,38 @@ async def test_too_many_dead_letters_stop_the_worker_instead_of_emptying_the_top
     bootstrap_servers: str,
 ) -> None:
     settings = own_settings(bootstrap_servers, dead_letter_window=10, dead_letter_share_max=0.5)
+    well = [request(f"r{number}", tenant=f"tenant{number}") for number in range(40)]
     async with staged(settings) as stage:
-        for number in range(40):
-            await stage.send_raw(f"tenant{number}/s".encode(), b"no event")
-        await stage.producer.flush()
-        async with worker_running(settings, until_ready=False) as worker:
+        async with worker_running(settings) as worker:
+            await stage.send(*well)
+            await stage.outputs.wait_for(lambda out: out.answered(ids(well)))
+            for number in range(160):
+                await stage.send_raw(f"tenant{number % 40}/s".encode(), b"no event")
+            await stage.producer.flush()
             assert await worker.ended() == 1
         outputs = await stage.outputs.wait_for_end()
-    assert len(outputs.dead_letters) == 10
+    assert 10 <= len(outputs.dead_letters) < 160
     assert "apportion: too_many_dead_letters: 10 of the last 10 events" in worker.log
+
+
+def has_dead_letters(count: int) -> Callable[[Outputs], bool]:
+    return lambda out: len(out.dead_letters) >= count
+
+
+async def test_a_producer_that_invents_tenants_stops_nobody_nor_a_worker_that_starts_again(
+    bootstrap_servers: str,
+) -> None:
+    settings = own_settings(bootstrap_servers, dead_letter_window=10, dead_letter_share_max=0.5)
+    good = [request(f"r{number}", tenant=f"t{number}") for number in range(5)]
+    async with staged(settings) as stage:
+        await stage.send(*good)
+        for dead_letters in (400, 800):
+            async with worker_running(settings) as worker:
+                await stage.outputs.wait_for(lambda out: out.answered(ids(good)))
+                for number in range(400):
+                    await stage.send_raw(f"invented{number}/s".encode(), b"no event")
+                await stage.outputs.wait_for(has_dead_letters(dead_letters))
+                assert await worker.stop() == 0, worker.log
 
 
 async def test_one_bad_producer_stops_nobody(bootstrap_servers: str) -> None:

@@ -22,6 +22,11 @@ def count_all(share: DeadLetterShare, *events: tuple[str, str]) -> int:
     return 0
 
 
+def well(*tenants: str) -> list[tuple[str, str]]:
+    """Return an answered event of each of these tenants."""
+    return [(tenant, ".") for tenant in tenants]
+
+
 def of_all(events: str) -> list[tuple[str, str]]:
     """Return events, each of another tenant."""
     return [(f"t{number}", one) for number, one in enumerate(events)]
@@ -30,18 +35,49 @@ def of_all(events: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("events", "stops_after"),
     [
-        ("xxx", 0),
-        ("xxxx", 4),
-        ("xx..xx..xx..", 0),
-        ("....xxx", 0),
-        ("....xxxxx", 9),
-        (".x.xxx", 5),
+        ("abcAABB", 7),
+        ("abcAAAAAA", 0),
+        ("abcAaBbCcAaBbCc", 0),
+        ("abcaaaabbbbAABB", 0),
+        ("abcAXYZWVU", 0),
+        ("AAABBBCCC", 0),
     ],
 )
 def test_it_stops_when_more_than_the_share_of_a_full_window_and_of_the_tenants_were_refused(
     events: str, stops_after: int
 ) -> None:
-    assert count_all(DeadLetterShare(4, 0.5), *of_all(events)) == stops_after
+    """A letter is an event of that tenant, a capital one is refused."""
+    named = [(one.lower(), "x" if one.isupper() else ".") for one in events]
+    assert count_all(DeadLetterShare(4, 0.5), *named) == stops_after
+
+
+@pytest.mark.parametrize("invented", [2, 25, 500])
+def test_a_producer_that_invents_tenants_never_stops_it(invented: int) -> None:
+    share = DeadLetterShare(200, 0.5)
+    healthy = [f"t{number}" for number in range(20)]
+    assert count_all(share, *well(*healthy)) == 0
+    events = [
+        each
+        for number in range(5_000)
+        for each in (
+            (healthy[number % 20], "."),
+            (f"invented{2 * number % invented}", "x"),
+            (f"invented{(2 * number + 1) % invented}", "x"),
+        )
+    ]
+    assert count_all(share, *events) == 0
+
+
+def test_where_no_tenant_was_ever_answered_it_stops_after_ten_windows_whatever_their_names() -> None:
+    assert count_all(DeadLetterShare(4, 0.5), *of_all("x" * 100)) == 40
+
+
+def test_a_tenant_counts_by_its_own_name_again_however_many_came_after_it() -> None:
+    share = DeadLetterShare(200, 0.5)
+    tenants = [f"t{number}" for number in range(1_000)]
+    assert count_all(share, *well(*tenants)) == 0
+    bad: list[tuple[str, str]] = [(tenant, "x") for _ in range(2) for tenant in tenants]
+    assert 0 < count_all(share, *bad) < 200
 
 
 def test_one_tenant_among_others_never_stops_it() -> None:
@@ -66,10 +102,11 @@ def test_a_fault_of_all_stops_it_soon_however_long_they_were_well() -> None:
 
 
 def test_only_the_last_64_tenants_are_judged() -> None:
-    well = of_all("." * 1_000)
-    bad: list[tuple[str, str]] = [(f"bad{number}", "x") for number in range(64)]
-    assert count_all(DeadLetterShare(4, 0.5), *well, *bad[:32]) == 0
-    assert count_all(DeadLetterShare(4, 0.5), *well, *bad) == 1_033
+    share = DeadLetterShare(4, 0.5)
+    assert count_all(share, *of_all("." * 1_000)) == 0
+    bad: list[tuple[str, str]] = [(f"t{number}", "x") for number in range(64)]
+    assert count_all(share, *bad[:32]) == 0
+    assert count_all(share, *bad[32:]) == 1
 
 
 def test_a_share_of_1_never_stops() -> None:
@@ -77,7 +114,9 @@ def test_a_share_of_1_never_stops() -> None:
 
 
 def test_a_share_of_0_stops_when_most_tenants_had_a_refused_event() -> None:
-    assert count_all(DeadLetterShare(3, 0.0), *of_all(".xx")) == 3
+    share = DeadLetterShare(3, 0.0)
+    assert count_all(share, *of_all("...")) == 0
+    assert count_all(share, *of_all(".xx")) == 3
 
 
 @pytest.mark.parametrize(
@@ -98,9 +137,40 @@ def test_whose_an_event_is_its_key_tells(key: bytes | None, refusal: ErrorCode |
 def test_a_window_reads_back_as_it_was_committed() -> None:
     window = Window()
     window.add([("a", False), ("b", True), ("a", True)])
-    assert str(window) == "3;a,b;000301"
+    assert str(window) == "3;a,b;000301;1"
     again = window_of(str(window))
+    assert list(again.names) == ["a", "b"]
     assert (again.seen, list(again.last)) == (window.seen, list(window.last))
+    assert list(again.answered) == ["a"]
+
+
+def test_a_window_of_an_earlier_version_knows_as_answered_whose_events_in_it_were() -> None:
+    window = window_of("3;a,b;000301")
+    assert (window.seen, list(window.last)) == (3, [("a", False), ("-", True), ("a", True)])
+    assert list(window.answered) == ["a"]
+
+
+def test_a_window_knows_the_last_answered_tenants_when_all_its_events_were_refused() -> None:
+    window = Window()
+    window.add([(f"{number:08x}", False) for number in range(100)])
+    window.add([(f"{number:08x}", True) for number in range(1_000, 1_100)])
+    assert len(str(window)) < 1_400
+    assert list(window_of(str(window)).answered) == [f"{number:08x}" for number in range(36, 100)]
+
+
+def test_an_invented_tenant_leaves_no_name_in_a_window() -> None:
+    share = DeadLetterShare(20, 0.5)
+    share.answered(["acme"])
+    assert [share.name_of(tenant) for tenant in ("acme", "invented")] == ["acme", "-"]
+
+
+def test_who_starts_again_is_not_stopped_by_a_producer_that_invents_tenants() -> None:
+    window = Window(seen=10_000)
+    window.add([(f"t{number}", False) for number in range(3)])
+    window.add([("-", True)] * 500)
+    again = DeadLetterShare(20, 0.5)
+    again.restore(window_of(str(window)))
+    assert count_all(again, *[(f"invented{number}", "x") for number in range(1_000)]) == 0
 
 
 def test_a_window_keeps_the_last_events_and_counts_all_in_little_room() -> None:
@@ -120,8 +190,11 @@ def test_what_is_no_window_is_an_empty_one(text: str) -> None:
 
 def test_who_starts_again_stops_at_the_next_refused_event() -> None:
     first, window = DeadLetterShare(20, 0.5), Window()
-    stopped_after = count_all(first, *of_all("x" * 40))
-    window.add([(f"t{number}", True) for number in range(stopped_after)])
+    assert count_all(first, *of_all("." * 40)) == 0
+    window.add([(f"t{number}", False) for number in range(40)])
+    stopped_after = count_all(first, *of_all("x" * 40), *of_all("x" * 40))
+    assert stopped_after
+    window.add([(f"t{number % 40}", True) for number in range(stopped_after)])
     again = DeadLetterShare(20, 0.5)
     again.restore(window_of(str(window)))
     assert count_all(again, ("t9", "x")) == 1

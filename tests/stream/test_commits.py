@@ -10,7 +10,7 @@ from aiokafka.structs import OffsetAndMetadata
 from apportion.settings import Settings
 from apportion.stream import commits
 from apportion.stream.commit_metadata import NOTHING_KNOWN, CommitMetadata, encode_metadata
-from apportion.stream.commits import Commit, read_commits
+from apportion.stream.commits import Commit, SharedGroupError, read_commits, require_group
 
 pytestmark = pytest.mark.asyncio
 
@@ -34,8 +34,9 @@ class Admin:
 
     async def close(self) -> None: ...
 
-    async def list_consumer_group_offsets(self, group: str, partitions: list[TopicPartition]) -> Any:
-        assert (group, partitions) == ("apportion", PLACES)
+    async def list_consumer_group_offsets(self, group: str, partitions: list[TopicPartition] | None) -> Any:
+        assert group == "apportion"
+        assert partitions in (PLACES, PLACES[:1], None)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -58,6 +59,20 @@ async def test_a_coordinator_that_does_not_know_yet_is_asked_again(first: Any) -
     """The client takes an answer without partitions for one without errors: as if nothing were committed."""
     Admin.answers = [first, KNOWN]
     assert (await read_commits(Settings(), [0, 1]))[0].offset == 5
+
+
+async def test_a_group_is_one_installations() -> None:
+    Admin.answers = [KNOWN, KNOWN]
+    await require_group(Settings())
+    staging = TopicPartition("staging.context-requests", 3)
+    Admin.answers = [KNOWN, KNOWN | {staging: OffsetAndMetadata(0, "")}]
+    with pytest.raises(SharedGroupError, match=r"has committed offsets of staging\.context-requests,"):
+        await require_group(Settings())
+
+
+async def test_offsets_of_another_topic_that_were_deleted_say_nothing() -> None:
+    Admin.answers = [KNOWN, {TopicPartition("other", 0): OffsetAndMetadata(-1, "")}]
+    await require_group(Settings())
 
 
 async def test_who_may_not_ask_is_told() -> None:

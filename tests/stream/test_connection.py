@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
+from pydantic import SecretStr
 
 from apportion.settings import Settings, SettingsError
 from apportion.stream.app import create_app, faust_credentials
@@ -18,6 +19,7 @@ from apportion.stream.connection import (
     close_consumer,
     connection_arguments,
     security_arguments,
+    why_exposed,
 )
 
 PASSWORD = "a password of a test"  # noqa: S105 - it protects nothing
@@ -163,6 +165,15 @@ async def test_a_token_is_what_the_command_prints_anew_each_time(tmp_path: Path)
 
 
 @pytest.mark.asyncio
+async def test_the_command_has_the_environment_without_our_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("APPORTION_SASL_PASSWORD", "APPORTION_FINGERPRINT_SECRET", "APPORTION_Sasl_Password"):
+        monkeypatch.setenv(name, PASSWORD)
+    monkeypatch.setenv("APPORTION_APP_ID", "shop")
+    command = printing('import os; print(*sorted(n for n in os.environ if n.startswith("APPORTION_")))')
+    assert await command.token() == "APPORTION_APP_ID"
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("command", "told"),
     [
@@ -178,6 +189,46 @@ async def test_a_command_that_gives_no_token_is_told_without_what_it_said(
     with pytest.raises(TokenCommandError, match=f"sasl_token_command {told}") as caught:
         await command.token()
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"security_protocol": "SASL_PLAINTEXT"}, "the password and all content travel"),
+        (
+            {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_username": None,
+                "sasl_password": None,
+                "sasl_token_command": "get-token",
+            },
+            "the token and all content travel",
+        ),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512", "brokers": ("k:1",)},
+            "all content travels",
+        ),
+    ],
+)
+def test_a_login_without_tls_is_warned_of(values: dict[str, Any], told: str) -> None:
+    why = why_exposed(login(**{"sasl_password": SecretStr(PASSWORD)} | values))
+    assert why == f"{told} unencrypted: set security_protocol to SASL_SSL"
+
+
+@pytest.mark.parametrize(
+    ("brokers", "is_told"),
+    [
+        (("localhost:9092", "127.0.0.1:9092", "[::1]:9092"), False),
+        (("localhost:9092", "kafka:9092"), True),
+        (("10.0.0.1:9092",), True),
+    ],
+)
+def test_content_that_leaves_the_machine_without_tls_is_warned_of(
+    brokers: tuple[str, ...], *, is_told: bool
+) -> None:
+    assert (why_exposed(Settings(brokers=brokers)) is not None) is is_told
+    assert why_exposed(Settings(brokers=brokers, security_protocol="SSL")) is None
 
 
 class Closing:

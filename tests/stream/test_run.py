@@ -64,6 +64,12 @@ def test_a_worker_whose_health_port_is_anothers_goes_on_where_it_was_not_set() -
     assert 'message="no health endpoints" reason=health_port_taken port=9464' in done.stderr
 
 
+def test_a_worker_whose_content_leaves_the_machine_unencrypted_begins_with_a_warning() -> None:
+    done = run("idle", APPORTION_BROKERS="kafka:9092")
+    assert 'level=warning logger=apportion message="unencrypted connection" why="all content' in done.stderr
+    assert "unencrypted" not in run("idle").stderr
+
+
 @pytest.mark.parametrize(
     ("state", "exit_code", "told"),
     [

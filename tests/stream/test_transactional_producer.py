@@ -37,12 +37,18 @@ def with_client(**parts: Any) -> TransactionalProducer:
 
 async def test_each_partition_has_a_transactional_id_and_a_transaction_is_open_for_ten_seconds() -> None:
     client = new_producer(Settings(app_id="shop"), 7)._new_client()
-    assert client._txn_manager.transactional_id == "shop-context-requests-7"
+    assert client._txn_manager.transactional_id == "shop:context-requests:7"
     assert client._txn_manager.transaction_timeout_ms == 10_000
     batch = client.create_batch()
     batch.append(timestamp=None, key=b"k", value=b"v", headers=[])
     assert MemoryRecords(bytes(batch._build())).next_batch().is_transactional
     await client.stop()
+
+
+async def test_installations_whose_names_join_to_the_same_text_have_different_transactional_ids() -> None:
+    first = new_producer(Settings(app_id="apportion", requests_topic="staging-context-requests"), 0)
+    second = new_producer(Settings(app_id="apportion-staging", requests_topic="context-requests"), 0)
+    assert first.transactional_id != second.transactional_id
 
 
 async def test_where_the_transaction_before_is_still_being_ended_the_client_asks_again_soon() -> None:

@@ -4,6 +4,7 @@ Needs kubectl (`kubectl kustomize` renders them); with `TEST_REQUIRE_KUSTOMIZE=1
 KEDA's and Prometheus's resources have no schemas that can be installed: of them is tested what must agree.
 """
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -68,6 +69,12 @@ def pods(resources: tuple[Resource, ...]) -> Iterator[Resource]:
             yield each["spec"]["template"]["spec"]
 
 
+def secret_of(pod: Resource) -> Resource:
+    """Return the secret that a pod mounts."""
+    [secret] = (volume["secret"] for volume in pod["volumes"] if volume["name"] == "secrets")
+    return dict(secret)
+
+
 def require_valid(resources: tuple[Resource, ...], version: str) -> None:
     own = [each for each in resources if each["apiVersion"].partition("/")[0] not in OTHERS]
     assert len(own) >= 7
@@ -86,8 +93,38 @@ def test_a_worker_is_known_to_its_group_by_its_pods_name(production: tuple[Resou
     [worker] = of_kind(production, "StatefulSet")["spec"]["template"]["spec"]["containers"]
     given = [(each["name"], each["valueFrom"]["fieldRef"]["fieldPath"]) for each in worker["env"]]
     assert given == [("APPORTION_STATIC_MEMBER", "metadata.name")]
-    [job] = of_kind(production, "Job")["spec"]["template"]["spec"]["containers"]
+
+
+def test_the_job_that_makes_topics_logs_in_as_a_user_of_its_own(production: tuple[Resource, ...]) -> None:
+    pod = of_kind(production, "Job")["spec"]["template"]["spec"]
+    [job] = pod["containers"]
+    [login] = job["env"]
+    source = {"secretKeyRef": {"name": "apportion-topics", "key": "username"}}
+    assert login == {"name": "APPORTION_SASL_USERNAME", "valueFrom": source}
+    assert secret_of(pod)["secretName"] == "apportion-topics"
+    worker = of_kind(production, "StatefulSet")["spec"]["template"]["spec"]
+    assert secret_of(worker) == {"secretName": "apportion", "defaultMode": 0o440}
+
+
+def test_without_a_login_the_job_that_makes_topics_needs_no_secret() -> None:
+    pod = of_kind(rendered("staging"), "Job")["spec"]["template"]["spec"]
+    [job] = pod["containers"]
     assert "env" not in job
+    assert secret_of(pod)["optional"] is True
+
+
+def test_the_script_of_acls_lets_the_jobs_user_create_topics_and_the_workers_not() -> None:
+    given = {
+        "WORKER": "User:apportion",
+        "CREATOR": "User:apportion-topics",
+        "BOOTSTRAP": "kafka:9092",
+        "KAFKA_ACLS": "echo",
+    }
+    script = FOLDER.parent / "acls.sh"
+    told = subprocess.check_output([script], env={**os.environ, **given}, text=True)  # noqa: S603 - our own file
+    allowed = [line for line in told.splitlines() if "--operation Create" in line]
+    assert allowed
+    assert all("--allow-principal User:apportion-topics " in line for line in allowed)
 
 
 def test_a_worker_that_makes_no_progress_is_started_again_within_a_minute(
@@ -144,8 +181,7 @@ def test_what_runs_is_confined_and_reads_settings_and_secrets_as_files(overlay: 
         mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         assert mounts == {"settings": "/etc/apportion", "secrets": str(SECRETS)}
         assert container["resources"]["limits"]["memory"]
-        [secret] = (volume["secret"] for volume in pod["volumes"] if volume["name"] == "secrets")
-        assert secret["defaultMode"] == 0o440
+        assert secret_of(pod)["defaultMode"] == 0o440
 
 
 def test_a_worker_has_the_time_to_stop(overlay: str) -> None:

@@ -104,8 +104,9 @@ class Settings(ClusterSettings):
     """How often an error of the worker's own at one event may end a worker, until the event is set aside as a
     dead letter (event_failed); 0: it never is, and workers end there until one that can answer it starts."""
     dead_letter_value: Annotated[DeadLetterValue, Field(strict=False)] = DeadLetterValue.FULL
-    """What a dead letter holds of the event that was refused: full, all of it, to be read and sent again;
-    digest, only the digest and size of its value, and no headers."""
+    """What a dead letter holds of the event that was refused: full, all of it up to 1 MiB, to be read and
+    sent again, and the first 256 KiB of a larger value; digest, only the digest and size of its value, and no
+    headers."""
     event_max_bytes: Annotated[int, Field(ge=1, le=4 << 20)] = _BOUNDS.event_max_bytes
     """Largest event, in bytes; a larger one is a dead letter, as are all below that pass a bound."""
     candidates_max: Positive = _BOUNDS.candidates_max
@@ -239,6 +240,15 @@ def help_texts() -> dict[str, str]:
                 case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
                     texts[name] = inspect.cleandoc(text)
     return texts
+
+
+def environment_without_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment for a command that we run: all variables but those that hold our secrets."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not (name.startswith(PREFIX) and name.removeprefix(PREFIX).lower() in SECRETS)
+    }
 
 
 def flag_of(name: str) -> str:

@@ -88,6 +88,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             PartitionsChangedError: topics have other partitions than in the settings.
             TopicsNotReadyError: topics are missing or differ.
             SharedOutputsError: another app id writes into ours.
+            SharedGroupError: another installation has our app id.
             PoliciesUnreadError: the end of the policies topic was not reached.
         """
         reports = await check_topics(self.settings)

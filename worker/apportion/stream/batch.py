@@ -194,7 +194,7 @@ class BatchComposer:
         self._refusals.tell(error.code, str(record))
         batch.tally.refused[error.code] += 1
         tenant = tenant_of(record, error.code)
-        batch.outcomes.append((tenant, True))
+        batch.outcomes.append((self._share.name_of(tenant), True))
         try:
             self._share.refused(tenant)
         except StreamError as failure:

@@ -2,13 +2,15 @@
 
 Decides over which of the last events that is judged, and what of them stands beside a committed offset: who
 starts again goes on where it stopped, and does not empty the topic a window at a time. Knows tenants by a
-digest alone.
+digest alone. A tenant's name in a refused event is not verified, so only names of tenants that have been
+answered count: no producer stops a worker by inventing names.
 """
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import TypeAlias
 
 from apportion.core.errors import ErrorCode
@@ -23,42 +25,79 @@ _FEW_TENANTS = 3
 _WINDOWS_OF_FEW = 10
 """How many windows must have passed where fewer tenants than these are known: the others may come yet."""
 _KEPT = 64
-"""How many of a partition's last events stand beside its committed offset."""
+"""How many of a partition's last events, and how many answered tenants, stand beside its committed offset."""
+_ANSWERED_MAX = 4_096
+"""How many tenants are remembered as answered that are not among those whose events came last."""
 _NOBODY = "-"
+"""The name that all share who have never been answered, and events whose key does not tell the tenant."""
 
 
 TenantOutcome: TypeAlias = tuple[str, bool]
-"""Whose an event was, by a digest, and whether it was refused."""
+"""The name by which an event counts, a tenant's digest or that of all others; and whether it was refused."""
 
 
 class Window:
-    """The last events of one partition that are durable, and how many there were."""
+    """The last events of one partition that are durable, how many there were, and the last answered tenants.
 
-    __slots__ = ("last", "seen")
+    `answered` are tenants of which an event was not refused, in the order of their latest such event.
+    """
 
-    def __init__(self, seen: int = 0, last: Iterable[TenantOutcome] = ()) -> None:
+    __slots__ = ("answered", "last", "seen")
+
+    def __init__(
+        self, seen: int = 0, last: Iterable[TenantOutcome] = (), answered: Iterable[str] = ()
+    ) -> None:
         """Begin with what stood beside the committed offset."""
         self.seen = seen
         self.last: deque[TenantOutcome] = deque(last, _KEPT)
+        self.answered: OrderedDict[str, None] = OrderedDict.fromkeys(answered)
+
+    @property
+    def names(self) -> dict[str, None]:
+        """The answered tenants first, then the names of all events."""
+        return dict.fromkeys(chain(self.answered, (tenant for tenant, _ in self.last)))
+
+    def copy(self) -> "Window":
+        """Return a window of the same events, to which others may be added."""
+        return Window(self.seen, self.last, self.answered)
 
     def add(self, outcomes: Sequence[TenantOutcome]) -> None:
         """Count events that are durable."""
         self.last.extend(outcomes)
         self.seen += len(outcomes)
+        answered = self.answered
+        for tenant in dict.fromkeys([tenant for tenant, refused in outcomes if not refused]):
+            answered[tenant] = None
+            answered.move_to_end(tenant)
+        while len(answered) > _KEPT:
+            answered.popitem(last=False)
 
     def __str__(self) -> str:
-        """Return the window as it stands in a commit's metadata, at most about 1 KB."""
-        tenants = {tenant: number for number, tenant in enumerate(dict.fromkeys(one for one, _ in self.last))}
-        events = "".join([f"{2 * tenants[tenant] + refused:02x}" for tenant, refused in self.last])
-        return f"{self.seen};{','.join(tenants)};{events}"
+        """Return the window as it stands in a commit's metadata, at most about 1.3 KB.
+
+        Four parts: the number of events seen; names, those of the answered tenants first; an octet an event,
+        twice the number of its tenant's name and 1 where it was refused; the number of answered tenants.
+        """
+        numbers = {tenant: number for number, tenant in enumerate(self.names)}
+        events = "".join([f"{2 * numbers[tenant] + refused:02x}" for tenant, refused in self.last])
+        return f"{self.seen};{','.join(numbers)};{events};{len(self.answered)}"
 
 
 def window_of(text: str) -> Window:
-    """Return the window that was committed; an empty one where none was, or none that we know."""
+    """Return the window that was committed; an empty one where none was, or none that we know.
+
+    An earlier version had no number of answered tenants, and names of tenants that were only refused.
+    """
     try:
-        seen, names, events = text.split(";")
+        seen, names, events, *counts = text.split(";")
         tenants, numbers = names.split(","), bytes.fromhex(events)
-        return Window(int(seen), [(tenants[number >> 1], bool(number & 1)) for number in numbers])
+        last = [(tenants[number >> 1], bool(number & 1)) for number in numbers]
+        if counts:
+            return Window(int(seen), last, tenants[: int(counts[0])])
+        known = dict.fromkeys([tenant for tenant, refused in last if not refused])
+        return Window(
+            int(seen), [(one if one in known else _NOBODY, refused) for one, refused in last], known
+        )
     except (ValueError, IndexError):
         return Window()
 
@@ -66,8 +105,9 @@ def window_of(text: str) -> Window:
 class DeadLetterShare:
     """How many of the last events were refused, of all tenants and of each.
 
-    Says nothing before it has seen `window` events, nor of one tenant among others that are well. Where fewer
-    than three tenants are known it waits for ten windows: one that fails may be the first that is read.
+    Says nothing before it has seen `window` events, nor of one tenant among others that are well. All tenants
+    that have never been answered count as one. Where fewer than three tenants are known it waits for ten
+    windows: one that fails may be the first that is read.
     """
 
     def __init__(self, window: int, share_max: float) -> None:
@@ -77,6 +117,7 @@ class DeadLetterShare:
         self._seen = 0
         self._last = _Last(window)
         self._tenants: OrderedDict[str, _Last] = OrderedDict()
+        self._answered: OrderedDict[str, None] = OrderedDict()
         self._above: set[str] = set()
 
     @property
@@ -87,11 +128,18 @@ class DeadLetterShare:
     def restore(self, window: Window) -> None:
         """Count what another worker saw of a partition, or this one before it was started; stops nobody."""
         self._seen += max(0, window.seen - len(window.last))
+        for name in window.names:
+            if name != _NOBODY:
+                self._own(name)
         for tenant, refused in window.last:
             if refused:
                 self._refuse(tenant)
             else:
                 self.answered((tenant,))
+
+    def name_of(self, tenant: str) -> str:
+        """Return by which name a refused event of a tenant counts: its own if it has ever been answered."""
+        return tenant if tenant in self._tenants or tenant in self._answered else _NOBODY
 
     def answered(self, tenants: Sequence[str]) -> None:
         """Count events that were not refused, by whose they were, in their order."""
@@ -119,11 +167,12 @@ class DeadLetterShare:
 
     def _refuse(self, tenant: str) -> None:
         self._seen += 1
-        own = self._own(tenant)
+        name = self.name_of(tenant)
+        own = self._own(name)
         for last in (self._last, own):
             last.seen += 1
             last.refusals.append(last.seen)
-        self._judge(tenant, own)
+        self._judge(name, own)
 
     def _own(self, tenant: str) -> "_Last":
         """Return what is known of a tenant, who is now the last that was seen."""
@@ -135,6 +184,10 @@ class DeadLetterShare:
         if len(self._tenants) > _TENANTS_MAX:
             oldest, _ = self._tenants.popitem(last=False)
             self._above.discard(oldest)
+            self._answered[oldest] = None
+            self._answered.move_to_end(oldest)
+            if len(self._answered) > _ANSWERED_MAX:
+                self._answered.popitem(last=False)
         return own
 
     def _judge(self, tenant: str, own: "_Last") -> None:

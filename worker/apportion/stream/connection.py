@@ -8,6 +8,7 @@ import asyncio
 import shlex
 import ssl
 import subprocess
+from ipaddress import ip_address
 from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
@@ -23,7 +24,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from apportion.setting_types import SaslMechanism
-from apportion.settings import Settings, SettingsError, read_text
+from apportion.settings import Settings, SettingsError, environment_without_secrets, read_text
 
 
 class TokenCommandError(KafkaError):  # type: ignore[misc] # aiokafka ships no types
@@ -50,7 +51,12 @@ class TokenCommand(AbstractTokenProvider):  # type: ignore[misc] # likewise
     def _run(self) -> str:
         try:
             done = subprocess.run(  # noqa: S603 - the operator's own command
-                self._command, capture_output=True, check=False, timeout=self._timeout_s, text=True
+                self._command,
+                capture_output=True,
+                check=False,
+                env=environment_without_secrets(),
+                timeout=self._timeout_s,
+                text=True,
             )
         except subprocess.TimeoutExpired:
             raise TokenCommandError(_of_command(f"printed no token in {self._timeout_s:g} s")) from None
@@ -125,6 +131,29 @@ def security_arguments(settings: Settings) -> dict[str, Any]:
         "sasl_plain_username": settings.sasl_username,
         "sasl_plain_password": _password(settings),
     }
+
+
+def why_exposed(settings: Settings) -> str | None:
+    """Return what travels unencrypted, and what to set; None: nothing does, or it stays on this machine."""
+    if settings.security_protocol.has_tls:
+        return None
+    if settings.sasl_mechanism in (SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER):
+        secret = "token" if settings.sasl_mechanism is SaslMechanism.OAUTHBEARER else "password"
+        return f"the {secret} and all content travel unencrypted: set security_protocol to SASL_SSL"
+    if all(_is_local(address) for address in settings.brokers):
+        return None
+    wanted = "SASL_SSL" if settings.security_protocol.has_sasl else "SSL or SASL_SSL"
+    return f"all content travels unencrypted: set security_protocol to {wanted}"
+
+
+def _is_local(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 async def why_refused(settings: Settings) -> str | None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from apportion.stream.batch import Batch
-from apportion.stream.breaker import Window, window_of
+from apportion.stream.breaker import window_of
 from apportion.stream.commit_metadata import CommitMetadata, encode_metadata
 from apportion.stream.rows import PartitionRows
 from apportion.stream.writer import Writing
@@ -75,7 +75,7 @@ class Flow:
 
     def commit_after(self, batches: Sequence[Batch]) -> tuple[int, str]:
         """Return the offset that is right when these are durable, which come next, with its metadata."""
-        window = Window(self.window.seen, self.window.last)
+        window = self.window.copy()
         window.add(list(chain.from_iterable(batch.outcomes for batch in batches)))
         last = batches[-1]
         metadata = CommitMetadata(

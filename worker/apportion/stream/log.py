@@ -63,6 +63,11 @@ def log_fact(message: str, **fields: Any) -> None:
     _LOG.info(message, extra={"fields": fields})
 
 
+def log_warning(message: str, **fields: Any) -> None:
+    """Log something that an operator should change."""
+    _LOG.warning(message, extra={"fields": fields})
+
+
 class RefusalLog:
     """Tells why events are refused: each code at most once a second, with how many since its last line."""
 

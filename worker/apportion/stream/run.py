@@ -13,8 +13,9 @@ from apportion.garbage import keep_what_is_here
 from apportion.operations.server import PortTakenError, serving
 from apportion.settings import DEFAULT, Settings
 from apportion.stream.app import WorkerApp, create_app
+from apportion.stream.connection import why_exposed
 from apportion.stream.faults import WorkerFailedError
-from apportion.stream.log import log_fact, log_to_stderr
+from apportion.stream.log import log_fact, log_to_stderr, log_warning
 
 STOP_TIMEOUT_S = 9.0
 """How long what is in flight may take to end: supervisors kill after ten seconds, or more."""
@@ -33,11 +34,14 @@ def run_worker(settings: Settings) -> None:
         PartitionsChangedError: topics have other partitions than in the settings, or got more.
         TopicsNotReadyError: topics are missing or differ from the settings.
         SharedOutputsError: another app id writes into the output topics.
+        SharedGroupError: another installation has this app id.
         PortTakenError: its health cannot be told at the address of the settings.
         StreamError: the worker stopped by itself.
     """
     app = create_app(settings)
     log_to_stderr(settings.log_format)
+    if why := why_exposed(settings):
+        log_warning("unencrypted connection", why=why)
     asyncio.run(_serve(app))
 
 

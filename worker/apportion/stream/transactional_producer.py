@@ -112,4 +112,5 @@ class TransactionalProducer(RecordProducer):
 
 def new_producer(settings: Settings, partition: int) -> TransactionalProducer:
     """Return the client for what the events of a partition of the requests topic give."""
-    return TransactionalProducer(settings, f"{settings.app_id}-{settings.requests_topic}-{partition}")
+    # neither an app id nor a topic may have a colon: no two installations share an id, and fence each other
+    return TransactionalProducer(settings, f"{settings.app_id}:{settings.requests_topic}:{partition}")
