@@ -119,7 +119,7 @@ def _chosen(turn: Turn, policy: Policy) -> list[tuple[Choice, bool]]:
         entry = entries[offer.id]
         assert entry.score is not UNSET
         taken = entry.outcome is Outcome.SELECTED or entry.reason is Reason.DROPPED_AFTER_RENDER
-        chosen.append((Choice(offer, COUNTER.count(offer.content), entry.score), taken))
+        chosen.append((Choice(offer, COUNTER.count(offer.content), int(entry.score)), taken))
     return chosen
 
 

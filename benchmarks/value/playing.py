@@ -84,7 +84,7 @@ def worth(chosen: Mapping[str, float], offers: Iterable[Offer]) -> float:
 def chosen_by(answered: Answered) -> dict[str, float]:
     """Return what each chosen candidate is worth by itself: its score times its tokens as it stands."""
     return {
-        entry.id: entry.score * entry.tokens
+        entry.id: int(entry.score) * entry.tokens
         for entry in answered.decision.candidates
         if entry.outcome is Outcome.SELECTED and entry.score is not UNSET and entry.tokens is not UNSET
     }

@@ -5,6 +5,7 @@ queues' columns. Of the queues it is shown that the engine takes their settings.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -34,7 +35,15 @@ def examples(folder: str) -> list[bytes]:
 
 
 GOLDEN = (ROOT / "tests/golden/decisions.jsonl").read_bytes().splitlines()
-SENT = [*GOLDEN, *examples("context-decision")]
+OVERLAP = (ROOT / "tests/golden/sessions/overlap/decisions.jsonl").read_bytes().splitlines()
+[IN_DIGITS] = [line for line in OVERLAP if b'"score":"' in line]
+SHORTER = re.sub(
+    rb'"decision_id":"\w+"',
+    b'"decision_id":"0"',
+    re.sub(rb'"score":"\d+"', b'"score":"9092624259849807"', IN_DIGITS),
+)
+"""A score in digits that a column can hold."""
+SENT = [*GOLDEN, *examples("context-decision"), IN_DIGITS, SHORTER]
 OTHER = [b"no json", b'{"type":"context-decision","schema_version":1}', b""]
 LETTERS = examples("context-dead-letter")
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from support import ENGINE, NOW, candidate
 
 from apportion.core import wire
+from apportion.core.accountant import NOTHING
 from apportion.core.bounds import Bounds
 from apportion.core.catalogue import Catalogue
 from apportion.core.cloudevents import EventHeaders
@@ -17,7 +18,7 @@ from apportion.core.composer import Composer
 from apportion.core.dead_letter import dead_letter
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Event, session_key
-from apportion.core.memory import Memory
+from apportion.core.memory import CompositionCache, Memory
 from apportion.core.record import Record
 from apportion.core.session import EMPTY
 from apportion.core.timeline import Timeline
@@ -127,6 +128,18 @@ def test_what_must_be_there_is_right() -> None:
         assert audited.is_right, audited
         assert (audited.events, audited.outputs, audited.dead_letters) == (8, 13, 1)
         assert (audited.repeated, audited.late_rows) == (0, 0)
+
+
+def test_the_audit_takes_no_composition_from_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = recorded([("a", json.dumps(event(0, "a", request_id=name)).encode()) for name in ("r0", "r1")])
+    right = answered(again)
+    put = CompositionCache.put
+
+    def put_nothing(cache: CompositionCache, policy: str, key: str, event_us: int, *_: Any) -> None:
+        put(cache, policy, key, event_us, NOTHING, 1)
+
+    monkeypatch.setattr(CompositionCache, "put", put_nothing)
+    assert found(right).is_right
 
 
 def test_rows_are_written_for_the_last_event_of_a_batch_alone_and_that_is_right() -> None:

@@ -130,12 +130,24 @@ def test_categories_stand_by_priority_not_by_their_order_in_the_policy() -> None
     assert [group.name for group in outcome.decision.groups] == ["early", "late"]
 
 
-def test_a_priority_past_every_exact_integer_ranks_first_and_is_shown_as_the_greatest() -> None:
-    ones = [candidate("a", priority=1e300), candidate("b", priority=2e300)]
-    outcome = answer(request(ones), categories_policy())
+@pytest.mark.parametrize(
+    ("priority", "score"),
+    [
+        (9007199254740.99, 2**53 - 2),
+        (9007199254740.992, "9007199254740992"),
+        (9092624259849.807, "9092624259849807"),
+        (2e300, "2" + 303 * "0"),
+    ],
+)
+def test_a_score_is_exact_past_every_exact_integer(priority: float, score: int | str) -> None:
+    ones = [candidate("a", priority=priority / 2), candidate("b", priority=priority)]
+    outcome = answer(request(ones), categories_policy(certificate={"enabled": True}))
     assert selected(outcome) == ["b", "a"]
-    assert entry_of(outcome, "a").score == 2**53 - 1
-    assert json.loads(encode(outcome.decision))
+    assert entry_of(outcome, "b").score == score
+    record = json.loads(encode(outcome.decision))
+    assert record["candidates"][0]["score"] == score
+    value = sum(int(one["score"]) * one["tokens"] for one in record["candidates"])
+    assert int(record["certificate"]["value"]) == value
 
 
 def test_a_given_priority_wins_over_what_it_could_be_made_from() -> None:

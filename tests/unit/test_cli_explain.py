@@ -100,6 +100,21 @@ def test_of_a_candidate_the_record_tells_what_it_needed_and_what_was_left(decisi
     assert lines[-1].startswith("--events FILE")
 
 
+def test_a_reason_of_another_version_is_shown_by_its_name(decisions: list[bytes]) -> None:
+    newer = decisions[1].replace(b'"reason":"lane_max_reached"', b'"reason":"quite_new"')
+    assert newer != decisions[1]
+    newer = altered(newer, "candidates", 0, "score", value="9092624259849807")
+    Path("decisions").write_bytes(newer + b"\n")
+    whole = explain(newer)
+    assert (whole.exit_code, whole.err) == (0, "")
+    assert {"quite_new", "9092624259849.807"} <= set(whole.out.decode().replace(",", "").split())
+    ended = explain(newer, "--candidate", "c")
+    assert (ended.exit_code, ended.err) == (0, "")
+    assert "Left out, quite_new." in ended.out.decode()
+    searched = explain(newer, "--candidate", "c", "--events", "events")
+    assert "difference at $.candidates[0].score" in searched.err
+
+
 def test_with_the_events_the_smallest_changes_are_told(decisions: list[bytes]) -> None:
     ended = explain(decisions[1], "--candidate", "c", "--events", "events")
     assert (ended.exit_code, ended.err) == (0, "")

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from msgspec import Struct
 from msgspec.structs import fields
@@ -76,8 +77,10 @@ def test_the_golden_decisions_stand_in_the_tables_as_a_naive_reading_finds_them(
             candidate = next(candidates)
             assert (candidate["offset"], candidate["decision_id"]) == (offset, record["decision_id"])
             assert candidate["outcome"] == entry.get("outcome", "omitted")
-            for name in ("id", "kind", "group", "rank", "score", "tokens", "reason", "left", "more"):
+            for name in ("id", "kind", "group", "rank", "tokens", "reason", "left", "more"):
                 assert candidate[name] == entry.get(name), name
+            score = int(entry["score"]) if "score" in entry else None
+            assert candidate["score"] == (None if score is None or score >= 2**63 else score)
             names = record.get("score_parts", [])
             parts = dict(zip(names, entry["parts"], strict=True)) if "parts" in entry else None
             assert (None if candidate["parts"] is None else dict(candidate["parts"])) == parts
@@ -170,6 +173,34 @@ def test_what_is_wrong_deep_in_a_record_is_named_and_leaves_its_neighbours_alone
     assert tables[Table.CANDIDATES] == right[Table.CANDIDATES]
     assert tables[Table.UNREADABLE]["offset"].to_pylist() == [8]
     assert tables[Table.UNREADABLE]["error_pointer"].to_pylist() == [pointer]
+
+
+@pytest.mark.parametrize(
+    ("score", "column"),
+    [
+        ('"9092624259849807"', 9092624259849807),
+        (f'"{2**63 - 1}"', 2**63 - 1),
+        (f'"{2**63}"', None),
+        ('"' + 5_000 * "9" + '"', None),
+    ],
+)
+def test_a_score_in_digits_is_a_number_as_far_as_the_column_goes(score: str, column: int | None) -> None:
+    written = re.sub(rb'"score":\d+', b'"score":' + score.encode(), RECORDED)
+    tables = convert(lines(RECORDED, written))
+    before, after = (
+        tables[Table.CANDIDATES].filter(pc.field("offset") == offset).to_pylist() for offset in (7, 8)
+    )
+    scores = [None if each["score"] is None else column for each in before]
+    assert [each["score"] for each in after] == scores
+    assert [each | {"score": 0, "offset": 0} for each in after] == [
+        each | {"score": 0, "offset": 0} for each in before
+    ]
+
+
+def test_a_score_of_other_characters_is_unreadable() -> None:
+    written = re.sub(rb'"score":\d+', b'"score":"high"', RECORDED)
+    [row] = convert(lines(written))[Table.UNREADABLE].to_pylist()
+    assert row["error_code"] == "invalid_value"
 
 
 def test_every_field_of_an_entry_is_a_column() -> None:

@@ -33,7 +33,7 @@ from apportion.core.results import (
     Shortfall,
     Status,
 )
-from apportion.explain import OMISSIONS_SHOWN, explanation
+from apportion.explain import OMISSIONS_SHOWN, explanation, in_points
 
 DIGEST = "sha256:" + "0" * 64
 LEDGER = Ledger(
@@ -156,6 +156,22 @@ def test_the_selected_stand_with_kind_group_score_tokens_and_fidelity() -> None:
 
 def test_a_score_may_be_more_than_one() -> None:
     assert row(shown(decision(candidates=(selection(1, score=12_003),))), "1")[3] == "12.003"
+
+
+@pytest.mark.parametrize(
+    ("score", "text"),
+    [
+        ("9092624259849807", "9092624259849.807"),
+        ("7", "0.007"),
+        ("high", "high"),
+    ],
+)
+def test_a_score_in_another_form_is_shown_whole(score: str, text: str) -> None:
+    assert row(shown(decision(candidates=(selection(1, score=score),))), "1")[3] == text
+
+
+def test_a_score_may_have_more_digits_than_python_converts() -> None:
+    assert in_points("2" + 5_000 * "0") == "2" + 4_997 * "0" + ".000"
 
 
 def test_an_omission_tells_what_it_needed_what_was_left_and_why() -> None:

@@ -1,12 +1,15 @@
 """Strategy lanes: score, order, floors, ceilings, constraints, rendering."""
 
+import re
 from datetime import datetime, timedelta
 
 import pytest
-from support import ENGINE, answer, candidate, entry_of, lanes_policy, omitted, request, selected
+from support import ENGINE, SECRET, answer, candidate, entry_of, lanes_policy, omitted, request, selected
 
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
+from apportion.core.identity import Secrets
+from apportion.core.memory import Memory
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import ConstraintCount, Margin
 
@@ -287,6 +290,49 @@ def test_a_template_needs_the_content_and_knows_its_placeholders() -> None:
     for template in ("no content", "{{content}}", "{content} {path}", "{content.__class__}", "{content"):
         with pytest.raises(PolicyError):
             lanes_policy(render={"template": template})
+
+
+@pytest.mark.parametrize("template", ["{mark}{content}", "{content}{mark}", "{id}{mark}{content}{mark}"])
+def test_marks_are_the_first_and_the_last_placeholder(template: str) -> None:
+    with pytest.raises(PolicyError, match="around all others"):
+        lanes_policy(render={"template": template})
+
+
+def test_a_policy_with_marks_needs_a_secret_of_the_tenant() -> None:
+    engine = Engine(ENGINE.version, ENGINE.counters, Secrets(tenants={"known": SECRET}))
+    marked = lanes_policy(render={"template": "{mark} {content} {mark}"})
+    known = answer(request([candidate("a")], tenant="known"), marked, engine=engine)
+    assert known.composed.status == "composed"
+    with pytest.raises(EventError) as caught:
+        answer(request([candidate("a")]), marked, engine=engine)
+    assert (caught.value.code, caught.value.pointer) == ("no_secret", "$.policy")
+    assert "fingerprint_secret_file" in caught.value.message
+
+
+def test_marks_are_counted_and_never_cut() -> None:
+    marked = lanes_policy(render={"template": "{mark}\n{content}\n{mark}"}, shrink={"floor_tokens": 0})
+    content = "\n\n".join(f"entry {number} of a history" for number in range(30))
+    one = candidate("a", content=content, kind="session_history", token_estimate=1)
+    outcome = answer(request([one], budget_tokens=100), marked)
+    [item], text = outcome.composed.items, outcome.composed.text or ""
+    assert (item.fidelity, item.tokens) == ("shrunk", -(-len(text) // 4))
+    assert re.fullmatch(r"([0-9a-f]{16})\n.+\n\1", text, re.DOTALL)
+
+
+def test_a_marked_beginning_is_held_within_its_session() -> None:
+    marked = lanes_policy(render={"template": "{mark}{content}{mark}"}, prefix={"weight": 50})
+    first = answer(request([candidate("a"), candidate("b")]), marked)
+    second = answer(request([candidate("a"), candidate("b"), candidate("c")]), marked, first.session)
+    assert second.composed.prefix_tokens
+    assert (second.composed.text or "").startswith(first.composed.text or "-")
+
+
+def test_a_remembered_composition_gives_no_marks_of_another_session() -> None:
+    marked, memory = lanes_policy(render={"template": "{mark}{content}{mark}"}), Memory()
+    asked = [request([candidate("a")], session_id=session) for session in ("s", "s", "another")]
+    answered = [answer(each, marked, memory=memory) for each in asked]
+    assert [each.cache_hit for each in answered] == [False, True, False]
+    assert len({each.composed.text for each in answered}) == 2
 
 
 @pytest.mark.parametrize("template", ["{content:.9}", "{content!r}", "{content:{id}}", "{content}{id:>9}"])

@@ -35,6 +35,7 @@ TASK: Task[Any] = Task(
     carried=b"",
     carried_cold=False,
     carried_outdated=False,
+    marking_key=b"",
     count_contents=lambda those: [len(one.content) for one in those],
     overlap_of=lambda those, _: Overlap([() for _ in those], range(len(those)), {}),
 )
@@ -51,6 +52,7 @@ OTHERWISE: dict[str, Any] = {
     "carried": b"x",
     "carried_cold": True,
     "carried_outdated": True,
+    "marking_key": b"x",
 }
 FACTS_OTHERWISE: dict[str, Any] = dict.fromkeys(
     ("activation", "chunk_index", "priority", "relevance", "risk_alignment", "specificity"), 7

@@ -197,6 +197,14 @@ def test_another_secret_is_named() -> None:
     assert verified(recording, engine=OTHER_KEY).found == [Found.OTHER_SECRET]
 
 
+def test_marks_are_verified_with_their_secret_and_without_it_say_so() -> None:
+    marked = Catalogue([lanes_policy(render={"template": "{mark}{content}{mark}"})])
+    recording = recorded([asked("r1"), asked("r2")], catalogue=marked)
+    assert verified(recording, catalogue=marked).summary.verified == 2
+    assert verified(recording, catalogue=marked, engine=KEYLESS).found == [Found.NO_SECRET] * 2
+    assert verified(recording, catalogue=marked, engine=OTHER_KEY).found == [Found.OTHER_SECRET] * 2
+
+
 def test_a_secret_of_before_a_rotation_is_no_other() -> None:
     recording = recorded([asked("r1", candidates=[BY_PATH]), asked("r2", candidates=[BY_PATH])])
     secrets = Secrets(default=b"another secret", previous=ENGINE.secrets, since_us=1 << 62)

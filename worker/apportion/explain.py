@@ -164,6 +164,16 @@ def _points(thousandths: Exact, tokens: int = 1) -> str:
     return f"{thousandths * tokens // 1_000:,}" if isinstance(thousandths, int) else "more than 2**53"
 
 
+def in_points(thousandths: Exact) -> str:
+    """Return thousandths as a decimal number; a text that holds no digits alone is returned as it is."""
+    if isinstance(thousandths, int):
+        return f"{thousandths // 1000}.{thousandths % 1000:03}"
+    if not (thousandths.isascii() and thousandths.isdecimal()):
+        return thousandths
+    digits = thousandths.zfill(4)
+    return f"{digits[:-3]}.{digits[-3:]}"
+
+
 def percent(permille: int) -> str:
     """Return thousandths as percent."""
     return f"{permille // 10}.{permille % 10} %"
@@ -216,7 +226,7 @@ def _omitted(entries: Iterable[Entry]) -> Table:
 
 
 def _score(one: Entry) -> str:
-    return "" if one.score is UNSET else f"{one.score // 1000}.{one.score % 1000:03}"
+    return "" if one.score is UNSET else in_points(one.score)
 
 
 def _constraint(one: Entry) -> str:

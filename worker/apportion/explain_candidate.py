@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apportion.core.results import ContextDecision, Entry, Reason, Status
-from apportion.explain import percent
+from apportion.explain import in_points, percent
 from apportion.printable import printable
 from apportion.replay.why import Change, Lever, Searched, Why
 
@@ -58,7 +58,7 @@ def changes_explanation(found: Why) -> RenderableType:
 
 
 def _of_record(decision: ContextDecision, one: Entry) -> Iterator[RenderableType]:
-    score = "" if one.score is UNSET else f", score {_thousandths(one.score)}"
+    score = "" if one.score is UNSET else f", score {in_points(one.score)}"
     yield _line(f"candidate {one.id}", _HEADING)
     yield _line(f"{one.kind or 'no kind'}, group {one.group or 'none'}, rank {one.rank}{score}")
     yield _line(f"decision {decision.decision_id}", _ASIDE)
@@ -70,7 +70,8 @@ def _of_record(decision: ContextDecision, one: Entry) -> Iterator[RenderableType
             f"The request was answered before, by decision {decision.duplicate_of}: ask about that one."
         )
         return
-    yield _line(f"Left out, {one.reason}: {_MEANINGS[one.reason]}.")
+    meaning = _MEANINGS.get(one.reason)
+    yield _line(f"Left out, {one.reason}: {meaning}." if meaning else f"Left out, {one.reason}.")
     if one.constraint is not UNSET:
         yield _line(f"The constraint that decided is {one.constraint} of the request.")
     if one.redundant is not UNSET:
@@ -168,11 +169,7 @@ def _most(change: Change) -> str:
 
 
 def _value(change: Change, number: int) -> str:
-    return _thousandths(number) if change.lever is Lever.SCORE else f"{number:,}"
-
-
-def _thousandths(number: int) -> str:
-    return f"{number // 1000}.{number % 1000:03}"
+    return in_points(number) if change.lever is Lever.SCORE else f"{number:,}"
 
 
 def _line(text: str, style: Style | str = "") -> Text:

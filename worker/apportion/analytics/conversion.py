@@ -16,7 +16,15 @@ import pyarrow.json
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
 
-from apportion.analytics.records import DeadLetter, Decision, Entry, UnreadableError, read, recognised
+from apportion.analytics.records import (
+    DeadLetter,
+    Decision,
+    Entry,
+    UnreadableError,
+    in_columns,
+    read,
+    recognised,
+)
 from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core.accountant import BOUNDS
 from apportion.core.identity import digest
@@ -81,7 +89,7 @@ def _columns_at(
         plain: list[bytes] = []
         for index in indices:
             try:
-                plain.append(msgspec.json.encode(read(lines.values[index])))
+                plain.append(msgspec.json.encode(in_columns(read(lines.values[index]))))
             except UnreadableError as error:
                 wrong[index] = error
         return _columns(plain, kind)

@@ -11,20 +11,23 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from apportion.core import results
 from apportion.core.errors import ErrorCode
 from apportion.core.not_json import why_not_json
 from apportion.core.refusal import refusal
 
+_COLUMN_MAX = (1 << 63) - 1
 _BOUNDED: dict[type, Any] = {
-    int: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)],
+    int: Annotated[int, Meta(ge=-(1 << 63), le=_COLUMN_MAX)],
     datetime: Annotated[datetime, Meta(tz=True)],
 }
 """What of these a column can hold."""
+_DIGITS = Annotated[str, Meta(pattern=r"^[0-9]+\Z")]
 _CONTENT = frozenset({"key", "headers", "value"})
 """What a dead letter has of a client's; it is not read."""
+_ABSENT = (UnsetType, type(None))
 _DEFAULTS = {UNSET: None, results.Detail.FULL: "full"}
 """Defaults as they are read."""
 UNSUPPORTED_VERSION = "unsupported_version"
@@ -40,7 +43,8 @@ def _read_form(kind: Any) -> Any:
     if get_origin(kind) is tuple:
         return tuple[_read_form(arguments[0]), ...]  # type: ignore[misc] # made while it runs
     if isinstance(kind, UnionType) or UnsetType in arguments:
-        present = [_read_form(each) for each in arguments if each not in (UnsetType, type(None))]
+        text = _DIGITS if int in arguments else str  # an integer past 2**53 - 1 is recorded as its digits
+        present = [text if each is str else _read_form(each) for each in arguments if each not in _ABSENT]
         return Union[(*present, None)]
     if get_origin(kind) is Annotated:  # with bounds of an event's, which hold no more
         return _read_form(arguments[0])
@@ -141,6 +145,21 @@ def read(value: bytes | None) -> Any:
             raise _other_version()
         _require_parts(record)
     return record
+
+
+def in_columns(record: Any) -> Any:
+    """Return a record as columns hold it: a score in digits is an integer, or None past 2**63 - 1."""
+    if type(record) is not Decision or not any(isinstance(one.score, str) for one in record.candidates):  # type: ignore[attr-defined] # made while it runs
+        return record
+    candidates = [replace(one, score=_in_column(one.score)) for one in record.candidates]  # type: ignore[attr-defined] # likewise
+    return replace(record, candidates=tuple(candidates))
+
+
+def _in_column(score: int | str | None) -> int | None:
+    if not isinstance(score, str):
+        return score
+    is_short = len(score) <= len(str(_COLUMN_MAX))
+    return int(score) if is_short and int(score) <= _COLUMN_MAX else None
 
 
 def _unreadable(value: bytes, error: Exception) -> UnreadableError:

@@ -100,6 +100,9 @@ def accept(asked: Asked, policy: Policy) -> Accepted:
     """
     request, before, strategy = asked.request, asked.before, STRATEGIES[policy.strategy]
     _check_fields(request, strategy)
+    if policy.marks_items and asked.secret is None:
+        message = "the policy's {mark} needs a fingerprint secret; set fingerprint_secret_file"
+        raise EventError(ErrorCode.NO_SECRET, message, "$.policy")
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
     judge = Judge(strategy.unsuitable, policy, strategy.age_edges_us)
     pool = before.pool if asked.seen is None and "candidates" in strategy.reads else ()

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, Struct
 
-from apportion.core.accept import Accepted, accept, accept_again, recognise
+from apportion.core.accept import Accepted, Asked, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
 from apportion.core.answer import Settled, composed_event, decision_event
 from apportion.core.candidates import NO_CONSTRAINTS
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
-from apportion.core.identity import decision_id, secret_digest
+from apportion.core.identity import decision_id, marking_key, secret_digest
 from apportion.core.memory import Memory
 from apportion.core.order import Overlap
 from apportion.core.policy import Policy
@@ -154,9 +154,16 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         carried=left.value if left is not None and is_own else b"",
         carried_cold=left is not None and is_own and _is_cold(left, policy, accepted.asked.event_us),
         carried_outdated=left is not None and not is_own and policy.prefix_ttl_s > 0,
+        marking_key=_marking_key(accepted.asked) if policy.marks_items else b"",
         count_contents=count_contents,
         overlap_of=overlap_of,
     )
+
+
+def _marking_key(asked: Asked) -> bytes:
+    assert asked.secret is not None, "a request without a secret is refused where items are marked"
+    request = asked.request
+    return marking_key(asked.secret, request.tenant, request.session_id, asked.before.start_us or 0)
 
 
 def _is_cold(left: Carried, policy: Policy, event_us: int) -> bool:

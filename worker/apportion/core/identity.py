@@ -202,6 +202,21 @@ def key_id(secret: bytes) -> str:
     return hashlib.sha256(_KEY_ID_DOMAIN + secret).hexdigest()[:16]
 
 
+_MARKS_DOMAIN = b"apportion marks\0"
+_MARK_BYTES = 8
+
+
+def marking_key(secret: bytes, tenant: str, session_id: str, start_us: int) -> bytes:
+    """Return the key of the marks of one session, from its secret and what names it in a decision's id."""
+    session = canonical_json([tenant, session_id, start_us // 1000])
+    return hmac.digest(secret, _MARKS_DOMAIN + session, "sha256")
+
+
+def mark(key: bytes, item: Sequence[str]) -> str:
+    """Return the 16 hex digits that stand around an item: the first of an HMAC-SHA-256 over what names it."""
+    return hmac.digest(key, canonical_json(item), "sha256")[:_MARK_BYTES].hex()
+
+
 def fingerprint(secret: bytes, text: str) -> str:
     """Return 12 characters that name a path or workspace only to those who hold the secret."""
     mac = hmac.digest(secret, text.encode(), "sha256")

@@ -156,6 +156,11 @@ class Policy(Table):
         """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
         return 0
 
+    @cached_property
+    def marks_items(self) -> bool:
+        """Whether a text has a mark around each item, for which the session needs a secret."""
+        return False
+
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
         """Yield what is wrong between keys that are each well formed; the others are passed over."""

@@ -71,6 +71,15 @@ class Reason(StrEnum):
     EXHAUSTED = "exhausted"
     INFEASIBLE = "infeasible"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Reason | None":
+        """Return a reason of another version, which a recorded decision may have, under its own name."""
+        if not isinstance(value, str):
+            return None
+        reason = str.__new__(cls, value)
+        reason._name_ = reason._value_ = value
+        return reason
+
 
 class Result(Struct, frozen=True, omit_defaults=True):
     """An object of a result; what does not apply is left out."""
@@ -215,8 +224,8 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     rank: int
     """From 1, in the strategy's canonical order."""
     outcome: Outcome
-    score: Opt[int] = UNSET
-    """Thousandths."""
+    score: Opt[Exact] = UNSET
+    """Thousandths; past 2**53 - 1 their decimal digits."""
     parts: Opt[tuple[int, ...]] = UNSET
     """What the score was made of, in thousandths, by the names of the decision's `score_parts`."""
     tokens: Opt[int] = UNSET

@@ -58,7 +58,8 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
     no order that means anything. `carried` is what the strategy left for this session's next task, empty
     where it left nothing under this policy. Under a policy that holds prefixes, `carried_cold` tells that it
     was left too long ago, or for a later time, and `carried_outdated` that something was left under another
-    policy of that name, and so is not here. `count_contents` counts contents as `counter` does, each distinct
+    policy of that name, and so is not here. `marking_key` is the key of the session's marks, empty where the
+    policy marks no items. `count_contents` counts contents as `counter` does, each distinct
     one once; `overlap_of` tells what candidates, in canonical order, say of each other, by a threshold.
     """
 
@@ -74,6 +75,7 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
     carried: bytes
     carried_cold: bool
     carried_outdated: bool
+    marking_key: bytes
     count_contents: Callable[[Sequence[Prepared]], list[int]]
     overlap_of: Callable[[Sequence[Prepared], int], Overlap]
 
@@ -82,7 +84,10 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
 
         The order of the candidates does not show.
         """
-        return digest(_encode((scope, [view(self) for view in _READ])))
+        read = [view(self) for view in _READ]
+        if self.marking_key:
+            read.append(digest(self.marking_key))
+        return digest(_encode((scope, read)))
 
 
 def _canonical(value: Any) -> Any:
@@ -111,6 +116,6 @@ _VIEWS: Mapping[str, Callable[[Task[Any]], Any]] = {
     "carried": _carried,
 }
 """How a field enters the key, where not as it is."""
-_ELSEWHERE = frozenset({"carried_cold", "carried_outdated", "count_contents", "overlap_of"})
+_ELSEWHERE = frozenset({"carried_cold", "carried_outdated", "marking_key", "count_contents", "overlap_of"})
 _READ = tuple(_VIEWS.get(name, attrgetter(name)) for name in Task.__struct_fields__ if name not in _ELSEWHERE)
 """How each field is read for the key; functions of what it has are no inputs of their own."""

@@ -10,7 +10,16 @@ from operator import attrgetter
 from msgspec import UNSET, Struct
 
 from apportion.core.events import Opt
-from apportion.core.results import Bound, Breakpoint, Certificate, Fidelity, Margin, Prefix, Redundant
+from apportion.core.results import (
+    Bound,
+    Breakpoint,
+    Certificate,
+    Exact,
+    Fidelity,
+    Margin,
+    Prefix,
+    Redundant,
+)
 
 _id_of = attrgetter("id")
 
@@ -33,7 +42,7 @@ class Verdict(Struct, gc=False):
     id: str
     kind: str
     group: str
-    score: Opt[int] = UNSET
+    score: Opt[Exact] = UNSET
     parts: Opt[tuple[int, ...]] = UNSET
     constraint: str = ""
     bound: Bound | None = None

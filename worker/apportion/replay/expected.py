@@ -81,7 +81,7 @@ class Expectation:
 
     def of(self, records: Iterable[Record]) -> Iterator[Seen]:
         """Yield what is there after each record of one partition, from its first, in the order of offsets."""
-        rows, memory = Rows(), Memory()
+        rows, memory = Rows(), Memory(compositions_max=0)
         for record in records:
             try:
                 yield self._answered(record, rows, memory)

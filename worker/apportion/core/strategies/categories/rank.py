@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from apportion.core.canonical import Facts
-from apportion.core.events import MAX_INTEGER, Opt
+from apportion.core.events import Opt
+from apportion.core.identity import exact_json_integer
 from apportion.core.strategies.categories.policy import CategoriesPolicy
 from apportion.core.task import Prepared, Task
 from apportion.core.verdict import Verdict
@@ -39,7 +40,7 @@ def rank(task: Task[CategoriesPolicy], places: Mapping[str, int]) -> list[Conten
 
 def _contender(one: Prepared) -> Contender:
     priority, parts = _priority(one.facts, one.age)
-    category, score = one.facts.category or "", min(priority, MAX_INTEGER)
+    category, score = one.facts.category or "", exact_json_integer(priority)
     return Contender(
         one.id, one.kind, category, score, parts, one.constraint, one.bound, prepared=one, priority=priority
     )

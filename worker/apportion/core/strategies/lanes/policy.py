@@ -41,7 +41,8 @@ KIND_ORDER = (
 )
 DEFAULT_TOTAL_TOKENS = 8_000
 
-_PLACEHOLDERS = frozenset({"content", "id", "kind", "lane"})
+_MARK = "mark"
+_PLACEHOLDERS = frozenset({"content", "id", "kind", "lane", _MARK})
 
 
 class LanePolicy(Table):
@@ -109,7 +110,7 @@ class PrefixPolicy(Table):
 
 
 class RenderPolicy(Table):
-    """`[render]`: the template of one artifact; `{content}`, `{id}`, `{kind}`, `{lane}`."""
+    """`[render]`: the template of one artifact; `{content}`, `{id}`, `{kind}`, `{lane}`, `{mark}`."""
 
     template: str | None = None
 
@@ -118,9 +119,11 @@ class RenderPolicy(Table):
     def _known_placeholders(cls, template: str | None) -> str | None:
         if template is not None:
             fields = [field for _, *field in Formatter().parse(template) if field[0] is not None]
-            names = {name for name, _, _ in fields}
+            names = [name for name, _, _ in fields]
             if not _PLACEHOLDERS.issuperset(names) or "content" not in names:
-                raise ValueError("use {content}, and beside it only {id}, {kind} and {lane}")
+                raise ValueError("use {content}, and beside it only {id}, {kind}, {lane} and {mark}")
+            if _MARK in names and not names[0] == names[-1] == _MARK:
+                raise ValueError("{mark} must be the first and the last placeholder, around all others")
             if any(spec or conversion for _, spec, conversion in fields):
                 raise ValueError("a placeholder has neither a format nor a conversion")
         return template
@@ -163,6 +166,12 @@ class LanesPolicy(Policy):
     def prefix_ttl_s(self) -> int:
         """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
         return self.prefix.ttl_s if self.prefix.weight else 0
+
+    @cached_property
+    def marks_items(self) -> bool:
+        """Whether a text has a mark around each item, for which the session needs a secret."""
+        template = self.render.template
+        return template is not None and any(name == _MARK for _, name, *_ in Formatter().parse(template))
 
     @cached_property
     def in_order(self) -> dict[str, Lane]:

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import LaneRequirement, Pressure, Vitals
+from apportion.core.identity import mark
 from apportion.core.recency import AGE_EDGES_US, recency_bucket
 from apportion.core.strategies.lanes.policy import Lane, LanesPolicy, open_lane
 from apportion.core.task import Prepared, Task
@@ -29,10 +30,14 @@ _NO_BOOSTS: Mapping[str, int] = {}
 
 
 class Artifact(Verdict, gc=False, kw_only=True):
-    """A candidate in canonical order, its lane, and what becomes of it."""
+    """A candidate in canonical order, its lane, and what becomes of it.
+
+    `mark` is what encloses it in the text, empty where the policy marks no items.
+    """
 
     prepared: Prepared
     lane: Lane
+    mark: str = ""
 
 
 def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -> Mapping[str, Lane]:
@@ -106,4 +111,10 @@ def rank(task: Task[LanesPolicy], lanes: Mapping[str, Lane]) -> list[Artifact]:
             )
         )
     keyed.sort()
-    return [one[-1] for one in keyed]
+    ranked: list[Artifact] = [one[-1] for one in keyed]
+    if task.marking_key:
+        for artifact in ranked:
+            prepared = artifact.prepared
+            named = (prepared.id, prepared.kind, prepared.lane, prepared.facts.content or "")
+            artifact.mark = mark(task.marking_key, named)
+    return ranked

@@ -181,7 +181,7 @@ def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens
     for place, one in enumerate(ones):
         cost, lane = one.cost, one.lane
         costs.append(cost)
-        scores.append(one.score or 0)
+        scores.append(one.score or 0)  # type: ignore[arg-type] # a score of lanes is 1,000 at most
         lane_of.append(lane.place)
         available[lane.place] += cost
         if one.prepared.protected:

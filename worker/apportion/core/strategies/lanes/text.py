@@ -131,7 +131,9 @@ def rendered(one: Artifact, content: str, template: str | None) -> str:
     if template is None:
         return content
     prepared = one.prepared
-    return template.format(content=content, id=prepared.id, kind=prepared.kind, lane=prepared.lane)
+    return template.format(
+        content=content, id=prepared.id, kind=prepared.kind, lane=prepared.lane, mark=one.mark
+    )
 
 
 def with_headings(standing: Iterable[tuple[Artifact, str]], template: str | None) -> Iterable[str]:

@@ -74,5 +74,5 @@ def rank(task: Task[TiersPolicy]) -> list[Item]:
                 tier_tokens=[0, 0, 0, 0],
             )
         )
-    items.sort(key=lambda one: (not one.is_constraint, -(one.score or 0), one.id, one.prepared.tie))
+    items.sort(key=lambda one: (not one.is_constraint, -int(one.score or 0), one.id, one.prepared.tie))
     return items
