@@ -45,7 +45,7 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
 
     Raises:
         ChangelogTruncatedError, OffsetOutOfRangeError, RequestsReplacedError: the topics are not those that
-            commits and rows speak of.
+            commits and rows speak of, or requests are gone that no row has seen.
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
         RecoveryFailedError: nothing more could be read for `recovery_timeout_s`.
     """
@@ -61,6 +61,8 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
                 await _read(settings, rows, ends, moved)
                 seen = {partition: last for partition, held in rows.items() if (last := held.last_seen)}
                 await require_same_requests(asking, settings.requests_topic, seen)
+                uncommitted = {n: offset for n, (offset, _) in seen.items() if commits[n].offset is None}
+                await _require_following(settings, asking, uncommitted)
     except TimeoutError:
         raise RecoveryFailedError(places, f"nothing moved for {settings.recovery_timeout_s:g} s") from None
     except KafkaError as error:
@@ -171,6 +173,26 @@ async def _require_offsets(
     begins, ends = await patiently(asking.beginning_offsets, offsets), await ends_of(asking, offsets)
     for place, offset in offsets.items():
         if not begins[place] <= offset <= ends[place]:
+            raise OffsetOutOfRangeError(named(place), offset, begins[place], ends[place])
+
+
+async def _require_following(
+    settings: Settings, asking: AIOKafkaConsumer, seen_offsets: Mapping[int, int]
+) -> None:
+    """Pass if the requests topic begins no later than behind the last offsets that rows have seen.
+
+    For partitions without a commit, which are read from their beginning: brokers let commits expire, and may
+    have removed requests in the same time.
+
+    Raises:
+        OffsetOutOfRangeError: requests that no row has seen are gone.
+    """
+    topic = settings.requests_topic
+    offsets = {TopicPartition(topic, partition): seen + 1 for partition, seen in seen_offsets.items()}
+    begins = await patiently(asking.beginning_offsets, offsets)
+    for place, offset in offsets.items():
+        if begins[place] > offset:
+            ends = await patiently(asking.end_offsets, [place])
             raise OffsetOutOfRangeError(named(place), offset, begins[place], ends[place])
 
 

@@ -8,6 +8,8 @@ prepared. Never does I/O: the writer appends what is told here, a recovery bring
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from msgspec import Struct
+
 from apportion.stream.artifacts import Artifacts
 from apportion.stream.expiry import ExpiryIndex
 from apportion.stream.lateness import StreamTime
@@ -37,6 +39,28 @@ _VERSIONED = slice(0, 9)
 _COUNTED = slice(25, 27)
 _NO_ARTIFACTS = b"\x00\x00"
 _JSON = ord("{")
+
+
+class LetGo(Struct, frozen=True):
+    """A row that was let go, and its artifacts by name."""
+
+    key: bytes
+    value: bytes
+    artifacts: Mapping[bytes, bytes]
+
+
+class Upkeep(Struct):
+    """Records that keep the changelog small and right, and what they were made from.
+
+    Each of the `groups` is to be appended in one record batch. `let_go` are rows that are not held any more,
+    with their artifacts; `again` are sessions whose rows are written again, `orphans` the keys of
+    records that are removed.
+    """
+
+    groups: list[list[StateRecord]] = []
+    let_go: list[LetGo] = []
+    again: list[bytes] = []
+    orphans: list[bytes] = []
 
 
 class Written(Protocol):
@@ -191,28 +215,50 @@ class PartitionRows:
         self.changelog_offset = max(self.changelog_offset, end_offset)
         self.changelog_end = max(self.changelog_end, end_offset)
 
-    def upkeep(self) -> list[list[StateRecord]]:
+    def upkeep(self) -> Upkeep:
         """Return records that keep the changelog small and right, no more than stand well beside a batch.
 
         Asked right behind `changes`: the records go with that batch's. Rows are let go that expired before
         any event that may still come. A row behind which a stale one was written is written again, for
-        compaction keeps the last one; an artifact that no row has is removed. Each list is to be appended in
-        one record batch.
+        compaction keeps the last one; an artifact that no row has is removed.
         """
-        groups: list[list[StateRecord]] = []
+        upkeep = Upkeep()
+        groups = upkeep.groups
         if self.time.is_bounded:
             until_us = self.time.let_go_until_us
-            due = self._expiry.due(until_us, _UPKEEP_MAX)
-            groups += [gone for key in due if (gone := self._let_go(key, until_us))]
+            for key in self._expiry.due(until_us, _UPKEEP_MAX):
+                if gone := self._let_go(key, until_us, upkeep):
+                    groups.append(gone)
         while self._again and len(groups) < _UPKEEP_MAX:
             key, _ = self._again.popitem()
+            upkeep.again.append(key)
             if (value := self._values.get(key)) is not None:
                 artifacts = self._artifacts.records(key, artifact_names(value))
                 groups.append([*artifacts, (key, value, NO_HEADERS)])
         while self._orphans and len(groups) < _UPKEEP_MAX:
-            if (key := self._orphans.pop()) not in self._values:  # a session may have begun afresh
+            key = self._orphans.pop()
+            upkeep.orphans.append(key)
+            if not self._is_needed(key):
                 groups.append([(key, None, NO_HEADERS)])
-        return groups
+        return upkeep
+
+    def undo(self, upkeep: Upkeep) -> None:
+        """Take back what an upkeep has changed: its records were abandoned, and are to be written later.
+
+        Called before `restore` of the same batch.
+        """
+        for gone in upkeep.let_go:
+            self._values[gone.key] = gone.value
+            for name, value in gone.artifacts.items():
+                self._artifacts.add(gone.key, name, value)
+            self._expiry.add(gone.key, expires_us_of(gone.value))
+        self._again |= dict.fromkeys(upkeep.again)
+        self._orphans += upkeep.orphans
+
+    def _is_needed(self, orphan: bytes) -> bool:
+        """Return whether a record without a row has one now: its session began afresh, or names it."""
+        session, separator, name = orphan.partition(SEPARATOR)
+        return name in self._artifacts.names(session) if separator else orphan in self._values
 
     def _require_artifacts(self, needed: dict[bytes, tuple[bytes, ...]], *, afresh: bool) -> None:
         for key, names in list(needed.items()):
@@ -257,7 +303,6 @@ class PartitionRows:
     def _tell(self, key: bytes, row: Row) -> list[StateRecord]:
         """Put a changed row among the bytes, and return the records that make it durable."""
         self._in_use.put(key, row)
-        self._again.pop(key, None)
         new, gone = self._artifacts.change(key, row)
         return [*new, (key, self._put_value(key, encode_row(row)), NO_HEADERS), *gone]
 
@@ -269,7 +314,7 @@ class PartitionRows:
         self._values[key] = value
         return value
 
-    def _let_go(self, key: bytes, until_us: int) -> list[StateRecord]:
+    def _let_go(self, key: bytes, until_us: int, upkeep: Upkeep) -> list[StateRecord]:
         """Let a row go that has expired until then; one that lives on is looked at again when it expires."""
         value = self._values.get(key)
         if value is None:
@@ -278,7 +323,7 @@ class PartitionRows:
         if key in self._changed or expires_us > until_us:
             self._expiry.add(key, max(expires_us, until_us + 1))
             return []
+        upkeep.let_go.append(LetGo(key, value, self._artifacts.held(key)))
         del self._values[key]
         self._in_use.forget(key)
-        self._again.pop(key, None)
         return [tombstone(key, seen_offset_of(value)), *self._artifacts.remove_all(key)]
