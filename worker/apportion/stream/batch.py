@@ -124,6 +124,19 @@ class BatchComposer:
         batch.work_s = batch.composed_s - began_s
         return batch
 
+    def keep_up(self, rows: PartitionRows, partition: int, offset: int, stream_time_us: int) -> Batch:
+        """Return a batch without events: repairs of the changelog alone, which no event brings.
+
+        `offset` and `stream_time_us` are those of the batch before, and stay what may be committed.
+        """
+        batch = Batch(partition, offset, offset, 0, {}, {}, [], 0)
+        batch.stream_time_us, batch.stream_time_before_us = stream_time_us, rows.time.seen_us
+        batch.upkeep = rows.upkeep()
+        batch.states = batch.upkeep.groups
+        batch.size_bytes = sum([len(value or b"") for state in batch.states for _, value, _ in state])
+        batch.composed_s = monotonic()
+        return batch
+
     def _take(
         self, batch: Batch, rows: PartitionRows, untold: "_Untold", read: ConsumerRecord, *, set_aside: bool
     ) -> None:

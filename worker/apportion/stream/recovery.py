@@ -16,7 +16,16 @@ from aiokafka.structs import ConsumerRecord
 from apportion.settings import Settings
 from apportion.stream.commits import Commit, read_commits
 from apportion.stream.faults import OffsetOutOfRangeError
-from apportion.stream.outside import POLL_MS, Offsets, ends_of, named, open_reader, patiently
+from apportion.stream.outside import (
+    FETCH_MAX_BYTES,
+    POLL_MS,
+    SLICE,
+    Offsets,
+    ends_of,
+    named,
+    open_reader,
+    patiently,
+)
 from apportion.stream.row_format import UnreadableRowError
 from apportion.stream.rows import PartitionRows
 from apportion.stream.same_requests import require_same_requests
@@ -26,10 +35,6 @@ from apportion.stream.state_faults import (
     UnreadableStateError,
 )
 from apportion.stream.topics import changelog_topic
-
-_PARTITION_FETCH_MAX_BYTES = 1 << 20
-_SLICE = 500
-"""How many records are taken at once, while all else that the worker does waits."""
 
 
 def partition_rows(settings: Settings, partition: int) -> PartitionRows:
@@ -103,7 +108,7 @@ async def _read(
     settings: Settings, rows: Mapping[int, PartitionRows], ends: Offsets, moved: Callable[[], None]
 ) -> None:
     """Read from behind what the rows contain to the ends."""
-    async with open_reader(settings, "read_committed", _PARTITION_FETCH_MAX_BYTES) as reader:
+    async with open_reader(settings, "read_committed", FETCH_MAX_BYTES) as reader:
         begins = await patiently(reader.beginning_offsets, ends)
         reader.assign(list(ends))
         for place, end in ends.items():
@@ -118,7 +123,7 @@ async def _read(
                 reader.pause(place)
                 waiting.remove(place)
             if waiting:
-                batches = await reader.getmany(*waiting, timeout_ms=POLL_MS, max_records=_SLICE)
+                batches = await reader.getmany(*waiting, timeout_ms=POLL_MS, max_records=SLICE)
                 for place, records in batches.items():
                     _take(rows[place.partition], place, records, ends[place])
             await asyncio.sleep(0)  # the client gives what it has without letting anybody else have a turn

@@ -5,8 +5,8 @@ let go. Rows lie here as the bytes that stand in the changelog; those in use are
 prepared. Never does I/O: the writer appends what is told here, a recovery brings what is read.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -39,6 +39,10 @@ _VERSIONED = slice(0, 9)
 _COUNTED = slice(25, 27)
 _NO_ARTIFACTS = b"\x00\x00"
 _JSON = ord("{")
+
+
+Gap: TypeAlias = tuple[int, int]
+"""Offsets of a changelog, from the first to before the second, that this worker has not written."""
 
 
 class LetGo(Struct, frozen=True):
@@ -91,6 +95,7 @@ class PartitionRows:
         self._gone: dict[bytes, int] = {}
         self._again: dict[bytes, None] = {}
         self._orphans: list[bytes] = []
+        self._gaps: list[Gap] = []
 
     def __len__(self) -> int:
         return len(self._values.keys() | self._changed.keys()) if self._changed else len(self._values)
@@ -154,7 +159,8 @@ class PartitionRows:
     def written(self, first_offset: int, last_offset: int, *, alone: bool = False) -> None:
         """Count records of ours as contained, as long as nobody else wrote between.
 
-        With `alone` nobody else can: what is between is none of records, but the markers of transactions.
+        Offsets that others wrote are a gap. With `alone` nobody else can: what is between is none of records,
+        but the markers of transactions.
 
         Raises:
             ChangelogTruncatedError: they stand where others stood: the changelog is another, or was cut.
@@ -163,7 +169,58 @@ class PartitionRows:
             raise ChangelogTruncatedError(self._place, self.changelog_offset, first_offset)
         if alone or first_offset == self.changelog_offset:
             self.changelog_offset = last_offset + 1
+        elif first_offset > self.changelog_end:
+            self._gaps.append((self.changelog_end, first_offset))
         self.changelog_end = max(self.changelog_end, last_offset + 1)
+
+    def ends(self, end_offset: int) -> None:
+        """Note where the changelog ends while nothing of ours is on its way: others wrote what is beyond."""
+        if end_offset > self.changelog_end:
+            self._gaps.append((self.changelog_end, end_offset))
+            self.changelog_end = end_offset
+
+    @property
+    def gaps(self) -> Sequence[Gap]:
+        """The gaps that were not looked into yet."""
+        return tuple(self._gaps)
+
+    def close(self, gap: Gap) -> None:
+        """Count a gap as looked into; a recovery reads it all the same."""
+        if gap in self._gaps:
+            self._gaps.remove(gap)
+
+    def repair(self, records: Iterable[Written]) -> int:
+        """Have rows written again behind the late records of a gap, and return how many were late.
+
+        A record is late that has seen less than the row that is held, or that removes an artifact of it. A
+        record that has seen as much or more changes nothing: the next rows of its session stand behind it,
+        and a recovery reads it.
+
+        Raises:
+            UnreadableRowError: a newer version wrote one.
+        """
+        late = 0
+        for record in records:
+            session, separator, name = record.key.partition(SEPARATOR)
+            held = self._values.get(session)
+            if held is None:
+                continue
+            if separator:
+                is_late = record.value is None and name in artifact_names(held)
+            elif record.value is None:
+                seen_offset = seen_offset_of_tombstone(record.headers)
+                is_late = seen_offset is not None and seen_offset < seen_offset_of(held)
+            else:
+                is_late = seen_offset_of(record.value) < seen_offset_of(held)
+            if is_late:
+                self._again[session] = None
+                late += 1
+        return late
+
+    @property
+    def has_repairs(self) -> bool:
+        """Whether the changelog lacks records that the next upkeep writes or removes."""
+        return bool(self._again or self._orphans)
 
     def read(self, records: Iterable[Written]) -> None:
         """Take in what stands in the changelog, in its order; of a session's rows the one that has seen most.
@@ -214,6 +271,7 @@ class PartitionRows:
                 self._expiry.add(key, expires_us_of(value))
         self.changelog_offset = max(self.changelog_offset, end_offset)
         self.changelog_end = max(self.changelog_end, end_offset)
+        self._gaps.clear()
 
     def upkeep(self) -> Upkeep:
         """Return records that keep the changelog small and right, no more than stand well beside a batch.
