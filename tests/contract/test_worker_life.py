@@ -4,6 +4,7 @@ What needs a second member in a group is seen on Apache Kafka alone: the embedde
 killed member, nor lets a member commit while another joins.
 """
 
+import asyncio
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -13,7 +14,10 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewPartitions, RecordsToDelete
+from aiokafka.errors import NonEmptyGroup, for_code
+from aiokafka.protocol.admin import DeleteGroupsRequest
 from running import (
+    DEADLINE_S,
     STOP_DEADLINE_S,
     TIMEOUTS_S,
     Stage,
@@ -302,10 +306,8 @@ async def test_requests_that_are_gone_before_they_were_answered_end_the_worker(s
     assert partition is not None
     place = TopicPartition(settings.requests_topic, partition)
     await stage.send(*(request(f"r{number}") for number in range(4)))
-    group = AIOKafkaConsumer(bootstrap_servers=list(settings.brokers), group_id=settings.app_id)
-    async with group, admin_client(settings) as admin:
-        group.assign([place])
-        await group.commit({place: 1})
+    await commit(settings, place, 1)
+    async with admin_client(settings) as admin:
         await admin.delete_records({place: RecordsToDelete(before_offset=3)})
     async with worker_running(settings, until_ready=False) as worker:
         assert await worker.ended() == 1
@@ -314,3 +316,52 @@ async def test_requests_that_are_gone_before_they_were_answered_end_the_worker(s
     )
     assert f"apportion: offset_out_of_range: {told}" in worker.log
     assert (await stage.outputs.wait_for_end()).records == []
+
+
+async def test_requests_that_are_gone_with_the_groups_commits_end_the_worker(kafka_stage: Stage) -> None:
+    """Brokers let commits expire, and retention removes requests, while no worker runs."""
+    stage, settings = kafka_stage, kafka_stage.settings
+    partition = partition_of(b"default/s", settings.partitioner, settings.partitions)
+    assert partition is not None
+    place = TopicPartition(settings.requests_topic, partition)
+    await stage.send(*(request(f"r{number}") for number in range(10)))
+    async with worker_running(settings) as worker:
+        await stage.outputs.wait_for(answers(10))
+        assert await worker.stop() == 0
+    await stage.send(*(request(f"r{number}") for number in range(10, 20)))
+    await delete_group(settings)
+    async with admin_client(settings) as admin:
+        await admin.delete_records({place: RecordsToDelete(before_offset=15)})
+    async with worker_running(settings, until_ready=False) as worker:
+        assert await worker.ended() == 1
+    told = (
+        f"{place.topic} partition {partition} goes on at offset 10, "
+        "and the topic has those from 15 to before 20"
+    )
+    assert f"apportion: offset_out_of_range: {told}" in worker.log
+    await commit(settings, place, 15)  # as docs/operations.md says how to go on
+    async with worker_running(settings) as worker:
+        await stage.outputs.wait_for(answers(15))
+        assert await worker.stop() == 0
+
+
+async def commit(settings: Settings, place: TopicPartition, offset: int) -> None:
+    """Commit an offset in the place of the group, which has no member."""
+    group = AIOKafkaConsumer(
+        bootstrap_servers=list(settings.brokers), group_id=settings.app_id, enable_auto_commit=False
+    )
+    async with group:
+        group.assign([place])
+        await group.commit({place: offset})
+
+
+async def delete_group(settings: Settings) -> None:
+    """Delete the group with its commits, as soon as its last member has left."""
+    asked = DeleteGroupsRequest([settings.app_id])
+    async with admin_client(settings) as admin, asyncio.timeout(DEADLINE_S):
+        coordinator = await admin.find_coordinator(settings.app_id)
+        while True:
+            [(_, code)] = (await admin._send_request_to_node(coordinator, asked)).results
+            if code != NonEmptyGroup.errno:
+                break
+    assert code == 0, for_code(code)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from aiokafka.structs import ConsumerRecord
+from msgspec import Struct
 from running import request
 from support import NOW, candidate
 
@@ -16,7 +17,7 @@ from apportion.stream.answers import Answers
 from apportion.stream.batch import Batch, BatchBounds, BatchComposer
 from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.faults import EventFailedError, TooManyDeadLettersError
-from apportion.stream.row_format import Row, seen_offset_of
+from apportion.stream.row_format import Row, encode_row, seen_offset_of
 from apportion.stream.rows import PartitionRows
 
 SETTINGS = Settings(partitions=1)
@@ -42,6 +43,15 @@ def read(offset: int, event: Any, timestamp: int | None = NOW_MS, key: bytes = K
         0,
         headers,
     )
+
+
+class Stored(Struct):
+    """A record of the changelog, as a client gives it."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 def composer(bounds: BatchBounds = LONG, window: int = 2, share_max: float = 1.0) -> BatchComposer:
@@ -129,6 +139,19 @@ def test_rows_are_what_they_were_when_a_batch_is_taken_back() -> None:
     batch = compose(read(3, request("r0")), rows=rows)
     rows.restore(batch.before)
     assert rows.row(KEY) == Row(2, EMPTY)
+
+
+def test_a_batch_that_is_taken_back_leaves_its_repairs_to_the_next() -> None:
+    other, new, late = b"default/t", encode_row(Row(2, EMPTY)), encode_row(Row(1, EMPTY))
+    rows = PartitionRows("changelog 0")
+    rows.read([Stored(0, other, new), Stored(1, other, late)])
+    rows.join(2)
+    records = [read(3, request("r0"))]
+    first = composer().compose(rows, records, 0)
+    first.undo(rows)
+    again = composer().compose(rows, records, 0)
+    assert [(other, new, ())] in again.states
+    assert again.states == first.states
 
 
 @pytest.mark.parametrize(

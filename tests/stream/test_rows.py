@@ -56,7 +56,7 @@ def read(*records: StateRecord, max_lateness_s: int = 0) -> PartitionRows:
 
 def upkeep(rows: PartitionRows, let_go_until_us: int = 0) -> list[StateRecord]:
     rows.time.begin(let_go_until_us + LATENESS_S * 1_000_000)
-    return [record for group in rows.upkeep() for record in group]
+    return [record for group in rows.upkeep().groups for record in group]
 
 
 def artifact(name: str, content: str = "x") -> Pooled:
@@ -295,6 +295,54 @@ def test_an_older_versions_row_that_was_abandoned_is_written_whole_the_next_time
     first = changed(rows, KEY, Row(8, session(2, *held.pool)))
     rows.restore(before)
     assert changed(rows, KEY, Row(8, session(2, *held.pool))) == first
+
+
+def test_a_row_that_is_to_be_written_again_is_so_after_its_batch_was_abandoned() -> None:
+    new, late = Row(5, session(5)), Row(3, session(3))
+    rows = read((KEY, encode_row(new), ()), (KEY, encode_row(late), ()))
+    abandoned = rows.upkeep()
+    rows.undo(abandoned)
+    assert rows.upkeep() == abandoned
+
+
+def test_an_orphan_is_removed_after_its_batch_was_abandoned() -> None:
+    orphan = changed(PartitionRows(PLACE), KEY, Row(1, session(0, artifact("a"))))[0]
+    rows = read(orphan)
+    abandoned = rows.upkeep()
+    rows.undo(abandoned)
+    assert rows.upkeep() == abandoned
+
+
+def test_an_expired_row_is_held_and_let_go_after_its_batch_was_abandoned() -> None:
+    rows = PartitionRows(PLACE, max_lateness_s=LATENESS_S)
+    changed(rows, KEY, Row(1, session(1, artifact("a"), event_us=0)))
+    held = rows.row(KEY)
+    rows.time.begin(10**12)
+    abandoned = rows.upkeep()
+    assert rows.row(KEY) is None
+    rows.undo(abandoned)
+    assert rows.row(KEY) == held
+    assert rows.upkeep() == abandoned
+
+
+def test_a_session_that_changes_has_what_a_late_worker_removed_of_it_written_again() -> None:
+    """The row alone would name an artifact that compaction has taken."""
+    rows = PartitionRows(PLACE)
+    records = changed(rows, KEY, Row(1, session(0, artifact("a"))))
+    log = [*records, (records[0][0], None, ())]
+    left = read(*log)
+    held = left.row(KEY)
+    assert held is not None
+    log += changed(left, KEY, Row(2, session(1, *held.session.pool)))
+    log += upkeep(left)
+    assert read(*compacted(log)).row(KEY) == left.row(KEY)
+
+
+def test_an_orphan_that_is_published_again_is_not_removed() -> None:
+    orphan = changed(PartitionRows(PLACE), KEY, Row(1, session(0, artifact("a"))))[0]
+    rows = read(orphan)
+    log = [orphan, *changed(rows, KEY, Row(1, session(0, artifact("a")))), *upkeep(rows)]
+    assert read(*log).row(KEY) == rows.row(KEY)
 
 
 def test_only_rows_that_expired_by_the_committed_stream_time_are_let_go() -> None:

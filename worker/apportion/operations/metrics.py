@@ -107,6 +107,12 @@ REBALANCES = _counter("rebalances", "How often the group gave this worker its pa
 RECOVERIES = _counter("recoveries", "How often sessions were read back.")
 RECOVERY_SECONDS = _counter("recovery_seconds", "How long that took, together.")
 RECOVERED_ROWS = _counter("recovered_rows", "Sessions that were read back.")
+CHANGELOG_GAPS = _counter(
+    "changelog_gaps", "Places in the changelog where others wrote between this worker's rows."
+)
+LATE_RECORDS = _counter(
+    "late_records", "Records of others there that were late: newer rows are written again behind them."
+)
 LIVE = _gauge("live", "1 where /livez says that the worker makes progress.")
 READY = _gauge("ready", "1 where /readyz says that the worker answers events.")
 BROKERS_HEARD_SECONDS = _gauge(

@@ -32,6 +32,7 @@ from apportion.stream.connection import security_arguments
 from apportion.stream.consumer import LaneTransport
 from apportion.stream.exactly_once import ExactlyOnceWriter
 from apportion.stream.fair_lane import FairLane
+from apportion.stream.gaps import GapWatch
 from apportion.stream.lane import Lane
 from apportion.stream.log import log_fact
 from apportion.stream.membership import Membership
@@ -105,6 +106,8 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         self.add_future(self.policies.follow(self._refuse))
         self.add_future(self._watch())
         self.add_future(RequestsWatch(self.settings, self._durable_offsets).follow())
+        if self.settings.guarantee is not Guarantee.EXACTLY_ONCE:
+            self.add_future(GapWatch(self.settings, self.lane, self.numbers).follow())
         self.add_future(self.vitals.follow())
 
     @asynccontextmanager

@@ -35,6 +35,10 @@ class Artifacts:
         """Return the names of a session's."""
         return self._held.get(key, _NONE).keys()
 
+    def held(self, key: bytes) -> Mapping[bytes, bytes]:
+        """Return a session's by name; they change no more where `remove_all` follows."""
+        return self._held.get(key, _NONE)
+
     def decoded(self, key: bytes, names: Sequence[bytes]) -> tuple[Pooled, ...]:
         """Return a session's artifacts of these names; all of them are here."""
         if not names:

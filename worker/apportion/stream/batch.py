@@ -19,7 +19,7 @@ from apportion.stream.faults import EventFailedError, NotInTurnError, StreamErro
 from apportion.stream.log import RefusalLog
 from apportion.stream.message import Message
 from apportion.stream.row_format import Row, StateRecord
-from apportion.stream.rows import PartitionRows
+from apportion.stream.rows import PartitionRows, Upkeep
 
 _TOLD_TOGETHER = 64
 """How many events are told at once: a processor does one thing again faster than many in turn."""
@@ -37,11 +37,12 @@ class Batch(Struct):
     """What the events of a partition from `offset` to before `next_offset` give, in their order.
 
     One that `is_ahead` of events that wait has answers alone, and ends before an event that is to be refused.
-    `before` are the rows that were held of each session that changed, `states` the records that make durable
-    what they are now and let expired ones go, those of a session together. `failure` is why the batch ended
-    before the event at `next_offset`, or behind it where that was refused: what is in the batch stands all
-    the same. `outcomes` tell whose its events were and which were refused. `tally` is what it adds to the
-    metrics; it took `work_s`, and was composed at `composed_s` of the clock that only goes forward.
+    `before` are the rows that were held of each session that changed. `states` are the records that make
+    durable what they are now, and those of the `upkeep`; the records of a session stand together. `failure`
+    is why the batch ended before the event at `next_offset`, or behind it where that was refused: what is in
+    the batch stands all the same. `outcomes` tell whose its events were and which were refused.
+    `tally` is what it adds to the metrics; it took `work_s`, and was composed at `composed_s` of the clock
+    that only goes forward.
     """
 
     partition: int
@@ -60,9 +61,11 @@ class Batch(Struct):
     work_s: float = 0.0
     composed_s: float = 0.0
     is_ahead: bool = False
+    upkeep: Upkeep = field(default_factory=Upkeep)
 
     def undo(self, rows: PartitionRows) -> None:
         """Take back what the batch has changed in the rows; batches behind it were taken back before."""
+        rows.undo(self.upkeep)
         rows.restore(self.before)
         rows.time.seen_us = self.stream_time_before_us
 
@@ -111,13 +114,27 @@ class BatchComposer:
                 break
         self._tell(batch, untold)
         batch.states = rows.changes(batch.before)
-        batch.states += rows.upkeep()
+        batch.upkeep = rows.upkeep()
+        batch.states += batch.upkeep.groups
         batch.size_bytes += sum([len(value or b"") for state in batch.states for _, value, _ in state])
         batch.stream_time_us = rows.time.seen_us
         taken = records[start : start + batch.events]
         batch.tally.recorded_ms = [ms for one in taken if (ms := one.timestamp) is not None and ms >= 0]
         batch.composed_s = monotonic()
         batch.work_s = batch.composed_s - began_s
+        return batch
+
+    def keep_up(self, rows: PartitionRows, partition: int, offset: int, stream_time_us: int) -> Batch:
+        """Return a batch without events: repairs of the changelog alone, which no event brings.
+
+        `offset` and `stream_time_us` are those of the batch before, and stay what may be committed.
+        """
+        batch = Batch(partition, offset, offset, 0, {}, {}, [], 0)
+        batch.stream_time_us, batch.stream_time_before_us = stream_time_us, rows.time.seen_us
+        batch.upkeep = rows.upkeep()
+        batch.states = batch.upkeep.groups
+        batch.size_bytes = sum([len(value or b"") for state in batch.states for _, value, _ in state])
+        batch.composed_s = monotonic()
         return batch
 
     def _take(

@@ -159,6 +159,15 @@ class Lane:
         if flow.writing is None:
             flow.writing = asyncio.create_task(self._write(flow))
 
+    def keep_up(self, flow: Flow) -> None:
+        """Let repairs of a partition's changelog be written if nothing is, so that they wait for no event."""
+        offset = flow.durable_offset
+        if flow.is_over or flow.in_flight or flow.failed_offset is not None or offset is None:
+            return
+        if flow.rows.has_repairs and self._membership.is_held:
+            stream_time_us = flow.metadata.stream_time_us
+            self.composed(flow, self._composer.keep_up(flow.rows, flow.partition, offset, stream_time_us))
+
     async def _write(self, flow: Flow) -> None:
         """Write a partition's batches one after another, until there is none."""
         while flow.in_flight:

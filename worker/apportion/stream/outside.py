@@ -15,6 +15,10 @@ from apportion.stream.connection import close_consumer, connection_arguments
 
 POLL_MS = 20
 """How long a read waits: behind the last row may stand what is no record, such as markers of transactions."""
+SLICE = 500
+"""How many records of a changelog are taken at once, while all else that the worker does waits."""
+FETCH_MAX_BYTES = 1 << 20
+"""How much of a partition of a changelog is fetched at once."""
 _FETCH_MAX_BYTES = 4 << 20
 """The client has what it receives three times for a moment; larger ones are no faster."""
 _ASKING_MAX_BYTES = 64 << 10

@@ -16,7 +16,16 @@ from aiokafka.structs import ConsumerRecord
 from apportion.settings import Settings
 from apportion.stream.commits import Commit, read_commits
 from apportion.stream.faults import OffsetOutOfRangeError
-from apportion.stream.outside import POLL_MS, Offsets, ends_of, named, open_reader, patiently
+from apportion.stream.outside import (
+    FETCH_MAX_BYTES,
+    POLL_MS,
+    SLICE,
+    Offsets,
+    ends_of,
+    named,
+    open_reader,
+    patiently,
+)
 from apportion.stream.row_format import UnreadableRowError
 from apportion.stream.rows import PartitionRows
 from apportion.stream.same_requests import require_same_requests
@@ -26,10 +35,6 @@ from apportion.stream.state_faults import (
     UnreadableStateError,
 )
 from apportion.stream.topics import changelog_topic
-
-_PARTITION_FETCH_MAX_BYTES = 1 << 20
-_SLICE = 500
-"""How many records are taken at once, while all else that the worker does waits."""
 
 
 def partition_rows(settings: Settings, partition: int) -> PartitionRows:
@@ -45,7 +50,7 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
 
     Raises:
         ChangelogTruncatedError, OffsetOutOfRangeError, RequestsReplacedError: the topics are not those that
-            commits and rows speak of.
+            commits and rows speak of, or requests are gone that no row has seen.
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
         RecoveryFailedError: nothing more could be read for `recovery_timeout_s`.
     """
@@ -61,6 +66,8 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
                 await _read(settings, rows, ends, moved)
                 seen = {partition: last for partition, held in rows.items() if (last := held.last_seen)}
                 await require_same_requests(asking, settings.requests_topic, seen)
+                uncommitted = {n: offset for n, (offset, _) in seen.items() if commits[n].offset is None}
+                await _require_following(settings, asking, uncommitted)
     except TimeoutError:
         raise RecoveryFailedError(places, f"nothing moved for {settings.recovery_timeout_s:g} s") from None
     except KafkaError as error:
@@ -101,7 +108,7 @@ async def _read(
     settings: Settings, rows: Mapping[int, PartitionRows], ends: Offsets, moved: Callable[[], None]
 ) -> None:
     """Read from behind what the rows contain to the ends."""
-    async with open_reader(settings, "read_committed", _PARTITION_FETCH_MAX_BYTES) as reader:
+    async with open_reader(settings, "read_committed", FETCH_MAX_BYTES) as reader:
         begins = await patiently(reader.beginning_offsets, ends)
         reader.assign(list(ends))
         for place, end in ends.items():
@@ -116,7 +123,7 @@ async def _read(
                 reader.pause(place)
                 waiting.remove(place)
             if waiting:
-                batches = await reader.getmany(*waiting, timeout_ms=POLL_MS, max_records=_SLICE)
+                batches = await reader.getmany(*waiting, timeout_ms=POLL_MS, max_records=SLICE)
                 for place, records in batches.items():
                     _take(rows[place.partition], place, records, ends[place])
             await asyncio.sleep(0)  # the client gives what it has without letting anybody else have a turn
@@ -171,6 +178,26 @@ async def _require_offsets(
     begins, ends = await patiently(asking.beginning_offsets, offsets), await ends_of(asking, offsets)
     for place, offset in offsets.items():
         if not begins[place] <= offset <= ends[place]:
+            raise OffsetOutOfRangeError(named(place), offset, begins[place], ends[place])
+
+
+async def _require_following(
+    settings: Settings, asking: AIOKafkaConsumer, seen_offsets: Mapping[int, int]
+) -> None:
+    """Pass if the requests topic begins no later than behind the last offsets that rows have seen.
+
+    For partitions without a commit, which are read from their beginning: brokers let commits expire, and may
+    have removed requests in the same time.
+
+    Raises:
+        OffsetOutOfRangeError: requests that no row has seen are gone.
+    """
+    topic = settings.requests_topic
+    offsets = {TopicPartition(topic, partition): seen + 1 for partition, seen in seen_offsets.items()}
+    begins = await patiently(asking.beginning_offsets, offsets)
+    for place, offset in offsets.items():
+        if begins[place] > offset:
+            ends = await patiently(asking.end_offsets, [place])
             raise OffsetOutOfRangeError(named(place), offset, begins[place], ends[place])
 
 

@@ -5,8 +5,10 @@ let go. Rows lie here as the bytes that stand in the changelog; those in use are
 prepared. Never does I/O: the writer appends what is told here, a recovery brings what is read.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
 
 from apportion.stream.artifacts import Artifacts
 from apportion.stream.expiry import ExpiryIndex
@@ -39,6 +41,32 @@ _NO_ARTIFACTS = b"\x00\x00"
 _JSON = ord("{")
 
 
+Gap: TypeAlias = tuple[int, int]
+"""Offsets of a changelog, from the first to before the second, that this worker has not written."""
+
+
+class LetGo(Struct, frozen=True):
+    """A row that was let go, and its artifacts by name."""
+
+    key: bytes
+    value: bytes
+    artifacts: Mapping[bytes, bytes]
+
+
+class Upkeep(Struct):
+    """Records that keep the changelog small and right, and what they were made from.
+
+    Each of the `groups` is to be appended in one record batch. `let_go` are rows that are not held any more,
+    with their artifacts; `again` are sessions whose rows are written again, `orphans` the keys of
+    records that are removed.
+    """
+
+    groups: list[list[StateRecord]] = []
+    let_go: list[LetGo] = []
+    again: list[bytes] = []
+    orphans: list[bytes] = []
+
+
 class Written(Protocol):
     """What is asked of a record of the changelog; a client's own records have it."""
 
@@ -67,6 +95,7 @@ class PartitionRows:
         self._gone: dict[bytes, int] = {}
         self._again: dict[bytes, None] = {}
         self._orphans: list[bytes] = []
+        self._gaps: list[Gap] = []
 
     def __len__(self) -> int:
         return len(self._values.keys() | self._changed.keys()) if self._changed else len(self._values)
@@ -130,7 +159,8 @@ class PartitionRows:
     def written(self, first_offset: int, last_offset: int, *, alone: bool = False) -> None:
         """Count records of ours as contained, as long as nobody else wrote between.
 
-        With `alone` nobody else can: what is between is none of records, but the markers of transactions.
+        Offsets that others wrote are a gap. With `alone` nobody else can: what is between is none of records,
+        but the markers of transactions.
 
         Raises:
             ChangelogTruncatedError: they stand where others stood: the changelog is another, or was cut.
@@ -139,7 +169,58 @@ class PartitionRows:
             raise ChangelogTruncatedError(self._place, self.changelog_offset, first_offset)
         if alone or first_offset == self.changelog_offset:
             self.changelog_offset = last_offset + 1
+        elif first_offset > self.changelog_end:
+            self._gaps.append((self.changelog_end, first_offset))
         self.changelog_end = max(self.changelog_end, last_offset + 1)
+
+    def ends(self, end_offset: int) -> None:
+        """Note where the changelog ends while nothing of ours is on its way: others wrote what is beyond."""
+        if end_offset > self.changelog_end:
+            self._gaps.append((self.changelog_end, end_offset))
+            self.changelog_end = end_offset
+
+    @property
+    def gaps(self) -> Sequence[Gap]:
+        """The gaps that were not looked into yet."""
+        return tuple(self._gaps)
+
+    def close(self, gap: Gap) -> None:
+        """Count a gap as looked into; a recovery reads it all the same."""
+        if gap in self._gaps:
+            self._gaps.remove(gap)
+
+    def repair(self, records: Iterable[Written]) -> int:
+        """Have rows written again behind the late records of a gap, and return how many were late.
+
+        A record is late that has seen less than the row that is held, or that removes an artifact of it. A
+        record that has seen as much or more changes nothing: the next rows of its session stand behind it,
+        and a recovery reads it.
+
+        Raises:
+            UnreadableRowError: a newer version wrote one.
+        """
+        late = 0
+        for record in records:
+            session, separator, name = record.key.partition(SEPARATOR)
+            held = self._values.get(session)
+            if held is None:
+                continue
+            if separator:
+                is_late = record.value is None and name in artifact_names(held)
+            elif record.value is None:
+                seen_offset = seen_offset_of_tombstone(record.headers)
+                is_late = seen_offset is not None and seen_offset < seen_offset_of(held)
+            else:
+                is_late = seen_offset_of(record.value) < seen_offset_of(held)
+            if is_late:
+                self._again[session] = None
+                late += 1
+        return late
+
+    @property
+    def has_repairs(self) -> bool:
+        """Whether the changelog lacks records that the next upkeep writes or removes."""
+        return bool(self._again or self._orphans)
 
     def read(self, records: Iterable[Written]) -> None:
         """Take in what stands in the changelog, in its order; of a session's rows the one that has seen most.
@@ -190,29 +271,52 @@ class PartitionRows:
                 self._expiry.add(key, expires_us_of(value))
         self.changelog_offset = max(self.changelog_offset, end_offset)
         self.changelog_end = max(self.changelog_end, end_offset)
+        self._gaps.clear()
 
-    def upkeep(self) -> list[list[StateRecord]]:
+    def upkeep(self) -> Upkeep:
         """Return records that keep the changelog small and right, no more than stand well beside a batch.
 
         Asked right behind `changes`: the records go with that batch's. Rows are let go that expired before
         any event that may still come. A row behind which a stale one was written is written again, for
-        compaction keeps the last one; an artifact that no row has is removed. Each list is to be appended in
-        one record batch.
+        compaction keeps the last one; an artifact that no row has is removed.
         """
-        groups: list[list[StateRecord]] = []
+        upkeep = Upkeep()
+        groups = upkeep.groups
         if self.time.is_bounded:
             until_us = self.time.let_go_until_us
-            due = self._expiry.due(until_us, _UPKEEP_MAX)
-            groups += [gone for key in due if (gone := self._let_go(key, until_us))]
+            for key in self._expiry.due(until_us, _UPKEEP_MAX):
+                if gone := self._let_go(key, until_us, upkeep):
+                    groups.append(gone)
         while self._again and len(groups) < _UPKEEP_MAX:
             key, _ = self._again.popitem()
+            upkeep.again.append(key)
             if (value := self._values.get(key)) is not None:
                 artifacts = self._artifacts.records(key, artifact_names(value))
                 groups.append([*artifacts, (key, value, NO_HEADERS)])
         while self._orphans and len(groups) < _UPKEEP_MAX:
-            if (key := self._orphans.pop()) not in self._values:  # a session may have begun afresh
+            key = self._orphans.pop()
+            upkeep.orphans.append(key)
+            if not self._is_needed(key):
                 groups.append([(key, None, NO_HEADERS)])
-        return groups
+        return upkeep
+
+    def undo(self, upkeep: Upkeep) -> None:
+        """Take back what an upkeep has changed: its records were abandoned, and are to be written later.
+
+        Called before `restore` of the same batch.
+        """
+        for gone in upkeep.let_go:
+            self._values[gone.key] = gone.value
+            for name, value in gone.artifacts.items():
+                self._artifacts.add(gone.key, name, value)
+            self._expiry.add(gone.key, expires_us_of(gone.value))
+        self._again |= dict.fromkeys(upkeep.again)
+        self._orphans += upkeep.orphans
+
+    def _is_needed(self, orphan: bytes) -> bool:
+        """Return whether a record without a row has one now: its session began afresh, or names it."""
+        session, separator, name = orphan.partition(SEPARATOR)
+        return name in self._artifacts.names(session) if separator else orphan in self._values
 
     def _require_artifacts(self, needed: dict[bytes, tuple[bytes, ...]], *, afresh: bool) -> None:
         for key, names in list(needed.items()):
@@ -257,7 +361,6 @@ class PartitionRows:
     def _tell(self, key: bytes, row: Row) -> list[StateRecord]:
         """Put a changed row among the bytes, and return the records that make it durable."""
         self._in_use.put(key, row)
-        self._again.pop(key, None)
         new, gone = self._artifacts.change(key, row)
         return [*new, (key, self._put_value(key, encode_row(row)), NO_HEADERS), *gone]
 
@@ -269,7 +372,7 @@ class PartitionRows:
         self._values[key] = value
         return value
 
-    def _let_go(self, key: bytes, until_us: int) -> list[StateRecord]:
+    def _let_go(self, key: bytes, until_us: int, upkeep: Upkeep) -> list[StateRecord]:
         """Let a row go that has expired until then; one that lives on is looked at again when it expires."""
         value = self._values.get(key)
         if value is None:
@@ -278,7 +381,7 @@ class PartitionRows:
         if key in self._changed or expires_us > until_us:
             self._expiry.add(key, max(expires_us, until_us + 1))
             return []
+        upkeep.let_go.append(LetGo(key, value, self._artifacts.held(key)))
         del self._values[key]
         self._in_use.forget(key)
-        self._again.pop(key, None)
         return [tombstone(key, seen_offset_of(value)), *self._artifacts.remove_all(key)]
