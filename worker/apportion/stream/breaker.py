@@ -24,6 +24,8 @@ _WINDOWS_OF_FEW = 10
 """How many windows must have passed where fewer tenants than these are known: the others may come yet."""
 _KEPT = 64
 """How many of a partition's last events stand beside its committed offset."""
+_KEY_MAX_BYTES = 2_048
+"""How much of a key is looked at, and remembered: no tenant's name is longer, and a key may be any."""
 _NOBODY = "-"
 
 
@@ -167,13 +169,13 @@ class _Last:
 
 def tenant_of(record: Record, refusal: ErrorCode | None) -> str:
     """Return whose an event is, by its key `tenant/session_id`; where the key does not tell, nobody's."""
-    return _NOBODY if refusal is ErrorCode.WRONG_KEY else _tenant_of_key(record.key)
+    if refusal is ErrorCode.WRONG_KEY:
+        return _NOBODY
+    return _tenant_of_key((record.key or b"")[:_KEY_MAX_BYTES])
 
 
 @lru_cache(1 << 12)
-def _tenant_of_key(key: bytes | None) -> str:
-    if key is None:
-        return _NOBODY
+def _tenant_of_key(key: bytes) -> str:
     tenant, slash, _ = key.partition(b"/")
     return digest_of(tenant) if slash else _NOBODY
 
