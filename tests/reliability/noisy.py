@@ -39,6 +39,8 @@ _TENANTS = 500
 _QUIET_PER_S = 150.0
 _LARGE = 1_100
 _LARGE_CANDIDATES = 4_000
+_POLICY = 'name = "large"\nversion = "1"\nstrategy = "lanes"\n[cache]\nttl_s = 7200\nmax_entries = 1024\n'
+"""That of the large requests: by it nearly all of their compositions would be remembered."""
 _SAMPLE_S = 1.0
 _GAUGES_EVERY_S = 5
 _CAUGHT_UP_S = 600.0
@@ -57,13 +59,21 @@ class Watched:
         return ", ".join([resident, *(f"{name} at most {value:,.0f}" for name, value in self.most.items())])
 
 
-async def noisy_for(
-    servers: str, folder: Path, seed: int, minutes: float, guarantee: Guarantee, **values: Any
-) -> Outcome:
+async def noisy_for(servers: str, folder: Path, seed: int, minutes: float, guarantee: Guarantee) -> Outcome:
     """Send for so many minutes, wait until all is answered, and check the answers' number and the memory."""
     since_s, watched = monotonic(), Watched()
-    limits = {"tenant_batch_share": 0.25, "tenant_events_per_s": _NOISY_PER_S, "partitions": 1}
-    given = {**limits, **DEFAULT_TIMEOUTS_S, "health_port": free_port(), "guarantee": guarantee, **values}
+    policies = folder / "policies"
+    policies.mkdir(parents=True)
+    (policies / "large.toml").write_text(_POLICY)
+    given = {
+        "tenant_batch_share": 0.25,
+        "tenant_events_per_s": _NOISY_PER_S,
+        "partitions": 1,
+        "policies": policies,
+        "health_port": free_port(),
+        "guarantee": guarantee,
+        **DEFAULT_TIMEOUTS_S,
+    }
     async with run_of(servers, folder, **given) as run:
         worker = await run.fleet.start()
         async with asyncio.TaskGroup() as group:  # a worker that ends, or grows too far, ends the run at once
@@ -127,11 +137,16 @@ def _large(settings: Settings) -> Iterator[Sent]:
     """Yield 1,100 distinct requests of 4,000 candidates, of some 700 KB each."""
     for number in range(_LARGE):
         candidates = [candidate(f"l{number}-{each}", 5) for each in range(_LARGE_CANDIDATES)]
-        yield _sent(settings, f"l{number}", f"t{number % _TENANTS}", 4, candidates)
+        yield _sent(settings, f"l{number}", f"t{number % _TENANTS}", 4, candidates, policy="large")
 
 
 def _sent(
-    settings: Settings, request_id: str, tenant: str, session: int, candidates: list[dict[str, Any]]
+    settings: Settings,
+    request_id: str,
+    tenant: str,
+    session: int,
+    candidates: list[dict[str, Any]],
+    **changes: Any,
 ) -> Sent:
     event = {
         "type": "context-request",
@@ -140,7 +155,7 @@ def _sent(
         "tenant": tenant,
         "requested_at": datetime.now(UTC).isoformat(),
         "candidates": candidates,
-    }
+    } | changes
     assert settings.partitions == 1, "all tenants share one partition"
     return Sent(0, session_key(tenant, f"s{session}").encode(), json.dumps(event).encode())
 
