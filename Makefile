@@ -22,6 +22,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 SEEDS ?= 1
 KILLS ?= 200
 GUARANTEE ?= effectively_once
+MINUTES ?= 30
 
 .PHONY: help demo test check format schemas requirements image sbom audit licences secret dashboard recording benchmarks \
   check-cluster reliability-sink clean
@@ -92,7 +93,8 @@ reliability-sink: $(VENV)/dev.done ## Kill a sink at random moments, KILLS times
 	PYTHONPATH=worker:tests $(BIN)/python tests/sink_kills.py $(KILLS)
 
 reliability-%: $(VENV)/dev.done ## The long forms of docs/reliability.md: SEEDS=1-13 make reliability-kills
-	PYTHONPATH=worker:tests $(BIN)/python -m reliability $* --seeds $(SEEDS) --guarantee $(GUARANTEE)
+	PYTHONPATH=worker:tests $(BIN)/python -m reliability $* --seeds $(SEEDS) --guarantee $(GUARANTEE) \
+	  --minutes $(MINUTES)
 
 check-cluster: ## Start the cluster of docker-compose.yml, kill a worker and a broker under load, see that nothing is lost
 	$(PYTHON) deploy/check_cluster.py

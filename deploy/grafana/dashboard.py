@@ -88,6 +88,14 @@ ROWS: dict[str, tuple[_Panel, ...]] = {
         ),
         ("Events of a batch", "short", _quantiles("apportion_batch_events")),
         (
+            "Waiting for turns, and read again after a crash",
+            "short",
+            (
+                (_now("sum", "apportion_waiting_events"), "events that wait"),
+                (_now("max", "apportion_uncommitted_offsets", "partition"), "uncommitted of {{partition}}"),
+            ),
+        ),
+        (
             "In flight",
             "short",
             ((_now("sum", "apportion_in_flight_batches"), "batches"),),
@@ -112,6 +120,8 @@ ROWS: dict[str, tuple[_Panel, ...]] = {
             (
                 (_now("sum", "apportion_row_bytes"), "sessions"),
                 (_now("sum", "apportion_in_flight_bytes"), "in flight"),
+                (_now("sum", "apportion_waiting_bytes"), "waiting for turns"),
+                (_now("sum", "apportion_composition_cache_bytes"), "compositions"),
             ),
         ),
         ("Bytes written", "Bps", ((_sum("apportion_output_bytes_total"), "before compression"),)),

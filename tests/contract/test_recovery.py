@@ -319,7 +319,7 @@ async def test_requests_that_retention_took_after_they_were_answered_stop_nobody
 
 
 async def test_sessions_that_are_over_go_by_committed_time_and_late_events_find_nothing(kafka: str) -> None:
-    settings = own_settings(kafka, partitions=1, max_lateness_s=60, dead_letter_share_max=1.0)
+    settings = own_settings(kafka, partitions=1, max_lateness_s=7200, dead_letter_share_max=1.0)
     async with staged(settings) as stage:
 
         async def answer(name: str, session_id: str, day: str) -> None:

@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 from containers import cluster, kafka_running
 from reliability import scenarios
 from reliability.brokers import FAULTS, brokers_away
+from reliability.noisy import noisy_for
 from reliability.scenarios import Outcome
 from reliability.soak import soaked
 from reliability.steps import strikes
@@ -81,22 +82,37 @@ async def brokers(_: str, folder: Path, seeds: Sequence[int], guarantee: Guarant
                 )
 
 
-async def soak(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
+async def soak(
+    servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee, minutes: float = 30
+) -> Runs:
     """Thirty minutes at 70 % of capacity, with rolling restarts; each seed."""
     for seed in seeds:
-        yield await soaked(servers, folder / f"soak-{seed}", seed, minutes=30, guarantee=guarantee)
+        yield await soaked(servers, folder / f"soak-{seed}", seed, minutes=minutes, guarantee=guarantee)
 
 
-FORMS: dict[str, Callable[[str, Path, Sequence[int], Guarantee], Runs]] = {
-    each.__name__: each for each in (kills, storm, rebalance, zombies, network, brokers, soak)
+async def noisy(
+    servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee, minutes: float = 30
+) -> Runs:
+    """Thirty minutes under a noisy tenant, with large requests; a worker's memory is bounded; each seed."""
+    for seed in seeds:
+        yield await noisy_for(servers, folder / f"noisy-{seed}", seed, minutes, guarantee)
+
+
+FORMS: dict[str, Callable[..., Runs]] = {
+    each.__name__: each for each in (kills, storm, rebalance, zombies, network, brokers, soak, noisy)
 }
+TIMED = (soak.__name__, noisy.__name__)
+"""The forms that last as long as the command line says."""
 
 
-async def run(form: str, servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> bool:
+async def run(
+    form: str, servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee, minutes: float
+) -> bool:
     """Run one form, and return whether nothing was wrong."""
+    timed = {"minutes": minutes} if form in TIMED else {}
     total, killed, count = Audited(), 0, 0
     with progress(form, None) as show:
-        async for outcome in FORMS[form](servers, folder, seeds, guarantee):
+        async for outcome in FORMS[form](servers, folder, seeds, guarantee, **timed):
             count, killed, total = count + 1, killed + outcome.kills, total + outcome.audited
             show(count)
             print(outcome, *outcome.failed, *outcome.audited.found, sep="\n  ", flush=True)
@@ -118,13 +134,15 @@ def main() -> int:
         default=Guarantee.EFFECTIVELY_ONCE,
         help="of the workers",
     )
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long soak and noisy send")
     chosen = parser.parse_args()
     first, _, last = chosen.seeds.partition("-")
     folder = Path(mkdtemp(prefix="reliability-"))
     print(f"logs in {folder}", file=sys.stderr)
     with nullcontext("") if chosen.form == brokers.__name__ else kafka_running() as servers:
         seeds = range(int(first), int(last or first) + 1)
-        return 0 if asyncio.run(run(chosen.form, servers, folder, seeds, chosen.guarantee)) else 1
+        done = run(chosen.form, servers, folder, seeds, chosen.guarantee, chosen.minutes)
+        return 0 if asyncio.run(done) else 1
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 """The app is a function of its settings, and Faust's own command finds it."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from commands import ROOT, environment
+from support import answer, candidate, lanes_policy, request
 
+from apportion.core.memory import Memory
 from apportion.settings import Settings, SettingsError, load_settings
-from apportion.stream.app import create_app, worker_name
+from apportion.stream.app import age_compositions, create_app, worker_name
 from apportion.stream.exactly_once import ExactlyOnceWriter
 from apportion.stream.fair_lane import FairLane
 from apportion.stream.lane import Lane
@@ -48,6 +51,23 @@ def test_only_the_module_for_fausts_command_builds_an_app_on_import() -> None:
         "assert not [one for one in gc.get_objects() if isinstance(one, faust.App)]\n"
     )
     subprocess.run([sys.executable, "-c", listing], env=environment(), cwd=ROOT, check=True)  # noqa: S603 - likewise
+
+
+@pytest.mark.asyncio
+async def test_old_compositions_are_forgotten_though_nothing_comes() -> None:
+    memory = Memory()
+    answer(request([candidate("a")]), lanes_policy(cache={"ttl_s": 1}), memory=memory)
+    aging = asyncio.create_task(age_compositions(memory, 0.01))
+    async with asyncio.timeout(30):
+        while len(memory.compositions):  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.01)
+    aging.cancel()
+
+
+def test_the_bound_of_remembered_compositions_is_the_setting() -> None:
+    app = create_app(Settings(compositions_max_bytes=0))
+    answer(request([candidate("a")]), lanes_policy(), memory=app.answers.memory)
+    assert len(app.answers.memory.compositions) == 0
 
 
 def test_two_apps_of_one_process_share_nothing() -> None:

@@ -1,5 +1,7 @@
 """When too many events were refused, also across a restart."""
 
+import tracemalloc
+
 import pytest
 
 from apportion.core.errors import ErrorCode
@@ -132,6 +134,19 @@ def test_a_share_of_0_stops_when_most_tenants_had_a_refused_event() -> None:
 )
 def test_whose_an_event_is_its_key_tells(key: bytes | None, refusal: ErrorCode | None, tenant: str) -> None:
     assert tenant_of(Record("context-requests", 0, 0, 0, key, b"v"), refusal) == tenant
+
+
+def test_of_keys_as_long_as_events_little_is_held() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            key = f"tenant{number}/".encode() + b"s" * (1 << 20)
+            assert tenant_of(Record("requests", 0, 0, 0, key, b"v"), None) == digest_of(b"tenant%d" % number)
+        del key
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1 << 20
 
 
 def test_a_window_reads_back_as_it_was_committed() -> None:

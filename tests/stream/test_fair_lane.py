@@ -27,7 +27,7 @@ from apportion.stream.lane import Lane
 from apportion.stream.membership import Membership
 from apportion.stream.message import Message
 from apportion.stream.rows import PartitionRows
-from apportion.stream.tenants import Buckets, TenantLimits, TenantQueue
+from apportion.stream.tenants import DISTANCE_MAX, Buckets, TenantLimits, TenantQueue
 from apportion.stream.writer import Writing
 
 SETTINGS = Settings(partitions=1)
@@ -36,11 +36,19 @@ NOW_MS = 1_772_366_400_000
 BROKEN = "broken"
 
 
-def read(offset: int, tenant: str = "default", session: str = "s", *, bad: bool = False) -> Any:
-    event = request(f"r{offset}", session, tenant=tenant)
+def read(
+    offset: int,
+    tenant: str = "default",
+    session: str = "s",
+    *,
+    bad: bool = False,
+    now_ms: int = NOW_MS,
+    **changes: Any,
+) -> Any:
+    event = request(f"r{offset}", session, tenant=tenant, **changes)
     value = json.dumps({"type": "nothing"} if bad else event).encode()
     key = f"{tenant}/{session}".encode()
-    return ConsumerRecord(SETTINGS.requests_topic, 0, offset, NOW_MS, 0, key, value, None, 0, 0, ())
+    return ConsumerRecord(SETTINGS.requests_topic, 0, offset, now_ms, 0, key, value, None, 0, 0, ())
 
 
 class Written(Struct):
@@ -60,8 +68,8 @@ class Topics:
         self.states: list[Written] = []
         self.committed: tuple[int | None, str] = (None, "")
 
-    def rows(self) -> PartitionRows:
-        rows = PartitionRows("c")
+    def rows(self, max_lateness_s: int = 0) -> PartitionRows:
+        rows = PartitionRows("c", max_lateness_s)
         rows.read(self.states)
         rows.join(len(self.states))
         return rows
@@ -100,7 +108,14 @@ class Writer:
 class Stage:
     """A worker over topics, until it dies or has nothing to do."""
 
-    def __init__(self, topics: Topics, *, lives: int = -1, limits: TenantLimits | None = LIMITS) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        *,
+        lives: int = -1,
+        limits: TenantLimits | None = LIMITS,
+        max_lateness_s: int = 0,
+    ) -> None:
         self.topics, self.writer = topics, Writer(topics, lives)
         self.answers = Answers(SETTINGS, create_engine(SETTINGS), create_timeline(SETTINGS), "w")
         bounds = BatchBounds(records=7, work_s=60.0)
@@ -118,7 +133,7 @@ class Stage:
         self.lane.deliver = self.due.put_nowait
         self.lane.failed = self.failures.append
         offset, metadata = topics.committed
-        self.lane.begin(0, topics.rows(), offset, metadata)
+        self.lane.begin(0, topics.rows(max_lateness_s), offset, metadata)
 
     async def current(self) -> None:
         """Stand for the reader of policies."""
@@ -232,6 +247,32 @@ async def test_what_waits_is_not_committed_though_what_is_behind_it_is_answered(
     assert topics.committed[0] == 1
     assert {offset for offset, _ in stage.lane.committable().values()} <= {1}
     stage.lane.abandon()
+
+
+@pytest.mark.asyncio
+async def test_beyond_a_distance_between_offsets_nothing_more_is_fetched() -> None:
+    topics = Topics()
+    stage = Stage(topics, limits=TenantLimits(0.01, 0, 1 << 20))
+    stage.lane.fetched(0, [*(read(n, "noisy", f"s{n}") for n in range(20)), read(DISTANCE_MAX - 1, "quiet")])
+    assert stage.lane.waiting[0][0] == 21
+    assert not stage.lane.has_room(0)
+    await stage.lane.answer(stage.due.get_nowait())
+    assert stage.lane.waiting[0][0] == 20
+    assert stage.lane.has_room(0), "the first event that waits is another now"
+    stage.lane.abandon()
+
+
+@pytest.mark.asyncio
+async def test_sessions_that_are_over_can_go_between_two_times_with_limits() -> None:
+    """As docs/operations.md has it: limits, then max_lateness_s without them, then limits again."""
+    topics, day = Topics(), "2026-03-03T12:00:00Z"
+    await Stage(topics).live([read(0, "a", "over"), read(1, "b", "over")], [2])
+    later = [read(n, "a", "new", requested_at=day, now_ms=NOW_MS + 2 * 86_400_000) for n in range(2, 9)]
+    for end in (2, 4):  # the second one begins with a stream time that is committed
+        await Stage(topics, limits=None, max_lateness_s=7_200).live(later[:end], [1])
+    await Stage(topics).live(later, [1])
+    assert set(topics.rows().values) == {b"a/new"}
+    assert topics.committed[0] == 9
 
 
 @pytest.mark.asyncio

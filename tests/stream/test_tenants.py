@@ -1,5 +1,6 @@
 """Whose event is next: by turns, each tenant's and each session's in their order, and none forgotten."""
 
+import weakref
 from itertools import cycle, takewhile
 from typing import Any
 
@@ -7,7 +8,7 @@ from aiokafka.structs import ConsumerRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.stream.tenants import WAITING_MAX_RECORDS, Buckets, TenantLimits, TenantQueue
+from apportion.stream.tenants import DISTANCE_MAX, WAITING_MAX_RECORDS, Buckets, TenantLimits, TenantQueue
 
 LIMITS = TenantLimits(0.5, 0, 1 << 20)
 
@@ -122,7 +123,7 @@ def test_who_is_held_back_goes_ahead_no_more_until_that_event_had_its_turn() -> 
 
 def test_what_waits_is_bounded_in_events_and_in_bytes() -> None:
     queue = queue_of(*(record(offset, "a") for offset in range(WAITING_MAX_RECORDS - 1)))
-    assert not queue_of(record(0, "a", size=(1 << 20) - 500)).is_full
+    assert not queue_of(record(0, "a", size=(1 << 20) - 700)).is_full
     assert queue_of(record(0, "a", size=1 << 20)).is_full
     assert queue.is_full, "by what a record takes beside its value"
     roomy = queue_of(limits=TenantLimits(0.5, 0, 1 << 30))
@@ -132,6 +133,50 @@ def test_what_waits_is_bounded_in_events_and_in_bytes() -> None:
     assert roomy.is_full
     turn(roomy)
     assert not roomy.is_full
+
+
+def test_headers_and_keys_count_as_bytes_that_wait() -> None:
+    queue = queue_of()
+    headers = (("trace", b"x" * (1 << 20)),)
+    queue.add([ConsumerRecord("requests", 0, 0, 1, 0, b"a/s", b"", None, 0, 0, headers)])
+    assert queue.is_full
+    assert queue.size_bytes > 1 << 20
+    turn(queue)
+    assert queue.size_bytes == 0
+
+
+def test_events_that_went_ahead_are_held_no_longer() -> None:
+    clock = Clock()
+    queue = queue_of(limits=TenantLimits(0.25, 20, 16 << 20), clock=clock)
+    queue.add([record(offset, "noisy") for offset in range(500)])
+    went: list[weakref.ref[Any]] = []
+    for second in range(20):
+        quiet = [record(500 + 100 * second + number, f"quiet{number}") for number in range(100)]
+        went += map(weakref.ref, quiet)
+        queue.add(quiet)
+        del quiet
+        while any(turn(queue)):
+            pass
+        clock.now_s += 1
+    assert len(queue) == 500 - 20 * 20, "the noisy tenant delays itself alone"
+    assert queue.next_offset == 400
+    assert not [reference for reference in went if reference() is not None]
+
+
+def test_what_a_successor_reads_again_is_bounded_however_much_went_ahead() -> None:
+    clock = Clock()
+    queue = queue_of(record(0, "noisy"), limits=TenantLimits(0.25, 1, 1 << 20), clock=clock)
+    turn(queue)
+    queue.add([record(1, "noisy")])
+    for offset in range(2, DISTANCE_MAX, 2):
+        queue.add([record(offset, f"quiet{offset}")])
+        turn(queue)
+    assert (len(queue), queue.next_offset, queue.is_full) == (1, 1, False)
+    queue.add([record(DISTANCE_MAX, "quiet")])
+    assert queue.is_full
+    clock.now_s += 1
+    turn(queue)
+    assert not queue.is_full, "the event that all waited for is taken"
 
 
 EVENTS = st.lists(

@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import pytest_asyncio
+from aiokafka.structs import ConsumerRecord
 from containers import free_port
 from faust.types import TP
+from support import answer, candidate, lanes_policy, request
 
 from apportion.core.memory import Memory
 from apportion.operations import metrics as told
@@ -18,8 +21,10 @@ from apportion.settings import Settings
 from apportion.stream.app import WorkerApp
 from apportion.stream.batch import Batch
 from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.fair_lane import FairLane
 from apportion.stream.lane import Lane
 from apportion.stream.rows import PartitionRows
+from apportion.stream.tenants import Buckets, TenantLimits, TenantQueue
 from apportion.stream.vitals import Vitals, patience_of
 from apportion.stream.writer import Writing
 
@@ -78,11 +83,12 @@ class NeverTurning:
 class Stage:
     """A worker of one partition with a lane of its own, and brokers as they are told to be."""
 
-    def __init__(self) -> None:
+    def __init__(self, lane: type[Lane] = Lane, **arguments: Any) -> None:
         self.now_s = 0.0
+        self.memory = Memory()
         self.writer, self.thread, self.rows = Writer(), Thread(), PartitionRows("changelog 0")
         nothing: Any = SimpleNamespace(remember=lambda _: None)
-        self.lane = Lane(SETTINGS.requests_topic, nothing, self.writer, nothing, nothing)
+        self.lane = lane(SETTINGS.requests_topic, nothing, self.writer, nothing, nothing, **arguments)
         self.consumer = SimpleNamespace(
             is_assigned=True, is_recovering=False, _thread=self.thread, assignment=lambda: {REQUESTS}
         )
@@ -93,7 +99,7 @@ class Stage:
             reader=self.thread,
             rebalancing=False,
             sessions=SimpleNamespace(by_partition={0: self.rows}, row_counts={0: 0}),
-            answers=SimpleNamespace(memory=Memory()),
+            answers=SimpleNamespace(memory=self.memory),
             verifier=None,
             share=DeadLetterShare(2, 1.0),
         )
@@ -117,7 +123,7 @@ class Stage:
         self.lane.composed(flow, Batch(0, offset, offset + events, events, {}, {}, [], 10))
 
     def value(self, metric: told.Metric, *labels: str) -> float | None:
-        [family] = [one for one in self.numbers.collect() if metric.name.startswith(one.name)]
+        [family] = [one for one in self.numbers.collect() if one.name == metric.name.removesuffix("_total")]
         return next((one.value for one in family.samples if tuple(one.labels.values()) == labels), None)
 
     @property
@@ -243,6 +249,30 @@ async def test_lag_is_what_is_not_durable(stage: Stage) -> None:
     await stage.vitals.refresh()
     assert stage.value(told.LAG, "0") == 7
     assert stage.value(told.EVENTS) == 3
+
+
+async def test_what_would_be_read_again_is_what_was_fetched_and_is_not_committed(stage: Stage) -> None:
+    stage.compose(events=9)
+    await stage.vitals.refresh()
+    assert stage.value(told.UNCOMMITTED, "0") == 9
+    stage.lane.committed({0: 7})
+    await stage.vitals.refresh()
+    assert stage.value(told.UNCOMMITTED, "0") == 2
+    assert stage.value(told.WAITING_EVENTS, "0") is None, "nobody waits for turns without limits"
+
+
+async def test_what_waits_for_turns_and_what_is_remembered_has_its_gauges() -> None:
+    queue = partial(TenantQueue, TenantLimits(0.5, 0, 1 << 20), Buckets(0))
+    stage = Stage(FairLane, new_queue=queue)
+    stage.lane.fetched(0, [ConsumerRecord("requests", 0, 0, 1, 0, b"a/s", b"x" * 1_000, None, 0, 0, ())])
+    await stage.vitals.refresh()
+    assert stage.value(told.WAITING_EVENTS, "0") == 1
+    assert (stage.value(told.WAITING_BYTES, "0") or 0) > 1_000
+    assert stage.value(told.CACHE_BYTES) == 0
+    answer(request([candidate("a")]), lanes_policy(), memory=stage.memory)
+    await stage.vitals.refresh()
+    assert (stage.value(told.CACHE_BYTES) or 0) > 1_000
+    stage.lane.abandon()
 
 
 async def test_a_worker_that_ends_by_itself_in_time_is_not_ended_before() -> None:

@@ -39,6 +39,7 @@ def problems_of(given: dict[str, str]) -> list[str]:
         PLAIN | {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"},
         without(PLAIN, "sasl_password") | {"sasl_mechanism": "SCRAM-SHA-512", "sasl_password_file": "p"},
         TOKEN,
+        {"max_lateness_s": "7200"},
     ],
 )
 def test_what_goes_together_is_taken(given: dict[str, str]) -> None:
@@ -74,8 +75,10 @@ def test_what_goes_together_is_taken(given: dict[str, str]) -> None:
         (without(TOKEN, "sasl_token_command"), "sasl_token_command", "set a command that prints a token"),
         ({"delivery_timeout_s": "5"}, "delivery_timeout_s", "one try (request_timeout_s): raise it"),
         ({"session_timeout_s": "15"}, "session_timeout_s", "shorter than delivery_timeout_s: raise it"),
-        ({"max_lateness_s": "9", "tenant_events_per_s": "1"}, "max_lateness_s", "limits of tenants"),
-        ({"max_lateness_s": "9", "tenant_batch_share": "0.5"}, "max_lateness_s", "limits of tenants"),
+        ({"max_lateness_s": "7200", "tenant_events_per_s": "1"}, "max_lateness_s", "limits of tenants"),
+        ({"max_lateness_s": "7200", "tenant_batch_share": "0.5"}, "max_lateness_s", "Sessions that are over"),
+        ({"max_lateness_s": "1"}, "max_lateness_s", "Set 0, or 7200 or more"),
+        ({"max_lateness_s": "7199"}, "max_lateness_s", "clock may be an hour ahead"),
         ({"rebalance_timeout_s": "30"}, "rebalance_timeout_s", "shorter than twice delivery_timeout_s"),
         ({"production": "true", "replication_factor": "2"}, "replication_factor", "leave one of them out"),
         (TOKEN | {"sasl_password": "hush"}, "sasl_password", "is not used by OAUTHBEARER"),

@@ -1,5 +1,6 @@
 """What "equal" means: canonical JSON, rounding, ids, globs, paths, moments."""
 
+import tracemalloc
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from hashlib import sha256
@@ -21,6 +22,7 @@ from apportion.core.identity import (
     decision_id,
     fingerprint,
     key_id,
+    long_path_id,
     normalised_path,
     path_id,
     thousandths,
@@ -144,6 +146,22 @@ def test_a_decision_id_follows_from_tenant_session_start_sequence_and_request() 
 )
 def test_paths_have_one_form(path: str, normal: str) -> None:
     assert normalised_path(path, ".path") == normal
+
+
+def test_a_path_has_the_same_id_whether_it_is_remembered_or_not() -> None:
+    arguments = (b"secret", "src/a.py", "kind", "lane", 1)
+    assert path_id(*arguments) == long_path_id(*arguments)
+
+
+def test_of_paths_as_long_as_events_nothing_is_held() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            named(Candidate(path=f"./{number}/" + "x" * (1 << 20)), b"secret")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 4 << 20
 
 
 @pytest.mark.parametrize(

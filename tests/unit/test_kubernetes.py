@@ -15,6 +15,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from prometheus_tools import ALERTS
 from requiring import lacks
 
 from apportion.settings import Settings, load_settings
@@ -153,6 +154,18 @@ def test_the_file_of_settings_is_one_that_the_worker_takes(overlay: str) -> None
     ]
     assert settings.fingerprint_secret_file is not None
     assert {path.parent for path in named if path is not None} == {SECRETS}
+
+
+def test_sessions_that_are_over_go_after_a_day(overlay: str) -> None:
+    assert settings_of(overlay).max_lateness_s == 24 * 60 * 60
+
+
+def test_the_alert_on_memory_goes_by_the_limit_of_the_pod(overlay: str) -> None:
+    [worker] = of_kind(rendered(overlay), "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    [group] = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    [expression] = [rule["expr"] for rule in group["rules"] if rule["alert"] == "ApportionMemory"]
+    gibibytes = worker["resources"]["limits"]["memory"].removesuffix("Gi")
+    assert f"> 0.8 * {gibibytes} * 1024 ^ 3" in expression
 
 
 def test_production_is_encrypted_and_survives_a_broker() -> None:

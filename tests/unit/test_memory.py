@@ -1,5 +1,7 @@
 """What is remembered between calls: what the conformance files of the cache cannot say."""
 
+import gc
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,13 +9,16 @@ import pytest
 from support import ENGINE, SECRET, answer, artifact, candidate, lanes_policy, request, selected
 
 from apportion.core import canonical
+from apportion.core.bounds import Bounds
+from apportion.core.catalogue import Catalogue
+from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.identity import Secrets, text_digest
-from apportion.core.memory import Memory
+from apportion.core.memory import CompositionCache, Memory
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.session import EMPTY
-from apportion.core.wire import encode
+from apportion.core.wire import decode, encode
 
 POLICY = lanes_policy(cache={"ttl_s": 300, "max_entries": 2})
 TRIGGER = {"event": "file_saved", "workspace": "shop", "commitish": "c0ffee", "rules_digest": "d1"}
@@ -126,6 +131,91 @@ def test_of_all_policies_the_one_that_was_used_least_recently_gives_way() -> Non
     used += [answer(request([candidate("b")]), one, memory=memory)]
     used += [answer(asked, policy, memory=memory) for policy in (one, other)]
     assert [each.cache_hit for each in used] == [False, False, True, False, True, False]
+
+
+def filled(memory: Memory, policy: Policy, names: str, count: int = 300) -> list[bool]:
+    """Compose once for each name, of so many candidates, and tell which were remembered."""
+    return [
+        answer(
+            request([candidate(f"{name}{number}") for number in range(count)]), policy, memory=memory
+        ).cache_hit
+        for name in names
+    ]
+
+
+def test_the_bytes_of_compositions_are_bounded_over_all_policies() -> None:
+    one, other = lanes_policy(name="one"), lanes_policy(name="other")
+    room = Memory()
+    filled(room, one, "a")
+    size_bytes = room.compositions.size_bytes
+    memory = Memory(compositions_max_bytes=3 * size_bytes)
+    filled(memory, one, "ab")
+    filled(memory, other, "ab")
+    assert len(memory.compositions) == 3
+    assert memory.compositions.size_bytes <= 3 * size_bytes
+    assert filled(memory, other, "ab") == [True, True]
+    assert filled(memory, one, "ba") == [True, False], "the least recently used of the other policy went"
+
+
+def test_a_composition_above_the_bound_is_not_remembered_and_pushes_out_no_other() -> None:
+    memory = Memory(compositions_max_bytes=50_000)
+    filled(memory, POLICY, "a", count=1)
+    assert filled(memory, POLICY, "bb", count=1_000) == [False, False]
+    assert filled(memory, POLICY, "a", count=1) == [True]
+    assert filled(Memory(compositions_max_bytes=0), POLICY, "aa") == [False, False]
+
+
+def test_a_composition_that_is_made_anew_counts_once() -> None:
+    memory = Memory()
+    first = answer(request(**ASKED), POLICY, memory=memory)
+    size_bytes = memory.compositions.size_bytes
+    again = request(**ASKED, request_id="r2", requested_at="2026-03-01T12:05:00Z")
+    assert not answer(again, POLICY, first.session, memory=memory).cache_hit
+    assert (len(memory.compositions), memory.compositions.size_bytes) == (1, size_bytes)
+
+
+@pytest.mark.parametrize("count", [1, 40, 300, 2_000])
+def test_the_estimate_of_a_composition_is_near_what_it_takes(count: int) -> None:
+    policy, memory = lanes_policy(), Memory()
+    composer = Composer(ENGINE, Catalogue([policy]), policy.name, memory)
+    events = [
+        encode(request([candidate(f"{name}-{number}", 20, kind="rule_doc") for number in range(count)]))
+        for name in range(4)
+    ]
+    tracemalloc.start()
+    try:
+        for event in events:
+            composer.handle(decode(event, Bounds()), EMPTY)
+        estimated = memory.compositions.size_bytes
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        memory.compositions = CompositionCache(0, 0)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.75 < estimated / (before - after) < 1.75
+
+
+def test_compositions_older_than_the_ttl_of_their_policy_are_forgotten() -> None:
+    second_us = 1_000_000
+    short, long = lanes_policy(cache={"ttl_s": 10}), lanes_policy(cache={"ttl_s": 100})
+    memory = Memory()
+    filled(memory, short, "ab")
+    filled(memory, long, "a")
+    for elapsed_s, left in ((9, 3), (1, 3), (0, 1), (90, 1), (0, 0)):
+        memory.compositions.age(elapsed_s * second_us)
+        assert len(memory.compositions) == left
+    assert memory.compositions.size_bytes == 0
+    assert filled(memory, short, "aa") == [False, True]
+
+
+def test_an_event_time_far_ahead_empties_no_cache_of_others() -> None:
+    memory = Memory()
+    filled(memory, POLICY, "a")
+    answer(request([candidate("b")], requested_at="2036-03-01T12:00:00Z"), POLICY, memory=memory)
+    memory.compositions.age(1)
+    assert filled(memory, POLICY, "a") == [True]
 
 
 def test_what_is_not_remembered_takes_nobodys_place() -> None:

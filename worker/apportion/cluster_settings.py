@@ -42,6 +42,8 @@ OptionalCopies = Annotated[int, Field(ge=1, le=32767)] | None
 
 _NAME_MAX = 249
 _DAY_S = 24 * 60 * 60
+_LATENESS_MIN_S = 2 * 60 * 60
+"""An event may be an hour ahead of its record's time: one tenant's clock makes no other's events late."""
 _COPIES_IN_PRODUCTION = 3
 _OF_A_KEY = ("ssl_keyfile", "ssl_key_password_file")
 _OF_TLS = ("ssl_cafile", "ssl_certfile", *_OF_A_KEY)
@@ -102,7 +104,8 @@ class ClusterSettings(BaseModel):
     What is gone begins afresh; leave it out again when each partition has answered something."""
     max_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Refuse events that are further behind the latest event of their partition (too_late), in seconds, so
-    that the rows of sessions that expired so long ago can be removed; 0: take all, and remove none."""
+    that the rows of sessions that expired so long ago can be removed; at least 7200. 0: take all, and remove
+    none."""
     tenant_batch_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of what a worker picks at once that one tenant may have while others of the partition wait; below
     1, tenants are answered by turns."""
@@ -199,6 +202,7 @@ class ClusterSettings(BaseModel):
                 *_security_problems(self),
                 *_timeout_problems(self),
                 *_copies_problems(self),
+                *_lateness_problems(self),
                 *_tenant_problems(self),
             ]
         )
@@ -253,9 +257,21 @@ def _copies_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
         yield "replication_factor", why
 
 
+def _lateness_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
+    if 0 < settings.max_lateness_s < _LATENESS_MIN_S:
+        why = (
+            f"is below {_LATENESS_MIN_S}: one tenant's clock may be an hour ahead, and would make events of "
+            f"all others late. Set 0, or {_LATENESS_MIN_S} or more"
+        )
+        yield "max_lateness_s", why
+
+
 def _tenant_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if settings.has_tenant_limits and settings.max_lateness_s:
-        why = "does not go with limits of tenants: whether an event is late is told by the order of offsets"
+        why = (
+            "does not go with limits of tenants: whether an event is late is told by the order of offsets. "
+            'Leave it out, and remove old sessions as "Sessions that are over" of docs/operations.md says'
+        )
         yield "max_lateness_s", why
 
 

@@ -32,6 +32,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from apportion.cluster_settings import ClusterSettings
 from apportion.core.bounds import Bounds
+from apportion.core.memory import COMPOSITIONS_MAX_BYTES
 from apportion.core.results import DeadLetterValue, Detail
 from apportion.setting_types import (
     Fraction,
@@ -93,6 +94,8 @@ class Settings(ClusterSettings):
     fingerprint_secret: OptionalFingerprintSecret = None
     """The secret itself, for all tenants, instead of the file; from the environment or the settings file."""
 
+    compositions_max_bytes: Annotated[int, Field(ge=0)] = COMPOSITIONS_MAX_BYTES
+    """How much of past compositions a worker remembers, under all policies, in estimated bytes; 0: none."""
     verify_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of decisions that a worker composes again beside the stream, to tell differences; 0: none."""
     dead_letter_share_max: Fraction = 0.5

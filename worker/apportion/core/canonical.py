@@ -9,8 +9,10 @@ from msgspec import UNSET, Struct
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, Opt
 from apportion.core.identity import (
+    PATH_REMEMBERED_MAX,
     event_time_us,
     exact_json_integer,
+    long_path_id,
     normalised_path,
     path_id,
     text_digest,
@@ -82,7 +84,8 @@ def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
         message = "without a fingerprint secret a candidate needs an id; set fingerprint_secret_file"
         raise EventError(ErrorCode.NO_SECRET, message, ".path")
     chunk_index = candidate.chunk_index or 0
-    return path_id(secret, path, candidate.kind or "", candidate.lane or "", chunk_index), path
+    make_id = path_id if len(path) <= PATH_REMEMBERED_MAX else long_path_id
+    return make_id(secret, path, candidate.kind or "", candidate.lane or "", chunk_index), path
 
 
 def canonical_of(candidate: Candidate, name: str, path: str | None) -> Named:

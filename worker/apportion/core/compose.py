@@ -102,10 +102,10 @@ def _choose(
     policy, event_us = accepted.policy, accepted.asked.event_us
     task = _task(accepted, counter, memory)
     key, entries_max = "", policy.cache_entries_max
+    ttl_us = policy.cache_ttl_s * _MICROSECONDS
     if entries_max and accepted.status is _COMPOSED:
         key = task.key(_scope(accepted, engine))
         if memory is not None:
-            ttl_us = policy.cache_ttl_s * _MICROSECONDS
             remembered = memory.compositions.get(policy.digest, key, event_us, ttl_us)
             if remembered is not None:
                 return remembered, key, True
@@ -114,7 +114,7 @@ def _choose(
         assert len(answer.verdicts) == len(task.candidates), "a strategy accounts for every candidate"
     made = account(answer, None if accepted.status is _COMPOSED else _WITHHELD[accepted.status])
     if key and memory is not None:
-        memory.compositions.put(policy.digest, key, event_us, made, entries_max)
+        memory.compositions.put(policy.digest, key, event_us, made, ttl_us=ttl_us, entries_max=entries_max)
     return made, key, False
 
 

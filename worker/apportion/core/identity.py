@@ -27,6 +27,8 @@ _MAX_EXACT = 2**53 - 1
 _ROUNDED_MAX = 1 << 16
 _SCALED_MAX = float(1 << 30)
 _PATHS_MAX = 1 << 12
+PATH_REMEMBERED_MAX = 1 << 10
+"""Longest path that is remembered, in characters: one may be as long as an event."""
 _MOMENTS_MAX = 1 << 10
 """An answer tells some moments, and of each of them several times."""
 _DECIDED = 0.499_999
@@ -223,12 +225,14 @@ def fingerprint(secret: bytes, text: str) -> str:
     return base64.urlsafe_b64encode(mac)[:12].decode()
 
 
-@process_wide(_PATHS_MAX)
-def path_id(secret: bytes, path: str, kind: str, lane: str, chunk_index: int) -> str:
+def long_path_id(secret: bytes, path: str, kind: str, lane: str, chunk_index: int) -> str:
     """Return a candidate's id from its normalised path: stable, path-free, 24 characters."""
     named = f"{kind}:{lane}:{fingerprint(secret, path)}:{chunk_index}"
     return base64.urlsafe_b64encode(hashlib.sha256(named.encode()).digest())[:24].decode()
 
+
+path_id = process_wide(_PATHS_MAX)(long_path_id)
+"""The same, remembered: for paths of at most PATH_REMEMBERED_MAX characters."""
 
 _DRIVE = re.compile("[A-Za-z]:")
 _NO_START = re.compile(r"/|[A-Za-z]:|\.\.?(?:/|\Z)")
@@ -236,11 +240,13 @@ _NO_START = re.compile(r"/|[A-Za-z]:|\.\.?(?:/|\Z)")
 _NO_CHARACTER = re.compile(r"[\\\0]")
 
 
-@process_wide(_PATHS_MAX)
-def _normal(path: str) -> str | None:
+def _make_normal(path: str) -> str | None:
     normal = posixpath.normpath(path)
     bad = _NO_START.match(normal) or _DRIVE.match(path) or _NO_CHARACTER.search(path)
     return None if bad else normal
+
+
+_normal = process_wide(_PATHS_MAX)(_make_normal)
 
 
 def normalised_path(path: str, pointer: str) -> str:
@@ -251,7 +257,7 @@ def normalised_path(path: str, pointer: str) -> str:
     Raises:
         EventError: it is absolute, leaves the workspace, names no file or is one of Windows.
     """
-    normal = _normal(path)
+    normal = (_normal if len(path) <= PATH_REMEMBERED_MAX else _make_normal)(path)
     if normal is None:
         message = (
             "expected a relative POSIX path inside the workspace: parts joined by /, no backslash, no drive"

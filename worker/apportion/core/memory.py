@@ -10,10 +10,15 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from apportion.core.accountant import Composition
     from apportion.core.sketch import Sketch
     from apportion.core.tokens import TokenCounter
+
+COMPOSITIONS_MAX_BYTES = 64 << 20
+"""How much compositions may take that are remembered, unless a worker is set otherwise."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,50 +59,98 @@ class Bounded(Generic[K, V]):
             self._entries.popitem(last=False)
 
 
-class CompositionCache:
-    """Compositions, by policy and by the key of their task.
+class _Remembered(Struct):
+    """A composition, its event time, its estimated size, and since when it is held by the cache's clock."""
 
-    Of a policy that has too many the least recently used goes; of all, one of the least recently used policy.
+    event_us: int
+    made: "Composition"
+    size_bytes: int
+    since_us: int
+
+
+class _OfPolicy(Struct):
+    """The compositions of one policy by the key of their task, least recently used first."""
+
+    ttl_us: int
+    entries: OrderedDict[str, _Remembered]
+
+
+class CompositionCache:
+    """Compositions, by policy and by the key of their task; bounded in number, in bytes and in age.
+
+    A policy over its own limit evicts its least recently used entry. If the whole cache is full, the least
+    recently used policy loses one.
     """
 
-    def __init__(self, entries_max: int) -> None:
+    def __init__(self, entries_max: int, bytes_max: int) -> None:
         """Start empty; never hold more than that in all, whatever the policies say."""
         self._entries_max = entries_max
+        self._bytes_max = bytes_max
         self._entries = 0
-        self._of_policy: OrderedDict[str, OrderedDict[str, tuple[int, Composition]]] = OrderedDict()
+        self._clock_us = 0
+        self._of_policy: OrderedDict[str, _OfPolicy] = OrderedDict()
+        self.size_bytes = 0
+        """The estimated memory of all that is held."""
         self.hits = 0
         self.misses = 0
+
+    def __len__(self) -> int:
+        return self._entries
 
     def get(self, policy: str, key: str, event_us: int, ttl_us: int) -> "Composition | None":
         """Return what was made under the key less than the TTL before or after that event time."""
         own = self._of_policy.get(policy)
-        entry = None if own is None else own.get(key)
-        if own is None or entry is None or abs(event_us - entry[0]) >= ttl_us:
+        entry = None if own is None else own.entries.get(key)
+        if own is None or entry is None or abs(event_us - entry.event_us) >= ttl_us:
             self.misses += 1
             return None
-        own.move_to_end(key)
+        own.entries.move_to_end(key)
         self._of_policy.move_to_end(policy)
         self.hits += 1
-        return entry[1]
+        return entry.made
 
-    def put(self, policy: str, key: str, event_us: int, made: "Composition", entries_max: int) -> None:
+    def put(
+        self, policy: str, key: str, event_us: int, made: "Composition", *, ttl_us: int, entries_max: int
+    ) -> None:
         """Keep a composition, and at most that many of its policy; `policy` is the digest."""
+        size_bytes = made.size_bytes
+        if size_bytes > self._bytes_max:  # it would push out all others, and then itself
+            return
         own = self._of_policy.get(policy)
         if own is None:
-            own = self._of_policy[policy] = OrderedDict()
+            own = self._of_policy[policy] = _OfPolicy(ttl_us, OrderedDict())
         self._of_policy.move_to_end(policy)
-        if own.pop(key, None) is None:
+        replaced = own.entries.pop(key, None)
+        if replaced is None:
             self._entries += 1
-        own[key] = (event_us, made)
-        if len(own) > entries_max:
-            self._forget_one(policy, own)
-        if self._entries > self._entries_max:
-            self._forget_one(*next(iter(self._of_policy.items())))
+        else:
+            self.size_bytes -= replaced.size_bytes
+        own.entries[key] = _Remembered(event_us, made, size_bytes, self._clock_us)
+        self.size_bytes += size_bytes
+        if len(own.entries) > entries_max:
+            self._forget(policy, own, next(iter(own.entries)))
+        while self._entries > self._entries_max or self.size_bytes > self._bytes_max:
+            policy, own = next(iter(self._of_policy.items()))
+            self._forget(policy, own, next(iter(own.entries)))
 
-    def _forget_one(self, policy: str, own: "OrderedDict[str, tuple[int, Composition]]") -> None:
-        own.popitem(last=False)
+    def age(self, elapsed_us: int) -> None:
+        """Let the cache's clock go on by so much, and forget what is older than its policy's TTL.
+
+        Event times do not count here: one client whose clock is wrong would empty the cache of all others.
+        What came since the last call may be younger than the clock says, and stays until the next.
+        """
+        for policy, own in list(self._of_policy.items()):
+            too_old = [
+                key for key, entry in own.entries.items() if self._clock_us - entry.since_us >= own.ttl_us
+            ]
+            for key in too_old:
+                self._forget(policy, own, key)
+        self._clock_us += elapsed_us
+
+    def _forget(self, policy: str, own: _OfPolicy, key: str) -> None:
+        self.size_bytes -= own.entries.pop(key).size_bytes
         self._entries -= 1
-        if not own:
+        if not own.entries:
             del self._of_policy[policy]
 
 
@@ -175,8 +228,9 @@ class Memory:
         compositions_max: int = 1 << 16,
         counts_max: int = 1 << 18,
         sketches_max_bytes: int = 1 << 26,
+        compositions_max_bytes: int = COMPOSITIONS_MAX_BYTES,
     ) -> None:
         """Start empty, with these bounds."""
-        self.compositions = CompositionCache(compositions_max)
+        self.compositions = CompositionCache(compositions_max, compositions_max_bytes)
         self.counts = CountMemo(counts_max)
         self.sketches = SketchMemo(sketches_max_bytes)

@@ -73,6 +73,7 @@ TENANT_TOKENS = _counter(
 CACHE = _counter(
     "composition_cache", "Answers whose composition was remembered (hit), or made (miss).", "result"
 )
+CACHE_BYTES = _gauge("composition_cache_bytes", "Estimated memory of the compositions that are remembered.")
 COUNT_MEMORY = _counter(
     "count_memory", "Texts whose tokens were remembered (hit), or counted (miss).", "result"
 )
@@ -97,6 +98,15 @@ WRITE_SECONDS = _histogram(
 OUTPUT_BYTES = _counter("output_bytes", "Bytes of answers, dead letters and rows, before compression.")
 IN_FLIGHT_BATCHES = _gauge("in_flight_batches", "Batches that are being written.")
 IN_FLIGHT_BYTES = _gauge("in_flight_bytes", "Bytes of them.")
+WAITING_EVENTS = _gauge(
+    "waiting_events", "Fetched events that wait for their tenant's turn; with limits of tenants.", "partition"
+)
+WAITING_BYTES = _gauge("waiting_bytes", "Estimated memory of them.", "partition")
+UNCOMMITTED = _gauge(
+    "uncommitted_offsets",
+    "Offsets from the committed one to the last fetched: at most so many are read again after a crash.",
+    "partition",
+)
 LAG = _gauge("lag_events", "Offsets between the last durable event and the end, as last heard.", "partition")
 STREAM_TIME = _gauge(
     "stream_time_seconds", "The latest event time of a partition, in seconds since 1970.", "partition"

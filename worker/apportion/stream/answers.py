@@ -75,7 +75,7 @@ class Answers:
         self._detail = settings.decision_detail
         self._composed_topic, self._decisions_topic = settings.composed_topic, settings.decisions_topic
         self._engine = engine
-        self.memory = Memory()
+        self.memory = Memory(compositions_max_bytes=settings.compositions_max_bytes)
         self.go_by(timeline)
         self._run = _RunTemplates(settings.requests_topic, worker)
         source = source_of(settings)

@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import faust
@@ -19,6 +20,7 @@ from msgspec.structs import asdict
 from yarl import URL
 
 from apportion.assembly import create_engine, create_timeline
+from apportion.core.memory import Memory
 from apportion.core.timeline import Refusal
 from apportion.operations.numbers import Numbers
 from apportion.setting_types import Guarantee, SaslMechanism
@@ -60,6 +62,8 @@ _METADATA_MAX_AGE_S = 30.0
 """How long partitions that were added may go unseen."""
 _LOOK_S = 1.0
 """How often it is looked whether the partitions flow."""
+_AGE_EVERY_S = 30.0
+"""How often it is looked which compositions are too old: that is a look at each of them."""
 _CLOSE_S = 1.0
 """How long a client may take to close: what it could not write by then is not written."""
 
@@ -105,6 +109,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         await self._refuse(refusals + await self.policies.say_files())
         self.add_future(self.policies.follow(self._refuse))
         self.add_future(self._watch())
+        self.add_future(age_compositions(self.answers.memory))
         self.add_future(RequestsWatch(self.settings, self._durable_offsets).follow())
         if self.settings.guarantee is not Guarantee.EXACTLY_ONCE:
             self.add_future(GapWatch(self.settings, self.lane, self.numbers).follow())
@@ -161,6 +166,16 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         self._crashed.set()
         self.crash_reason = reason
         self.tables._crash(reason)  # noqa: SLF001 - see above
+
+
+async def age_compositions(memory: Memory, every_s: float = _AGE_EVERY_S) -> None:
+    """Forget compositions that are older than their policies allow, now and then, until cancelled."""
+    before_s = monotonic()
+    while True:
+        await asyncio.sleep(every_s)
+        now_s = monotonic()
+        memory.compositions.age(int((now_s - before_s) * 1_000_000))
+        before_s = now_s
 
 
 async def _close(stop: Callable[[], Awaitable[None]]) -> None:

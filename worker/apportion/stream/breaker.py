@@ -28,6 +28,8 @@ _KEPT = 64
 """How many of a partition's last events, and how many answered tenants, stand beside its committed offset."""
 _ANSWERED_MAX = 4_096
 """How many tenants are remembered as answered that are not among those whose events came last."""
+_KEY_MAX_BYTES = 2_048
+"""How much of a key is looked at, and remembered: no tenant's name is longer, and a key may be any."""
 _NOBODY = "-"
 """The name that all share who have never been answered, and events whose key does not tell the tenant."""
 
@@ -220,13 +222,13 @@ class _Last:
 
 def tenant_of(record: Record, refusal: ErrorCode | None) -> str:
     """Return whose an event is, by its key `tenant/session_id`; where the key does not tell, nobody's."""
-    return _NOBODY if refusal is ErrorCode.WRONG_KEY else _tenant_of_key(record.key)
+    if refusal is ErrorCode.WRONG_KEY:
+        return _NOBODY
+    return _tenant_of_key((record.key or b"")[:_KEY_MAX_BYTES])
 
 
 @lru_cache(1 << 12)
-def _tenant_of_key(key: bytes | None) -> str:
-    if key is None:
-        return _NOBODY
+def _tenant_of_key(key: bytes) -> str:
     tenant, slash, _ = key.partition(b"/")
     return digest_of(tenant) if slash else _NOBODY
 

@@ -6,7 +6,7 @@ waits. What is refused leaves no such trace, and has its turn in the order of of
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aiokafka.structs import ConsumerRecord
@@ -55,6 +55,11 @@ class FairLane(Lane):
         super().__init__(*arguments)
         self._new_queue = new_queue
         self._waiting: dict[int, _Waiting] = {}
+
+    @property
+    def waiting(self) -> Mapping[int, tuple[int, int]]:
+        """How many fetched events of each partition wait for turns, and their bytes."""
+        return {partition: (len(one.queue), one.queue.size_bytes) for partition, one in self._waiting.items()}
 
     def begin(self, partition: int, rows: PartitionRows, offset: int | None, metadata: str = "") -> None:
         """Let a partition flow, with nothing that waits."""

@@ -72,6 +72,11 @@ class Lane:
         """How many batches are being written."""
         return sum(len(flow.in_flight) for flow in self._flows.values())
 
+    @property
+    def waiting(self) -> Mapping[int, tuple[int, int]]:
+        """How many fetched events of each partition wait for turns, and their bytes; here none do."""
+        return {}
+
     def begin(self, partition: int, rows: PartitionRows, offset: int | None, metadata: str = "") -> None:
         """Let a partition flow from its committed offset on; None: from its beginning.
 

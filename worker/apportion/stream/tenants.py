@@ -15,12 +15,17 @@ from msgspec import Struct
 
 WAITING_MAX_RECORDS = 10_000
 """How many events of a partition may wait; where it is full nothing more of the partition is fetched."""
+DISTANCE_MAX = 100_000
+"""How many offsets may lie between the first event that waits and the last that was fetched: so many are read
+again at most after a crash."""
 _TURN_RECORDS = 128
 """How many events are picked at once where several tenants wait: few, so that who comes is soon in it."""
 _ALONE_RECORDS = 1_000
 _BUCKETS_MAX = 1_024
-_RECORD_BYTES = 400
-"""What a record takes beside its value, about."""
+_RECORD_BYTES = 600
+"""What a record takes beside its key, value and headers, with its places in the queue, as measured."""
+_HEADER_BYTES = 200
+"""What a header takes beside its name and value."""
 
 
 class TenantLimits(Struct, frozen=True):
@@ -72,36 +77,43 @@ class TenantQueue:
         self._limits = limits
         self._buckets = buckets
         self._is_seen = is_seen
-        self._order: deque[ConsumerRecord] = deque()
-        self._gone: set[int] = set()
+        self._order: OrderedDict[int, ConsumerRecord] = OrderedDict()
         self._tenants: OrderedDict[bytes, deque[ConsumerRecord]] = OrderedDict()
         self._held_back: dict[bytes, int] = {}
         self._free: set[int] = set()
-        self._waiting = self._waiting_bytes = 0
+        self._waiting_bytes = 0
         self._end = 0
 
     def __len__(self) -> int:
-        return self._waiting
+        return len(self._order)
+
+    @property
+    def size_bytes(self) -> int:
+        """The estimated memory of the events that wait."""
+        return self._waiting_bytes
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more may be fetched."""
-        return self._waiting >= WAITING_MAX_RECORDS or self._waiting_bytes >= self._limits.waiting_max_bytes
+        """Whether nothing more may be fetched: by events, by bytes, or by the distance between offsets."""
+        return (
+            len(self._order) >= WAITING_MAX_RECORDS
+            or self._waiting_bytes >= self._limits.waiting_max_bytes
+            or self._end - self.next_offset >= DISTANCE_MAX
+        )
 
     @property
     def next_offset(self) -> int:
-        """The offset before which all is taken; asked only when something was added."""
-        return self._order[0].offset if self._order else self._end
+        """The offset before which all is taken; 0 before anything was added."""
+        return next(iter(self._order), self._end)
 
     def add(self, records: Iterable[ConsumerRecord]) -> None:
         """Take what was fetched, in the order of offsets."""
         for record in records:
-            self._order.append(record)
+            self._order[record.offset] = record
             self._tenants.setdefault(_tenant(record), deque()).append(record)
             if self._is_seen(record):
                 self._free.add(record.offset)
-            self._waiting += 1
-            self._waiting_bytes += _size(record)
+            self._waiting_bytes += _size_bytes(record)
             self._end = record.offset + 1
 
     def shares(self) -> dict[bytes, int]:
@@ -117,9 +129,7 @@ class TenantQueue:
         """Return the first events in the order of offsets, up to one whose tenant has had its share."""
         most = self._most
         picked: list[ConsumerRecord] = []
-        for record in self._order:
-            if record.offset in self._gone:
-                continue
+        for record in self._order.values():
             if len(picked) == most or not self._has_share(record, shares):
                 break
             picked.append(record)
@@ -162,11 +172,8 @@ class TenantQueue:
                 self._free.discard(record.offset)
             else:
                 self._buckets.take(tenant)
-            self._gone.add(record.offset)
-            self._waiting -= 1
-            self._waiting_bytes -= _size(record)
-        while self._order and self._order[0].offset in self._gone:
-            self._gone.discard(self._order.popleft().offset)
+            del self._order[record.offset]
+            self._waiting_bytes -= _size_bytes(record)
 
     def hold_back(self, record: ConsumerRecord) -> None:
         """Let nothing of that tenant go ahead before this event has had its turn."""
@@ -176,8 +183,9 @@ class TenantQueue:
         """Return in how many seconds an event may be picked, where none may now."""
         if not self._order:
             return 0.0
+        first = next(iter(self._order.values()))
         able = [tenant for tenant in self._tenants if tenant not in self._held_back]
-        return min(self._buckets.wait_s(tenant) for tenant in (*able, _tenant(self._order[0])))
+        return min(self._buckets.wait_s(tenant) for tenant in (*able, _tenant(first)))
 
     @property
     def _most(self) -> int:
@@ -199,5 +207,7 @@ def _tenant(record: ConsumerRecord) -> bytes:
     return bytes(tenant) if slash else b""
 
 
-def _size(record: ConsumerRecord) -> int:
-    return len(record.value or b"") + _RECORD_BYTES
+def _size_bytes(record: ConsumerRecord) -> int:
+    """Return about how much memory a record that waits takes."""
+    headers = sum(_HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
+    return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers

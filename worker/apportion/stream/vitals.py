@@ -127,11 +127,16 @@ class Vitals:
         self.look()
         flows = [flow for flow in app.lane.flows.values() if not flow.is_over]
         numbers.put_all(told.LAG, {flow.partition: self._lag(flow) for flow in flows})
+        waiting = app.lane.waiting
+        numbers.put_all(told.WAITING_EVENTS, {one: events for one, (events, _) in waiting.items()})
+        numbers.put_all(told.WAITING_BYTES, {one: size for one, (_, size) in waiting.items()})
+        numbers.put_all(told.UNCOMMITTED, {flow.partition: self._uncommitted(flow) for flow in flows})
         numbers.put_all(told.STREAM_TIME, {flow.partition: flow.rows.time.seen_us / 1e6 for flow in flows})
         numbers.put_all(told.EVENT_FAILURES, {flow.partition: flow.failures for flow in flows})
         numbers.put_all(told.ROWS, app.sessions.row_counts)
         numbers.put(told.IN_FLIGHT_BATCHES, app.lane.in_flight)
         numbers.put(told.IN_FLIGHT_BYTES, app.lane.in_flight_bytes)
+        numbers.put(told.CACHE_BYTES, app.answers.memory.compositions.size_bytes)
         counts = app.answers.memory.counts
         numbers.put(told.COUNT_MEMORY, counts.hits, "hit")
         numbers.put(told.COUNT_MEMORY, counts.misses, "miss")
@@ -156,6 +161,11 @@ class Vitals:
         idle = not (flow.in_flight or flow.is_busy)
         done = position if idle and position is not None else flow.durable_offset
         return max(0, self._end(flow) - (done or 0)) if self._end(flow) else 0
+
+    def _uncommitted(self, flow: Flow) -> int:
+        """Return the offsets between the committed one and the position; 0 where nothing is committed."""
+        position, committed = self._position(flow), flow.committed_offset
+        return 0 if position is None or committed is None else max(0, position - committed)
 
     async def _held_bytes(self) -> int:
         """Return what the rows have in bytes; others have a turn between two partitions."""
