@@ -124,7 +124,7 @@ async def test_a_worker_without_its_membership_is_not_ready_and_then_not_live(st
 
     async def is_dead() -> bool:
         status, text = await said(settings, "/livez")
-        return status == 503 and "the worker is no member of its group" in text
+        return status == 503 and "the worker is not a member of its group" in text
 
     async with worker_running(settings, prelude=UNHEARD) as worker:
         await until(is_not_ready)

@@ -112,7 +112,7 @@ def test_without_the_membership_it_is_not_ready_and_after_two_sessions_dead(work
     assert worker.is_alive
     assert worker.health.why_not_ready() == ("the membership in the group is not held",)
     worker.passes(10, is_member=False)
-    assert worker.health.why_dead() == ("the worker is no member of its group, for 65 s",)
+    assert worker.health.why_dead() == ("the worker is not a member of its group, for 65 s",)
     worker.passes(5)
     assert worker.is_ready
 

@@ -92,7 +92,7 @@ class Health:
             if name == "recovery":
                 what, most_s = "sessions are not read on", patience.recovery_s
             elif name == "membership":
-                what, most_s = "the worker is no member of its group", patience.membership_s
+                what, most_s = "the worker is not a member of its group", patience.membership_s
             elif name == "flow":
                 what, most_s = "partitions are assigned and do not flow", patience.flow_s
             else:

@@ -1,4 +1,4 @@
-"""What is seen of a running worker: for its health, and for the metrics that are no counts.
+"""Observations of a running worker: for its health, and for the metrics that are no counts.
 
 Decides what counts as having something to do. Asks the brokers now and then up to where the partitions can be
 read, and where they end: what was fetched says nothing where no more is fetched.
@@ -62,7 +62,8 @@ class Vitals:
                 self.look()
             except Exception as error:  # noqa: BLE001 - who asks over HTTP meets it, too, and takes it as dead
                 log_fact("health cannot be told", reason=type(error).__name__)
-            await asyncio.sleep(_SOON_S if self._heard_s is None else _ASK_S)
+            is_new = self._heard_s is None or self._turned_s is None
+            await asyncio.sleep(_SOON_S if is_new else _ASK_S)
 
     async def ask(self) -> None:
         """Ask the brokers for the ends of our partitions, and see whether the client's thread turns.
