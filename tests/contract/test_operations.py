@@ -30,7 +30,7 @@ from apportion.stream import vitals
 from apportion.stream.writer import EffectivelyOnceWriter
 
 vitals._ASK_S = 0.2
-vitals.patience_of = lambda _: Patience(stalled_s=1.0, recovery_s=60.0, flow_s=60.0)
+vitals.patience_of = lambda _: Patience(stalled_s=1.0, recovery_s=60.0, flow_s=60.0, membership_s=60.0)
 
 async def finish(*_):
     await asyncio.Event().wait()

@@ -230,7 +230,14 @@ def own_timeouts(settings: Settings) -> Settings:
     return settings.model_copy(update={"recovery_timeout_s": TIMEOUTS_S["recovery_timeout_s"]})
 
 
-async def test_a_static_member_that_comes_back_in_time_moves_no_partition(kafka: str) -> None:
+ON_ANOTHER_HOST = """
+import socket
+socket.gethostname = lambda: "elsewhere"
+"""
+
+
+@pytest.mark.parametrize("prelude", ["", ON_ANOTHER_HOST], ids=["same host", "another host"])
+async def test_a_static_member_that_comes_back_in_time_moves_no_partition(kafka: str, prelude: str) -> None:
     sent = requests("before", 40)
     async with staged(own_settings(kafka, session_timeout_s=30.0, rebalance_timeout_s=30.0)) as stage:
         one, other = (stage.settings.model_copy(update={"static_member": name}) for name in ("w-0", "w-1"))
@@ -244,7 +251,7 @@ async def test_a_static_member_that_comes_back_in_time_moves_no_partition(kafka:
             await killed.ended()
             again = requests("after", 40)
             await stage.send(*again)
-            async with worker_running(one) as comes_back:
+            async with worker_running(one, prelude=prelude) as comes_back:
                 await stage.outputs.wait_for(lambda out: out.answered(ids(again)))
                 assert await comes_back.stop() == 0
             assert stays.log.count("message=recovered") == moved

@@ -1,8 +1,7 @@
 """A partition's events flow from its committed offset on, and come as they were read."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from faust.types import TP
 from apportion.settings import Settings
 from apportion.stream.app import create_app
 from apportion.stream.consumer import LaneConsumer
-from apportion.stream.faults import NotFlowingError
+from apportion.stream.faults import GroupFailedError, NotFlowingError
 from apportion.stream.flow import Fetched
 from apportion.stream.topics import PartitionsChangedError
 
@@ -30,7 +29,6 @@ class Member:
     def __init__(self) -> None:
         self.steps: list[Any] = []
         self.records: dict[int, list[Any]] = {}
-        self.polls = 0
         self.committed: dict[TP, tuple[int, str]] = {}
         self.group_takes_commits = True
         self.begun, self.may_end = asyncio.Event(), asyncio.Event()
@@ -38,11 +36,6 @@ class Member:
 
     def assignment(self) -> set[TP]:
         return REQUESTS | CHANGELOG
-
-    @contextmanager
-    def polling(self) -> Iterator[None]:
-        self.polls += 1
-        yield
 
     async def read(self, partitions: list[int], _: float) -> dict[int, list[Any]]:
         self.begun.set()
@@ -173,7 +166,6 @@ async def test_what_partitions_hold_comes_to_the_lane_as_it_was_read(consumer: L
         (0, consumer._thread.records[0]),
         (1, consumer._thread.records[1]),
     ]
-    assert consumer._thread.polls == 1, "the group hears that it is polled"
 
 
 async def test_a_partition_is_not_read_while_what_it_brought_is_not_composed(consumer: LaneConsumer) -> None:
@@ -288,6 +280,16 @@ async def test_partitions_that_have_flowed_for_long_may_move(
     now_s += 1
     with pytest.raises(NotFlowingError):
         consumer.require_flow()
+
+
+async def test_a_group_that_has_refused_the_worker_ends_it(
+    consumer: LaneConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = iter([None, "FENCED_INSTANCE_ID"])
+    monkeypatch.setattr(consumer._thread, "group_failure", lambda: next(refusals), raising=False)
+    consumer.require_group()
+    with pytest.raises(GroupFailedError, match="FENCED_INSTANCE_ID"):
+        consumer.require_group()
 
 
 async def test_partitions_that_do_not_come_to_flow_end_the_worker(

@@ -23,6 +23,7 @@ from apportion.stream.batch import Batch
 from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.fair_lane import FairLane
 from apportion.stream.lane import Lane
+from apportion.stream.membership import Membership
 from apportion.stream.rows import PartitionRows
 from apportion.stream.tenants import Buckets, TenantLimits, TenantQueue
 from apportion.stream.vitals import Vitals, patience_of
@@ -56,19 +57,27 @@ class Writer:
 
 
 class Thread:
-    """Stands for the member's thread, whose brokers answer, and for the reader."""
+    """Stands for the member's thread, whose brokers answer where partitions end."""
 
     def __init__(self) -> None:
         self.thread_loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self.end = self.position = 0
+        self.end = 0
         self.is_away = self.is_silent = False
 
-    async def ends(self, partitions: list[TP]) -> dict[TP, int]:
+    async def ends(self, partitions: list[Any]) -> dict[Any, int]:
         if self.is_away:
             raise TimeoutError
         if self.is_silent:
             await asyncio.Event().wait()
         return dict.fromkeys(partitions, self.end)
+
+
+class Reader(Thread):
+    """Stands for the reader, whose brokers answer up to where it can read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.position = 0
 
     def position_of(self, _: int) -> int:
         return self.position
@@ -86,7 +95,10 @@ class Stage:
     def __init__(self, lane: type[Lane] = Lane, **arguments: Any) -> None:
         self.now_s = 0.0
         self.memory = Memory()
-        self.writer, self.thread, self.rows = Writer(), Thread(), PartitionRows("changelog 0")
+        self.writer, self.rows = Writer(), PartitionRows("changelog 0")
+        self.thread, self.reader = Thread(), Reader()
+        self.is_member = True
+        self.membership = Membership(SETTINGS.session_timeout_s, lambda: self.now_s)
         nothing: Any = SimpleNamespace(remember=lambda _: None)
         self.lane = lane(SETTINGS.requests_topic, nothing, self.writer, nothing, nothing, **arguments)
         self.consumer = SimpleNamespace(
@@ -96,7 +108,8 @@ class Stage:
             settings=SETTINGS,
             consumer=self.consumer,
             lane=self.lane,
-            reader=self.thread,
+            reader=self.reader,
+            membership=self.membership,
             rebalancing=False,
             sessions=SimpleNamespace(by_partition={0: self.rows}, row_counts={0: 0}),
             answers=SimpleNamespace(memory=self.memory),
@@ -108,18 +121,29 @@ class Stage:
         self.lane.durable = self.vitals.durable
         self.lane.begin(0, self.rows, 0)
 
-    async def passes(self, seconds: int) -> None:
+    async def passes(self, seconds: float) -> None:
         """Let time pass, and look as a worker does."""
-        for _ in range(0, seconds, 5):
+        for _ in range(0, int(seconds), 5):
             self.now_s += 5
+            if self.is_member:
+                self.membership.confirm(self.now_s)
             await self.vitals.ask()
             await asyncio.sleep(0)
             self.vitals.look()
 
+    def ends_at(self, offset: int) -> None:
+        """Let the partition end there, without an open transaction."""
+        self.thread.end = self.reader.end = offset
+
+    def brokers_are(self, *, away: bool = False, silent: bool = False) -> None:
+        for client in (self.thread, self.reader):
+            client.is_away, client.is_silent = away, silent
+
     def compose(self, events: int = 1) -> None:
         flow = self.lane.flows[0]
         offset = flow.durable_offset or 0
-        self.thread.end = self.thread.position = offset + events
+        self.ends_at(offset + events)
+        self.reader.position = offset + events
         self.lane.composed(flow, Batch(0, offset, offset + events, events, {}, {}, [], 10))
 
     def value(self, metric: told.Metric, *labels: str) -> float | None:
@@ -161,7 +185,7 @@ async def test_a_stream_that_takes_nothing_makes_the_worker_dead_within_a_minute
 
 
 async def test_a_client_that_fetches_no_more_makes_the_worker_dead_within_a_minute(stage: Stage) -> None:
-    stage.thread.end = 5
+    stage.ends_at(5)
     await stage.passes(MINUTE_S)
     assert not stage.is_alive
 
@@ -189,14 +213,14 @@ async def test_a_clients_thread_that_takes_no_turn_makes_the_worker_dead_within_
 ) -> None:
     """Nothing else is seen of it then: no broker is heard, which alone excuses standing still."""
     stage.thread.thread_loop = cast("asyncio.AbstractEventLoop", NeverTurning())
-    stage.thread.is_away = True
+    stage.brokers_are(away=True)
     await stage.passes(MINUTE_S)
     assert not stage.is_alive
 
 
 async def test_brokers_that_are_away_do_not(stage: Stage) -> None:
     stage.compose()
-    stage.thread.is_away = True
+    stage.brokers_are(away=True)
     await stage.passes(5 * MINUTE_S)
     assert stage.is_alive
     assert stage.vitals.health.why_not_ready() == ("brokers do not answer",)
@@ -205,18 +229,18 @@ async def test_brokers_that_are_away_do_not(stage: Stage) -> None:
 async def test_brokers_that_take_a_question_and_never_answer_it_do_not(stage: Stage) -> None:
     stage.vitals._app.settings = SETTINGS.model_copy(update={"request_timeout_s": 0.001})
     stage.compose()
-    stage.thread.is_silent = True
+    stage.brokers_are(silent=True)
     await stage.passes(5 * MINUTE_S)
     assert stage.is_alive
     assert stage.vitals.health.why_not_ready() == ("brokers do not answer",)
-    stage.thread.is_silent = False
+    stage.brokers_are()
     stage.writer.durable.set()
     await stage.passes(10)
     assert stage.vitals.health.why_not_ready() == ()
 
 
 async def test_health_is_told_while_a_question_to_a_broker_waits(stage: Stage) -> None:
-    stage.thread.is_silent = True
+    stage.brokers_are(silent=True)
     asking = asyncio.create_task(stage.vitals.ask())
     await asyncio.sleep(0)
     port = free_port()
@@ -230,16 +254,66 @@ async def test_health_is_told_while_a_question_to_a_broker_waits(stage: Stage) -
 
 
 async def test_offsets_without_a_record_behind_the_last_event_are_no_lag_and_no_work(stage: Stage) -> None:
-    stage.thread.end = stage.thread.position = 7
+    stage.ends_at(7)
+    stage.reader.position = 7
     await stage.passes(5 * MINUTE_S)
     await stage.vitals.refresh()
     assert stage.is_alive
     assert stage.value(told.LAG, "0") == 0
 
 
+async def test_what_an_open_transaction_holds_back_is_no_work_and_has_a_metric(stage: Stage) -> None:
+    stage.thread.end = 7
+    await stage.passes(5 * MINUTE_S)
+    await stage.vitals.refresh()
+    assert stage.is_alive
+    assert stage.vitals.health.why_not_ready() == ()
+    assert stage.value(told.OPEN_TRANSACTION_OFFSETS, "0") == 7
+    assert stage.value(told.LAG, "0") == 0
+    stage.ends_at(7)
+    await stage.passes(5)
+    await stage.vitals.refresh()
+    assert stage.value(told.OPEN_TRANSACTION_OFFSETS, "0") == 0
+    assert stage.value(told.LAG, "0") == 7
+
+
+async def test_transactions_that_follow_each_other_hold_nothing_back(stage: Stage) -> None:
+    for end in range(1, 4):
+        stage.reader.end, stage.thread.end = end, end + 1
+        await stage.passes(5)
+        await stage.vitals.refresh()
+        assert stage.value(told.OPEN_TRANSACTION_OFFSETS, "0") == 0
+
+
+async def test_a_worker_without_the_membership_is_not_ready_and_then_dead(stage: Stage) -> None:
+    stage.is_member = False
+    await stage.passes(30)
+    await stage.vitals.refresh()
+    assert stage.is_alive
+    assert stage.vitals.health.why_not_ready() == ("the membership in the group is not held",)
+    assert (stage.value(told.MEMBER), stage.value(told.HEARTBEAT_SECONDS)) == (0, 30)
+    await stage.passes(MINUTE_S + 10)
+    assert not stage.is_alive
+    stage.is_member = True
+    await stage.passes(5)
+    await stage.vitals.refresh()
+    assert (stage.value(told.MEMBER), stage.value(told.HEARTBEAT_SECONDS)) == (1, 0)
+    assert stage.vitals.health.why_not_ready() == ()
+
+
+async def test_a_worker_that_the_group_never_takes_is_dead_though_it_has_no_partitions(stage: Stage) -> None:
+    stage.lane.abandon()
+    stage.is_member = stage.consumer.is_assigned = False
+    await stage.passes(SETTINGS.session_timeout_s + 5)
+    assert stage.is_alive
+    await stage.passes(2 * MINUTE_S)
+    assert not stage.is_alive
+    await stage.vitals.refresh()
+
+
 async def test_lag_is_what_is_not_durable(stage: Stage) -> None:
     stage.compose(events=3)
-    stage.thread.end = 10
+    stage.ends_at(10)
     await stage.passes(5)
     await stage.vitals.refresh()
     assert stage.value(told.LAG, "0") == 10
@@ -280,3 +354,4 @@ async def test_a_worker_that_ends_by_itself_in_time_is_not_ended_before() -> Non
     assert patience.stalled_s <= MINUTE_S
     slow = patience_of(Settings(delivery_timeout_s=40.0, session_timeout_s=60.0, rebalance_timeout_s=90.0))
     assert slow.stalled_s > 2 * 40.0
+    assert slow.membership_s >= 2 * 60.0

@@ -135,7 +135,9 @@ def test_the_audit_takes_no_composition_from_a_cache(monkeypatch: pytest.MonkeyP
     right = answered(again)
     put = CompositionCache.put
 
-    def put_nothing(cache: CompositionCache, policy: str, key: str, event_us: int, *_: Any, **how: int) -> None:
+    def put_nothing(
+        cache: CompositionCache, policy: str, key: str, event_us: int, *_: Any, **how: int
+    ) -> None:
         put(cache, policy, key, event_us, NOTHING, **how)
 
     monkeypatch.setattr(CompositionCache, "put", put_nothing)

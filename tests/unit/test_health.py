@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from apportion.operations.health import Health, Patience, Sight
 
-PATIENCE = Patience(stalled_s=45.0, recovery_s=65.0, flow_s=65.0)
-WELL = Sight(0.0, is_assigned=True, is_flowing=True, thread_turned_s=0.0, brokers_heard_s=0.0)
+PATIENCE = Patience(stalled_s=45.0, recovery_s=65.0, flow_s=65.0, membership_s=60.0)
+WELL = Sight(0.0, is_assigned=True, is_member=True, is_flowing=True, thread_turned_s=0.0, brokers_heard_s=0.0)
 
 
 class Watched:
@@ -41,7 +41,8 @@ def worker() -> Watched:
 
 
 def test_before_it_has_partitions_it_lives_and_is_not_ready(worker: Watched) -> None:
-    nothing = {"is_assigned": False, "is_flowing": False, "thread_turned_s": None, "brokers_heard_s": None}
+    nothing: dict[str, Any] = dict.fromkeys(("is_assigned", "is_member", "is_flowing"), False)
+    nothing |= dict.fromkeys(("thread_turned_s", "brokers_heard_s"))
     worker.passes(600, **nothing)
     assert worker.is_alive
     assert worker.health.why_not_ready() == ("the group has not given partitions yet",)
@@ -103,6 +104,30 @@ def test_partitions_that_are_assigned_and_never_flow_are_dead(worker: Watched) -
     assert worker.health.why_not_ready() == ("partitions are moving",)
     worker.passes(15, is_flowing=False)
     assert not worker.is_alive
+
+
+def test_without_the_membership_it_is_not_ready_and_after_two_sessions_dead(worker: Watched) -> None:
+    worker.passes(100)
+    worker.passes(60, is_member=False)
+    assert worker.is_alive
+    assert worker.health.why_not_ready() == ("the membership in the group is not held",)
+    worker.passes(10, is_member=False)
+    assert worker.health.why_dead() == ("the worker is not a member of its group, for 65 s",)
+    worker.passes(5)
+    assert worker.is_ready
+
+
+def test_a_worker_that_never_joins_its_group_is_dead(worker: Watched) -> None:
+    worker.passes(60, is_assigned=False, is_flowing=False, is_member=False, thread_turned_s=None)
+    assert worker.is_alive
+    worker.passes(10, is_assigned=False, is_flowing=False, is_member=False, thread_turned_s=None)
+    assert not worker.is_alive
+
+
+def test_the_membership_may_be_gone_while_no_broker_answers(worker: Watched) -> None:
+    worker.passes(100)
+    worker.passes(600, is_member=False, brokers_heard_s=100.0)
+    assert worker.is_alive
 
 
 def test_a_client_whose_thread_is_blocked_is_dead_though_its_brokers_are_not_heard(worker: Watched) -> None:

@@ -18,6 +18,8 @@ class Patience(Struct, frozen=True):
     """While sessions are read back."""
     flow_s: float
     """From when partitions move until events flow."""
+    membership_s: float
+    """Without the membership in the group."""
     thread_s: float = 30.0
     """Between two turns of the client's thread."""
     brokers_s: float = 20.0
@@ -34,6 +36,8 @@ class Sight(Struct, frozen=True):
     now_s: float
     is_assigned: bool = False
     """Whether the group has said which partitions are this worker's; it may be none."""
+    is_member: bool = False
+    """Whether the membership in the group is held."""
     is_flowing: bool = False
     """Whether the events of all of them flow."""
     recovered: Hashable = None
@@ -61,6 +65,8 @@ class Health:
             marks["recovery"] = sight.recovered
         elif sight.is_assigned and not sight.is_flowing:
             marks["flow"] = ""
+        if not sight.is_member:
+            marks["membership"] = ""
         excused = not self._hears_brokers
         moved = {}
         for name, mark in marks.items():
@@ -85,6 +91,8 @@ class Health:
             still_s = sight.now_s - since_s
             if name == "recovery":
                 what, most_s = "sessions are not read on", patience.recovery_s
+            elif name == "membership":
+                what, most_s = "the worker is not a member of its group", patience.membership_s
             elif name == "flow":
                 what, most_s = "partitions are assigned and do not flow", patience.flow_s
             else:
@@ -103,6 +111,8 @@ class Health:
             reasons.append("sessions are being read back")
         elif not sight.is_flowing:
             reasons.append("partitions are moving")
+        if not sight.is_member:
+            reasons.append("the membership in the group is not held")
         if not self._hears_brokers:
             reasons.append("brokers do not answer")
         return tuple(reasons)

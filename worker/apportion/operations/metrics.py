@@ -123,6 +123,15 @@ CHANGELOG_GAPS = _counter(
 LATE_RECORDS = _counter(
     "late_records", "Records of others there that were late: newer rows are written again behind them."
 )
+OPEN_TRANSACTION_OFFSETS = _gauge(
+    "open_transaction_offsets",
+    "Offsets that cannot be read yet: a producer's transaction has been open there for 5 s or more.",
+    "partition",
+)
+MEMBER = _gauge("member", "1 while the membership in the group is held.")
+HEARTBEAT_SECONDS = _gauge(
+    "heartbeat_seconds", "How long ago the last acknowledged heartbeat was sent; 0 before the first one."
+)
 LIVE = _gauge("live", "1 where /livez says that the worker makes progress.")
 READY = _gauge("ready", "1 where /readyz says that the worker answers events.")
 BROKERS_HEARD_SECONDS = _gauge(

@@ -27,6 +27,7 @@ from apportion.setting_types import Guarantee, SaslMechanism
 from apportion.settings import Settings
 from apportion.stream.agent import answer_fetched
 from apportion.stream.answers import Answers
+from apportion.stream.assignor import AnyHostAssignor
 from apportion.stream.batch import Batch, BatchBounds, BatchComposer
 from apportion.stream.breaker import DeadLetterShare
 from apportion.stream.commits import require_group
@@ -61,9 +62,13 @@ _COMMIT_INTERVAL_S = 1.0
 _METADATA_MAX_AGE_S = 30.0
 """How long partitions that were added may go unseen."""
 _LOOK_S = 1.0
-"""How often it is looked whether the partitions flow."""
+"""How often it is looked whether the group has refused the worker, and whether the partitions flow."""
 _AGE_EVERY_S = 30.0
 """How often it is looked which compositions are too old: that is a look at each of them."""
+_POLL_INTERVAL_S = 30 * 86_400.0
+"""How long a member may go unpolled. Faust's default makes a worker without partitions leave the group after
+1,000 s, for ever. `faust_hooks.py` lets it count as polled; this holds where that should fail. `Vitals` sees
+what stalls."""
 _CLOSE_S = 1.0
 """How long a client may take to close: what it could not write by then is not written."""
 
@@ -143,9 +148,10 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             log_fact("verified beside the stream", **asdict(verifier.counts))
 
     async def _watch(self) -> None:
-        """End the worker when its partitions do not come to flow."""
+        """End the worker when its group has refused it, or its partitions do not come to flow."""
         while True:
             await asyncio.sleep(_LOOK_S)
+            self.consumer.require_group()
             self.consumer.require_flow()
 
     def _durable_offsets(self) -> dict[int, int]:
@@ -204,6 +210,7 @@ def create_app(settings: Settings) -> WorkerApp:
         broker_credentials=faust_credentials(security_arguments(settings)),
         broker_heartbeat_interval=_HEARTBEAT_S,
         broker_commit_interval=_COMMIT_INTERVAL_S,
+        broker_max_poll_interval=_POLL_INTERVAL_S,
         **_timeouts(settings),
         consumer_auto_offset_reset="none",  # it reads nothing, and is to reset nothing
         consumer_metadata_max_age_ms=int(_METADATA_MAX_AGE_S * 1000),
@@ -212,6 +219,7 @@ def create_app(settings: Settings) -> WorkerApp:
         store="memory://",
         table_standby_replicas=0,
         TableManager=SessionTables,
+        PartitionAssignor=AnyHostAssignor,
         topic_allow_declare=False,
         topic_disable_leader=True,
         topic_partitions=settings.partitions,

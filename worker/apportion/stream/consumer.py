@@ -15,7 +15,7 @@ from faust.types import TP
 from mode import Service
 
 from apportion.operations.metrics import REBALANCES
-from apportion.stream.faults import NotFlowingError
+from apportion.stream.faults import GroupFailedError, NotFlowingError
 from apportion.stream.faust_hooks import MemberThread
 from apportion.stream.topics import PartitionsChangedError
 
@@ -169,12 +169,18 @@ class LaneConsumer(Consumer):  # type: ignore[misc] # faust is followed by no ty
         """
         async with self._reading:
             generation_id = self.app.consumer_generation_id
-            with self._thread.polling():
-                read: Mapping[int, Sequence[ConsumerRecord]] = await self.app.reader.read(
-                    partitions, within_s
-                )
+            read: Mapping[int, Sequence[ConsumerRecord]] = await self.app.reader.read(partitions, within_s)
             moved = self.app.consumer_generation_id != generation_id or not self.flow_active
             return {} if moved else read
+
+    def require_group(self) -> None:
+        """Pass unless the client has given the group up.
+
+        Raises:
+            GroupFailedError: naming why.
+        """
+        if (why := self._thread.group_failure()) is not None:
+            raise GroupFailedError(self.app.settings.app_id, why)
 
     def require_flow(self) -> None:
         """Pass unless partitions are ours, and nothing has moved for `recovery_timeout_s` to let them flow.

@@ -74,6 +74,18 @@ class EventLostError(StreamError):
         )
 
 
+class GroupFailedError(StreamError):
+    """The consumer group refuses this worker, or the client has given the group up."""
+
+    code = "group_failed"
+
+    def __init__(self, group: str, why: str) -> None:
+        super().__init__(
+            f"this worker is not a member of the group {group} any more: {why}; its partitions are free for "
+            "other workers. docs/operations.md says for each reason what to do"
+        )
+
+
 class NotFlowingError(StreamError):
     """Partitions are this worker's, and their events do not come."""
 

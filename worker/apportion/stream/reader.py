@@ -94,6 +94,15 @@ class RequestReader:
             f"{place.topic} partition {place.partition}", offset, begins[place], ends[place]
         )
 
+    async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """Return the last stable offsets of partitions: reading gets no further until open transactions end.
+
+        Raises:
+            KafkaError: a leader is not known, or does not answer.
+        """
+        found = await self._client.end_offsets([self._place(partition) for partition in partitions])
+        return {place.partition: offset for place, offset in found.items()}
+
     def position_of(self, partition: int) -> int | None:
         """Return up to where (exclusive) a partition was given out; None: it does not flow."""
         subscription = self._client and self._client._subscription.subscription  # noqa: SLF001 - `position` waits

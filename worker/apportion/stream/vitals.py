@@ -1,11 +1,12 @@
-"""What is seen of a running worker: for its health, and for the metrics that are no counts.
+"""Observations of a running worker: for its health, and for the metrics that are no counts.
 
-Decides what counts as having something to do. Asks the brokers now and then where the partitions end, by the
-member's own client: what that client has fetched says nothing where it fetches no more.
+Decides what counts as having something to do. Asks the brokers now and then up to where the partitions can be
+read, and where they end: what was fetched says nothing where no more is fetched.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
+from math import isfinite
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,10 @@ class Vitals:
         self._app = app
         self._clock_s = clock_s
         self._numbers = numbers
-        self._ends: Mapping[TP, int] = {}
+        self._ends: Mapping[int, int] = {}
+        """The last stable offsets: reading gets no further while a producer's transaction is open."""
+        self._held_back: Mapping[int, int] = {}
+        """Offsets behind an open transaction, by partition."""
         self._heard_s: float | None = None
         self._turned_s: float | None = None
         self._held_s = float("-inf")
@@ -58,36 +62,57 @@ class Vitals:
                 self.look()
             except Exception as error:  # noqa: BLE001 - who asks over HTTP meets it, too, and takes it as dead
                 log_fact("health cannot be told", reason=type(error).__name__)
-            await asyncio.sleep(_SOON_S if self._heard_s is None else _ASK_S)
+            is_new = self._heard_s is None or self._turned_s is None
+            await asyncio.sleep(_SOON_S if is_new else _ASK_S)
 
     async def ask(self) -> None:
-        """Ask the brokers for the ends of our partitions, and see whether the client's thread turns."""
-        if not self._app.consumer.is_assigned:
-            return
-        thread = self._app.consumer._thread  # noqa: SLF001 - our own class's
-        if self._turned_s is None:
+        """Ask the brokers for the ends of our partitions, and see whether the client's thread turns.
+
+        The high watermarks are asked first: so they are beyond the last stable offsets only by what an open
+        transaction holds back.
+        """
+        consumer, partitions = self._app.consumer, self._requests()
+        if consumer.is_assigned and self._turned_s is None:
             self._turned_s = self._clock_s()
-        any_of_them = [TP(self._app.settings.requests_topic, 0)]
         try:
-            thread.thread_loop.call_soon_threadsafe(self._turned)
+            if self._turned_s is not None:
+                consumer._thread.thread_loop.call_soon_threadsafe(self._turned)  # noqa: SLF001 - our own class's
             async with asyncio.timeout(self._app.settings.request_timeout_s):
-                self._ends = await thread.ends(self._requests() or any_of_them)
+                written = await self._written(partitions)
+                ends = await self._app.reader.ends(partitions or [0])
         except Exception:  # noqa: BLE001 - brokers were not heard; who only looks never ends a worker
             return
+        self._held_back = {
+            partition: max(0, offset - ends[partition]) if ends[partition] == self._ends.get(partition) else 0
+            for partition, offset in written.items()
+        }
+        self._ends = ends
         self._heard_s = self._clock_s()
+
+    async def _written(self, partitions: list[int]) -> dict[int, int]:
+        """Return the high watermarks, as the member's client hears them; nothing before it is a member."""
+        consumer, topic = self._app.consumer, self._app.settings.requests_topic
+        if not consumer.is_assigned:
+            return {}
+        asked = [TP(topic, partition) for partition in partitions or [0]]
+        found = await consumer._thread.ends(asked)  # noqa: SLF001 - our own class's
+        return {tp.partition: found[tp] for tp in asked}
 
     def _turned(self) -> None:
         self._turned_s = self._clock_s()
 
-    def _requests(self) -> list[TP]:
-        topic = self._app.settings.requests_topic
-        return sorted(tp for tp in self._app.consumer.assignment() if tp.topic == topic)
+    def _requests(self) -> list[int]:
+        """Return the partitions of the requests topic that are ours."""
+        consumer, topic = self._app.consumer, self._app.settings.requests_topic
+        if not consumer.is_assigned:
+            return []
+        return sorted(tp.partition for tp in consumer.assignment() if tp.topic == topic)
 
     def look(self) -> None:
         """See how the worker is."""
         app, flows = self._app, self._app.lane.flows
         consumer = app.consumer
-        assigned = {tp.partition for tp in self._requests()} if consumer.is_assigned else set()
+        assigned = set(self._requests())
         recovered = None
         if consumer.is_recovering:
             recovered = sum(rows.changelog_offset for rows in app.sessions.by_partition.values())
@@ -95,6 +120,7 @@ class Vitals:
             Sight(
                 self._clock_s(),
                 is_assigned=consumer.is_assigned,
+                is_member=app.membership.is_held,
                 is_flowing=not app.rebalancing and assigned == {n for n in flows if not flows[n].is_over},
                 recovered=recovered,
                 working={n: mark for n, flow in flows.items() if (mark := self._mark(flow)) is not None},
@@ -116,10 +142,7 @@ class Vitals:
         return self._app.reader.position_of(flow.partition)
 
     def _end(self, flow: Flow) -> int:
-        return self._ends.get(self._tp(flow), 0)
-
-    def _tp(self, flow: Flow) -> TP:
-        return TP(self._app.settings.requests_topic, flow.partition)
+        return self._ends.get(flow.partition, 0)
 
     async def refresh(self) -> None:
         """Bring the metrics that are no counts up to date, and look."""
@@ -147,6 +170,10 @@ class Vitals:
             numbers.put(told.VERIFIED, again.dropped, "dropped")
             numbers.put(told.VERIFIED, again.failed, "failed")
         numbers.put(told.DEAD_LETTER_SHARE, app.share.last)
+        held_back = {flow.partition: self._held_back.get(flow.partition, 0) for flow in flows}
+        numbers.put_all(told.OPEN_TRANSACTION_OFFSETS, held_back)
+        numbers.put(told.MEMBER, app.membership.is_held)
+        numbers.put(told.HEARTBEAT_SECONDS, app.membership.age_s if isfinite(app.membership.age_s) else 0)
         numbers.put(told.LIVE, not self.health.why_dead())
         numbers.put(told.READY, not self.health.why_not_ready())
         if self._heard_s is not None:
@@ -182,4 +209,5 @@ def patience_of(settings: Settings) -> Patience:
         stalled_s=max(_STALLED_S, 2 * settings.delivery_timeout_s + _GRACE_S),
         recovery_s=settings.recovery_timeout_s + _GRACE_S,
         flow_s=max(settings.recovery_timeout_s, settings.rebalance_timeout_s) + _GRACE_S,
+        membership_s=max(2 * settings.session_timeout_s, settings.rebalance_timeout_s + _GRACE_S),
     )
