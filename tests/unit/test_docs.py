@@ -34,8 +34,8 @@ def test_each_number_of_an_adr_is_used_once() -> None:
 
 def test_the_glossary_has_each_term_once_and_names_classes_of_the_package() -> None:
     page = (ROOT / "docs" / "glossary.md").read_text("utf-8")
-    rows = re.findall(r"^\| (?!term|---)(.+?) \| .* \| (.*)\|$", page, re.MULTILINE)
-    assert rows
+    rows = re.findall(r"^- \*\*(.+?)\*\*(?: \((.+?)\))?: ", page, re.MULTILINE)
+    assert len(rows) == page.count("\n- ")
     terms = Counter(term for first, _ in rows for term in first.split(", "))
     assert [term for term, count in terms.items() if count > 1] == []
     sources = "".join(file.read_text("utf-8") for file in ROOT.glob("worker/apportion/**/*.py"))
