@@ -25,7 +25,7 @@ GUARANTEE ?= effectively_once
 MINUTES ?= 30
 
 .PHONY: help demo test check format schemas requirements image sbom audit licences secret dashboard recording benchmarks \
-  check-cluster reliability-sink clean
+  check-cluster reliability-sink docs clean
 
 help: ## Show this help
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1	/' | expand -t 26
@@ -52,7 +52,7 @@ schemas: $(VENV)/dev.done ## Generate schemas/ from the types
 
 requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes and without addresses
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
-	for extra in analytics benchmarks demo dev otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
+	for extra in analytics benchmarks demo dev docs otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
 	$(COMPILE) benchmarks/shell/peers/requirements.in --output-file benchmarks/shell/peers/requirements.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
@@ -72,6 +72,16 @@ audit: ## Ask PyPI's database for known vulnerabilities of what the image instal
 
 licences: $(SBOM) ## Write docs/licences.md: the licences of what the image installs
 	$(PYTHON) deploy/licences.py < $(SBOM) > docs/licences.md
+
+docs: $(VENV)/docs.done ## Build the site of all pages, with search, in build/site; a broken link fails
+	rm -rf build/pages build/site
+	mkdir -p build/pages
+	tar -c --exclude node_modules --exclude __pycache__ README.md ARCHITECTURE.md CHANGELOG.md docs schemas benchmarks \
+	  deploy/clickhouse deploy/connect deploy/consumers deploy/kubernetes/README.md | tar -x -C build/pages
+	mv build/pages/docs/site/index.md build/pages
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site build/pages build/site
+	cp -R schemas build/site
+	@echo build/site/index.html
 
 secret: ## Make the secret of docker-compose.yml, once: by it paths become ids
 	@mkdir -p -m 700 $(dir $(SECRET))
@@ -116,6 +126,10 @@ $(VENV)/dev.done: requirements/dev.txt requirements/build.txt pyproject.toml | $
 	@$(call INSTALL,dev)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/demo.done
+
+$(VENV)/docs.done: requirements/docs.txt | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
 
 # What the image installs, in an environment of its own, and beside it what lists it.
 $(SBOM): requirements/worker.txt requirements/sbom.txt pyproject.toml
