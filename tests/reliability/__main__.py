@@ -18,7 +18,7 @@ from reliability import scenarios
 from reliability.brokers import FAULTS, brokers_away
 from reliability.scenarios import Outcome
 from reliability.soak import soaked
-from reliability.steps import strikes
+from reliability.steps import strikes, writing_strikes
 
 from apportion.cli._progress import progress
 from apportion.replay.audit import Audited
@@ -63,6 +63,17 @@ async def zombies(servers: str, folder: Path, seeds: Sequence[int], guarantee: G
             )
 
 
+async def compaction(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
+    """A stop before and after each step of writing, then the changelog is compacted, and all are killed."""
+    for seed in seeds:
+        chosen = writing_strikes(seed, SIGSTOP, guarantee)
+        for first in range(0, len(chosen), _ZOMBIES_AT_ONCE):
+            some = chosen[first : first + _ZOMBIES_AT_ONCE]
+            yield await scenarios.compacted(
+                servers, folder / f"compaction-{seed}-{first}", seed, some, guarantee=guarantee
+            )
+
+
 async def network(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """Ten broken connections, then 5 and 40 s of silence, each seed."""
     for seed in seeds:
@@ -88,7 +99,7 @@ async def soak(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guar
 
 
 FORMS: dict[str, Callable[[str, Path, Sequence[int], Guarantee], Runs]] = {
-    each.__name__: each for each in (kills, storm, rebalance, zombies, network, brokers, soak)
+    each.__name__: each for each in (kills, storm, rebalance, zombies, compaction, network, brokers, soak)
 }
 
 

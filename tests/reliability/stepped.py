@@ -2,7 +2,8 @@
 
 `STEP` is `module:name:when:count:signal`: at the n-th call of a function or method, `before` it or `after`
 it, the process sends itself that signal, as nothing in it expects. `PROXIED`, as `port:other,port:other`,
-makes connections to a port of this machine go to the other. Without both this is `apportion`.
+makes connections to a port of this machine go to the other. `COMPACTION_LAG_S` is the lag that the worker
+expects of its changelog. Without all of them this is `apportion`.
 """
 
 import asyncio
@@ -16,9 +17,11 @@ from itertools import count
 from typing import Any
 
 from apportion.cli import main
+from apportion.stream import topics
 
 STEP = "STEP"
 PROXIED = "PROXIED"
+COMPACTION_LAG_S = "COMPACTION_LAG_S"
 
 
 def install(step: str) -> None:
@@ -72,4 +75,6 @@ if __name__ == "__main__":
         install(os.environ.pop(STEP))
     if PROXIED in os.environ:
         reroute(dict(pair.split(":") for pair in os.environ.pop(PROXIED).split(",")))
+    if COMPACTION_LAG_S in os.environ:
+        topics._COMPACTION_LAG_S = int(os.environ.pop(COMPACTION_LAG_S))
     main()

@@ -1,10 +1,11 @@
 """The topics of a run, read back and held against a pure replay of its input."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import ConsumerRecord
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ from apportion.stream.row_format import (
     seen_offset_of_tombstone,
 )
 from apportion.stream.row_format import Row as SessionRow
-from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
+from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic, plan_topics
 
 READ_DEADLINE_S = 120.0
 
@@ -45,10 +46,42 @@ async def committed_offsets(settings: Settings) -> dict[int, int]:
 
 async def end_offsets(settings: Settings) -> dict[int, int]:
     """Return where the requests topic ends."""
-    places = [TopicPartition(settings.requests_topic, number) for number in range(settings.partitions)]
+    return await _ends(settings, settings.requests_topic)
+
+
+async def _ends(settings: Settings, topic: str) -> dict[int, int]:
+    places = [TopicPartition(topic, number) for number in range(settings.partitions)]
     async with AIOKafkaConsumer(**connection_arguments(settings)) as consumer:
         ends = await consumer.end_offsets(places)
     return {place.partition: end for place, end in ends.items()}
+
+
+async def compact_soon(settings: Settings, lag_s: int) -> None:
+    """Let the broker compact the changelog as soon as its records are older than that."""
+    [planned] = [topic for topic in plan_topics(settings) if topic.name == changelog_topic(settings)]
+    configs = dict(planned.configs) | {
+        "min.compaction.lag.ms": str(lag_s * 1000),
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.ms": "1000",
+    }
+    topic = ConfigResource(ConfigResourceType.TOPIC, planned.name, configs=configs)
+    async with admin_client(settings) as admin:
+        await admin.alter_configs([topic])
+
+
+async def changelog_ends(settings: Settings) -> dict[int, int]:
+    """Return where the changelog ends."""
+    return await _ends(settings, changelog_topic(settings))
+
+
+async def is_compacted(settings: Settings, ends: Mapping[int, int]) -> bool:
+    """Return whether the changelog has one record of each key before these offsets."""
+    for partition, end in ends.items():
+        records = await _read(settings, changelog_topic(settings), partition)
+        keys = [record.key for record in records if record.offset < end]
+        if len(keys) > len(set(keys)):
+            return False
+    return True
 
 
 async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
