@@ -18,7 +18,7 @@ from reliability.fleet import Member
 from reliability.load import SESSIONS, Sent, load
 from reliability.proxy import network
 from reliability.runs import Run, run_of
-from reliability.stepped import COMPACTION_LAG_S, PROXIED
+from reliability.stepped import COMPACTION_LAG_S, LEFT_OUT, PROXIED
 from reliability.steps import Strike
 from reliability.topics import changelog_ends, compact_soon, is_compacted
 
@@ -33,6 +33,7 @@ PER_S = 80.0
 _EVENTS_A_KILL = 150
 _KILL_EVERY_S = 2.5
 _LOOK_S = 0.1
+_WRITTEN_LATE_S = 3.0
 _COMPACTED_WITHIN_S = 240.0
 _COMPACTED_LOOK_S = 3.0
 MANY = 100_000
@@ -223,16 +224,15 @@ async def compacted(
 ) -> Outcome:
     """Workers stop at steps, and write late; nobody is started anew until the changelog is compacted.
 
-    Those that are woken are killed soon, most of them before they are members again. The sessions of before
-    have no more events, so that nothing but a repair stands behind what was written late. Then all are
-    killed, and one worker recovers from the compacted changelog.
+    Those that are woken join no group, so that their successors do not recover, and are killed soon. The
+    sessions of before have no more events, so that nothing but a repair stands behind what was written late.
+    Then all are killed, and one worker recovers from the compacted changelog.
     """
     since_s = monotonic()
-    random = Random(seed)  # noqa: S311 - no secret: it must come again
     async with scene_of(servers, folder, 0, strikes, **values) as scene:
         fleet, run = scene.run.fleet, scene.run
         await compact_soon(run.settings, lag_s)
-        scene.variables[COMPACTION_LAG_S] = str(lag_s)
+        scene.variables |= {COMPACTION_LAG_S: str(lag_s), LEFT_OUT: "1"}
         scene.workers = len(strikes)
         events = load(run.settings, seed, MANY, poison=0.01)
         zombies = await _stopped(scene, events)
@@ -241,7 +241,7 @@ async def compacted(
         for zombie in zombies:
             zombie.strike = None
             zombie.send(signal.SIGCONT)
-        await asyncio.sleep(random.uniform(0.5, 2.0))
+        await asyncio.sleep(_WRITTEN_LATE_S)
         for zombie in zombies:
             await zombie.kill()
         ends = await changelog_ends(run.settings)
@@ -251,6 +251,7 @@ async def compacted(
         async with asyncio.timeout(_COMPACTED_WITHIN_S):
             while not await is_compacted(run.settings, ends):  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(_COMPACTED_LOOK_S)
+        run.is_compacted = True
         over.append(True)
         await sending
         await run.caught_up()

@@ -84,8 +84,12 @@ async def is_compacted(settings: Settings, ends: Mapping[int, int]) -> bool:
     return True
 
 
-async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
-    """Read every topic to its end, as far as it is committed, and tell what is wrong."""
+async def audit_topics(settings: Settings, *, once: bool = False, compacted: bool = False) -> Audited:
+    """Read every topic to its end, as far as it is committed, and tell what is wrong.
+
+    In a `compacted` changelog a late row may name an artifact that newer rows have removed; that row is left
+    out.
+    """
     committed = await committed_offsets(settings)
     timeline = create_timeline(settings)
     policies = await _read(settings, settings.policies_topic, 0)
@@ -109,7 +113,7 @@ async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
             await read(settings.composed_topic),
             await read(settings.decisions_topic),
             await read(settings.dead_letters_topic),
-            list(_rows(await read(changelog_topic(settings)))),
+            list(_rows(await read(changelog_topic(settings)), compacted=compacted)),
             [_row(key, held[number].row(key)) for key in held[number].values],
             committed.get(number),
         )
@@ -117,7 +121,7 @@ async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
     return total
 
 
-def _rows(changelog: Iterable[Record]) -> Iterator[Row]:
+def _rows(changelog: Iterable[Record], *, compacted: bool) -> Iterator[Row]:
     """Yield the rows that were written, each with the artifacts that it names, and the removals of rows."""
     artifacts: dict[bytes, bytes] = {}
     for record in changelog:
@@ -128,7 +132,10 @@ def _rows(changelog: Iterable[Record]) -> Iterator[Row]:
             seen_offset = seen_offset_of_tombstone([(name, text or b"") for name, text in record.headers])
             yield Row(key, -1 if seen_offset is None else seen_offset, None)
         else:
-            pool = [decode_artifact(artifacts[artifact_key(key, name)]) for name in artifact_names(value)]
+            named = [artifact_key(key, name) for name in artifact_names(value)]
+            if compacted and not artifacts.keys() >= set(named):
+                continue
+            pool = [decode_artifact(artifacts[name]) for name in named]
             yield _row(key, decode_row(value, pool))
 
 
