@@ -104,6 +104,7 @@ class Scene:
         fleet = self.run.fleet
         assert audited.events == self.run.sent, "every record that was sent is there"
         note = f"; not reached: {', '.join(map(str, self.missed))}" if self.missed else ""
+        note += f"; {late} late records found while running" if (late := fleet.late_records) else ""
         return Outcome(name, seed, audited, fleet.killed, fleet.failed, monotonic() - since_s, note)
 
 
