@@ -19,7 +19,7 @@ from reliability.brokers import FAULTS, brokers_away
 from reliability.noisy import noisy_for
 from reliability.scenarios import Outcome
 from reliability.soak import soaked
-from reliability.steps import strikes
+from reliability.steps import strikes, writing_strikes
 
 from apportion.cli._progress import progress
 from apportion.replay.audit import Audited
@@ -64,6 +64,17 @@ async def zombies(servers: str, folder: Path, seeds: Sequence[int], guarantee: G
             )
 
 
+async def compaction(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
+    """A stop before and after each step of writing, then the changelog is compacted, and all are killed."""
+    for seed in seeds:
+        chosen = writing_strikes(seed, SIGSTOP, guarantee)
+        for first in range(0, len(chosen), _ZOMBIES_AT_ONCE):
+            some = chosen[first : first + _ZOMBIES_AT_ONCE]
+            yield await scenarios.compacted(
+                servers, folder / f"compaction-{seed}-{first}", seed, some, guarantee=guarantee
+            )
+
+
 async def network(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """Ten broken connections, then 5 and 40 s of silence, each seed."""
     for seed in seeds:
@@ -99,7 +110,8 @@ async def noisy(
 
 
 FORMS: dict[str, Callable[..., Runs]] = {
-    each.__name__: each for each in (kills, storm, rebalance, zombies, network, brokers, soak, noisy)
+    each.__name__: each
+    for each in (kills, storm, rebalance, zombies, compaction, network, brokers, soak, noisy)
 }
 TIMED = (soak.__name__, noisy.__name__)
 """The forms that last as long as the command line says."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from asyncio.subprocess import Process
@@ -19,6 +20,7 @@ from apportion.settings import Settings
 _STEPPED = Path(__file__).parent / "stepped.py"
 _PATH = f"{SOURCES}:{ROOT / 'tests'}"
 _ENDED_WITHIN_S = 40.0
+_LATE_RECORDS = re.compile(r'message="late records".* late=(\d+)')
 
 
 @dataclass(slots=True)
@@ -112,6 +114,12 @@ class Fleet:
         codes = (0, None, -signal.SIGKILL, -signal.SIGTERM)
         ended = [member for member in self.members if member.process.returncode not in codes]
         return [(member.log.read_text(errors="replace").splitlines() or [""])[-1] for member in ended]
+
+    @property
+    def late_records(self) -> int:
+        """How many late records workers say that they found."""
+        logs = [member.log.read_text(errors="replace") for member in self.members]
+        return sum(int(found) for log in logs for found in _LATE_RECORDS.findall(log))
 
     async def kill(self) -> None:
         """End all of them."""

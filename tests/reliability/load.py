@@ -14,6 +14,7 @@ from apportion.core.events import session_key
 from apportion.settings import Settings
 from apportion.stream.partitions import partition_of
 
+SESSIONS = 60
 _SENT_AGAIN = 0.02
 _ARTIFACTS = 0.08
 _RETRACTIONS = 0.02
@@ -29,7 +30,13 @@ class Sent:
 
 
 def load(
-    settings: Settings, seed: int, count: int, *, sessions: int = 60, poison: float = 0.0, name: str = ""
+    settings: Settings,
+    seed: int,
+    count: int,
+    *,
+    sessions: int = SESSIONS,
+    poison: float = 0.0,
+    name: str = "",
 ) -> list[Sent]:
     """Return so many records, of which about the share `poison` is bad; the name is in their ids."""
     random = Random(seed)  # noqa: S311 - no secret: it must come again

@@ -32,6 +32,7 @@ class Run:
     producer: AIOKafkaProducer
     fleet: Fleet
     sent: int = 0
+    is_compacted: bool = False
 
     async def send(
         self, load: Sequence[Sent], per_s: float | None = None, done: Callable[[], bool] = lambda: False
@@ -72,7 +73,7 @@ class Run:
 
     async def audit(self) -> Audited:
         once = self.settings.guarantee is Guarantee.EXACTLY_ONCE
-        return await audit_topics(self.settings, once=once)
+        return await audit_topics(self.settings, once=once, compacted=self.is_compacted)
 
 
 @asynccontextmanager

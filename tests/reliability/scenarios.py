@@ -14,13 +14,16 @@ from random import Random
 from time import monotonic
 from typing import Any
 
-from reliability.load import load
+from reliability.fleet import Member
+from reliability.load import SESSIONS, Sent, load
 from reliability.proxy import network
 from reliability.runs import Run, run_of
-from reliability.stepped import PROXIED
+from reliability.stepped import COMPACTION_LAG_S, LEFT_OUT, PROXIED
 from reliability.steps import Strike
+from reliability.topics import changelog_ends, compact_soon, is_compacted
 
 from apportion.replay.audit import Audited
+from apportion.settings import Settings
 
 _STRUCK_WITHIN_S = 40.0
 """So long a worker may wait for its strike; then it is killed where it stands."""
@@ -30,6 +33,9 @@ PER_S = 80.0
 _EVENTS_A_KILL = 150
 _KILL_EVERY_S = 2.5
 _LOOK_S = 0.1
+_WRITTEN_LATE_S = 3.0
+_COMPACTED_WITHIN_S = 240.0
+_COMPACTED_LOOK_S = 3.0
 MANY = 100_000
 """Records of a load: more than are sent."""
 
@@ -98,6 +104,7 @@ class Scene:
         fleet = self.run.fleet
         assert audited.events == self.run.sent, "every record that was sent is there"
         note = f"; not reached: {', '.join(map(str, self.missed))}" if self.missed else ""
+        note += f"; {late} late records found while running" if (late := fleet.late_records) else ""
         return Outcome(name, seed, audited, fleet.killed, fleet.failed, monotonic() - since_s, note)
 
 
@@ -200,10 +207,7 @@ async def woken_too_late(
     async with scene_of(servers, folder, len(strikes), strikes, **values) as scene:
         fleet, run = scene.run.fleet, scene.run
         events = load(run.settings, seed, MANY, poison=0.01)
-        await run.send(events, PER_S, lambda: scene.is_still() and not scene.strikes)
-        zombies = [member for member in fleet.living if member.is_stopped]
-        scene.workers = len(fleet.living) + 1  # the successor
-        await run.caught_up()
+        zombies = await _stopped(scene, events)
         for zombie in zombies:
             zombie.strike = None
             zombie.send(signal.SIGCONT)
@@ -214,6 +218,66 @@ async def woken_too_late(
         outcome = await scene.outcome("woken too late", seed, since_s)
         assert zombies, "somebody was stopped"
         return outcome
+
+
+async def compacted(
+    servers: str, folder: Path, seed: int, strikes: Sequence[Strike], lag_s: int = 30, **values: Any
+) -> Outcome:
+    """Workers stop at steps, and write late; nobody is started anew until the changelog is compacted.
+
+    Those that are woken join no group, so that their successors do not recover, and are killed soon. The
+    sessions of before have no more events, so that nothing but a repair stands behind what was written late.
+    Then all are killed, and one worker recovers from the compacted changelog.
+    """
+    since_s = monotonic()
+    async with scene_of(servers, folder, 0, strikes, **values) as scene:
+        fleet, run = scene.run.fleet, scene.run
+        await compact_soon(run.settings, lag_s)
+        scene.variables |= {COMPACTION_LAG_S: str(lag_s), LEFT_OUT: "1"}
+        scene.workers = len(strikes)
+        events = load(run.settings, seed, MANY, poison=0.01)
+        zombies = await _stopped(scene, events)
+        again = events[run.sent :]
+        scene.workers -= len(zombies)  # the supervisor keeps those that answer
+        for zombie in zombies:
+            zombie.strike = None
+            zombie.send(signal.SIGCONT)
+        await asyncio.sleep(_WRITTEN_LATE_S)
+        for zombie in zombies:
+            await zombie.kill()
+        ends = await changelog_ends(run.settings)
+        others = _of_other_sessions(run.settings, seed)
+        over: list[bool] = []
+        sending = asyncio.create_task(run.send(others, PER_S / 4, lambda: bool(over)))
+        async with asyncio.timeout(_COMPACTED_WITHIN_S):
+            while not await is_compacted(run.settings, ends):  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(_COMPACTED_LOOK_S)
+        run.is_compacted = True
+        over.append(True)
+        await sending
+        await run.caught_up()
+        scene.workers = 0
+        await fleet.kill()
+        scene.workers = 1
+        await run.send(again, PER_S, _after(2.0))
+        outcome = await scene.outcome(f"compacted with a lag of {lag_s} s", seed, since_s)
+        assert zombies, "somebody was stopped"
+        return outcome
+
+
+async def _stopped(scene: Scene, events: Sequence[Sent]) -> list[Member]:
+    """Send until the workers have stopped at their steps, and return them when others have answered all."""
+    fleet, run = scene.run.fleet, scene.run
+    await run.send(events, PER_S, lambda: scene.is_still() and not scene.strikes)
+    zombies = [member for member in fleet.living if member.is_stopped]
+    scene.workers = len(fleet.living) + 1  # the successor
+    await run.caught_up()
+    return zombies
+
+
+def _of_other_sessions(settings: Settings, seed: int) -> list[Sent]:
+    events = load(settings, seed + 1, MANY // 4, sessions=2 * SESSIONS, name="other-")
+    return [event for event in events if int((event.key or b"").rpartition(b"/s")[2]) >= SESSIONS]
 
 
 async def badly_connected(

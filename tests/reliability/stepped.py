@@ -2,7 +2,9 @@
 
 `STEP` is `module:name:when:count:signal`: at the n-th call of a function or method, `before` it or `after`
 it, the process sends itself that signal, as nothing in it expects. `PROXIED`, as `port:other,port:other`,
-makes connections to a port of this machine go to the other. Without both this is `apportion`.
+makes connections to a port of this machine go to the other. `COMPACTION_LAG_S` is the lag that the worker
+expects of its changelog. With `LEFT_OUT`, a worker that was stopped at its step joins no group any more:
+nothing tells the others that it writes. Without all of them this is `apportion`.
 """
 
 import asyncio
@@ -15,14 +17,19 @@ from functools import reduce, wraps
 from itertools import count
 from typing import Any
 
+from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance
+
 from apportion.cli import main
+from apportion.stream import topics
 
 STEP = "STEP"
 PROXIED = "PROXIED"
+COMPACTION_LAG_S = "COMPACTION_LAG_S"
+LEFT_OUT = "LEFT_OUT"
 
 
-def install(step: str) -> None:
-    """Wrap the function that a step names."""
+def install(step: str, *, left_out: bool = False) -> None:
+    """Wrap the function that a step names; `left_out`: the process joins no group after the step."""
     module_name, path, when, call, name = step.split(":")
     *owners, attribute = path.split(".")
     owner: Any = reduce(getattr, owners, importlib.import_module(module_name))
@@ -31,8 +38,14 @@ def install(step: str) -> None:
     def strike(at: str) -> None:
         if at == when and next(calls) == int(call):
             os.kill(os.getpid(), number)
+            if left_out:
+                CoordinatorGroupRebalance.perform_group_join = _never
 
     setattr(owner, attribute, _wrapped(getattr(owner, attribute), strike))
+
+
+async def _never(*_: Any) -> None:
+    await asyncio.Event().wait()
 
 
 def reroute(ports: dict[str, str]) -> None:
@@ -69,7 +82,9 @@ def _wrapped(function: Callable[..., Any], strike: Callable[[str], None]) -> Cal
 
 if __name__ == "__main__":
     if STEP in os.environ:
-        install(os.environ.pop(STEP))
+        install(os.environ.pop(STEP), left_out=bool(os.environ.pop(LEFT_OUT, "")))
     if PROXIED in os.environ:
         reroute(dict(pair.split(":") for pair in os.environ.pop(PROXIED).split(",")))
+    if COMPACTION_LAG_S in os.environ:
+        topics._COMPACTION_LAG_S = int(os.environ.pop(COMPACTION_LAG_S))
     main()

@@ -75,3 +75,9 @@ def strikes(
     ]
     random.shuffle(chosen)
     return chosen
+
+
+def writing_strikes(seed: int, signal: Signals, guarantee: Guarantee) -> list[Strike]:
+    """Return those of the steps behind which a worker may still write a row."""
+    steps = _EXACTLY_ONCE if guarantee is Guarantee.EXACTLY_ONCE else _EFFECTIVELY_ONCE
+    return [strike for strike in strikes(seed, signal, guarantee) if strike.step in steps]

@@ -85,3 +85,9 @@ async def test_connections_that_break_and_a_silent_broker_change_nothing(
     servers: str, tmp_path: Path
 ) -> None:
     require_right(await scenarios.badly_connected(servers, tmp_path, SEED, cuts=4, held_s=(5.0,)))
+
+
+@pytest.mark.asyncio
+async def test_what_zombies_write_between_rows_survives_compaction(servers: str, tmp_path: Path) -> None:
+    chosen = [each for each in strikes(SEED, SIGSTOP) if each.step in ("outputs acknowledged", "rows")]
+    require_right(await scenarios.compacted(servers, tmp_path, SEED, chosen))

@@ -1,10 +1,11 @@
 """The topics of a run, read back and held against a pure replay of its input."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import ConsumerRecord
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ from apportion.stream.row_format import (
     seen_offset_of_tombstone,
 )
 from apportion.stream.row_format import Row as SessionRow
-from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic
+from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic, plan_topics
 
 READ_DEADLINE_S = 120.0
 
@@ -45,14 +46,50 @@ async def committed_offsets(settings: Settings) -> dict[int, int]:
 
 async def end_offsets(settings: Settings) -> dict[int, int]:
     """Return where the requests topic ends."""
-    places = [TopicPartition(settings.requests_topic, number) for number in range(settings.partitions)]
+    return await _ends(settings, settings.requests_topic)
+
+
+async def _ends(settings: Settings, topic: str) -> dict[int, int]:
+    places = [TopicPartition(topic, number) for number in range(settings.partitions)]
     async with AIOKafkaConsumer(**connection_arguments(settings)) as consumer:
         ends = await consumer.end_offsets(places)
     return {place.partition: end for place, end in ends.items()}
 
 
-async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
-    """Read every topic to its end, as far as it is committed, and tell what is wrong."""
+async def compact_soon(settings: Settings, lag_s: int) -> None:
+    """Let the broker compact the changelog as soon as its records are older than that."""
+    [planned] = [topic for topic in plan_topics(settings) if topic.name == changelog_topic(settings)]
+    configs = dict(planned.configs) | {
+        "min.compaction.lag.ms": str(lag_s * 1000),
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.ms": "1000",
+    }
+    topic = ConfigResource(ConfigResourceType.TOPIC, planned.name, configs=configs)
+    async with admin_client(settings) as admin:
+        await admin.alter_configs([topic])
+
+
+async def changelog_ends(settings: Settings) -> dict[int, int]:
+    """Return where the changelog ends."""
+    return await _ends(settings, changelog_topic(settings))
+
+
+async def is_compacted(settings: Settings, ends: Mapping[int, int]) -> bool:
+    """Return whether the changelog has one record of each key before these offsets."""
+    for partition, end in ends.items():
+        records = await _read(settings, changelog_topic(settings), partition)
+        keys = [record.key for record in records if record.offset < end]
+        if len(keys) > len(set(keys)):
+            return False
+    return True
+
+
+async def audit_topics(settings: Settings, *, once: bool = False, compacted: bool = False) -> Audited:
+    """Read every topic to its end, as far as it is committed, and tell what is wrong.
+
+    In a `compacted` changelog a late row may name an artifact that newer rows have removed; that row is left
+    out.
+    """
     committed = await committed_offsets(settings)
     timeline = create_timeline(settings)
     policies = await _read(settings, settings.policies_topic, 0)
@@ -76,7 +113,7 @@ async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
             await read(settings.composed_topic),
             await read(settings.decisions_topic),
             await read(settings.dead_letters_topic),
-            list(_rows(await read(changelog_topic(settings)))),
+            list(_rows(await read(changelog_topic(settings)), compacted=compacted)),
             [_row(key, held[number].row(key)) for key in held[number].values],
             committed.get(number),
         )
@@ -84,7 +121,7 @@ async def audit_topics(settings: Settings, *, once: bool = False) -> Audited:
     return total
 
 
-def _rows(changelog: Iterable[Record]) -> Iterator[Row]:
+def _rows(changelog: Iterable[Record], *, compacted: bool) -> Iterator[Row]:
     """Yield the rows that were written, each with the artifacts that it names, and the removals of rows."""
     artifacts: dict[bytes, bytes] = {}
     for record in changelog:
@@ -95,7 +132,10 @@ def _rows(changelog: Iterable[Record]) -> Iterator[Row]:
             seen_offset = seen_offset_of_tombstone([(name, text or b"") for name, text in record.headers])
             yield Row(key, -1 if seen_offset is None else seen_offset, None)
         else:
-            pool = [decode_artifact(artifacts[artifact_key(key, name)]) for name in artifact_names(value)]
+            named = [artifact_key(key, name) for name in artifact_names(value)]
+            if compacted and not artifacts.keys() >= set(named):
+                continue
+            pool = [decode_artifact(artifacts[name]) for name in named]
             yield _row(key, decode_row(value, pool))
 
 

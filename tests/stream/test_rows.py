@@ -390,6 +390,63 @@ def test_recovery_goes_on_behind_what_is_contained() -> None:
     assert rows.changelog_offset == 5, "somebody else wrote between: that is to be read"
 
 
+def test_what_others_wrote_between_rows_is_a_gap_until_it_was_looked_into() -> None:
+    rows = read((KEY, encode_row(Row(1, EMPTY)), ()))
+    rows.written(1, 4)
+    rows.written(7, 8)
+    rows.written(9, 9)
+    rows.ends(10)
+    assert list(rows.gaps) == [(5, 7)]
+    rows.ends(12)
+    assert list(rows.gaps) == [(5, 7), (10, 12)]
+    rows.close((5, 7))
+    assert list(rows.gaps) == [(10, 12)]
+    rows.join(12)
+    assert list(rows.gaps) == [], "a recovery has read them"
+
+
+def test_markers_of_transactions_between_rows_are_no_gap() -> None:
+    rows = read((KEY, encode_row(Row(1, EMPTY)), ()))
+    rows.written(2, 3, alone=True)
+    rows.written(5, 6, alone=True)
+    assert list(rows.gaps) == []
+
+
+def test_a_late_row_in_a_gap_has_the_newer_one_written_again() -> None:
+    new, late = (KEY, encode_row(Row(5, session(5))), ()), (KEY, encode_row(Row(3, session(3))), ())
+    rows = read(new)
+    assert rows.repair(log_of([late], first=1)) == 1
+    log = [new, late, *upkeep(rows)]
+    assert read(*compacted(log)).row(KEY) == Row(5, session(5))
+    assert not rows.has_repairs
+
+
+def test_a_late_tombstone_in_a_gap_has_the_row_written_again() -> None:
+    gone = read((KEY, encode_row(Row(3, session(3, event_us=0))), ()), max_lateness_s=LATENESS_S)
+    late = upkeep(gone, 10**12)
+    rows = read((KEY, encode_row(Row(5, session(5))), ()))
+    assert rows.repair(log_of(late, first=1)) == 1
+    assert upkeep(rows) == [(KEY, encode_row(Row(5, session(5))), ())]
+
+
+def test_an_artifact_that_is_removed_in_a_gap_is_written_again() -> None:
+    rows = PartitionRows(PLACE)
+    records = changed(rows, KEY, Row(1, session(0, artifact("a"))))
+    assert rows.repair(log_of([(records[0][0], None, ())], first=2)) == 1
+    assert upkeep(rows) == records
+
+
+def test_a_row_in_a_gap_that_has_seen_as_much_or_more_changes_nothing() -> None:
+    """Those are of a worker that has the partition now, or our own that were abandoned on their way."""
+    rows = read((KEY, encode_row(Row(5, session(5))), ()))
+    others = [(KEY, encode_row(Row(seen, session(seen))), ()) for seen in (5, 9)]
+    others.append((OTHER, encode_row(Row(2, session(2))), ()))
+    assert rows.repair(log_of(others, first=1)) == 0
+    assert rows.row(KEY) == Row(5, session(5))
+    assert rows.row(OTHER) is None
+    assert not rows.has_repairs
+
+
 def test_a_changelog_that_is_not_the_one_that_was_read_is_noticed() -> None:
     rows = read((KEY, encode_row(Row(1, EMPTY)), ()))
     with pytest.raises(ChangelogTruncatedError, match=PLACE):
