@@ -33,6 +33,8 @@ MINUTE_S = 60
 class Writer:
     """Makes batches durable when it is told to, and otherwise hangs."""
 
+    moves_offsets = False
+
     def __init__(self) -> None:
         self.durable = asyncio.Event()
 
@@ -82,7 +84,7 @@ class Stage:
         self.now_s = 0.0
         self.writer, self.thread, self.rows = Writer(), Thread(), PartitionRows("changelog 0")
         nothing: Any = SimpleNamespace(remember=lambda _: None)
-        self.lane = Lane(SETTINGS.requests_topic, nothing, self.writer, nothing, nothing)
+        self.lane = Lane(SETTINGS.requests_topic, nothing, self.writer, nothing, nothing, commit=nothing)
         self.consumer = SimpleNamespace(
             is_assigned=True, is_recovering=False, _thread=self.thread, assignment=lambda: {REQUESTS}
         )
