@@ -467,8 +467,8 @@ async def test_where_a_worker_died_over_a_batch_its_events_are_composed_one_by_o
     for offset in (7, 8):
         await stage.lane.answer(answering)
         assert stage.lane.in_flight == 1
-        assert marks(stage)[-1] == (offset, 0, "event")
         await written(stage)
+        assert marks(stage)[-2:] == [(offset, 0, "event"), (offset, 0, "batch")]
     await stage.commit()
     assert marks(stage)[-1] == (9, 0, "batch"), "an event that comes later is suspected, and not counted"
 
@@ -483,7 +483,7 @@ async def test_events_are_composed_together_again_after_as_many_as_a_batch_has(
     await stage.lane.answer(answering)
     await written(stage)
     await stage.lane.answer(answering)
-    assert marks(stage) == [(7, 0, "event"), (8, 0, "batch")]
+    assert marks(stage) == [(7, 0, "event"), (7, 0, "batch"), (8, 0, "batch")]
     assert [writing.batch.events for writing in stage.lane.flows[0].in_flight] == [2]
     stage.lane.abandon()
 
@@ -496,11 +496,20 @@ async def test_who_hands_over_events_that_are_composed_one_by_one_counts_no_fail
     assert marks(stage) == [(7, 0, "event"), (7, 0, "batch")]
 
 
+async def test_an_event_that_cannot_be_written_has_ended_no_worker_by_itself(stage: Stage) -> None:
+    taken_over(stage, ALONE)
+    await stage.answer(read(7))
+    stage.broker.lose(COMPOSED)
+    await stage.until(lambda: stage.failures)
+    assert marks(stage)[-1] == (7, 1, "batch")
+    stage.lane.abandon()
+
+
 async def test_an_event_that_was_alone_when_workers_died_is_set_aside(stage: Stage) -> None:
     taken_over(stage, CommitMetadata(failures=1, under_way="event"), event_failures_max=2)
     assert stage.lane.flows[0].failures == 2
     await stage.answer(read(7))
-    assert marks(stage) == [(7, 2, "event")], "if the worker dies all the same, it is counted"
+    assert marks(stage)[0] == (7, 2, "event"), "if the worker dies all the same, it is counted"
     [letter] = [one for one in stage.broker.sent if one.topic == SETTINGS.dead_letters_topic]
     assert json.loads(letter.values[0])["error"]["code"] == "event_failed"
     stage.lane.abandon()

@@ -18,6 +18,8 @@ from apportion.settings import Settings
 from apportion.stream.app import WorkerApp
 from apportion.stream.batch import Batch
 from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.commit_metadata import CommitMetadata, encode_metadata
+from apportion.stream.commits import Commit
 from apportion.stream.lane import Lane
 from apportion.stream.rows import PartitionRows
 from apportion.stream.vitals import Vitals, patience_of
@@ -84,7 +86,7 @@ class Stage:
         self.now_s = 0.0
         self.writer, self.thread, self.rows = Writer(), Thread(), PartitionRows("changelog 0")
         nothing: Any = SimpleNamespace(remember=lambda _: None)
-        self.lane = Lane(SETTINGS.requests_topic, nothing, self.writer, nothing, nothing, commit=nothing)
+        self.lane = Lane(SETTINGS.requests_topic, nothing, self.writer, nothing, nothing, commit=self.commit)
         self.consumer = SimpleNamespace(
             is_assigned=True, is_recovering=False, _thread=self.thread, assignment=lambda: {REQUESTS}
         )
@@ -103,6 +105,12 @@ class Stage:
         self.vitals = Vitals(cast("WorkerApp", app), self.numbers, lambda: self.now_s)
         self.lane.durable = self.vitals.durable
         self.lane.begin(0, self.rows, 0)
+
+    async def commit(self) -> bool:
+        """Commit what the lane says."""
+        offsets = self.lane.committable()
+        self.lane.committed({partition: offset for partition, (offset, _) in offsets.items()})
+        return bool(offsets)
 
     async def passes(self, seconds: int) -> None:
         """Let time pass, and look as a worker does."""
@@ -245,6 +253,45 @@ async def test_lag_is_what_is_not_durable(stage: Stage) -> None:
     await stage.vitals.refresh()
     assert stage.value(told.LAG, "0") == 7
     assert stage.value(told.EVENTS) == 3
+
+
+def with_failures(failures: int) -> CommitMetadata:
+    return CommitMetadata(failures=failures - 1, under_way="event")
+
+
+async def test_an_event_that_has_ended_workers_is_shown_until_it_is_dealt_with_and_some_minutes_longer(
+    stage: Stage,
+) -> None:
+    stage.lane.end()
+    stage.lane.begin(0, stage.rows, 7, encode_metadata(with_failures(2)))
+    for _ in range(20):
+        await stage.passes(MINUTE_S)
+        await stage.vitals.refresh()
+        assert stage.value(told.EVENT_FAILURES, "0") == 2
+    stage.lane.flows[0].begin([])
+    stage.compose()
+    stage.writer.durable.set()
+    await stage.passes(MINUTE_S)
+    shown = []
+    for _ in range(7):
+        await stage.vitals.refresh()
+        shown.append(stage.value(told.EVENT_FAILURES, "0"))
+        await stage.passes(MINUTE_S)
+    assert shown == [2, 2, 2, 2, 2, 0, 0]
+
+
+async def test_a_worker_that_starts_shows_the_failures_of_its_group_until_its_own_partitions_flow() -> None:
+    stage = Stage()
+    stage.lane.end()
+    stage.consumer.is_assigned = False
+    stage.vitals.begin({0: Commit(7, with_failures(3)), 1: Commit(7)})
+    await stage.vitals.refresh()
+    assert stage.value(told.EVENT_FAILURES, "0") == 3
+    assert stage.value(told.EVENT_FAILURES, "1") is None
+    stage.consumer.is_assigned = True
+    stage.lane.begin(0, stage.rows, 9)
+    await stage.vitals.refresh()
+    assert stage.value(told.EVENT_FAILURES, "0") == 0
 
 
 async def test_a_worker_that_ends_by_itself_in_time_is_not_ended_before() -> None:

@@ -95,7 +95,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         require_same_partitions(self.settings, reports)
         require_ready(reports)
         await require_own_outputs(self.settings)
-        await require_group(self.settings)
+        self.vitals.begin(await require_group(self.settings))
         if self.verifier is not None:
             await self.add_async_context(self._verifying(self.verifier))
         await self.add_async_context(self._producing())

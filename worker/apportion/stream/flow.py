@@ -29,10 +29,10 @@ class Flow:
 
     Before the first batch is composed it is committed that one is under way. If that stands there when the
     partition is taken over, the worker has died meanwhile, killed by memory or a signal, and an event of the
-    batch may be why. So the next worker composes the events one by one, and commits each before the next: an
-    event that was alone when a worker died has ended that worker. A worker that ends by itself, or gives the
-    partition up, commits that nothing is under way. If events are left to be composed one by one, it commits
-    that a batch is, so that the next worker goes on with them.
+    batch may be why. So the next worker composes the events one by one. Before each it commits that the event
+    is under way, and afterwards that it is not: an event under way when a worker died has ended that worker.
+    A worker that ends by itself, or gives the partition up, commits that nothing is under way. If events are
+    left to be composed one by one, it commits that a batch is, and the next worker goes on with them.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class Flow:
         self._committed = offset, metadata.failures, metadata.under_way
         self._alone = ALONE_MAX if metadata.under_way else 0
         self._is_begun = self._is_proven = False
-        self.is_unsettled = False
-        """Whether a batch was given up that may yet become durable, and its offset with it."""
+        self.may_move = False
+        """Whether a batch is being written that moves the offset with it, or was given up and may yet."""
         self.failed_offset: int | None = None
         """Where an error of ours has ended the worker, if everything before it becomes durable."""
         self.in_flight: deque[Writing] = deque()
@@ -95,13 +95,19 @@ class Flow:
         return self._is_proven or self._committed == (self.durable_offset, self._failures, self._under_way)
 
     @property
+    def has_passed(self) -> bool:
+        """Whether the event where this flow began is durable."""
+        return self.durable_offset != self._begun_offset
+
+    @property
     def _failures(self) -> int:
-        return self.failures if self.durable_offset == self._begun_offset else 0
+        return 0 if self.has_passed else self.failures
 
     @property
     def _under_way(self) -> str:
         if self._alone:
-            return EVENT if self.handed_over > self.taken and not self.is_over else BATCH
+            is_next = self.handed_over > self.taken and not self.in_flight
+            return EVENT if is_next and not self.is_over else BATCH
         return "" if self._is_proven or self.is_over else BATCH
 
     def begin(self, records: Sequence[ConsumerRecord]) -> None:
@@ -154,8 +160,8 @@ class Flow:
         if self.failed_offset is not None and not self.in_flight:
             offset, under_way = self.failed_offset, ""
             failures = 1 + (self.failures if offset == self._begun_offset else 0)
-        elif offset == self.committed_offset and (self.in_flight or self.is_unsettled or not self._is_begun):
-            return None  # what is in flight may move the offset: it must not be put back
+        elif offset == self.committed_offset and (self.may_move or not self._is_begun):
+            return None  # an offset that a batch moves must not be put back
         if offset is None or (offset, failures, under_way) == self._committed:
             return None
         self.committing = replace(

@@ -148,7 +148,7 @@ class Lane:
         self._room_made.set()
 
     async def marked(self, flow: Flow) -> None:
-        """Return when it is committed that a batch is under way, or the flow is over."""
+        """Return when it is committed what is under way, or the flow is over."""
         while not (flow.is_marked or flow.is_over):
             if not await self._commit() and not flow.is_marked:
                 await asyncio.sleep(_AGAIN_S)
@@ -179,6 +179,9 @@ class Lane:
             writing = flow.in_flight[0]
             batch = writing.batch
             try:
+                if flow.is_alone:
+                    await self.marked(flow)
+                flow.may_move = self._writer.moves_offsets
                 await self._writer.finish(writing)
             except StreamError as error:
                 self.failed(error)
@@ -186,6 +189,7 @@ class Lane:
             except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose what it gave
                 self.failed(NotDurableError(self._topic, flow.partition, batch.offset, error))
                 return
+            flow.may_move = False
             flow.in_flight.popleft()
             self._in_flight_bytes -= batch.size_bytes
             self._room_made.set()
@@ -226,7 +230,6 @@ class Lane:
                 flow.writing = None
             if flow.in_flight:
                 flow.failed_offset = None
-                flow.is_unsettled = self._writer.moves_offsets
             while flow.in_flight:
                 writing = flow.in_flight.pop()
                 self._writer.abandon(writing)
