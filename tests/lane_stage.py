@@ -13,6 +13,7 @@ from apportion.settings import Settings
 from apportion.stream.answers import Answers
 from apportion.stream.batch import BatchBounds, BatchComposer
 from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.commit_metadata import CommitMetadata, decode_metadata
 from apportion.stream.flow import Fetched
 from apportion.stream.lane import Lane
 from apportion.stream.membership import Membership
@@ -49,7 +50,15 @@ class LaneStage(ABC):
         self.membership.confirm(0.0)
         self.policies_unread = False
         policies: Any = self
-        self.lane = Lane(settings.requests_topic, composer, self.new_writer(), self.membership, policies)
+        self.lane = Lane(
+            settings.requests_topic,
+            composer,
+            self.new_writer(),
+            self.membership,
+            policies,
+            commit=self.commit,
+        )
+        self.commits: list[tuple[int, CommitMetadata]] = []
         self.fetched: list[Fetched] = []
         self.failures: list[Exception] = []
         self.lane.deliver = self.fetched.append
@@ -65,6 +74,13 @@ class LaneStage(ABC):
         """Stand for the reader of policies."""
         if self.policies_unread:
             raise PoliciesUnreadError("context-policies", "a test")
+
+    async def commit(self) -> bool:
+        """Commit what the lane says, and keep it in `commits`."""
+        offsets = self.lane.committable()
+        self.commits += [(offset, decode_metadata(metadata)) for offset, metadata in offsets.values()]
+        self.lane.committed({partition: offset for partition, (offset, _) in offsets.items()})
+        return bool(offsets)
 
     async def answer(self, *records: Any) -> None:
         """Let the lane have what one fetch brought, and answer it."""

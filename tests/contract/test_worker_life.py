@@ -31,6 +31,7 @@ from running import (
     worker_running,
 )
 
+from apportion.setting_types import Guarantee
 from apportion.settings import Settings
 from apportion.stream.admin import admin_client
 from apportion.stream.partitions import partition_of
@@ -198,6 +199,36 @@ async def test_an_event_that_has_ended_workers_is_set_aside_only_where_that_is_w
         assert (letter["source"]["topic"], letter["source"]["offset"]) == (stage.settings.requests_topic, 1)
         row = await stage.last_row("s")
     assert (row["seen_offset"], row["session"]["prompts"]) == (2, 2)
+
+
+KILLED = """
+import os, signal
+import apportion.core.composer as place
+real = place.compose
+def compose(request, *rest):
+    if request.request_id == "fault":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(request, *rest)
+place.compose = compose
+"""
+
+
+@pytest.mark.parametrize("guarantee", Guarantee)
+async def test_an_event_that_kills_workers_is_set_aside_and_no_other(
+    kafka: str, guarantee: Guarantee
+) -> None:
+    sent = [request(name) for name in ("before", "fault", "after")]
+    own = own_settings(kafka, partitions=1, event_failures_max=1, guarantee=guarantee)
+    async with staged(own, "read_committed") as stage:
+        await stage.send(*sent)
+        for _ in ("over a batch", "alone"):
+            async with worker_running(stage.settings, prelude=KILLED, until_ready=False) as worker:
+                assert await worker.ended() == -signal.SIGKILL
+        async with worker_running(stage.settings, prelude=KILLED) as worker:
+            await stage.outputs.wait_for(lambda out: out.answered(["before", "after"]))
+            assert await worker.stop() == 0
+        [letter] = (await stage.outputs.wait_for_end()).dead_letters
+    assert (letter["error"]["code"], letter["source"]["offset"]) == ("event_failed", 1)
 
 
 ASKS_IN_VAIN = """

@@ -63,7 +63,7 @@ async def test_a_coordinator_that_does_not_know_yet_is_asked_again(first: Any) -
 
 async def test_a_group_is_one_installations() -> None:
     Admin.answers = [KNOWN, KNOWN]
-    await require_group(Settings())
+    assert await require_group(Settings()) == {0: Commit(5, METADATA)}
     staging = TopicPartition("staging.context-requests", 3)
     Admin.answers = [KNOWN, KNOWN | {staging: OffsetAndMetadata(0, "")}]
     with pytest.raises(SharedGroupError, match=r"has committed offsets of staging\.context-requests,"):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,10 @@ DEADLINE_S = 5
 REQUESTS = {TP("context-requests", 0), TP("context-requests", 1)}
 CHANGELOG = {TP("apportion-sessions-changelog", 0), TP("apportion-sessions-changelog", 1)}
 PLACE, OTHER = sorted(REQUESTS)
+
+
+def record(offset: int) -> Any:
+    return SimpleNamespace(offset=offset)
 
 
 class Member:
@@ -160,7 +165,7 @@ async def test_partitions_that_are_taken_away_while_they_are_sought_do_not_flow(
 async def test_what_partitions_hold_comes_to_the_lane_as_it_was_read(consumer: LaneConsumer) -> None:
     await consumer.perform_seek()
     fetched = delivered(consumer)
-    consumer._thread.records = {0: [object(), object()], 1: [object()]}
+    consumer._thread.records = {0: [record(7), record(8)], 1: [record(3)]}
     await consumer._read_once()
     assert [(one.flow.partition, one.records) for one in fetched] == [
         (0, consumer._thread.records[0]),
@@ -170,7 +175,7 @@ async def test_what_partitions_hold_comes_to_the_lane_as_it_was_read(consumer: L
 
 async def test_a_partition_is_not_read_while_what_it_brought_is_not_composed(consumer: LaneConsumer) -> None:
     await consumer.perform_seek()
-    consumer._thread.records = {0: [object()]}
+    consumer._thread.records = {0: [record(7)]}
     for _ in range(3):
         await consumer._read_once()
     reads = [asked for step, asked in consumer._thread.steps if step == "read"]
@@ -188,7 +193,7 @@ async def test_what_is_read_across_a_rebalance_is_dropped(
             consumer.stop_flow()
         else:
             consumer.app.consumer_generation_id += 1
-        return {0: [object()]}
+        return {0: [record(7)]}
 
     monkeypatch.setattr(consumer.app.reader, "read", read)
     assert await consumer._read([0], 1.0) == {}

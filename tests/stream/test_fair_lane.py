@@ -78,6 +78,8 @@ class Topics:
 class Writer:
     """Makes so many batches durable, then dies."""
 
+    moves_offsets = True
+
     def __init__(self, topics: Topics, lives: int) -> None:
         self.topics, self.left = topics, lives
         self.may_write = asyncio.Event()
@@ -123,17 +125,26 @@ class Stage:
         membership = Membership(30.0, lambda: 0.0)
         membership.confirm(0.0)
         policies: Any = self
-        arguments = SETTINGS.requests_topic, composer, self.writer, membership, policies, 3
-        self.lane = Lane(*arguments)
+        arguments = SETTINGS.requests_topic, composer, self.writer, membership, policies
+        options: Any = {"commit": self.commit, "event_failures_max": 3}
+        self.lane = Lane(*arguments, **options)
         if limits is not None:
             queue = partial(TenantQueue, limits, Buckets(limits.events_per_s))
-            self.lane = FairLane(*arguments, new_queue=queue)
+            self.lane = FairLane(*arguments, new_queue=queue, **options)
         self.due: asyncio.Queue[Fetched] = asyncio.Queue()
         self.failures: list[Exception] = []
         self.lane.deliver = self.due.put_nowait
         self.lane.failed = self.failures.append
         offset, metadata = topics.committed
         self.lane.begin(0, topics.rows(max_lateness_s), offset, metadata)
+
+    async def commit(self) -> bool:
+        """Commit what the lane says."""
+        offsets = self.lane.committable()
+        for committed in offsets.values():
+            self.topics.committed = committed
+        self.lane.committed({partition: offset for partition, (offset, _) in offsets.items()})
+        return bool(offsets)
 
     async def current(self) -> None:
         """Stand for the reader of policies."""
@@ -369,3 +380,45 @@ async def test_where_writing_takes_its_time_events_are_fetched_until_enough_wait
     assert stage.lane.has_room(0)
     assert stage.topics.committed[0] == next(offsets)
     stage.lane.abandon()
+
+
+class KilledError(BaseException):
+    """Ends a worker on the spot, as a signal does: it says nothing, and commits nothing."""
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("limits", [None, LIMITS], ids=["in the order of offsets", "by turns"])
+@pytest.mark.parametrize("killing", [0, 3, 11])
+async def test_an_event_that_kills_workers_is_found_and_set_aside_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, killing: int, limits: TenantLimits | None
+) -> None:
+    real = Answers.answer
+
+    def answer(self: Answers, record: Any, *rest: Any) -> Any:
+        if record.offset == killing:
+            raise KilledError
+        return real(self, record, *rest)
+
+    monkeypatch.setattr(Answers, "answer", answer)
+    records = [read(n, "acme", f"s{n % 4}") for n in range(20)]
+    topics, kills = Topics(), 0
+    while True:
+        stage = Stage(topics, limits=limits)
+        try:
+            await stage.live(records, [20])
+        except KilledError:
+            kills += 1
+            for flow in stage.lane.flows.values():
+                if flow.writing is not None:
+                    flow.writing.cancel()
+        else:
+            break
+    letters = [json.loads(one.value) for one in topics.outputs if one.topic == SETTINGS.dead_letters_topic]
+    assert [(one["source"]["offset"], one["error"]["code"]) for one in letters] == [(killing, "event_failed")]
+    answered = {
+        json.loads(one.value)["request_id"] for one in topics.outputs if one.topic == SETTINGS.decisions_topic
+    }
+    assert answered == {f"r{n}" for n in range(20) if n != killing}
+    assert kills <= 2 + 3, (
+        "before and after it is known that a batch is under way, and event_failures_max alone"
+    )

@@ -54,6 +54,7 @@ class Broker:
 
     def send(self, topic: str, _: int, groups: Iterable[Iterable[Any]]) -> list[Sent]:
         sent = Sent(topic, [entry for group in groups for entry in group])
+        sent.offset = sum(one.records for one in self.sent if one.topic == topic)
         self.sent.append(sent)
         self._grown.set()
         return [sent]
@@ -387,7 +388,7 @@ async def test_an_event_is_not_counted_as_failed_while_those_before_it_are_not_d
         await stage.answer(read(0), read(1))
     assert failures(stage) is None
     stage.lane.abandon()
-    assert failures(stage) is None
+    assert failures(stage) == (0, 0)
 
 
 async def test_an_event_that_has_ended_enough_workers_is_set_aside_where_that_is_wanted(
@@ -401,3 +402,123 @@ async def test_an_event_that_has_ended_enough_workers_is_set_aside_where_that_is
     [letter] = [one for one in stage.broker.sent if one.topic == SETTINGS.dead_letters_topic]
     assert json.loads(letter.values[0])["error"]["code"] == "event_failed"
     assert COMPOSED in stage.broker.topics
+
+
+UNDER_WAY = CommitMetadata(under_way="batch")
+ALONE = CommitMetadata(under_way="event")
+
+
+def taken_over(stage: Stage, metadata: CommitMetadata, event_failures_max: int = 0) -> None:
+    """Let a partition flow from offset 7, where these metadata were committed."""
+    stage.lane.end()
+    stage.lane._event_failures_max = event_failures_max
+    stage.lane.begin(0, stage.rows, 7, encode_metadata(metadata))
+
+
+def marks(stage: Stage) -> list[tuple[int, int, str]]:
+    return [(offset, metadata.failures, metadata.under_way) for offset, metadata in stage.commits]
+
+
+async def written(stage: Stage) -> None:
+    """Let all that is in flight become durable."""
+    before = stage.broker.topics.count(CHANGELOG)
+    stage.broker.acknowledge()
+    await stage.broker.has_sent(CHANGELOG, before + 1)
+    stage.broker.acknowledge()
+    await stage.until(lambda: stage.lane.in_flight == 0 or stage.failures)
+    assert stage.failures == []
+
+
+async def test_it_is_committed_once_that_a_batch_is_under_way_before_the_first_is_composed(
+    stage: Stage,
+) -> None:
+    taken_over(stage, CommitMetadata())
+    await stage.answer(read(7))
+    await stage.answer(read(8))
+    assert marks(stage) == [(7, 0, "batch")]
+    stage.broker.acknowledge()
+    await stage.broker.has_sent(CHANGELOG)
+    stage.broker.acknowledge()
+    await stage.until(lambda: stage.committable() == 8)
+    await stage.commit()
+    assert marks(stage)[1:] == [(8, 0, "")], "what is durable clears it"
+
+
+async def test_nothing_is_under_way_where_nothing_was_fetched(stage: Stage) -> None:
+    taken_over(stage, CommitMetadata())
+    await stage.commit()
+    taken_over(stage, UNDER_WAY)
+    await stage.commit()
+    assert stage.commits == []
+
+
+async def test_a_partition_that_is_given_up_leaves_nothing_under_way(stage: Stage) -> None:
+    taken_over(stage, CommitMetadata(failures=1))
+    await stage.answer(read(7))
+    stage.lane.abandon()
+    await stage.commit()
+    assert marks(stage) == [(7, 1, "batch"), (7, 1, "")], "and is no failure"
+
+
+async def test_where_a_worker_died_over_a_batch_its_events_are_composed_one_by_one(stage: Stage) -> None:
+    taken_over(stage, UNDER_WAY)
+    stage.lane.fetched(0, [read(7), read(8)])
+    answering = stage.fetched.pop()
+    for offset in (7, 8):
+        await stage.lane.answer(answering)
+        assert stage.lane.in_flight == 1
+        await written(stage)
+        assert marks(stage)[-2:] == [(offset, 0, "event"), (offset, 0, "batch")]
+    await stage.commit()
+    assert marks(stage)[-1] == (9, 0, "batch"), "an event that comes later is suspected, and not counted"
+
+
+async def test_events_are_composed_together_again_after_as_many_as_a_batch_has(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("apportion.stream.flow.ALONE_MAX", 1)
+    taken_over(stage, UNDER_WAY)
+    stage.lane.fetched(0, [read(7), read(8), read(9)])
+    answering = stage.fetched.pop()
+    await stage.lane.answer(answering)
+    await written(stage)
+    await stage.lane.answer(answering)
+    assert marks(stage) == [(7, 0, "event"), (7, 0, "batch"), (8, 0, "batch")]
+    assert [writing.batch.events for writing in stage.lane.flows[0].in_flight] == [2]
+    stage.lane.abandon()
+
+
+async def test_who_hands_over_events_that_are_composed_one_by_one_counts_no_failure(stage: Stage) -> None:
+    taken_over(stage, UNDER_WAY)
+    await stage.answer(read(7))
+    stage.lane.abandon()
+    await stage.commit()
+    assert marks(stage) == [(7, 0, "event"), (7, 0, "batch")]
+
+
+async def test_an_event_that_cannot_be_written_has_ended_no_worker_by_itself(stage: Stage) -> None:
+    taken_over(stage, ALONE)
+    await stage.answer(read(7))
+    stage.broker.lose(COMPOSED)
+    await stage.until(lambda: stage.failures)
+    assert marks(stage)[-1] == (7, 1, "batch")
+    stage.lane.abandon()
+
+
+async def test_an_event_that_was_alone_when_workers_died_is_set_aside(stage: Stage) -> None:
+    taken_over(stage, CommitMetadata(failures=1, under_way="event"), event_failures_max=2)
+    assert stage.lane.flows[0].failures == 2
+    await stage.answer(read(7))
+    assert marks(stage)[0] == (7, 2, "event"), "if the worker dies all the same, it is counted"
+    [letter] = [one for one in stage.broker.sent if one.topic == SETTINGS.dead_letters_topic]
+    assert json.loads(letter.values[0])["error"]["code"] == "event_failed"
+    stage.lane.abandon()
+
+
+async def test_an_event_that_was_answered_before_its_worker_died_is_not_set_aside(stage: Stage) -> None:
+    await stage.answer(read(7))
+    taken_over(stage, ALONE, event_failures_max=1)
+    before = len(stage.broker.sent)
+    await stage.answer(read(7))
+    assert len(stage.broker.sent) == before
+    stage.lane.abandon()

@@ -21,6 +21,8 @@ from apportion.settings import Settings
 from apportion.stream.app import WorkerApp
 from apportion.stream.batch import Batch
 from apportion.stream.breaker import DeadLetterShare
+from apportion.stream.commit_metadata import CommitMetadata, encode_metadata
+from apportion.stream.commits import Commit
 from apportion.stream.fair_lane import FairLane
 from apportion.stream.lane import Lane
 from apportion.stream.membership import Membership
@@ -38,6 +40,8 @@ MINUTE_S = 60
 
 class Writer:
     """Makes batches durable when it is told to, and otherwise hangs."""
+
+    moves_offsets = False
 
     def __init__(self) -> None:
         self.durable = asyncio.Event()
@@ -100,7 +104,9 @@ class Stage:
         self.is_member = True
         self.membership = Membership(SETTINGS.session_timeout_s, lambda: self.now_s)
         nothing: Any = SimpleNamespace(remember=lambda _: None)
-        self.lane = lane(SETTINGS.requests_topic, nothing, self.writer, nothing, nothing, **arguments)
+        self.lane = lane(
+            SETTINGS.requests_topic, nothing, self.writer, nothing, nothing, commit=self.commit, **arguments
+        )
         self.consumer = SimpleNamespace(
             is_assigned=True, is_recovering=False, _thread=self.thread, assignment=lambda: {REQUESTS}
         )
@@ -120,6 +126,12 @@ class Stage:
         self.vitals = Vitals(cast("WorkerApp", app), self.numbers, lambda: self.now_s)
         self.lane.durable = self.vitals.durable
         self.lane.begin(0, self.rows, 0)
+
+    async def commit(self) -> bool:
+        """Commit what the lane says."""
+        offsets = self.lane.committable()
+        self.lane.committed({partition: offset for partition, (offset, _) in offsets.items()})
+        return bool(offsets)
 
     async def passes(self, seconds: float) -> None:
         """Let time pass, and look as a worker does."""
@@ -347,6 +359,45 @@ async def test_what_waits_for_turns_and_what_is_remembered_has_its_gauges() -> N
     await stage.vitals.refresh()
     assert (stage.value(told.CACHE_BYTES) or 0) > 1_000
     stage.lane.abandon()
+
+
+def with_failures(failures: int) -> CommitMetadata:
+    return CommitMetadata(failures=failures - 1, under_way="event")
+
+
+async def test_an_event_that_has_ended_workers_is_shown_until_it_is_dealt_with_and_some_minutes_longer(
+    stage: Stage,
+) -> None:
+    stage.lane.end()
+    stage.lane.begin(0, stage.rows, 7, encode_metadata(with_failures(2)))
+    for _ in range(20):
+        await stage.passes(MINUTE_S)
+        await stage.vitals.refresh()
+        assert stage.value(told.EVENT_FAILURES, "0") == 2
+    stage.lane.flows[0].begin([])
+    stage.compose()
+    stage.writer.durable.set()
+    await stage.passes(MINUTE_S)
+    shown = []
+    for _ in range(7):
+        await stage.vitals.refresh()
+        shown.append(stage.value(told.EVENT_FAILURES, "0"))
+        await stage.passes(MINUTE_S)
+    assert shown == [2, 2, 2, 2, 2, 0, 0]
+
+
+async def test_a_worker_that_starts_shows_the_failures_of_its_group_until_its_own_partitions_flow() -> None:
+    stage = Stage()
+    stage.lane.end()
+    stage.consumer.is_assigned = False
+    stage.vitals.begin({0: Commit(7, with_failures(3)), 1: Commit(7)})
+    await stage.vitals.refresh()
+    assert stage.value(told.EVENT_FAILURES, "0") == 3
+    assert stage.value(told.EVENT_FAILURES, "1") is None
+    stage.consumer.is_assigned = True
+    stage.lane.begin(0, stage.rows, 9)
+    await stage.vitals.refresh()
+    assert stage.value(told.EVENT_FAILURES, "0") == 0
 
 
 async def test_a_worker_that_ends_by_itself_in_time_is_not_ended_before() -> None:

@@ -104,8 +104,9 @@ class Settings(ClusterSettings):
     dead_letter_window: Positive = 200
     """Over how many of the last events that share is taken in all; a tenant's, over its last 20 at most."""
     event_failures_max: Annotated[int, Field(ge=0)] = 0
-    """How often an error of the worker's own at one event may end a worker, until the event is set aside as a
-    dead letter (event_failed); 0: it never is, and workers end there until one that can answer it starts."""
+    """How many workers one event may end, by an error of their own or killed by memory or a signal, until it
+    is set aside as a dead letter (event_failed); 0: it never is, and workers end there until one that can
+    answer it starts."""
     dead_letter_value: Annotated[DeadLetterValue, Field(strict=False)] = DeadLetterValue.FULL
     """What a dead letter holds of the event that was refused: full, all of it up to 1 MiB, to be read and
     sent again, and the first 256 KiB of a larger value; digest, only the digest and size of its value, and no

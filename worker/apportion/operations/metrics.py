@@ -87,7 +87,7 @@ DEAD_LETTER_SHARE = _gauge(
     "dead_letter_share", "Which share of the last dead_letter_window events was refused, for the breaker."
 )
 EVENT_FAILURES = _gauge(
-    "event_failures", "How many workers ended at the event where the partition was taken over.", "partition"
+    "event_failures", "How many workers the event has ended where the partition was taken over.", "partition"
 )
 BATCHES = _counter("batches", "Batches that are durable.")
 BATCH_EVENTS = _histogram("batch_events", "Events of a batch.", _EVENTS)

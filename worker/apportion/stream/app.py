@@ -105,7 +105,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         require_same_partitions(self.settings, reports)
         require_ready(reports)
         await require_own_outputs(self.settings)
-        await require_group(self.settings)
+        self.vitals.begin(await require_group(self.settings))
         if self.verifier is not None:
             await self.add_async_context(self._verifying(self.verifier))
         await self.add_async_context(self._producing())
@@ -278,22 +278,21 @@ def _lane(app: WorkerApp) -> Lane:
     """Return the way from the requests topic to the others."""
     settings = app.settings
     composer = BatchComposer(app.answers, app.share, BatchBounds(bytes=settings.batch_max_bytes))
-    arguments = (
-        settings.requests_topic,
-        composer,
-        app.writer,
-        app.membership,
-        app.policies,
-        settings.event_failures_max,
-    )
+
+    async def commit() -> bool:
+        taken: bool = await app.consumer.commit()  # Faust makes the consumer later
+        return taken
+
+    arguments = settings.requests_topic, composer, app.writer, app.membership, app.policies
+    options: dict[str, Any] = {"commit": commit, "event_failures_max": settings.event_failures_max}
     if settings.has_tenant_limits:
         limits = TenantLimits(
             settings.tenant_batch_share, settings.tenant_events_per_s, settings.tenant_waiting_max_bytes
         )
         buckets = Buckets(limits.events_per_s)
-        lane: Lane = FairLane(*arguments, new_queue=partial(TenantQueue, limits, buckets))
+        lane: Lane = FairLane(*arguments, new_queue=partial(TenantQueue, limits, buckets), **options)
     else:
-        lane = Lane(*arguments)
+        lane = Lane(*arguments, **options)
     lane.failed = app._crash  # noqa: SLF001 - it is ours
     return lane
 

@@ -179,12 +179,12 @@ class BatchComposer:
         """
         key = record.key
         row = rows.row(key) if key else None
-        if set_aside:
-            message = "the worker has ended at this event as often as event_failures_max says"
-            raise EventError(ErrorCode.EVENT_FAILED, message)
         if row is not None and row.seen_offset >= record.offset:
             self._answers.pass_over(record, rows.time)
             return
+        if set_aside:
+            message = "the worker has ended at this event as often as event_failures_max says"
+            raise EventError(ErrorCode.EVENT_FAILED, message)
         answer = self._answers.answer(record, row, rows.time)
         assert key is not None, "only a record under its session's key is answered"
         batch.before.setdefault(key, row)

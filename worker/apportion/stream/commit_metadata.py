@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+BATCH, EVENT = "batch", "event"
 METADATA_MAX_BYTES = 4_000
 """Brokers refuse the commit of more than 4,096 (`offset.metadata.max.bytes`)."""
 
@@ -17,7 +18,8 @@ class CommitMetadata(Struct, frozen=True, omit_defaults=True):
     `stream_time_us` is the greatest event time, which alone lets rows go. `changelog_end_offset` is the end
     of the changelog when all rows up to there were durable: it is not shorter later. `window` is the last of
     what the dead-letter breaker saw of the partition, `failures` how often the event at that very offset has
-    ended a worker.
+    ended a worker. `under_way` is what a worker had begun to compose there, and had neither made durable nor
+    given up: a `batch`, an `event` (that one alone), or nothing.
     """
 
     version: int = 1
@@ -25,6 +27,12 @@ class CommitMetadata(Struct, frozen=True, omit_defaults=True):
     changelog_end_offset: int = 0
     window: str = ""
     failures: int = 0
+    under_way: str = ""
+
+    @property
+    def event_failures(self) -> int:
+        """How many workers the next event has ended, for who finds these metadata when a worker is gone."""
+        return self.failures + (self.under_way == EVENT)
 
 
 NOTHING_KNOWN = CommitMetadata(version=0)

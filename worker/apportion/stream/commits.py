@@ -76,8 +76,8 @@ async def _list_offsets(
         await admin.close()
 
 
-async def require_group(settings: Settings) -> None:
-    """Pass unless the group is not ours to know, or is another installation's.
+async def require_group(settings: Settings) -> Mapping[int, Commit]:
+    """Return what the group has committed, unless it is not ours to know, or is another installation's.
 
     A member of a group that no ACL allows would wait for ever, and say so in a log alone. Two installations
     in one group would take each other's partitions. Brokers leave out what ACLs hide from our user.
@@ -93,10 +93,12 @@ async def require_group(settings: Settings) -> None:
     except GroupAuthorizationFailedError:
         raise NotAllowedError(settings, f"the group {settings.app_id}") from None
     except (KafkaError, TimeoutError):
-        return  # a coordinator that is away is waited for where the group is joined
-    for place, commit in sorted(found.items()):
-        if commit.offset >= 0 and place.topic != settings.requests_topic:
+        return {}  # a coordinator that is away is waited for where the group is joined
+    commits = {place: _commit(*each) for place, each in found.items() if each.offset >= 0}
+    for place in sorted(commits):
+        if place.topic != settings.requests_topic:
             raise SharedGroupError(settings, place.topic)
+    return {place.partition: commit for place, commit in commits.items()}
 
 
 def _commit(offset: int, metadata: str) -> Commit:

@@ -33,6 +33,8 @@ _AGAIN_S = 0.2
 class ExactlyOnceWriter:
     """With transactions: who reads committed sees each output once, and the rows that go with it."""
 
+    moves_offsets = True
+
     def __init__(
         self,
         settings: Settings,

@@ -20,6 +20,8 @@ from apportion.stream.rows import PartitionRows
 from apportion.stream.tenants import TenantQueue
 
 _WAIT_MIN_S = 0.001
+_ALONE_WAIT_S = 0.02
+"""How long until the event whose turn it is, and no other may go ahead, is looked at again."""
 
 QueueOf = Callable[[Callable[[ConsumerRecord], bool]], TenantQueue]
 """Makes a queue, given what tells of an event whether its row has seen it."""
@@ -36,9 +38,14 @@ class _Waiting(Struct):
     is_called: bool = False
     later: asyncio.TimerHandle | None = None
 
-    def pick(self) -> tuple[list[ConsumerRecord], bool]:
-        """Return what is composed next, and whether it goes ahead, as it does each second time."""
+    def pick(self, *, alone: bool) -> tuple[list[ConsumerRecord], bool]:
+        """Return what is composed next, and whether it goes ahead, as it does each second time.
+
+        `alone`: the event whose turn it is, or nothing while its tenant has had its share.
+        """
         shares, self.shares = self.shares, None
+        if alone:
+            return self.queue.in_turn(self.queue.shares())[:1], False
         if shares is None:
             shares = self.queue.shares()
             if records := self.queue.in_turn(shares):
@@ -50,9 +57,9 @@ class _Waiting(Struct):
 class FairLane(Lane):
     """All partitions of this worker, each with a queue; what Faust brings are calls, not records."""
 
-    def __init__(self, *arguments: Any, new_queue: QueueOf) -> None:
-        """Begin without any; the arguments are those of any lane."""
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, new_queue: QueueOf, **options: Any) -> None:
+        """Begin without any; the arguments and options are those of any lane."""
+        super().__init__(*arguments, **options)
         self._new_queue = new_queue
         self._waiting: dict[int, _Waiting] = {}
 
@@ -81,6 +88,7 @@ class FairLane(Lane):
     def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
         """Let what a fetch brought wait, and call for somebody who composes."""
         flow = self.flows[partition]
+        flow.begin(records)
         flow.handed_over += len(records)
         self._waiting[partition].queue.add(records)
         self._call(flow)
@@ -109,12 +117,13 @@ class FairLane(Lane):
         if flow.is_full:
             flow.waiting = fetched  # it is still called for: the writer brings it when there is room
             return
+        await self.marked(flow)
         await self._policies.current()
         await self._membership.held()
         if flow.is_over:
             return
         waiting = self._waiting[flow.partition]
-        records, is_ahead = waiting.pick()
+        records, is_ahead = waiting.pick(alone=flow.is_alone)
         if records:
             self._compose(flow, waiting.queue, records, is_ahead=is_ahead)
             await asyncio.sleep(0)
@@ -145,7 +154,8 @@ class FairLane(Lane):
         """Call again: now, or when a tenant may have more."""
         if not waiting.queue:
             return
-        if wait_s := waiting.queue.wait_s():
+        wait_s = _ALONE_WAIT_S if flow.is_alone and not flow.in_flight else waiting.queue.wait_s()
+        if wait_s:
             loop = asyncio.get_running_loop()
             waiting.later = loop.call_later(max(_WAIT_MIN_S, wait_s), self._call, flow)
         else:

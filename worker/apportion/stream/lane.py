@@ -6,13 +6,13 @@ Faust nor the group.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from aiokafka.structs import ConsumerRecord
 
 from apportion.stream.batch import Batch, BatchComposer
-from apportion.stream.commit_metadata import decode_metadata, encode_metadata
+from apportion.stream.commit_metadata import CommitMetadata, decode_metadata, encode_metadata
 from apportion.stream.faults import EventFailedError, EventLostError, NotDurableError, StreamError
 from apportion.stream.flow import Fetched, Flow
 from apportion.stream.membership import Membership
@@ -22,21 +22,25 @@ from apportion.stream.writer import Writer, Writing
 
 IN_FLIGHT_MAX_BYTES = 64 << 20
 """Of all partitions; one batch may go over it."""
+_AGAIN_S = 0.05
+"""How long until a group that did not take a commit is asked again: it is rebalancing."""
 
 
 class Lane:
     """All partitions of this worker whose events flow."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - they are the parts of a lane
         self,
         topic: str,
         composer: BatchComposer,
         writer: Writer,
         membership: Membership,
         policies: PolicyReader,
+        *,
+        commit: Callable[[], Awaitable[bool]],
         event_failures_max: int = 0,
     ) -> None:
-        """Begin without any; `topic` is that of the requests.
+        """Begin without any; `topic` is that of the requests, `commit` commits what is committable.
 
         An event that has ended a worker `event_failures_max` times is set aside; 0: none is.
         """
@@ -47,6 +51,7 @@ class Lane:
         self._writer = writer
         self._membership = membership
         self._policies = policies
+        self._commit = commit
         self._flows: dict[int, Flow] = {}
         self._in_flight_bytes = 0
         self._room_made = asyncio.Event()
@@ -108,6 +113,7 @@ class Lane:
     def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
         """Take what a fetch brought of a partition that flows."""
         flow = self._flows[partition]
+        flow.begin(records)
         flow.handed_over += 1
         self.deliver(Fetched(flow, flow.handed_over, records))
 
@@ -128,11 +134,13 @@ class Lane:
             if flow.is_full:
                 flow.waiting = fetched
                 return
+            await self.marked(flow)
             await self._policies.current()
             await self._membership.held()
             if flow.is_over:
                 return
-            batch = self._composer.compose(flow.rows, records, fetched.taken, flow.set_aside)
+            next_records = flow.next(records, fetched.taken)
+            batch = self._composer.compose(flow.rows, next_records, fetched.taken, flow.set_aside)
             if not self._membership.is_held:
                 batch.undo(flow.rows)
                 continue
@@ -143,6 +151,12 @@ class Lane:
             await asyncio.sleep(0)
         flow.taken += 1
         self._room_made.set()
+
+    async def marked(self, flow: Flow) -> None:
+        """Return when it is committed what is under way, or the flow is over."""
+        while not (flow.is_marked or flow.is_over):
+            if not await self._commit() and not flow.is_marked:
+                await asyncio.sleep(_AGAIN_S)
 
     def require_whole(self, flow: Flow, batch: Batch) -> None:
         """Pass unless a batch ended at an event that was neither answered nor refused, or at one too many.
@@ -179,6 +193,9 @@ class Lane:
             writing = flow.in_flight[0]
             batch = writing.batch
             try:
+                if flow.is_alone:
+                    await self.marked(flow)
+                flow.may_move = self._writer.moves_offsets
                 await self._writer.finish(writing)
             except StreamError as error:
                 self.failed(error)
@@ -186,13 +203,14 @@ class Lane:
             except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose what it gave
                 self.failed(NotDurableError(self._topic, flow.partition, batch.offset, error))
                 return
+            flow.may_move = False
             flow.in_flight.popleft()
             self._in_flight_bytes -= batch.size_bytes
             self._room_made.set()
             flow.durable(batch)
             self.durable(batch)
             if writing.is_committed:
-                flow.committed(batch.next_offset, batch.stream_time_us)
+                flow.committed(batch.next_offset, CommitMetadata(stream_time_us=batch.stream_time_us))
             if flow.waiting is not None and not flow.is_over:
                 waiting, flow.waiting = flow.waiting, None
                 self.deliver(waiting)
@@ -211,7 +229,7 @@ class Lane:
         """Count offsets as committed."""
         for partition, offset in offsets.items():
             if flow := self._flows.get(partition):
-                flow.committed(offset, flow.committing.stream_time_us)
+                flow.committed(offset, flow.committing)
 
     def abandon(self) -> None:
         """Stop the work on all partitions where it stands: they are taken away.

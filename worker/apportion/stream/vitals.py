@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from time import monotonic, time
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from faust.types import TP
 
@@ -17,6 +18,7 @@ from apportion.operations.health import Health, Patience, Sight
 from apportion.operations.numbers import Batched, Numbers
 from apportion.settings import Settings
 from apportion.stream.batch import Batch
+from apportion.stream.commits import Commit
 from apportion.stream.flow import Flow
 from apportion.stream.log import log_fact
 
@@ -27,6 +29,8 @@ _ASK_S = 5.0
 _SOON_S = 1.0
 _STALLED_S = 45.0
 _GRACE_S = 5.0
+_FAILURES_SHOWN_S = 300.0
+"""How long the failures of an event that was dealt with are shown, from the scrape on that finds it so."""
 _HELD_S = 10.0
 """How often it is looked how many bytes are held: that is a look at each session."""
 
@@ -46,7 +50,14 @@ class Vitals:
         self._heard_s: float | None = None
         self._turned_s: float | None = None
         self._held_s = float("-inf")
+        self._failures_at_start: Mapping[int, int] = {}
+        self._failures_seen_s: WeakKeyDictionary[Flow, float] = WeakKeyDictionary()
         self.health = Health(patience_of(app.settings))
+
+    def begin(self, commits: Mapping[int, Commit]) -> None:
+        """Take what the group had committed when this worker started, until partitions of its own flow."""
+        failures = {partition: commit.metadata.event_failures for partition, commit in commits.items()}
+        self._failures_at_start = {partition: count for partition, count in failures.items() if count}
 
     def durable(self, batch: Batch) -> None:
         """Count a batch that is durable."""
@@ -116,12 +127,15 @@ class Vitals:
         recovered = None
         if consumer.is_recovering:
             recovered = sum(rows.changelog_offset for rows in app.sessions.by_partition.values())
+        is_flowing = not app.rebalancing and assigned == {n for n in flows if not flows[n].is_over}
+        if consumer.is_assigned and is_flowing:
+            self._failures_at_start = {}
         self.health.look(
             Sight(
                 self._clock_s(),
                 is_assigned=consumer.is_assigned,
                 is_member=app.membership.is_held,
-                is_flowing=not app.rebalancing and assigned == {n for n in flows if not flows[n].is_over},
+                is_flowing=is_flowing,
                 recovered=recovered,
                 working={n: mark for n, flow in flows.items() if (mark := self._mark(flow)) is not None},
                 thread_turned_s=self._turned_s,
@@ -155,7 +169,7 @@ class Vitals:
         numbers.put_all(told.WAITING_BYTES, {one: size for one, (_, size) in waiting.items()})
         numbers.put_all(told.UNCOMMITTED, {flow.partition: self._uncommitted(flow) for flow in flows})
         numbers.put_all(told.STREAM_TIME, {flow.partition: flow.rows.time.seen_us / 1e6 for flow in flows})
-        numbers.put_all(told.EVENT_FAILURES, {flow.partition: flow.failures for flow in flows})
+        numbers.put_all(told.EVENT_FAILURES, {**self._failures_at_start, **self._event_failures()})
         numbers.put_all(told.ROWS, app.sessions.row_counts)
         numbers.put(told.IN_FLIGHT_BATCHES, app.lane.in_flight)
         numbers.put(told.IN_FLIGHT_BYTES, app.lane.in_flight_bytes)
@@ -181,6 +195,21 @@ class Vitals:
         if self._clock_s() - self._held_s >= _HELD_S:
             self._held_s = self._clock_s()
             numbers.put(told.ROW_BYTES, await self._held_bytes())
+
+    def _event_failures(self) -> dict[int, int]:
+        """Return how many workers an event has ended, by partition, and for a while after it was dealt with.
+
+        A worker that sets the event aside has done so within a moment, and scrapes come every half minute.
+        """
+        now_s = self._clock_s()
+        failures = {}
+        for partition, flow in self._app.lane.flows.items():
+            is_shown = flow.failures and (
+                not flow.has_passed
+                or now_s - self._failures_seen_s.setdefault(flow, now_s) < _FAILURES_SHOWN_S
+            )
+            failures[partition] = flow.failures if is_shown else 0
+        return failures
 
     def _lag(self, flow: Flow) -> int:
         """Return the offsets up to the end that are not durable; those that are no records are behind us."""

@@ -36,7 +36,12 @@ class Writing(Struct):
 
 
 class Writer(Protocol):
-    """Makes batches of a partition durable, in their order."""
+    """Makes batches of a partition durable, in their order.
+
+    Where it `moves_offsets` a batch is committed with what it gives: one that was given up may yet be.
+    """
+
+    moves_offsets: bool
 
     async def start(self, topics: Sequence[str]) -> None:
         """Connect; these are the topics to write to.
@@ -71,6 +76,8 @@ class Writer(Protocol):
 
 class EffectivelyOnceWriter:
     """Without transactions: what is sent again is the same, and a row says what it has seen."""
+
+    moves_offsets = False
 
     def __init__(
         self, producer: RecordProducer, membership: Membership, changelog: str, delivery_timeout_s: float
