@@ -157,6 +157,16 @@ def test_the_bytes_of_compositions_are_bounded_over_all_policies() -> None:
     assert filled(memory, one, "ba") == [True, False], "the least recently used of the other policy went"
 
 
+def test_large_compositions_of_one_policy_push_out_none_of_others() -> None:
+    small, large = lanes_policy(name="small"), lanes_policy(name="large")
+    memory = Memory(compositions_max_bytes=1 << 20)
+    filled(memory, small, "abc", count=1)
+    filled(memory, large, "abcdefghij", count=500)
+    assert memory.compositions.size_bytes <= 1 << 20
+    assert filled(memory, small, "abc", count=1) == [True, True, True]
+    assert filled(memory, large, "ja", count=500) == [True, False]
+
+
 def test_a_composition_above_the_bound_is_not_remembered_and_pushes_out_no_other() -> None:
     memory = Memory(compositions_max_bytes=50_000)
     filled(memory, POLICY, "a", count=1)

@@ -57,7 +57,6 @@ _ENTRY_BYTES = 400
 """With its id and kind as objects, their characters aside, and the parts of its score."""
 _ITEM_BYTES = 80
 _NUMBER_BYTES = 36
-_id_of, _kind_of = attrgetter("id"), attrgetter("kind")
 
 
 class Composition(Struct, frozen=True, kw_only=True):
@@ -84,7 +83,7 @@ class Composition(Struct, frozen=True, kw_only=True):
     def size_bytes(self) -> int:
         """An estimate of its memory, from measured sizes of its parts; a test holds it to the allocator's."""
         entries = self.entries
-        names = sum(map(len, map(_id_of, entries))) + sum(map(len, map(_kind_of, entries)))
+        names = sum([len(entry.id) + len(entry.kind) for entry in entries])
         numbers = len(self.kept or ()) + 2 * len(self.breakpoints)
         return (
             _COMPOSITION_BYTES

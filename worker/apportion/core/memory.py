@@ -73,13 +73,15 @@ class _OfPolicy(Struct):
 
     ttl_us: int
     entries: OrderedDict[str, _Remembered]
+    size_bytes: int = 0
 
 
 class CompositionCache:
     """Compositions, by policy and by the key of their task; bounded in number, in bytes and in age.
 
     A policy over its own limit evicts its least recently used entry. If the whole cache is full, the least
-    recently used policy loses one.
+    recently used policy loses one; or the policy of the newest entry, if it alone of the two has more than
+    its equal share of the bytes. So large compositions of one policy push out none of others.
     """
 
     def __init__(self, entries_max: int, bytes_max: int) -> None:
@@ -120,18 +122,26 @@ class CompositionCache:
         if own is None:
             own = self._of_policy[policy] = _OfPolicy(ttl_us, OrderedDict())
         self._of_policy.move_to_end(policy)
-        replaced = own.entries.pop(key, None)
-        if replaced is None:
-            self._entries += 1
-        else:
+        if key in own.entries:
+            replaced = own.entries.pop(key)
+            own.size_bytes -= replaced.size_bytes
             self.size_bytes -= replaced.size_bytes
+            self._entries -= 1
         own.entries[key] = _Remembered(event_us, made, size_bytes, self._clock_us)
+        self._entries += 1
+        own.size_bytes += size_bytes
         self.size_bytes += size_bytes
         if len(own.entries) > entries_max:
             self._forget(policy, own, next(iter(own.entries)))
         while self._entries > self._entries_max or self.size_bytes > self._bytes_max:
-            policy, own = next(iter(self._of_policy.items()))
-            self._forget(policy, own, next(iter(own.entries)))
+            victim, of_victim = next(iter(self._of_policy.items()))
+            if len(own.entries) > 1 and self._has_most(own) and not self._has_most(of_victim):
+                victim, of_victim = policy, own
+            self._forget(victim, of_victim, next(iter(of_victim.entries)))
+
+    def _has_most(self, own: _OfPolicy) -> bool:
+        """Return whether a policy has more than its equal share of the bytes."""
+        return own.size_bytes * len(self._of_policy) > self._bytes_max
 
     def age(self, elapsed_us: int) -> None:
         """Let the cache's clock go on by so much, and forget what is older than its policy's TTL.
@@ -148,7 +158,9 @@ class CompositionCache:
         self._clock_us += elapsed_us
 
     def _forget(self, policy: str, own: _OfPolicy, key: str) -> None:
-        self.size_bytes -= own.entries.pop(key).size_bytes
+        size_bytes = own.entries.pop(key).size_bytes
+        own.size_bytes -= size_bytes
+        self.size_bytes -= size_bytes
         self._entries -= 1
         if not own.entries:
             del self._of_policy[policy]
