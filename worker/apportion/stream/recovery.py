@@ -17,10 +17,12 @@ from apportion.settings import Settings
 from apportion.stream.commits import Commit, read_commits
 from apportion.stream.faults import OffsetOutOfRangeError
 from apportion.stream.outside import POLL_MS, Offsets, ends_of, named, open_reader, patiently
+from apportion.stream.record_batches import UnreadableRecord
 from apportion.stream.row_format import UnreadableRowError
 from apportion.stream.rows import PartitionRows
 from apportion.stream.same_requests import require_same_requests
 from apportion.stream.state_faults import (
+    ChangelogDamagedError,
     ChangelogTruncatedError,
     RecoveryFailedError,
     UnreadableStateError,
@@ -47,6 +49,7 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
         ChangelogTruncatedError, OffsetOutOfRangeError, RequestsReplacedError: the topics are not those that
             commits and rows speak of.
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
+        ChangelogDamagedError: a record of it cannot be read.
         RecoveryFailedError: nothing more could be read for `recovery_timeout_s`.
     """
     if not rows:
@@ -76,6 +79,7 @@ async def read_rows(
 
     Raises:
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
+        ChangelogDamagedError: a record of it cannot be read.
         KafkaError: it could not be read.
         TimeoutError: nothing more could be, for `recovery_timeout_s`.
     """
@@ -125,9 +129,16 @@ async def _read(
 def _take(
     rows: PartitionRows, place: TopicPartition, records: Sequence[ConsumerRecord], end_offset: int
 ) -> None:
-    """Take records in, but for those behind the end."""
+    """Take records in, but for those behind the end.
+
+    Raises:
+        ChangelogDamagedError, UnreadableStateError: one cannot be read, or is a newer version's.
+    """
     if records[-1].offset >= end_offset:
         records = [record for record in records if record.offset < end_offset]
+    for record in records:
+        if isinstance(record, UnreadableRecord):
+            raise ChangelogDamagedError(named(place), record.offset, record.reason)
     try:
         rows.read(records)
     except UnreadableRowError as error:
