@@ -15,6 +15,7 @@ from tempfile import mkdtemp
 
 from containers import cluster, kafka_running
 from reliability import scenarios
+from reliability.batches import mutated_batches
 from reliability.brokers import FAULTS, brokers_away
 from reliability.noisy import noisy_for
 from reliability.scenarios import Outcome
@@ -27,6 +28,7 @@ from apportion.setting_types import Guarantee
 
 Runs = AsyncIterator[Outcome]
 _ZOMBIES_AT_ONCE = 4
+_MUTATED_BATCHES = 10_000
 
 
 async def kills(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
@@ -117,6 +119,16 @@ TIMED = (soak.__name__, noisy.__name__)
 """The forms that last as long as the command line says."""
 
 
+async def batches(servers: str, seeds: Sequence[int]) -> bool:
+    """10,000 mutated record batches between good requests, each seed."""
+    is_right = True
+    for seed in seeds:
+        campaign = await mutated_batches(servers, seed, _MUTATED_BATCHES)
+        print(campaign, *campaign.faults[:20], sep="\n  ", flush=True)
+        is_right = is_right and campaign.is_right
+    return is_right
+
+
 async def run(
     form: str, servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee, minutes: float
 ) -> bool:
@@ -136,7 +148,9 @@ def main() -> int:
     """Run what the command line names."""
     parser = argparse.ArgumentParser(prog="python -m reliability", description=__doc__)
     parser.add_argument(
-        "form", choices=FORMS, help="; ".join(f"{name}: {do.__doc__}" for name, do in FORMS.items())
+        "form",
+        choices=(*FORMS, batches.__name__),
+        help="; ".join(f"{do.__name__}: {do.__doc__}" for do in (*FORMS.values(), batches)),
     )
     parser.add_argument("--seeds", default="1", help="one, or a range as 1-13")
     parser.add_argument(
@@ -153,6 +167,8 @@ def main() -> int:
     print(f"logs in {folder}", file=sys.stderr)
     with nullcontext("") if chosen.form == brokers.__name__ else kafka_running() as servers:
         seeds = range(int(first), int(last or first) + 1)
+        if chosen.form == batches.__name__:
+            return 0 if asyncio.run(batches(servers, seeds)) else 1
         done = run(chosen.form, servers, folder, seeds, chosen.guarantee, chosen.minutes)
         return 0 if asyncio.run(done) else 1
 

@@ -85,6 +85,8 @@ class Changelog:
 class Writes:
     """Writes rows alone, at once."""
 
+    moves_offsets = False
+
     def __init__(self, changelog: Changelog) -> None:
         self.changelog = changelog
 

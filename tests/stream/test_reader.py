@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 
 from apportion.settings import Settings
 from apportion.stream.faults import OffsetOutOfRangeError
 from apportion.stream.reader import RequestReader
+from apportion.stream.record_consumer import RecordConsumer
 
 pytestmark = pytest.mark.asyncio
 
@@ -26,7 +27,7 @@ async def reader(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RequestReader
         client._fetcher = Fetcher(client._client, client._subscription)
         client._fetcher._fetch_task.cancel()
 
-    monkeypatch.setattr(AIOKafkaConsumer, "start", start)
+    monkeypatch.setattr(RecordConsumer, "start", start)
     made = RequestReader(Settings())
     await made.start()
     yield made

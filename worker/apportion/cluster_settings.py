@@ -123,6 +123,9 @@ class ClusterSettings(BaseModel):
     batch_max_bytes: Annotated[int, Field(ge=1, le=2 << 20)] = 1 << 20
     """How much a worker gathers of a partition's answers before it writes them, in bytes; one answer may be
     more."""
+    batch_decompressed_max_bytes: Annotated[int, Field(ge=8 << 20, le=512 << 20)] = 32 << 20
+    """How large a batch of records may be when it is decompressed, in bytes; a larger one is a dead letter
+    (unreadable_record)."""
     linger_ms: Annotated[int, Field(ge=0, le=1000)] = 0
     """How long a worker lets more events come before it reads again, in milliseconds: fewer and larger
     batches cost less, and wait longer."""

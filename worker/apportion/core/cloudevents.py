@@ -24,14 +24,26 @@ class _Envelope(Struct):
     data_base64: bytes | UnsetType = UNSET
 
 
+def require_readable(record: Record) -> None:
+    """Pass if the client could read a record.
+
+    Raises:
+        EventError: it could not.
+    """
+    if record.unreadable:
+        message = f"the record cannot be read: {record.unreadable}; send its events again in a new record"
+        raise EventError(ErrorCode.UNREADABLE_RECORD, message)
+
+
 def event_value(record: Record, bounds: Bounds) -> bytes | None:
     """Return the event's own JSON: the record's value, or the data of an envelope (structured mode).
 
     Places in errors count from the event, not from the envelope.
 
     Raises:
-        EventError: the envelope is too large, is none, or has no data.
+        EventError: the record cannot be read, or the envelope is too large, is none, or has no data.
     """
+    require_readable(record)
     value = record.value
     if not record.headers:
         return value

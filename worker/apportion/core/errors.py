@@ -42,6 +42,7 @@ class ErrorCode(StrEnum):
     TOO_LATE = "too_late"
     IN_FUTURE = "in_future"
     EVENT_FAILED = "event_failed"
+    UNREADABLE_RECORD = "unreadable_record"
 
 
 POINTER_MAX_CHARACTERS = 512

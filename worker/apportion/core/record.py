@@ -20,6 +20,8 @@ class Record(Struct, frozen=True):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+    unreadable: str = ""
+    """Why the client could not read it; empty if it could. What could be read of it is here."""
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}/{self.offset}"

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from apportion.core.bounds import Bounds
 from apportion.core.catalogue import Catalogue
-from apportion.core.cloudevents import event_value
+from apportion.core.cloudevents import event_value, require_readable
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.not_json import why_not_json
 from apportion.core.policy import Policy, PolicyError, Problem
@@ -153,6 +153,7 @@ class Timeline:
         Raises:
             EventError: it is no policy, or another than the version that is held.
         """
+        require_readable(record)
         counts_from_ms = record.timestamp_ms + self._settle_ms
         if record.key is not None and record.key.startswith(_RESERVED):
             if record.key != files_key(self._group) or not record.value:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import Any, TypeVar
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from msgspec import Struct
 
@@ -17,6 +17,8 @@ from apportion.core.record import Record
 from apportion.settings import Settings
 from apportion.stream.admin import BrokerUnreachableError
 from apportion.stream.connection import close_consumer, connection_arguments
+from apportion.stream.record_batches import record_of
+from apportion.stream.record_consumer import RecordConsumer
 
 _SLICE = 200
 _POLL_MS = 100
@@ -84,8 +86,9 @@ class RecordReader:
 
     async def start(self) -> None:
         """Connect."""
-        self.client = AIOKafkaConsumer(
+        self.client = RecordConsumer(
             **connection_arguments(self._settings),
+            batch_decompressed_max_bytes=self._settings.batch_decompressed_max_bytes,
             client_id=f"{self._settings.app_id}-recompose",
             request_timeout_ms=int(self._settings.request_timeout_s * 1000),
             enable_auto_commit=False,
@@ -119,7 +122,7 @@ class RecordReader:
                 after = await consumer.position(place)
         if after >= span.end:
             consumer.pause(place)
-        return [_record(one) for one in read], after
+        return [record_of(one) for one in read], after
 
 
 @contextmanager
@@ -141,8 +144,3 @@ def open_reader(settings: Settings) -> Iterator[RecordReader]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
-
-
-def _record(read: Any) -> Record:
-    time_ms = -1 if read.timestamp is None else read.timestamp
-    return Record(read.topic, read.partition, read.offset, time_ms, read.key, read.value, tuple(read.headers))

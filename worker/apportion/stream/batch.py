@@ -18,6 +18,7 @@ from apportion.stream.breaker import DeadLetterShare, TenantOutcome, Window, ten
 from apportion.stream.faults import EventFailedError, NotInTurnError, StreamError
 from apportion.stream.log import RefusalLog
 from apportion.stream.message import Message
+from apportion.stream.record_batches import record_of
 from apportion.stream.row_format import Row, StateRecord
 from apportion.stream.rows import PartitionRows, Upkeep
 
@@ -141,15 +142,7 @@ class BatchComposer:
         self, batch: Batch, rows: PartitionRows, untold: "_Untold", read: ConsumerRecord, *, set_aside: bool
     ) -> None:
         """Take an event into a batch, or say there why not."""
-        record = Record(
-            read.topic,
-            read.partition,
-            read.offset,
-            -1 if read.timestamp is None else read.timestamp,
-            read.key,
-            read.value,
-            read.headers,
-        )
+        record = record_of(read)
         try:
             self._answer(batch, rows, untold, record, set_aside=set_aside)
         except EventError as error:  # kept no longer than here: it holds this frame, and all that was fetched

@@ -18,6 +18,7 @@ from apportion.stream.flow import Flow
 from apportion.stream.lane import Lane
 from apportion.stream.log import log_fact
 from apportion.stream.outside import FETCH_MAX_BYTES, POLL_MS, SLICE, Offsets, named, open_reader, patiently
+from apportion.stream.recovery import require_readable
 from apportion.stream.row_format import UnreadableRowError
 from apportion.stream.rows import Gap
 from apportion.stream.state_faults import UnreadableStateError
@@ -41,6 +42,7 @@ class GapWatch:
         """Look again and again, until cancelled.
 
         Raises:
+            ChangelogDamagedError: a record between ours cannot be read.
             UnreadableStateError: a newer version wrote rows between ours.
         """
         while True:
@@ -51,6 +53,7 @@ class GapWatch:
         """Read the gaps that are there now. If brokers do not answer, the next look reads them.
 
         Raises:
+            ChangelogDamagedError: a record between ours cannot be read.
             UnreadableStateError: a newer version wrote rows between ours.
         """
         flows = [flow for flow in self._lane.flows.values() if not flow.is_over]
@@ -91,6 +94,7 @@ class GapWatch:
                 batches = await reader.getmany(place, timeout_ms=POLL_MS, max_records=SLICE)
                 for records in batches.values():
                     between = [record for record in records if record.offset < end]
+                    require_readable(place, between)
                     others += len(between)
                     late += flow.rows.repair(between)
                 await asyncio.sleep(0)  # as in a recovery, all else has a turn

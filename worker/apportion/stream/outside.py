@@ -7,11 +7,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from apportion.settings import Settings
 from apportion.stream.connection import close_consumer, connection_arguments
+from apportion.stream.record_consumer import RecordConsumer
 
 POLL_MS = 20
 """How long a read waits: behind the last row may stand what is no record, such as markers of transactions."""
@@ -33,11 +34,12 @@ Offsets = Mapping[TopicPartition, int]
 @asynccontextmanager
 async def open_reader(
     settings: Settings, isolation_level: str, fetch_max_bytes: int = _ASKING_MAX_BYTES
-) -> AsyncIterator[AIOKafkaConsumer]:
+) -> AsyncIterator[RecordConsumer]:
     """Yield a client of no group, as soon as a broker is there."""
     while True:
-        client = AIOKafkaConsumer(
+        client = RecordConsumer(
             **connection_arguments(settings),
+            batch_decompressed_max_bytes=settings.batch_decompressed_max_bytes,
             client_id=f"{settings.app_id}-recovery",
             request_timeout_ms=int(settings.request_timeout_s * 1000),
             enable_auto_commit=False,
@@ -60,7 +62,7 @@ async def open_reader(
         await close_consumer(client)
 
 
-async def ends_of(asking: AIOKafkaConsumer, expected: Offsets) -> Offsets:
+async def ends_of(asking: RecordConsumer, expected: Offsets) -> Offsets:
     """Return the ends of partitions; of one whose leader is new, what it knows after a while."""
     until_s = asyncio.get_running_loop().time() + _LAG_S
     while True:

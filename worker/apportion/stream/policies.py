@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
-from aiokafka.structs import ConsumerRecord, RecordMetadata
+from aiokafka.structs import RecordMetadata
 
 from apportion.core.record import Record
 from apportion.core.timeline import Files, Refusal, Timeline, files_key, files_value
@@ -23,6 +23,8 @@ from apportion.stream.admin import BrokerUnreachableError, why_unanswered
 from apportion.stream.connection import close_consumer, connection_arguments
 from apportion.stream.log import log_fact
 from apportion.stream.message import Message
+from apportion.stream.record_batches import record_of
+from apportion.stream.record_consumer import RecordConsumer
 from apportion.stream.topics import MESSAGE_MAX_BYTES
 
 PARTITION = 0
@@ -81,8 +83,9 @@ class PolicyReader:
             NotAllowedError, BrokerUnreachableError: we may not read them, or no broker answered in time.
             PoliciesUnreadError: the topic's end was not reached.
         """
-        consumer = AIOKafkaConsumer(
+        consumer = RecordConsumer(
             **_client(self._settings),
+            batch_decompressed_max_bytes=self._settings.batch_decompressed_max_bytes,
             auto_offset_reset="none",
             isolation_level="read_committed",
             max_partition_fetch_bytes=MESSAGE_MAX_BYTES,
@@ -204,7 +207,7 @@ class PolicyReader:
             if position >= max(end, self._consumer.highwater(self._place) or 0):
                 return records
             batches = await self._consumer.getmany(self._place, timeout_ms=_READ_MS)
-            records += (_record(each) for each in batches.get(self._place, ()))
+            records += (record_of(each) for each in batches.get(self._place, ()))
             if await self._consumer.position(self._place) > position:
                 waiting_since_s = self._clock()
             elif self._clock() - waiting_since_s > self._settings.request_timeout_s:
@@ -257,11 +260,6 @@ def _client(settings: Settings) -> dict[str, Any]:
         "client_id": f"{settings.app_id}-policies",
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
     }
-
-
-def _record(read: ConsumerRecord) -> Record:
-    headers = tuple(read.headers)
-    return Record(read.topic, read.partition, read.offset, read.timestamp, read.key, read.value, headers)
 
 
 def _told(error: BaseException) -> str:

@@ -8,13 +8,14 @@ answer, it waits for the interpreter twice, behind whatever is being composed.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from aiokafka.structs import ConsumerRecord
 
 from apportion.settings import Settings
 from apportion.stream.connection import close_consumer, connection_arguments
 from apportion.stream.faults import OffsetOutOfRangeError
+from apportion.stream.record_consumer import RecordConsumer
 
 _PARTITION_FETCH_MAX_BYTES = 1 << 20
 """What a broker gives of a partition at once, or one record that is larger; so much waits of each."""
@@ -39,8 +40,9 @@ class RequestReader:
             KafkaError: no broker answered.
         """
         settings = self._settings
-        self._client = AIOKafkaConsumer(
+        self._client = RecordConsumer(
             **connection_arguments(settings),
+            batch_decompressed_max_bytes=settings.batch_decompressed_max_bytes,
             client_id=settings.app_id,
             request_timeout_ms=int(settings.request_timeout_s * 1000),
             isolation_level="read_committed",

@@ -6,7 +6,7 @@ it. Never writes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -26,10 +26,12 @@ from apportion.stream.outside import (
     open_reader,
     patiently,
 )
+from apportion.stream.record_batches import UnreadableRecord
 from apportion.stream.row_format import UnreadableRowError
 from apportion.stream.rows import PartitionRows
 from apportion.stream.same_requests import require_same_requests
 from apportion.stream.state_faults import (
+    ChangelogDamagedError,
     ChangelogTruncatedError,
     RecoveryFailedError,
     UnreadableStateError,
@@ -52,6 +54,7 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
         ChangelogTruncatedError, OffsetOutOfRangeError, RequestsReplacedError: the topics are not those that
             commits and rows speak of, or requests are gone that no row has seen.
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
+        ChangelogDamagedError: a record of it cannot be read.
         RecoveryFailedError: nothing more could be read for `recovery_timeout_s`.
     """
     if not rows:
@@ -83,6 +86,7 @@ async def read_rows(
 
     Raises:
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
+        ChangelogDamagedError: a record of it cannot be read.
         KafkaError: it could not be read.
         TimeoutError: nothing more could be, for `recovery_timeout_s`.
     """
@@ -132,9 +136,14 @@ async def _read(
 def _take(
     rows: PartitionRows, place: TopicPartition, records: Sequence[ConsumerRecord], end_offset: int
 ) -> None:
-    """Take records in, but for those behind the end."""
+    """Take records in, but for those behind the end.
+
+    Raises:
+        ChangelogDamagedError, UnreadableStateError: one cannot be read, or is a newer version's.
+    """
     if records[-1].offset >= end_offset:
         records = [record for record in records if record.offset < end_offset]
+    require_readable(place, records)
     try:
         rows.read(records)
     except UnreadableRowError as error:
@@ -179,6 +188,17 @@ async def _require_offsets(
     for place, offset in offsets.items():
         if not begins[place] <= offset <= ends[place]:
             raise OffsetOutOfRangeError(named(place), offset, begins[place], ends[place])
+
+
+def require_readable(place: TopicPartition, records: Iterable[ConsumerRecord]) -> None:
+    """Pass if each of these records of a changelog can be read.
+
+    Raises:
+        ChangelogDamagedError: one cannot be.
+    """
+    for record in records:
+        if isinstance(record, UnreadableRecord):
+            raise ChangelogDamagedError(named(place), record.offset, record.reason)
 
 
 async def _require_following(

@@ -20,6 +20,18 @@ class ArtifactMissingError(StreamError):
         )
 
 
+class ChangelogDamagedError(StreamError):
+    """A record of the changelog cannot be read: rows of sessions are lost with it."""
+
+    code = "changelog_damaged"
+
+    def __init__(self, place: str, offset: int, why: str) -> None:
+        super().__init__(
+            f"{place} has a record at offset {offset} that cannot be read: {why}; restore the topic from a "
+            "copy that is whole; if batch_decompressed_max_bytes was larger before, raise it again"
+        )
+
+
 class ChangelogTruncatedError(StreamError):
     """A changelog is shorter than what was durable in it."""
 

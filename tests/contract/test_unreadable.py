@@ -1,0 +1,143 @@
+"""A record that cannot be read stops no worker: it is one dead letter, and those around it are answered."""
+
+import json
+from collections.abc import AsyncIterator
+from time import time
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiokafka.errors import KafkaError
+from batches import GZIP, ZSTD, bomb, produce, raw_batch, raw_record, with_bad_header_name
+from running import NEVER_TOO_MANY, Stage, own_settings, request, staged, worker_running
+from support import lanes_policy
+
+from apportion.core.timeline import policy_key, policy_value
+from apportion.settings import Settings
+from apportion.stream.partitions import partition_of
+from apportion.stream.recovery import read_rows
+from apportion.stream.state_faults import ChangelogDamagedError
+from apportion.stream.topics import changelog_topic
+
+pytestmark = pytest.mark.asyncio
+
+KEY = b"default/s"
+
+
+@pytest.fixture
+def settings(bootstrap_servers: str) -> Settings:
+    return own_settings(bootstrap_servers, policy_settle_s=2.0, **NEVER_TOO_MANY)
+
+
+@pytest_asyncio.fixture
+async def stage(settings: Settings) -> AsyncIterator[Stage]:
+    async with staged(settings) as made:
+        yield made
+
+
+def home(settings: Settings) -> int:
+    partition = partition_of(KEY, settings.partitioner, settings.partitions)
+    assert partition is not None
+    return partition
+
+
+def value(name: str) -> bytes:
+    return json.dumps(request(name)).encode()
+
+
+def in_one_batch(*names: str, codec: int = 0) -> bytes:
+    """Return requests in one batch; those whose name begins with bad have a header name that is not UTF-8."""
+    return raw_batch(
+        [
+            raw_record(delta, KEY, value(name), [(b"\xff\xfe", b"x")] if name.startswith("bad") else [])
+            for delta, name in enumerate(names)
+        ],
+        codec=codec,
+        time_ms=round(time() * 1000),
+    )
+
+
+async def test_requests_around_records_that_cannot_be_read_are_answered_and_each_of_those_is_a_dead_letter(
+    stage: Stage,
+) -> None:
+    settings, place = stage.settings, home(stage.settings)
+    topic, client = settings.requests_topic, stage.producer.client
+    names = ["r0", "r1", "r2", "r3"]
+    await stage.send(request("r0"))
+    unreadable = [
+        await produce(client, topic, place, with_bad_header_name(value("bad"))),
+        await produce(client, topic, place, bomb(200 << 20)),
+        await produce(client, topic, place, with_bad_header_name(value("bad"), codec=GZIP)),
+        await produce(client, topic, place, in_one_batch("r1", "bad", "r2", codec=ZSTD)) + 1,
+    ]
+    await stage.send(request("r3"))
+    async with worker_running(settings) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(names) and len(out.dead_letters) == 4)
+        assert await worker.stop() == 0
+    outputs = await stage.outputs.wait_for_end()
+    assert [event["request_id"] for event in outputs.composed] == names
+    letters = {letter["source"]["offset"]: letter for letter in outputs.dead_letters}
+    assert sorted(letters) == unreadable
+    for letter in letters.values():
+        assert letter["error"]["code"] == "unreadable_record"
+        assert (letter["source"]["topic"], letter["source"]["partition"]) == (topic, place)
+    assert "not UTF-8" in letters[unreadable[0]]["error"]["message"]
+    assert "batch_decompressed_max_bytes" in letters[unreadable[1]]["error"]["message"]
+
+
+async def test_a_worker_that_starts_behind_an_unreadable_record_makes_no_second_dead_letter_of_it(
+    stage: Stage,
+) -> None:
+    settings = stage.settings
+    topic, client = settings.requests_topic, stage.producer.client
+    damaged = raw_batch([], codec=ZSTD, body=b"no zstd", count=3, last_delta=2)
+    try:
+        await produce(client, topic, home(settings), damaged)
+    except KafkaError:  # Apache Kafka looks into what is compressed
+        await produce(client, topic, home(settings), bomb(64 << 20))
+    async with worker_running(settings) as worker:
+        await stage.outputs.wait_for(lambda out: len(out.dead_letters) == 1)
+        assert await worker.stop() == 0
+    async with worker_running(settings) as worker:
+        await stage.send(request("r0"))
+        await stage.outputs.wait_for(lambda out: out.answered(["r0"]))
+        assert await worker.stop() == 0
+    assert len((await stage.outputs.wait_for_end()).dead_letters) == 1
+
+
+async def test_an_unreadable_record_in_the_policies_topic_stops_no_start_and_is_refused(stage: Stage) -> None:
+    settings = stage.settings
+    policy = lanes_policy(name="small", version="1", budget_tokens=2_000)
+    key, content = policy_key(policy).encode(), policy_value(policy)
+    client, topic = stage.producer.client, settings.policies_topic
+    offset = await produce(client, topic, 0, with_bad_header_name(content, key))
+    await produce(client, topic, 0, raw_batch([raw_record(0, key, content)], time_ms=round(time() * 1000)))
+    async with worker_running(settings) as worker:
+        while not stage.outputs.composed:
+            await stage.send(request(f"r{len(stage.outputs.records)}", policy="small"))
+            before = len(stage.outputs.records)
+            await stage.outputs.wait_for(lambda out, before=before: len(out.records) > before)  # type: ignore[misc]
+        later = await produce(client, topic, 0, with_bad_header_name(content, key))
+        await worker.wait_for_line("code=unreadable_record", count=2)
+
+        def both(out: Any) -> bool:
+            return [one["source"]["topic"] for one in out.dead_letters].count(topic) >= 2
+
+        outputs = await stage.outputs.wait_for(both)
+    assert outputs.composed[0]["tokens"]["limit"] == 2_000
+    refused = [one for one in outputs.dead_letters if one["source"]["topic"] == topic]
+    assert {one["error"]["code"] for one in refused} == {"unreadable_record"}
+    assert [one["source"]["offset"] for one in refused] == [offset, later]
+
+
+async def test_a_record_of_the_changelog_that_cannot_be_read_ends_the_worker(stage: Stage) -> None:
+    settings, place = stage.settings, home(stage.settings)
+    topic = changelog_topic(settings)
+    await produce(stage.producer.client, topic, place, with_bad_header_name(b"row"))
+    await stage.send(request("r0"))
+    with pytest.raises(ChangelogDamagedError, match=f"{topic} partition {place} has a record at offset 0"):
+        await read_rows(settings, [place])
+    async with worker_running(settings, until_ready=False) as worker:
+        assert await worker.ended() == 1
+    assert "apportion: changelog_damaged: " in worker.log
+    assert (await stage.outputs.wait_for_end()).records == []

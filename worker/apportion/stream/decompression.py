@@ -1,0 +1,66 @@
+"""Bounded decompression of record batches.
+
+aiokafka decompresses a batch at once and without a bound: a batch of 6.5 KB can take hundreds of megabytes.
+"""
+
+from mmap import mmap
+from typing import Any
+
+import cramjam
+
+_SNAPPY = 2
+_STREAMS = {1: cramjam.gzip.decompress_into, 3: cramjam.lz4.decompress_into, 4: cramjam.zstd.decompress_into}
+"""Decoders of the codecs of Kafka whose data say by themselves where they end, by the codec's number."""
+_XERIAL_MAGIC = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+"""Begins snappy data in the framing of the Java clients: blocks, each behind its length in four bytes."""
+
+
+class NotDecompressedError(Exception):
+    """Data are damaged, of an unknown codec, or larger than the bound."""
+
+
+class Decompressor:
+    """Decompresses record batches of up to `max_bytes`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """Bound what a batch may have when it is decompressed."""
+        self.max_bytes = max_bytes
+
+    def decompress(self, codec: int, data: memoryview) -> bytes:
+        """Return decompressed data. Takes at most `max_bytes` of memory for data that are larger.
+
+        Raises:
+            NotDecompressedError: the data are damaged, of an unknown codec, or larger than the bound.
+        """
+        decoder = _snappy if codec == _SNAPPY else _STREAMS.get(codec)
+        if decoder is None:
+            raise NotDecompressedError(f"its compression has the unknown number {codec}")
+        # the system gives pages of an anonymous mapping as they are written: a small batch takes little
+        with mmap(-1, self.max_bytes) as target:
+            try:
+                return target[: decoder(data, target)]
+            except (cramjam.DecompressionError, ValueError):
+                why = (
+                    f"it is no compressed data of up to {self.max_bytes} bytes (batch_decompressed_max_bytes)"
+                )
+                raise NotDecompressedError(why) from None
+
+
+def _snappy(data: memoryview, target: Any) -> int:
+    """Decompress a raw block, or the blocks of the framing; return the number of bytes.
+
+    Raises:
+        DecompressionError, ValueError: the data are damaged, or larger than the target.
+    """
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return int(cramjam.snappy.decompress_raw_into(data, target))
+    written, at = 0, len(_XERIAL_MAGIC)
+    with memoryview(target) as view:
+        while at < len(data):
+            block = at + 4
+            at = block + int.from_bytes(data[at:block], "big", signed=True)
+            if not block <= at <= len(data):
+                raise ValueError("a block ends outside of the data")
+            with view[written:] as rest:
+                written += cramjam.snappy.decompress_raw_into(data[block:at], rest)
+    return written
