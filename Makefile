@@ -48,7 +48,7 @@ format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff format
 
 schemas: $(VENV)/dev.done ## Generate schemas/ from the types
-	$(BIN)/python -m apportion.schemas
+	$(BIN)/python -m tools.schemas
 
 requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes and without addresses
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
@@ -92,15 +92,15 @@ dashboard: $(VENV)/dev.done ## Write the dashboard of Grafana from its code
 	$(BIN)/python deploy/grafana/dashboard.py > deploy/grafana/apportion.json
 
 recording: $(VENV)/dev.done ## Record this repository's history as the workload that the package ships
-	$(BIN)/python -c 'from pathlib import Path; from apportion.workload.recording import record; \
-	  record(Path("."), Path("worker/apportion/workload/recorded.jsonl.xz"), max_requests=300)'
+	$(BIN)/python -c 'from pathlib import Path; from apportion.examples.workload.recording import record; \
+	  record(Path("."), Path("worker/apportion/examples/workload/recorded.jsonl.xz"), max_requests=300)'
 
 benchmarks: $(VENV)/dev.done ## Measure against the floor, peers and the optimum, and search for the dearest request
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/benchmarks.txt
 	$(BIN)/python -m benchmarks
 
 reliability-sink: $(VENV)/dev.done ## Kill a sink at random moments, KILLS times; its tables must equal its lines
-	PYTHONPATH=worker:tests $(BIN)/python tests/sink_kills.py $(KILLS)
+	PYTHONPATH=worker:tests $(BIN)/python -m reliability.sink_kills $(KILLS)
 
 reliability-%: $(VENV)/dev.done ## The long forms of docs/reliability.md: SEEDS=1-13 make reliability-kills
 	PYTHONPATH=worker:tests $(BIN)/python -m reliability $* --seeds $(SEEDS) --guarantee $(GUARANTEE) \

@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import Any
 
 from apportion.core.compose import compose
-from apportion.core.session import EMPTY
+from apportion.core.session.row import EMPTY
 from apportion.core.shrink import SHRINK_BY_KIND, ladder
 from apportion.counters import COUNTERS
 from apportion.policies import load_catalogue

@@ -9,8 +9,8 @@ from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest
 from apportion.core.identity import text_digest
 from apportion.core.memory import Memory
-from apportion.core.session import EMPTY
-from apportion.core.tokens import TokenCounter
+from apportion.core.session.row import EMPTY
+from apportion.core.text.tokens import TokenCounter
 from apportion.counters import exact_counter
 from apportion.policies import load_catalogue
 from benchmarks.corpus import ENGINE, lanes_candidates, request

@@ -14,7 +14,7 @@ from apportion import ENGINE_VERSION
 from apportion.core.bounds import Bounds
 from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest
-from apportion.core.wire import decode
+from apportion.core.wire.codec import decode
 from apportion.counters import COUNTERS
 
 ENGINE = Engine(ENGINE_VERSION, COUNTERS)

@@ -25,13 +25,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, trim_m
 from msgspec import Struct
 from promptbudget import Item, Section, pack, pack_chat
 
-from apportion.core import wire
 from apportion.core.bounds import Bounds
-from apportion.core.catalogue import Catalogue
 from apportion.core.composer import Composer
 from apportion.core.memory import Memory
-from apportion.core.session import EMPTY
+from apportion.core.policies.catalogue import Catalogue
+from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
+from apportion.core.wire import codec
 from benchmarks.corpus import ENGINE, lanes_candidates, pieces
 from benchmarks.measure import micro, seconds_in_turn, spread
 
@@ -266,9 +266,9 @@ def _ours(strategy: str, counter: str) -> Contender:
     bounds = Bounds()
 
     def answer(value: bytes) -> tuple[bytes, bytes]:
-        _, outcome = composer.handle(wire.decode(value, bounds), EMPTY)
+        _, outcome = composer.handle(codec.decode(value, bounds), EMPTY)
         assert outcome is not None
-        return wire.encode(outcome.composed), wire.encode(outcome.decision)
+        return codec.encode(outcome.composed), codec.encode(outcome.decision)
 
     return answer
 

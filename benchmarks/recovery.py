@@ -22,12 +22,12 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 
-from apportion.core.session import SeenRequest, Session
+from apportion.core.session.row import SeenRequest, Session
+from apportion.kafka.topics import changelog_topic, create_topics, plan_topics
 from apportion.settings import Settings
-from apportion.stream.recovery import read_rows
-from apportion.stream.row_format import Row, StateRecord, encode_row, tombstone
-from apportion.stream.rows import PartitionRows
-from apportion.stream.topics import changelog_topic, create_topics, plan_topics
+from apportion.stream.state.recovery import read_rows
+from apportion.stream.state.row_format import Row, StateRecord, encode_row, tombstone
+from apportion.stream.state.rows import PartitionRows
 
 ABORTED = 20_000
 TOMBSTONES_EVERY = 50

@@ -7,10 +7,10 @@ from apportion.core.engine import Engine
 from apportion.core.events import session_key
 from apportion.core.identity import Secrets
 from apportion.core.memory import Memory
-from apportion.core.session import EMPTY, Session
-from apportion.core.wire import decode
+from apportion.core.session.row import EMPTY, Session
+from apportion.core.wire.codec import decode
+from apportion.examples.workload.recording import recorded
 from apportion.policies import load_catalogue
-from apportion.workload.recording import recorded
 from benchmarks.corpus import ENGINE, lanes_candidates, request
 from benchmarks.measure import best_s, table
 

@@ -12,14 +12,14 @@ from time import process_time
 
 import pyarrow as pa
 
-from apportion.analytics.conversion import Lines, convert
+from apportion.analytics.conversion import RecordLines, convert
 from apportion.analytics.partition import CHUNK_LINES, PartitionSink
 from apportion.analytics.records import read
 from apportion.analytics.store import Store
 from apportion.analytics.tables import Table
 from apportion.core.compose import compose
-from apportion.core.session import EMPTY
-from apportion.core.wire import encode
+from apportion.core.session.row import EMPTY
+from apportion.core.wire.codec import encode
 from apportion.policies import builtin_policies
 from benchmarks.corpus import ENGINE, lanes_candidates, request
 
@@ -67,7 +67,9 @@ def _convert_s(records: list[bytes]) -> float:
     for first in range(0, len(records), CHUNK_LINES):
         values = records[first : first + CHUNK_LINES]
         offsets = range(first, first + len(values))
-        lines = Lines(topic="t", partition=0, offsets=offsets, timestamps_ms=[0] * len(values), values=values)
+        lines = RecordLines(
+            topic="t", partition=0, offsets=offsets, timestamps_ms=[0] * len(values), values=values
+        )
         rows = convert(lines)
         assert rows[Table.DECISIONS].num_rows == len(values), "every record is a decision"
     return process_time() - begun_s

@@ -14,15 +14,15 @@ from typing import Any, Self
 import msgspec
 from msgspec import Struct
 
-from apportion.core import wire
 from apportion.core.bounds import Bounds
-from apportion.core.catalogue import Catalogue
 from apportion.core.composer import Composer
 from apportion.core.errors import EventError
 from apportion.core.memory import Memory
-from apportion.core.session import EMPTY
+from apportion.core.policies.catalogue import Catalogue
+from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
-from apportion.garbage import collect_seldom
+from apportion.core.wire import codec
+from apportion.operations.gc_tuning import collect_seldom
 from benchmarks.corpus import ENGINE
 
 BOUNDS = Bounds()
@@ -153,11 +153,11 @@ def _answered(raw_policy: dict[str, Any], value: bytes, timeout_s: float) -> tup
     signal.setitimer(signal.ITIMER_PROF, timeout_s)
     begun_s = process_time()
     try:
-        _, outcome = composer.handle(wire.decode(value, BOUNDS), EMPTY)
+        _, outcome = composer.handle(codec.decode(value, BOUNDS), EMPTY)
     except EventError as error:
         return Trial(process_time() - begun_s, error.code, len(value)), 0
     assert outcome is not None, "a request is answered"
-    wire.encode(outcome.composed)
-    wire.encode(outcome.decision)
+    codec.encode(outcome.composed)
+    codec.encode(outcome.decision)
     took_s = process_time() - begun_s
     return Trial(took_s, outcome.composed.status, len(value)), outcome.composed.tokens.used

@@ -12,10 +12,10 @@ from time import process_time
 from pydantic import SecretStr
 
 from apportion.assembly import create_engine, create_timeline
-from apportion.core import wire
 from apportion.core.composer import Composer
 from apportion.core.memory import Memory
-from apportion.core.session import EMPTY, Session
+from apportion.core.session.row import EMPTY, Session
+from apportion.core.wire import codec
 from apportion.settings import Settings
 from benchmarks.shell.events import REQUESTS_A_SESSION, TIMESTAMP_MS, Workload, demo, small
 from benchmarks.shell.rows import SECRET
@@ -45,11 +45,11 @@ def _answer(settings: Settings, composer: Composer, workload: Workload) -> None:
     sessions: dict[bytes, Session] = {}
     for key, value in workload.records:
         sessions[key], answered = composer.handle(
-            wire.decode(value, settings.bounds), sessions.get(key, EMPTY)
+            codec.decode(value, settings.bounds), sessions.get(key, EMPTY)
         )
         assert answered is not None, "all of them are requests"
-        wire.encode(answered.composed)
-        wire.encode(answered.decision)
+        codec.encode(answered.composed)
+        codec.encode(answered.decision)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ from time import thread_time
 
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from apportion.setting_types import Compression
-from apportion.stream.message import Message
-from apportion.stream.topics import MESSAGE_MAX_BYTES
+from apportion.kafka.outbound import OutboundRecord
+from apportion.kafka.topics import MESSAGE_MAX_BYTES
+from apportion.settings.value_types import Compression
 from benchmarks.shell.events import Workload
 from benchmarks.shell.in_process import Shell
 
@@ -29,7 +29,7 @@ def main(workload: Workload) -> None:
         print(f"  {compression:<8}{packed / events:>10,.0f} bytes{best_s * 1e6 / events:>10,.1f} µs")
 
 
-def _packed_bytes(messages: list[Message], code: int) -> int:
+def _packed_bytes(messages: list[OutboundRecord], code: int) -> int:
     """Return the size of a topic's record batches, each full but the last."""
     size, builder = 0, BatchBuilder(MESSAGE_MAX_BYTES, code)
     for one in messages:

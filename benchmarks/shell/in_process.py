@@ -15,20 +15,20 @@ from aiokafka.structs import ConsumerRecord
 from pydantic import SecretStr
 
 from apportion.assembly import create_engine, create_timeline
-from apportion.core import wire
 from apportion.core.composer import Composer
 from apportion.core.memory import Memory
-from apportion.core.session import EMPTY, Session
-from apportion.garbage import collect_seldom, keep_what_is_here
+from apportion.core.session.row import EMPTY, Session
+from apportion.core.wire import codec
+from apportion.kafka.producer import RecordProducer
+from apportion.kafka.topics import MESSAGE_MAX_BYTES
+from apportion.operations.gc_tuning import collect_seldom, keep_what_is_here
 from apportion.settings import Settings
-from apportion.stream.answers import Answers
-from apportion.stream.batch import Batch, BatchBounds, BatchComposer
-from apportion.stream.breaker import DeadLetterShare
-from apportion.stream.membership import Membership
-from apportion.stream.producer import RecordProducer
-from apportion.stream.rows import PartitionRows
-from apportion.stream.topics import MESSAGE_MAX_BYTES
-from apportion.stream.writer import EffectivelyOnceWriter, Writing
+from apportion.stream.pipeline.answers import Answers
+from apportion.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
+from apportion.stream.pipeline.breaker import DeadLetterShare
+from apportion.stream.pipeline.membership import Membership
+from apportion.stream.pipeline.writer import EffectivelyOnceWriter, Writing
+from apportion.stream.state.rows import PartitionRows
 from benchmarks.shell.events import Workload, record_batches
 
 BATCH = BatchBounds(records=200, bytes=1 << 30, work_s=60.0)
@@ -115,10 +115,10 @@ class Shell:
         sessions: dict[bytes, Session] = {}
         bounds, handle = self._settings.bounds, self._composer.handle
         for key, value in self._values:
-            sessions[key], answered = handle(wire.decode(value, bounds), sessions.get(key, EMPTY))
+            sessions[key], answered = handle(codec.decode(value, bounds), sessions.get(key, EMPTY))
             assert answered is not None, "all of them are requests"
-            wire.encode(answered.composed)
-            wire.encode(answered.decision)
+            codec.encode(answered.composed)
+            codec.encode(answered.decision)
 
     def batches(self) -> list[Batch]:
         """Return the batches that the events give."""

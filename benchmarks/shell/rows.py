@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from apportion.setting_types import Guarantee
 from apportion.settings import Settings
+from apportion.settings.value_types import Guarantee
 
 _HERE = Path(__file__).parent
 _BUILD = Path("build") / "shell"

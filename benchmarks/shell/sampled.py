@@ -14,11 +14,11 @@ from pathlib import Path
 from types import FrameType
 
 from apportion.cli import main
-from apportion.core import wire
 from apportion.core.composer import Composer
+from apportion.core.wire import codec
 
 _EVERY_S = 0.001
-_COUNTED = frozenset(one.__code__ for one in (wire.decode, wire.encode, Composer.handle))
+_COUNTED = frozenset(one.__code__ for one in (codec.decode, codec.encode, Composer.handle))
 
 
 class Looks:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
-from reported import DEAD_LETTER, HOSTILE, as_lines, candidate, decision, hostile, page
-from requiring import lacks
+from support.reported import DEAD_LETTER, HOSTILE, as_lines, candidate, decision, hostile, page
+from support.requiring import lacks
 
 from apportion.analytics.replayed import replayed_of
 

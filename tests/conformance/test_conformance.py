@@ -7,23 +7,23 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from expectations import assert_holds, shown
+from support.expectations import assert_holds, shown
+from tools.schemas import schemas
 
 from apportion.core.bounds import Bounds
-from apportion.core.catalogue import Catalogue
 from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import session_key
 from apportion.core.identity import Secrets
 from apportion.core.memory import Memory
+from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy
-from apportion.core.session import EMPTY, Session
+from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import STRATEGIES, parse_policy
-from apportion.core.wire import decode, encode
+from apportion.core.wire.codec import decode, encode
 from apportion.counters import COUNTERS
 from apportion.policies import builtin_policies
-from apportion.schemas import schemas
 
 FOLDERS = (*STRATEGIES, "session")
 FILES = sorted(file for name in FOLDERS for file in Path(__file__).parent.glob(f"{name}/*.json"))

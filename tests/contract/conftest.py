@@ -7,9 +7,9 @@ missing one a failure. `KAFKA_BOOTSTRAP_SERVERS=localhost:9092` names a cluster 
 from collections.abc import Iterator
 
 import pytest
-from containers import kafka_running
+from support.containers import kafka_running
 
-from apportion.broker import embedded_broker
+from apportion.examples.broker import embedded_broker
 
 
 @pytest.fixture(params=["embedded", "kafka"])

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import process
-from containers import container, free_port, require_docker
-from running import own_settings, request, staged, variables_of, worker_running
+from support.commands import process
+from support.containers import container, free_port, require_docker
+from support.running import own_settings, request, staged, variables_of, worker_running
 from testcontainers.core.container import DockerContainer
 
-from apportion.setting_types import Guarantee
 from apportion.settings import Settings
+from apportion.settings.value_types import Guarantee
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PASSWORD = "a password of a test"  # noqa: S105 - it protects nothing

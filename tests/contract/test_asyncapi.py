@@ -8,12 +8,12 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 import pytest
+from tools.schemas import file_name, schemas
 
-from apportion.core.cloudevents import EventHeaders
 from apportion.core.events import session_key
-from apportion.schemas import file_name, schemas
+from apportion.core.wire.cloudevents import EventHeaders
+from apportion.kafka.topics import Topic, plan_topics
 from apportion.settings import Settings
-from apportion.stream.topics import Topic, plan_topics
 
 FOLDER = Path(__file__).parents[2] / "schemas"
 SPECIFICATION = Path(__file__).parent / "asyncapi" / "3.0.0.json"

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from containers import Cluster, cluster, require_docker
-from running import (
+from support.containers import Cluster, cluster, require_docker
+from support.running import (
     assert_answered_and_charged_once,
     ids,
     own_settings,
@@ -14,9 +14,9 @@ from running import (
     worker_running,
 )
 
+from apportion.kafka.admin import admin_client
+from apportion.kafka.topics import OneCopyError, TopicStatus, check_topics, create_topics
 from apportion.settings import Settings
-from apportion.stream.admin import admin_client
-from apportion.stream.topics import OneCopyError, TopicStatus, check_topics, create_topics
 
 pytestmark = pytest.mark.asyncio
 

@@ -12,22 +12,22 @@ import pytest_asyncio
 from aiokafka import TopicPartition
 from aiokafka.errors import ProducerFenced
 from reliability.topics import audit_topics
-from running import DEADLINE_S, Stage, ids, own_settings, requests, staged, worker_running
+from support.running import DEADLINE_S, Stage, ids, own_settings, requests, staged, worker_running
 
-from apportion.core.session import Session
-from apportion.setting_types import Guarantee
-from apportion.stream.commits import read_commits
-from apportion.stream.recovery import partition_rows, recover
-from apportion.stream.row_format import Row, encode_row
-from apportion.stream.topics import changelog_topic
-from apportion.stream.transactional_producer import TransactionalProducer, new_producer
-from apportion.stream.writer import acknowledged
+from apportion.core.session.row import Session
+from apportion.kafka.commits import read_commits
+from apportion.kafka.topics import changelog_topic
+from apportion.kafka.transactional_producer import TransactionalProducer, new_producer
+from apportion.settings.value_types import Guarantee
+from apportion.stream.pipeline.writer import acknowledged
+from apportion.stream.state.recovery import partition_rows, recover
+from apportion.stream.state.row_format import Row, encode_row
 
 pytestmark = pytest.mark.asyncio
 
 KILLED = """
 import os, signal
-from apportion.stream.transactional_producer import TransactionalProducer
+from apportion.kafka.transactional_producer import TransactionalProducer
 commit, calls = TransactionalProducer.commit, []
 async def killed(self):
     calls.append(self)

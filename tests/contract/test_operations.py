@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from aiohttp import ClientConnectorError, ClientSession
-from commands import apportion
-from containers import free_port
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_tools import ALERTS, expressions, program
-from running import DEADLINE_S, Stage, ids, own_settings, request, requests, staged, worker_running
-from support import candidate
+from support.commands import apportion
+from support.composing import candidate
+from support.containers import free_port
+from support.prometheus_tools import ALERTS, expressions, program
+from support.running import DEADLINE_S, Stage, ids, own_settings, request, requests, staged, worker_running
 
 from apportion import ENGINE_VERSION
 from apportion.operations.metrics import METRICS
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.asyncio
 HANGING = """
 import asyncio
 from apportion.operations.health import Patience
-from apportion.stream import vitals
-from apportion.stream.writer import EffectivelyOnceWriter
+from apportion.stream.faust_app import probe as vitals
+from apportion.stream.pipeline.writer import EffectivelyOnceWriter
 
 vitals._ASK_S = 0.2
 vitals.patience_of = lambda _: Patience(stalled_s=1.0, recovery_s=60.0, flow_s=60.0, membership_s=60.0)

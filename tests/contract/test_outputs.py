@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from commands import process
-from running import Stage, own_settings, request, staged, variables_of, worker_running
+from support.commands import process
+from support.running import Stage, own_settings, request, staged, variables_of, worker_running
 
+from apportion.kafka.output_ownership import SharedOutputsError, require_own_outputs
 from apportion.settings import Settings
-from apportion.stream.outputs import SharedOutputsError, require_own_outputs
 
 pytestmark = pytest.mark.asyncio
 

@@ -13,16 +13,25 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewTopic
-from commands import process
-from running import DEADLINE_S, NEVER_TOO_MANY, Outputs, Stage, own_settings, request, staged, worker_running
-from support import lanes_policy
+from support.commands import process
+from support.composing import lanes_policy
+from support.running import (
+    DEADLINE_S,
+    NEVER_TOO_MANY,
+    Outputs,
+    Stage,
+    own_settings,
+    request,
+    staged,
+    worker_running,
+)
 
+from apportion.core.policies.timeline import policy_key, policy_value
 from apportion.core.policy import Policy
-from apportion.core.timeline import policy_key, policy_value
+from apportion.kafka.admin import admin_client
+from apportion.kafka.topics import TopicStatus, check_topics
 from apportion.policies import load_policy
 from apportion.settings import Settings, flag_of
-from apportion.stream.admin import admin_client
-from apportion.stream.topics import TopicStatus, check_topics
 
 pytestmark = pytest.mark.asyncio
 
@@ -159,7 +168,7 @@ async def test_broken_records_are_dead_letters_and_the_last_good_version_stays(s
 
 ENDS_BEFORE_THE_ROW = """
 from aiokafka.errors import KafkaTimeoutError
-from apportion.stream.writer import EffectivelyOnceWriter
+from apportion.stream.pipeline.writer import EffectivelyOnceWriter
 def send_rows(*_):
     raise KafkaTimeoutError
 EffectivelyOnceWriter.send_rows = send_rows

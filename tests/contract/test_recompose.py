@@ -9,19 +9,19 @@ import pytest
 import pytest_asyncio
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
-from commands import Ended, process
-from recording import altered, published
-from running import Stage, ids, own_settings, requests, staged, variables_of, worker_running
-from support import candidate
+from support.commands import Ended, process
+from support.composing import candidate
+from support.recording import altered, published
+from support.running import Stage, ids, own_settings, requests, staged, variables_of, worker_running
 
+from apportion.kafka.admin import admin_client
 from apportion.recompose import run
-from apportion.recompose.ranges import Selection
-from apportion.replay.findings import Summary
+from apportion.recompose.ranges import RecordSelection
+from apportion.replay.findings import VerificationSummary
 from apportion.replay.replaying import WhatIf
 from apportion.replay.sums import Sum
-from apportion.replay.whatif import Change, Difference
+from apportion.replay.whatif import Change, DecisionDifference
 from apportion.settings import Settings
-from apportion.stream.admin import admin_client
 
 pytestmark = pytest.mark.asyncio
 
@@ -149,23 +149,23 @@ async def test_partitions_side_by_side_give_what_they_give_one_after_another(
         told, whole = await asyncio.to_thread(replayed_here, stage.settings)
         monkeypatch.setattr(run, "_SIDE_BY_SIDE_FROM", 0)
         assert await asyncio.to_thread(recomposed, stage.settings) == alone
-        assert alone == Summary(verified=16, in_flight=8)
+        assert alone == VerificationSummary(verified=16, in_flight=8)
         assert await asyncio.to_thread(replayed_here, stage.settings) == (told, whole)
         assert (len(told), whole.replayed, whole.changed, whole.in_flight) == (16, 16, 16, 8)
 
 
-def recomposed(settings: Settings) -> Summary:
+def recomposed(settings: Settings) -> VerificationSummary:
     """Verify in this process, or from it."""
-    with run.open_run(settings, Selection()) as opened:
+    with run.open_run(settings, RecordSelection()) as opened:
         assert list(opened.run(lambda _: None)) == []
         return opened.summary
 
 
-def replayed_here(settings: Settings) -> tuple[dict[str, Difference], Sum]:
+def replayed_here(settings: Settings) -> tuple[dict[str, DecisionDifference], Sum]:
     """Replay in this process, or from it; partitions side by side tell their decisions in any order."""
-    with run.open_run(settings, Selection()) as opened:
+    with run.open_run(settings, RecordSelection()) as opened:
         told = list(opened.replay(WhatIf(Change(budget_tokens=0)), lambda _: None))
-        return {one.decision_id: one for one in told if isinstance(one, Difference)}, opened.sum
+        return {one.decision_id: one for one in told if isinstance(one, DecisionDifference)}, opened.sum
 
 
 async def test_a_share_is_verified_beside_the_stream(kafka: str) -> None:

@@ -13,9 +13,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import RecordsToDelete
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.structs import TopicPartition
-from containers import container, free_port, require_docker
 from msgspec.structs import replace
-from running import (
+from support.containers import container, free_port, require_docker
+from support.running import (
     DEADLINE_S,
     Stage,
     Worker,
@@ -28,24 +28,24 @@ from running import (
 )
 
 from apportion.core.events import Candidate
-from apportion.core.pool import Pooled
-from apportion.core.session import Session
-from apportion.garbage import look_once
+from apportion.core.session.pool import Pooled
+from apportion.core.session.row import Session
+from apportion.kafka.admin import admin_client
+from apportion.kafka.connection import connection_arguments
+from apportion.kafka.topics import changelog_topic, create_topics
+from apportion.operations.gc_tuning import look_once
 from apportion.settings import Settings
-from apportion.stream.admin import admin_client
-from apportion.stream.connection import connection_arguments
-from apportion.stream.recovery import partition_rows, read_rows, recover
-from apportion.stream.row_format import Row, StateRecord, encode_row, tombstone
-from apportion.stream.rows import PartitionRows
-from apportion.stream.state_faults import RecoveryFailedError, UnreadableStateError
-from apportion.stream.topics import changelog_topic, create_topics
+from apportion.stream.state.faults import RecoveryFailedError, UnreadableStateError
+from apportion.stream.state.recovery import partition_rows, read_rows, recover
+from apportion.stream.state.row_format import Row, StateRecord, encode_row, tombstone
+from apportion.stream.state.rows import PartitionRows
 
 pytestmark = pytest.mark.asyncio
 
 STALLED_S = 3.0
 TAKING_OVER = """
 import asyncio, sys
-from apportion.stream import table_recovery
+from apportion.stream.faust_app import table_recovery
 
 recover = table_recovery.recover
 
@@ -59,7 +59,7 @@ table_recovery.recover = told
 """Tells when partitions are assigned, and leaves time to take the broker away."""
 LOOKING = """
 import sys
-from apportion.stream import same_requests
+from apportion.stream.state import topic_identity as same_requests
 
 look = same_requests.RequestsWatch.look
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import process
-from containers import container, free_port, require_docker
-from running import own_settings, request, staged, variables_of, worker_running
+from support.commands import process
+from support.containers import container, free_port, require_docker
+from support.running import own_settings, request, staged, variables_of, worker_running
 
+from apportion.kafka.topics import TopicStatus, check_topics
 from apportion.settings import Settings
-from apportion.stream.topics import TopicStatus, check_topics
 
 PASSWORD = "a password of a test"  # noqa: S105 - it protects nothing
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from commands import command, environment
-from running import DEADLINE_S, own_settings, variables_of
-from sinking import DEAD_LETTERS, ONE_FOR_EACH, RECORDED, assert_holds, places_of
+from support.commands import command, environment
+from support.running import DEADLINE_S, own_settings, variables_of
+from support.sinking import DEAD_LETTERS, ONE_FOR_EACH, RECORDED, assert_holds, places_of
 
 from apportion.analytics.store import Store
+from apportion.kafka.connection import connection_arguments
+from apportion.kafka.topics import create_topics
 from apportion.settings import Settings
-from apportion.stream.connection import connection_arguments
-from apportion.stream.topics import create_topics
 
 pytestmark = pytest.mark.asyncio
 

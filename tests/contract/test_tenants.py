@@ -4,21 +4,21 @@ import signal
 
 import pytest
 from reliability.topics import audit_topics
-from running import ids, own_settings, request, staged, worker_running
+from support.running import ids, own_settings, request, staged, worker_running
 
-from apportion.setting_types import Guarantee
+from apportion.settings.value_types import Guarantee
 
 NOISY, QUIET = 600, 60
 KILLED = """
 import os, signal
-from apportion.stream.fair_lane import FairLane
-composed, calls = FairLane.composed, []
+from apportion.stream.pipeline.fair_pipeline import FairPipeline
+composed, calls = FairPipeline.composed, []
 def killed(self, flow, batch):
     calls.append(batch)
     if len(calls) == 6:
         os.kill(os.getpid(), signal.SIGKILL)
     composed(self, flow, batch)
-FairLane.composed = killed
+FairPipeline.composed = killed
 """
 
 

@@ -10,13 +10,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
-from apportion.settings import Settings
-from apportion.stream import topics
-from apportion.stream.admin import admin_client
-from apportion.stream.topics import (
+from apportion.kafka import topics
+from apportion.kafka.admin import admin_client
+from apportion.kafka.topics import (
     MESSAGE_MAX_BYTES,
-    Difference,
     Topic,
+    TopicDifference,
     TopicReport,
     TopicsNotReadyError,
     TopicStatus,
@@ -25,6 +24,7 @@ from apportion.stream.topics import (
     plan_topics,
     require_ready,
 )
+from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio
 
@@ -115,7 +115,7 @@ async def test_another_partition_count_is_told_and_left_alone(
     settings = named(partitions=3)
     reports = await report_topics(settings)
     differing = [report for report in reports if report.status is TopicStatus.DIFFERS]
-    assert {report.differences for report in differing} == {(Difference("partitions", "3", "2"),)}
+    assert {report.differences for report in differing} == {(TopicDifference("partitions", "3", "2"),)}
     assert [report.topic for report in reports if report.is_ready] == [settings.policies_topic]
     with pytest.raises(TopicsNotReadyError):
         require_ready(reports)
@@ -128,14 +128,14 @@ async def test_another_config_is_told(named: Named) -> None:
     await create(settings, Topic(requests.name, requests.partitions, requests.replication_factor, configs))
     [report, *_] = await check_topics(settings)
     assert report.status is TopicStatus.DIFFERS
-    assert report.differences == (Difference("cleanup.policy", "delete", "compact"),)
+    assert report.differences == (TopicDifference("cleanup.policy", "delete", "compact"),)
 
 
 async def test_another_replication_factor_is_told(named: Named) -> None:
     await create_topics(named())
     [report, *_] = await check_topics(named(replication_factor=2))
     assert report.status is TopicStatus.DIFFERS
-    assert report.differences == (Difference("replication_factor", "2", "1"),)
+    assert report.differences == (TopicDifference("replication_factor", "2", "1"),)
 
 
 async def test_more_copies_than_planned_are_fine_and_fewer_in_sync_are_not(
@@ -160,11 +160,11 @@ async def test_another_retention_is_told(named: Named) -> None:
     }
     week, month, minute, more, day = "604800000", "2592000000", "60000", "90000", 86_400_000
     assert differing == {
-        "requests": (Difference("retention.ms", minute, week),),
-        "policies": (Difference("min.compaction.lag.ms", str(int(minute) + day), str(int(week) + day)),),
-        "composed": (Difference("retention.ms", minute, week),),
-        "decisions": (Difference("retention.ms", more, month),),
-        "dead_letters": (Difference("retention.ms", more, month),),
+        "requests": (TopicDifference("retention.ms", minute, week),),
+        "policies": (TopicDifference("min.compaction.lag.ms", str(int(minute) + day), str(int(week) + day)),),
+        "composed": (TopicDifference("retention.ms", minute, week),),
+        "decisions": (TopicDifference("retention.ms", more, month),),
+        "dead_letters": (TopicDifference("retention.ms", more, month),),
     }
     with pytest.raises(TopicsNotReadyError, match=r"-requests \(differs: retention.ms is 604800000, planned"):
         require_ready(reports)

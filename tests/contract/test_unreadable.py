@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiokafka.errors import KafkaError
-from batches import GZIP, ZSTD, bomb, produce, raw_batch, raw_record, with_bad_header_name
-from running import NEVER_TOO_MANY, Stage, own_settings, request, staged, worker_running
-from support import lanes_policy
+from support.batches import GZIP, ZSTD, bomb, produce, raw_batch, raw_record, with_bad_header_name
+from support.composing import lanes_policy
+from support.running import NEVER_TOO_MANY, Stage, own_settings, request, staged, worker_running
 
-from apportion.core.timeline import policy_key, policy_value
+from apportion.core.policies.timeline import policy_key, policy_value
+from apportion.kafka.partitioning import partition_of
+from apportion.kafka.topics import changelog_topic
 from apportion.settings import Settings
-from apportion.stream.partitions import partition_of
-from apportion.stream.recovery import read_rows
-from apportion.stream.state_faults import ChangelogDamagedError
-from apportion.stream.topics import changelog_topic
+from apportion.stream.state.faults import ChangelogDamagedError
+from apportion.stream.state.recovery import read_rows
 
 pytestmark = pytest.mark.asyncio
 

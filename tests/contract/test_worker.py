@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
-from running import NEVER_TOO_MANY, Outputs, Stage, ids, own_settings, request, staged, worker_running
-from support import candidate
+from support.composing import candidate
+from support.running import NEVER_TOO_MANY, Outputs, Stage, ids, own_settings, request, staged, worker_running
 
 from apportion.core.errors import ErrorCode
-from apportion.core.session import EMPTY
-from apportion.stream.partitions import partition_of
-from apportion.stream.row_format import Row
+from apportion.core.session.row import EMPTY
+from apportion.kafka.partitioning import partition_of
+from apportion.stream.state.row_format import Row
 
 pytestmark = pytest.mark.asyncio
 

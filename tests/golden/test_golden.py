@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from commands import process
+from support.commands import process
 
-from apportion.workload.requests import from_git
+from apportion.examples.workload.requests import from_git
 
 HERE = Path(__file__).parent
 SECRET = "a fixed secret for golden files"  # noqa: S105 - it keeps no secret

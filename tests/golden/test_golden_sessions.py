@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import process
+from support.commands import process
 
 from apportion.core.errors import ErrorCode
 from apportion.core.results import Fidelity, Reason, Status
 from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
 from apportion.core.strategies import STRATEGIES
-from apportion.core.tokens import CounterName
+from apportion.core.text.tokens import CounterName
 
 HERE = Path(__file__).parent
 SESSIONS = sorted(folder.name for folder in (HERE / "sessions").iterdir())

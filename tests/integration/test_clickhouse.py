@@ -12,10 +12,10 @@ from typing import Any
 
 import chdb.session
 import pytest
-from commands import ROOT
-from deployed import DEPLOY, shown, statements
+from support.commands import ROOT
+from support.deployed import DEPLOY, shown, statements
 
-from apportion.analytics.conversion import Lines, convert
+from apportion.analytics.conversion import RecordLines, convert
 from apportion.analytics.tables import Table
 
 FILES = DEPLOY / "clickhouse"
@@ -99,7 +99,7 @@ def clickhouse() -> Iterator[ClickHouse]:
 def of_sink(table: Table, topic: str, values: list[bytes]) -> list[dict[str, Any]]:
     """Return the rows that `apportion sink` writes of records."""
     count = len(values)
-    lines = Lines(
+    lines = RecordLines(
         topic=topic,
         partition=0,
         offsets=list(range(count)),

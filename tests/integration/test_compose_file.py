@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from commands import answers
-from containers import free_port
-from requiring import lacks
+from support.commands import answers
+from support.containers import free_port
+from support.requiring import lacks
 
 from apportion.core.identity import path_id
 

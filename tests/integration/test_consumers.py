@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from commands import answers
-from deployed import DEPLOY
-from requiring import lacks
+from support.commands import answers
+from support.deployed import DEPLOY
+from support.requiring import lacks
 
-from apportion.broker import embedded_broker
+from apportion.examples.broker import embedded_broker
 
 pytestmark = pytest.mark.asyncio
 

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import ROOT, command, environment
+from support.commands import ROOT, command, environment
 
-from apportion.demo.process import WorkerEndedError, worker_process
+from apportion.examples.demo.process import WorkerEndedError, worker_process
 
 DEADLINE_S = 60.0
 
@@ -158,7 +158,7 @@ def test_a_worker_that_dies_is_told_at_once(folder: Path) -> None:
     demo = start(folder, "--requests", "300")
     read_until(demo, "/8,000")
     for worker in descendants(demo.pid):
-        if b"apportion.demo.child" in Path(f"/proc/{worker}/cmdline").read_bytes():
+        if b"apportion.cli._child" in Path(f"/proc/{worker}/cmdline").read_bytes():
             os.kill(worker, signal.SIGKILL)
     exit_code, shown = ended(demo)
     assert exit_code == 1

@@ -15,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from apportion.broker import (
+from apportion.examples.broker import (
     BrokerEndedError,
     BrokerErrorCode,
     BrokerNotInstalledError,
@@ -24,8 +24,8 @@ from apportion.broker import (
     EmbeddedBroker,
     embedded_broker,
 )
-from apportion.broker.binary import broker_binary
-from apportion.broker.watchdog import _start
+from apportion.examples.broker.binary import broker_binary
+from apportion.examples.broker.watchdog import _start
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20
@@ -33,7 +33,7 @@ LARGE_EVENT_BYTES = 3 << 19
 
 PARENT = """
 import sys
-from apportion.broker import embedded_broker
+from apportion.examples.broker import embedded_broker
 
 with embedded_broker() as broker:
     try:
@@ -46,7 +46,7 @@ with embedded_broker() as broker:
 print(broker.watchdog.returncode)
 """
 NOT_INSTALLED = """
-from apportion.broker import EmbeddedBrokerError, embedded_broker
+from apportion.examples.broker import EmbeddedBrokerError, embedded_broker
 
 try:
     with embedded_broker():

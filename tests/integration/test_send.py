@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import command, environment, process
+from support.commands import command, environment, process
 
-from apportion.broker import embedded_broker
+from apportion.examples.broker import embedded_broker
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """Texts that have much in common are counted in parts, to what counting each would give."""
 
 import pytest
-from counting import Counting
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.counting import Counting
 
-from apportion.core.alike import Alike
-from apportion.core.tokens import CounterName
+from apportion.core.text.tokens import CounterName
+from apportion.core.text.variant_counter import Alike
 from apportion.counters import COUNTERS
 
 PIECES = ("a ", "\n", "\n\n", "\r\n", ". ", ",", "'s", "/", "- ", "#", "12345", "é", "漢字", "\x1c", "\x85",

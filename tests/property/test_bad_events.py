@@ -9,17 +9,17 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mutations import Literal, mutated
-from support import ENGINE
+from support.composing import ENGINE
+from support.mutations import Literal, mutated
 
 from apportion.core.bounds import Bounds
-from apportion.core.catalogue import Catalogue
 from apportion.core.composer import Composer
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.memory import Memory
-from apportion.core.session import EMPTY
+from apportion.core.policies.catalogue import Catalogue
+from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
-from apportion.core.wire import decode, encode
+from apportion.core.wire.codec import decode, encode
 from apportion.policies import builtin_policies
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
-from mutations import Literal, mutated
-from support import answer
+from support.composing import answer
+from support.mutations import Literal, mutated
 
 import apportion.policies
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest
 from apportion.core.policy import Policy, PolicyError
-from apportion.core.wire import decode
+from apportion.core.wire.codec import decode
 from apportion.policies import load_policy
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"

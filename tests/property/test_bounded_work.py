@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, currently_in_test_context, given, settings, target
 from hypothesis import strategies as st
-from support import ENGINE, NOW, answer
+from support.composing import ENGINE, NOW, answer
 
 from apportion.core.bounds import Bounds
 from apportion.core.compose import Answered
@@ -19,8 +19,8 @@ from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest
 from apportion.core.policy import Policy
 from apportion.core.strategies import parse_policy
-from apportion.core.tokens import CounterName, TokenCounter
-from apportion.core.wire import decode
+from apportion.core.text.tokens import CounterName, TokenCounter
+from apportion.core.wire.codec import decode
 from apportion.counters import COUNTERS
 from apportion.policies import builtin_policies
 

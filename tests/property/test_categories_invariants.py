@@ -4,18 +4,18 @@ import random
 from itertools import pairwise
 from typing import Any
 
-from asking import Jumpy, engine_with
-from expectations import assert_accounted
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from support import ENGINE, answer, omitted, request, selected
+from support.asking import Jumpy, engine_with
+from support.composing import ENGINE, answer, omitted, request, selected
+from support.expectations import assert_accounted
 
 from apportion.core.engine import Engine
 from apportion.core.policy import Policy
 from apportion.core.results import Outcome as Fate
 from apportion.core.strategies import parse_policy
-from apportion.core.tokens import CounterName
-from apportion.core.wire import encode
+from apportion.core.text.tokens import CounterName
+from apportion.core.wire.codec import encode
 from apportion.counters import COUNTERS
 
 PRIORITIES = {"first": 1, "second": 2, "third": 3, "fourth": 4}

@@ -3,17 +3,17 @@
 from typing import Any
 
 import rfc8785
-from asking import Jumpy, asked, engine_with
-from drawn_conversations import histories, messages, policies, texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import ENGINE, answer
+from support.asking import Jumpy, asked, engine_with
+from support.composing import ENGINE, answer
+from support.drawn_conversations import histories, messages, policies, texts
 
 from apportion.core.compose import Answered
 from apportion.core.results import Outcome as Fate
 from apportion.core.strategies.conversation.policy import ConversationPolicy
-from apportion.core.tokens import CounterName, TokenCounter
-from apportion.core.wire import encode
+from apportion.core.text.tokens import CounterName, TokenCounter
+from apportion.core.wire.codec import encode
 from apportion.counters import COUNTERS
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from asking import asked
-from drawn_conversations import histories, messages, policies, texts
 from hypothesis import HealthCheck, given, settings
-from support import answer
+from support.asking import asked
+from support.composing import answer
+from support.drawn_conversations import histories, messages, policies, texts
 
 from apportion.core.results import Outcome as Fate
 from apportion.core.strategies.conversation.policy import ConversationPolicy

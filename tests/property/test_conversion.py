@@ -5,9 +5,9 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sinking import RECORDED
+from support.sinking import RECORDED
 
-from apportion.analytics.conversion import Lines, convert
+from apportion.analytics.conversion import RecordLines, convert
 from apportion.analytics.tables import CANDIDATES, GROUP, Table
 from apportion.core.accountant import BOUNDS
 from apportion.core.results import Bound, Fidelity, Outcome, Reason
@@ -93,7 +93,9 @@ def test_random_records_stand_in_the_tables_as_they_are(records: list[dict[str, 
     values = [json.dumps(record).encode() for record in records]
     offsets = range(len(values))
     tables = convert(
-        Lines(topic="t", partition=0, offsets=offsets, timestamps_ms=[None] * len(values), values=values)
+        RecordLines(
+            topic="t", partition=0, offsets=offsets, timestamps_ms=[None] * len(values), values=values
+        )
     )
     assert tables[Table.UNREADABLE].num_rows == 0
     rows = tables[Table.CANDIDATES].to_pylist()

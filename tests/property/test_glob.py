@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
 
-from apportion.core import glob
-from apportion.core.constraints import ConstraintList, match_paths
+from apportion.core.candidates import glob
+from apportion.core.candidates.constraints import ConstraintList, match_paths
+from apportion.core.candidates.glob import BATCH_BITS, GLOB_STEPS_MAX, Globs, Paths
 from apportion.core.errors import EventError
 from apportion.core.events import Constraint, Match, MatchType
-from apportion.core.glob import BATCH_BITS, GLOB_STEPS_MAX, Globs, Paths
 
 CLASSES = ["[ab]", "[!a]", "[a-c]", "[!a-b]", "[]a]", "[!]]", "[a-]", "[--a]", "[!--a]", "[!-a]", "[a-b-z]"]
 BACKWARDS = ["[z-a]", "[!z-a]", "[z-a!b]", "[z-a!]", "[z-a!-b]", "[bz-a^]"]

@@ -3,15 +3,15 @@
 from datetime import timedelta
 from typing import Any
 
-from drawn_lanes import NOW
-from drawn_turns import constraints, sources, steps_s, tables, turns
-from held_lanes_model import HeldModel, Left, assert_agrees
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lanes_model import COUNTS
-from support import answer, lanes_policy, request
+from support.composing import answer, lanes_policy, request
+from support.drawn_lanes import NOW
+from support.drawn_turns import constraints, sources, steps_s, tables, turns
+from support.held_lanes_model import HeldModel, Left, assert_agrees
+from support.lanes_model import COUNTS
 
-from apportion.core.session import EMPTY
+from apportion.core.session.row import EMPTY
 
 TOTAL = 10_000
 limits = st.sampled_from([30, 60, 60, 60, TOTAL]) | st.integers(1, 120)

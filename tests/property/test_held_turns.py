@@ -7,22 +7,22 @@ back; events come late; sessions start afresh.
 from datetime import datetime, timedelta
 from typing import Any
 
-from drawn_lanes import NOW
-from drawn_turns import LEVELS, constraints, steps_s
-from held_lanes_model import HeldModel, Left, assert_agrees
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from msgspec import UNSET
-from support import ENGINE, answer, artifact, lanes_policy, request, retraction
+from support.composing import ENGINE, answer, artifact, lanes_policy, request, retraction
+from support.drawn_lanes import NOW
+from support.drawn_turns import LEVELS, constraints, steps_s
+from support.held_lanes_model import HeldModel, Left, assert_agrees
 
-from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.memory import Memory
+from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy
-from apportion.core.session import EMPTY
-from apportion.core.wire import encode
+from apportion.core.session.row import EMPTY
+from apportion.core.wire.codec import encode
 from apportion.counters import COUNTERS
 
 IDLE_S = 900

@@ -3,20 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from asking import Jumpy, engine_with
-from drawn_lanes import LANES, candidates, constraints, tables
-from expectations import assert_accounted
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import ENGINE, answer, lanes_policy, request
+from support.asking import Jumpy, engine_with
+from support.composing import ENGINE, answer, lanes_policy, request
+from support.drawn_lanes import LANES, candidates, constraints, tables
+from support.expectations import assert_accounted
 
 from apportion.core.compose import Answered
 from apportion.core.engine import Engine
 from apportion.core.memory import Memory
 from apportion.core.results import Entry, Fidelity, Reason, Status
 from apportion.core.shrink import SHRINK_BY_KIND, ladder
-from apportion.core.tokens import CounterName
-from apportion.core.wire import encode
+from apportion.core.text.tokens import CounterName
+from apportion.core.wire.codec import encode
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TOTAL = 10_000

@@ -4,17 +4,17 @@ import random
 from typing import Any
 
 import pytest
-from expectations import assert_accounted
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import ENGINE, SECRET, answer, lanes_policy, request
+from support.composing import ENGINE, SECRET, answer, lanes_policy, request
+from support.expectations import assert_accounted
 
 from apportion.core.engine import Engine
 from apportion.core.identity import Secrets
 from apportion.core.memory import Memory
 from apportion.core.shrink import ShrinkStrategy, ladder
-from apportion.core.tokens import CounterName
-from apportion.core.wire import encode
+from apportion.core.text.tokens import CounterName
+from apportion.core.wire.codec import encode
 from apportion.counters import COUNTERS
 
 LANES = ("policy", "rules", "local", "structure", "retrieved", "history")

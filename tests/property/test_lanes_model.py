@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from drawn_lanes import candidates, constraints, tables, vitals
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from lanes_model import COUNTS, Model
-from support import answer, lanes_policy, request
+from support.composing import answer, lanes_policy, request
+from support.drawn_lanes import candidates, constraints, tables, vitals
+from support.lanes_model import COUNTS, Model
 
 TOTAL = 10_000
 PINNED = [{"match": {"type": "id", "value": "id-1"}}]

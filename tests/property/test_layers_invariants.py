@@ -4,11 +4,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from asking import Jumpy, asked, engine_with
-from drawn_layers import NAMES, layers_of, policies, texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import answer
+from support.asking import Jumpy, asked, engine_with
+from support.composing import answer
+from support.drawn_layers import NAMES, layers_of, policies, texts
 
 from apportion.core.compose import Answered
 from apportion.core.events import Section, SectionedLayer
@@ -16,8 +16,8 @@ from apportion.core.policy import Policy
 from apportion.core.results import Outcome as Fate
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
-from apportion.core.tokens import CounterName, TokenCounter
-from apportion.core.wire import encode
+from apportion.core.text.tokens import CounterName, TokenCounter
+from apportion.core.wire.codec import encode
 from apportion.counters import COUNTERS
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from asking import asked
-from drawn_layers import layers_of, policies, texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import answer
+from support.asking import asked
+from support.composing import answer
+from support.drawn_layers import layers_of, policies, texts
 
 from apportion.core.policy import Policy
-from apportion.core.tokens import CounterName
+from apportion.core.text.tokens import CounterName
 from apportion.counters import COUNTERS
 
 Count = Callable[[str], int]

@@ -10,14 +10,14 @@ from string import Formatter
 from typing import Any, NamedTuple
 
 import pytest
-from support import ENGINE, NOW, answer, candidate, request
-from worked import policy_named
+from support.composing import ENGINE, NOW, answer, candidate, request
+from support.worked import policy_named
 
 from apportion.core.engine import Engine
 from apportion.core.identity import Secrets
 from apportion.core.policy import Policy
 from apportion.core.results import Fidelity
-from apportion.core.session import EMPTY
+from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
 from apportion.counters import COUNTERS
 

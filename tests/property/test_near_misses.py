@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from drawn_lanes import candidates, constraints, tables, vitals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
-from support import answer, candidate, entry_of, lanes_policy, request
+from support.composing import answer, candidate, entry_of, lanes_policy, request
+from support.drawn_lanes import candidates, constraints, tables, vitals
 
 from apportion.core.compose import Answered
 from apportion.core.events import ContextRequest

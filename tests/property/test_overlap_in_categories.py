@@ -6,14 +6,14 @@ All pairs are compared, every score is looked at again for each choice, and each
 from collections.abc import Sequence
 from typing import Any
 
-from drawn_overlap import contents, estimates, scores, thresholds
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from naive_overlap import Said, covers
-from optimum import assert_certified
-from support import answer, request, selected
+from support.composing import answer, request, selected
+from support.drawn_overlap import contents, estimates, scores, thresholds
+from support.naive_overlap import Said, covers
+from support.optimum import assert_certified
 
-from apportion.core.certificate import Cap, Choice
+from apportion.core.certificate import BoundedChoice, Cap
 from apportion.core.strategies import parse_policy
 from apportion.counters import COUNTERS
 
@@ -62,12 +62,12 @@ class Model:
     def draws_on_all(self) -> bool:
         return str(self.policy.reserve.overflow) == "any"
 
-    def choice(self) -> Choice:
+    def choice(self) -> BoundedChoice:
         caps = []
         for name, budget in self.budgets.items():
             most = self.limit if self.draws_on_all() else budget + self.reserve
             caps.append(Cap(name, 0, most if self.policy.categories[name].may_overflow else budget))
-        return Choice(
+        return BoundedChoice(
             scores=self.scores,
             costs=self.costs,
             group_of=[PLACES[one["category"]] for one in self.ones],

@@ -7,21 +7,21 @@ import random
 from datetime import timedelta
 from typing import Any
 
-import drawn_turns
-from drawn_lanes import LANES, NOW, constraints, tables
-from drawn_overlap import contents, estimates, scores, thresholds
-from held_lanes_model import HeldModel, Left, assert_agrees
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lanes_model import Model
-from optimum import assert_certified
-from support import answer, lanes_policy, request
+from support import drawn_turns
+from support.composing import answer, lanes_policy, request
+from support.drawn_lanes import LANES, NOW, constraints, tables
+from support.drawn_overlap import contents, estimates, scores, thresholds
+from support.held_lanes_model import HeldModel, Left, assert_agrees
+from support.lanes_model import Model
+from support.optimum import assert_certified
 
-from apportion.core.certificate import Cap, Choice
+from apportion.core.certificate import BoundedChoice, Cap
 from apportion.core.compose import Answered
 from apportion.core.memory import Memory
-from apportion.core.session import EMPTY
-from apportion.core.wire import encode
+from apportion.core.session.row import EMPTY
+from apportion.core.wire.codec import encode
 
 SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TOTAL = 10_000
@@ -45,10 +45,10 @@ def candidates_in_lanes(draw: st.DrawFn) -> list[dict[str, Any]]:
     ]
 
 
-def choice_of(model: Model) -> Choice:
+def choice_of(model: Model) -> BoundedChoice:
     free = [one for one in model.free if not one.protected] + [one for one in model.free if one.protected]
     names = list(model.lanes)
-    return Choice(
+    return BoundedChoice(
         scores=[one.score for one in free],
         costs=[one.cost for one in free],
         group_of=[names.index(one.lane) for one in free],

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.core import overlap
 from apportion.core.identity import text_digest
-from apportion.core.order import Discounted
-from apportion.core.overlap import PAIRED_MAX, overlap_of
-from apportion.core.sketch import sketch
+from apportion.core.overlap import pairs as overlap
+from apportion.core.overlap.pairs import PAIRED_MAX, overlap_of
+from apportion.core.overlap.selection_order import Discounted
+from apportion.core.overlap.sketch import sketch
 
 NUMBER = 10_000
 PASSAGE = "a passage of ninety letters and some, which each of ten thousand candidates has in common with all"

@@ -11,19 +11,19 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from mutations import Literal, places
-from support import ENGINE
+from support.composing import ENGINE
+from support.mutations import Literal, places
 
 from apportion.core.bounds import Bounds
-from apportion.core.catalogue import Catalogue
 from apportion.core.composer import Composer
-from apportion.core.dead_letter import dead_letter
 from apportion.core.errors import EventError
 from apportion.core.memory import Memory
-from apportion.core.record import Record
+from apportion.core.policies.catalogue import Catalogue
 from apportion.core.results import ContextDecision
-from apportion.core.session import EMPTY, Session
-from apportion.core.wire import decode, encode
+from apportion.core.session.row import EMPTY, Session
+from apportion.core.wire.codec import decode, encode
+from apportion.core.wire.dead_letter import dead_letter
+from apportion.core.wire.record import Record
 from apportion.policies import builtin_policies
 
 MARK = "zqx"

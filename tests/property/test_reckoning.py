@@ -6,13 +6,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from apportion.core.events import Section, SectionedLayer
-from apportion.core.joined import Joined, joined, stretch_of
-from apportion.core.prefixes import Prefixes
-from apportion.core.render import join
-from apportion.core.seams import beginning_of, end_of
 from apportion.core.strategies.layers.form import Layer
-from apportion.core.strategies.layers.reckon import Levels
-from apportion.core.tokens import CounterName, units_of
+from apportion.core.strategies.layers.layer_count import Levels
+from apportion.core.text.piecewise_count import Joined, joined, stretch_of
+from apportion.core.text.prefixes import Prefixes
+from apportion.core.text.render import join
+from apportion.core.text.token_boundaries import beginning_of, end_of
+from apportion.core.text.tokens import CounterName, units_of
 from apportion.counters import COUNTERS
 
 PIECES = ("a", "B", " ", "   ", "\t", "\n", "\n\n", "\r\n", ".", ",", "'s", "/", "- ", "#", "12345", "é",

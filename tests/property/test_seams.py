@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.core.seams import last_seam
-from apportion.core.tokens import CounterName, units_of
+from apportion.core.text.token_boundaries import last_seam
+from apportion.core.text.tokens import CounterName, units_of
 from apportion.counters import COUNTERS
 
 PIECES = ("a", "B", " ", "   ", "\t", "\n", "\n\n", "\r\n", ".", ",", "'s", "/", "- ", "#", "12345", "é",

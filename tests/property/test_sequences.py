@@ -14,20 +14,20 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
-from support import ENGINE, counted
+from support.composing import ENGINE, counted
 
-from apportion.core import pool
 from apportion.core.bounds import Bounds
-from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.errors import EventError
 from apportion.core.memory import Memory
+from apportion.core.policies.catalogue import Catalogue
 from apportion.core.results import Outcome as Fate
 from apportion.core.results import Status
-from apportion.core.session import EMPTY, INJECTIONS_MAX, RECENT_REQUESTS_MAX, Session
+from apportion.core.session import pool
+from apportion.core.session.row import EMPTY, INJECTIONS_MAX, RECENT_REQUESTS_MAX, Session
 from apportion.core.strategies import parse_policy
-from apportion.core.wire import decode, encode
+from apportion.core.wire.codec import decode, encode
 from apportion.policies import builtin_policies
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

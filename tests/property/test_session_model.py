@@ -17,12 +17,12 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
-from support import ENGINE, artifact, candidate, lanes_policy, request, retraction, selected
+from support.composing import ENGINE, artifact, candidate, lanes_policy, request, retraction, selected
 
-from apportion.core import pool, session
-from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
+from apportion.core.policies.catalogue import Catalogue
+from apportion.core.session import pool, row
 from apportion.offline.sessions import Sessions
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -122,8 +122,8 @@ class SessionsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.bounds = [
-            patch.object(session, "RECENT_REQUESTS_MAX", RECENT),
-            patch.object(session, "INJECTIONS_MAX", INJECTIONS),
+            patch.object(row, "RECENT_REQUESTS_MAX", RECENT),
+            patch.object(row, "INJECTIONS_MAX", INJECTIONS),
             patch.object(pool, "ARTIFACTS_MAX", ARTIFACTS),
         ]
         for bound in self.bounds:

@@ -10,13 +10,13 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from support import NOW, answer
+from support.composing import NOW, answer
 
 from apportion.core.bounds import Bounds
 from apportion.core.events import ContextRequest
 from apportion.core.policy import Policy
 from apportion.core.strategies import STRATEGIES, parse_policy
-from apportion.core.wire import decode
+from apportion.core.wire.codec import decode
 
 FEW, MANY = 400, 1_600
 TIMES = 1.25 * MANY / FEW

@@ -4,23 +4,23 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from asking import Jumpy, engine_with
-from expectations import assert_accounted
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from support import ENGINE, answer, request
+from support.asking import Jumpy, engine_with
+from support.composing import ENGINE, answer, request
+from support.expectations import assert_accounted
 
 from apportion.core.canonical import canonical_of
 from apportion.core.engine import Engine
 from apportion.core.events import Candidate
 from apportion.core.policy import Policy
 from apportion.core.strategies import parse_policy
-from apportion.core.strategies.tiers.rank import OMITTED, Item
-from apportion.core.strategies.tiers.reckon import Reckoning
+from apportion.core.strategies.tiers.rank import OMITTED, RankedItem
 from apportion.core.strategies.tiers.render import text_of
+from apportion.core.strategies.tiers.tier_count import Reckoning
 from apportion.core.task import Prepared
-from apportion.core.tokens import CounterName
-from apportion.core.wire import encode
+from apportion.core.text.tokens import CounterName
+from apportion.core.wire.codec import encode
 from apportion.counters import COUNTERS
 
 TITLES = {
@@ -165,10 +165,10 @@ def test_reckoning_by_lines_demotes_as_counting_every_step_does(
     assert (outcome.composed.status == "infeasible") == (expected is None)
 
 
-def item(kind: str, texts: tuple[str, str, str], tier: int) -> Item:
+def item(kind: str, texts: tuple[str, str, str], tier: int) -> RankedItem:
     facts = canonical_of(Candidate(), "", None).facts
     prepared = Prepared("", kind, "", texts[0], facts, 0, None, "", protected=False, tie=b"")
-    return Item(
+    return RankedItem(
         "",
         kind,
         "",
@@ -196,7 +196,7 @@ moves_of_items = st.tuples(st.integers(0, 5), st.sampled_from([0, 1, 1, 2, 2, 3]
     CounterName.O200K_BASE,
 )
 def test_wherever_items_go_the_reckoning_is_the_count_of_their_text(
-    items: list[Item], moves: list[tuple[int, int]], counter: CounterName
+    items: list[RankedItem], moves: list[tuple[int, int]], counter: CounterName
 ) -> None:
     reckoning = Reckoning(items, COUNTERS[counter])
     assert reckoning.tokens() == COUNTERS[counter].count(text_of(items))

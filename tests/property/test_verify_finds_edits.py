@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from recording import Recording, asked, by_worker, published, recorded, verified
-from support import candidate
+from support.composing import candidate
+from support.recording import Recording, asked, by_worker, published, recorded, verified
 
 from apportion.core.results import Detail
 

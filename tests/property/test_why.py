@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from drawn_lanes import candidates, constraints, tables, vitals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
-from support import ENGINE, answer, lanes_policy, request, selected
+from support.composing import ENGINE, answer, lanes_policy, request, selected
+from support.drawn_lanes import candidates, constraints, tables, vitals
 
 from apportion.core.events import ContextRequest
 from apportion.core.policy import Policy
 from apportion.core.results import Reason
-from apportion.core.session import EMPTY
+from apportion.core.session.row import EMPTY
 from apportion.replay.origin import Origin
-from apportion.replay.why import Change, Lever, Searched, why
+from apportion.replay.why import AdmittingChange, Lever, Searched, why
 
 RECOMPOSITIONS_MAX = 150
 
@@ -23,7 +23,7 @@ def is_admitted(name: str, event: ContextRequest, policy: Policy) -> bool:
     return name in selected(answer(event, policy))
 
 
-def under(change: Change, value: int, name: str, event: ContextRequest, policy: Policy) -> bool:
+def under(change: AdmittingChange, value: int, name: str, event: ContextRequest, policy: Policy) -> bool:
     """Tell whether a candidate stands under a change, made in a way of this test's own."""
     if change.lever is Lever.TOTAL:
         return is_admitted(name, replace(event, budget_tokens=value), policy)

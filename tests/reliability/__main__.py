@@ -13,7 +13,6 @@ from pathlib import Path
 from signal import SIGKILL, SIGSTOP
 from tempfile import mkdtemp
 
-from containers import cluster, kafka_running
 from reliability import scenarios
 from reliability.batches import mutated_batches
 from reliability.brokers import FAULTS, brokers_away
@@ -21,10 +20,11 @@ from reliability.noisy import noisy_for
 from reliability.scenarios import Outcome
 from reliability.soak import soaked
 from reliability.steps import strikes, writing_strikes
+from support.audit import Audited
+from support.containers import cluster, kafka_running
 
 from apportion.cli._progress import progress
-from apportion.replay.audit import Audited
-from apportion.setting_types import Guarantee
+from apportion.settings.value_types import Guarantee
 
 Runs = AsyncIterator[Outcome]
 _ZOMBIES_AT_ONCE = 4

@@ -17,12 +17,21 @@ from time import monotonic, time
 from typing import NamedTuple
 
 from aiokafka.errors import KafkaError
-from batches import CODECS, bomb, produce, raw_batch, raw_record
 from reliability.damaged import DAMAGED_MS
-from running import NEVER_TOO_MANY, Outputs, Stage, Worker, own_settings, request, staged, worker_running
+from support.batches import CODECS, bomb, produce, raw_batch, raw_record
+from support.running import (
+    NEVER_TOO_MANY,
+    Outputs,
+    Stage,
+    Worker,
+    own_settings,
+    request,
+    staged,
+    worker_running,
+)
 
+from apportion.kafka.partitioning import partition_of
 from apportion.settings import Settings
-from apportion.stream.partitions import partition_of
 
 _DEADLINE_S = 600.0
 _LOOK_S = 0.5

@@ -12,13 +12,13 @@ from time import monotonic
 from typing import Any
 
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from containers import Cluster
 from reliability.load import load
 from reliability.scenarios import MANY, PER_S, Outcome, Scene, scene_of
-from running import DEFAULT_TIMEOUTS_S
+from support.containers import Cluster
+from support.running import DEFAULT_TIMEOUTS_S
 
-from apportion.stream.admin import admin_client
-from apportion.stream.topics import plan_topics
+from apportion.kafka.admin import admin_client
+from apportion.kafka.topics import plan_topics
 
 _NOTICED_S = 15.0
 """A cluster notices after nine that a broker is gone."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from containers import kafka_running
+from support.containers import kafka_running
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from commands import ROOT, SOURCES, environment
 from reliability.stepped import STEP
 from reliability.steps import Strike
-from running import variables_of
+from support.commands import ROOT, SOURCES, environment
+from support.running import variables_of
 
 from apportion.settings import Settings
 

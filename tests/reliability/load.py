@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from support import candidate
+from support.composing import candidate
 
 from apportion.core.events import session_key
+from apportion.kafka.partitioning import partition_of
 from apportion.settings import Settings
-from apportion.stream.partitions import partition_of
 
 SESSIONS = 60
 _SENT_AGAIN = 0.02

@@ -16,20 +16,20 @@ from typing import Any
 from urllib.request import urlopen
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from containers import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from reliability.fleet import Member
 from reliability.load import Sent
 from reliability.runs import Run, run_of
 from reliability.scenarios import Outcome
-from running import DEFAULT_TIMEOUTS_S
-from support import candidate
+from support.audit import Audited
+from support.composing import candidate
+from support.containers import free_port
+from support.running import DEFAULT_TIMEOUTS_S
 
 from apportion.core.events import session_key
-from apportion.replay.audit import Audited
-from apportion.setting_types import Guarantee
+from apportion.kafka.connection import connection_arguments
 from apportion.settings import Settings
-from apportion.stream.connection import connection_arguments
+from apportion.settings.value_types import Guarantee
 
 RESIDENT_MAX_MIB = 600.0
 _NOISY_PER_S = 20

@@ -11,14 +11,14 @@ from aiokafka import AIOKafkaProducer
 from reliability.fleet import Fleet
 from reliability.load import Sent
 from reliability.topics import audit_topics, committed_offsets, end_offsets
-from running import NEVER_TOO_MANY, own_settings
+from support.audit import Audited
+from support.running import NEVER_TOO_MANY, own_settings
 
-from apportion.replay.audit import Audited
-from apportion.setting_types import Guarantee
+from apportion.kafka.admin import BrokerUnreachableError
+from apportion.kafka.connection import connection_arguments
+from apportion.kafka.topics import create_topics
 from apportion.settings import Settings
-from apportion.stream.admin import BrokerUnreachableError
-from apportion.stream.connection import connection_arguments
-from apportion.stream.topics import create_topics
+from apportion.settings.value_types import Guarantee
 
 CAUGHT_UP_DEADLINE_S = 240.0
 _POLL_S = 0.3

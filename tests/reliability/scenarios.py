@@ -21,8 +21,8 @@ from reliability.runs import Run, run_of
 from reliability.stepped import COMPACTION_LAG_S, LEFT_OUT, PROXIED
 from reliability.steps import Strike
 from reliability.topics import changelog_ends, compact_soon, is_compacted
+from support.audit import Audited
 
-from apportion.replay.audit import Audited
 from apportion.settings import Settings
 
 _STRUCK_WITHIN_S = 40.0

@@ -15,7 +15,7 @@ from typing import Any
 from reliability.fleet import Member
 from reliability.load import load
 from reliability.scenarios import Outcome, Scene, scene_of
-from running import DEFAULT_TIMEOUTS_S
+from support.running import DEFAULT_TIMEOUTS_S
 
 _CAPACITY_EVENTS = 20_000
 _SHARE = 0.7

@@ -20,7 +20,7 @@ from typing import Any
 from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance
 
 from apportion.cli import main
-from apportion.stream import topics
+from apportion.kafka import topics
 
 STEP = "STEP"
 PROXIED = "PROXIED"

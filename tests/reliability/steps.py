@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from random import Random
 from signal import Signals
 
-from apportion.setting_types import Guarantee
+from apportion.settings.value_types import Guarantee
 
 _BEFORE = {
-    "seek": "apportion.stream.consumer:LaneConsumer.perform_seek",
-    "flow": "apportion.stream.lane:Lane.begin",
-    "fetch": "apportion.stream.lane:Lane.fetched",
-    "compose": "apportion.stream.batch:BatchComposer.compose",
-    "answer": "apportion.stream.answers:Answers.answer",
+    "seek": "apportion.stream.faust_app.consumer:PipelineConsumer.perform_seek",
+    "flow": "apportion.stream.pipeline.pipeline:Pipeline.begin",
+    "fetch": "apportion.stream.pipeline.pipeline:Pipeline.fetched",
+    "compose": "apportion.stream.pipeline.batch:BatchComposer.compose",
+    "answer": "apportion.stream.pipeline.answers:Answers.answer",
 }
 _EFFECTIVELY_ONCE = {
-    "outputs": "apportion.stream.writer:EffectivelyOnceWriter.send_outputs",
-    "outputs acknowledged": "apportion.stream.writer:EffectivelyOnceWriter.outputs_acknowledged",
-    "rows": "apportion.stream.writer:EffectivelyOnceWriter.send_rows",
-    "rows acknowledged": "apportion.stream.writer:EffectivelyOnceWriter.rows_acknowledged",
+    "outputs": "apportion.stream.pipeline.writer:EffectivelyOnceWriter.send_outputs",
+    "outputs acknowledged": "apportion.stream.pipeline.writer:EffectivelyOnceWriter.outputs_acknowledged",
+    "rows": "apportion.stream.pipeline.writer:EffectivelyOnceWriter.send_rows",
+    "rows acknowledged": "apportion.stream.pipeline.writer:EffectivelyOnceWriter.rows_acknowledged",
 }
 _EXACTLY_ONCE = {
-    "assign": "apportion.stream.exactly_once:ExactlyOnceWriter.assign",
-    "transactional id": "apportion.stream.transactional_producer:TransactionalProducer.start",
-    "transaction begins": "apportion.stream.transactional_producer:TransactionalProducer.begin",
-    "records": "apportion.stream.transactional_producer:TransactionalProducer.send",
-    "offset": "apportion.stream.transactional_producer:TransactionalProducer.send_offset",
-    "transaction ends": "apportion.stream.transactional_producer:TransactionalProducer.commit",
+    "assign": "apportion.stream.pipeline.exactly_once:ExactlyOnceWriter.assign",
+    "transactional id": "apportion.kafka.transactional_producer:TransactionalProducer.start",
+    "transaction begins": "apportion.kafka.transactional_producer:TransactionalProducer.begin",
+    "records": "apportion.kafka.transactional_producer:TransactionalProducer.send",
+    "offset": "apportion.kafka.transactional_producer:TransactionalProducer.send_offset",
+    "transaction ends": "apportion.kafka.transactional_producer:TransactionalProducer.commit",
 }
 _BEHIND = {
-    "commit": "apportion.stream.consumer:LaneConsumer.commit",
-    "committed": "apportion.stream.flow:Flow.committed",
-    "revoked": "apportion.stream.consumer:LaneConsumer.on_partitions_revoked",
+    "commit": "apportion.stream.faust_app.consumer:PipelineConsumer.commit",
+    "committed": "apportion.stream.pipeline.flow:Flow.committed",
+    "revoked": "apportion.stream.faust_app.consumer:PipelineConsumer.on_partitions_revoked",
 }
 STEPS = {
     Guarantee.EFFECTIVELY_ONCE: _BEFORE | _EFFECTIVELY_ONCE | _BEHIND,

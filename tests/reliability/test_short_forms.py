@@ -14,7 +14,7 @@ from reliability import scenarios
 from reliability.scenarios import Outcome
 from reliability.steps import STEPS, strikes
 
-from apportion.setting_types import Guarantee
+from apportion.settings.value_types import Guarantee
 
 SEED = 1
 

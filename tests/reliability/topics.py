@@ -8,18 +8,19 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import ConsumerRecord
 from msgspec.structs import replace
+from support.audit import Audited, Partition, Row, audit
+from support.expected import Expectation
 
 from apportion.assembly import create_engine, create_timeline
-from apportion.core.record import Record
-from apportion.replay.audit import Audited, Partition, Row, audit
-from apportion.replay.expected import Expectation
+from apportion.core.wire.record import Record
+from apportion.kafka.admin import admin_client
+from apportion.kafka.connection import connection_arguments
+from apportion.kafka.output_ownership import source_of
+from apportion.kafka.partitioning import check_place
+from apportion.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic, plan_topics
 from apportion.settings import Settings
-from apportion.stream.admin import admin_client
-from apportion.stream.connection import connection_arguments
-from apportion.stream.outputs import source_of
-from apportion.stream.partitions import check_place
-from apportion.stream.recovery import read_rows
-from apportion.stream.row_format import (
+from apportion.stream.state.recovery import read_rows
+from apportion.stream.state.row_format import (
     SEPARATOR,
     artifact_key,
     artifact_names,
@@ -27,8 +28,7 @@ from apportion.stream.row_format import (
     decode_row,
     seen_offset_of_tombstone,
 )
-from apportion.stream.row_format import Row as SessionRow
-from apportion.stream.topics import MESSAGE_MAX_BYTES, changelog_topic, plan_topics
+from apportion.stream.state.row_format import Row as SessionRow
 
 READ_DEADLINE_S = 120.0
 

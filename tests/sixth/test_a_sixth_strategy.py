@@ -10,27 +10,27 @@ from typing import Any
 
 import msgspec
 import pytest
-from asking import Jumpy, asked, engine_with
-from commands import ROOT, apportion
-from expectations import assert_accounted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sixth.rotation import RotationStrategy
-from support import ENGINE, NOW, answer, artifact, entry_of, omitted, request, selected
+from support.asking import Jumpy, asked, engine_with
+from support.commands import ROOT, apportion
+from support.composing import ENGINE, NOW, answer, artifact, entry_of, omitted, request, selected
+from support.expectations import assert_accounted
+from tools.schemas import request_schemas
 
-from apportion.core.catalogue import Catalogue
 from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.memory import Memory
+from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Fidelity, Margin
-from apportion.core.session import EMPTY, Session
+from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import STRATEGIES, parse_policy
-from apportion.core.wire import encode
+from apportion.core.wire.codec import encode
 from apportion.offline.sessions import Sessions
 from apportion.policies import load_policy
-from apportion.schemas import request_schemas
 
 HERE = Path(__file__).parent
 POLICY_FILE = HERE / "rotation.toml"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, assert_type
 
 import pytest
-from support import artifact, candidate, lanes_policy, request
+from support.composing import artifact, candidate, lanes_policy, request
 
 import apportion
 from apportion import library

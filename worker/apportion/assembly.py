@@ -5,13 +5,13 @@ Decides nothing beyond the settings. Reads the secrets and the policy files that
 
 from msgspec.structs import replace
 
-from apportion.core.catalogue import Catalogue
 from apportion.core.engine import Engine
-from apportion.core.timeline import Timeline
-from apportion.fingerprint_secrets import read_secrets
+from apportion.core.policies.catalogue import Catalogue
+from apportion.core.policies.timeline import Timeline
 from apportion.library import ENGINE
 from apportion.policies import load_catalogue
 from apportion.settings import Settings, SettingsError
+from apportion.settings.fingerprint_secrets import read_secrets
 
 
 def create_engine(settings: Settings) -> Engine:

@@ -6,7 +6,6 @@ environment, and keeps nothing: the session's row is the caller's.
 
 from apportion import ENGINE_VERSION
 from apportion.core.bounds import Bounds
-from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered, compose
 from apportion.core.composer import Composer
 from apportion.core.engine import Engine
@@ -33,6 +32,7 @@ from apportion.core.events import (
 )
 from apportion.core.identity import Secrets
 from apportion.core.memory import Memory
+from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy, PolicyError, Problem
 from apportion.core.publish import publish
 from apportion.core.results import (
@@ -54,10 +54,10 @@ from apportion.core.results import (
     Redundant,
     Status,
 )
-from apportion.core.session import EMPTY, Session
+from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
-from apportion.core.tokens import CounterName, TokenCounter
-from apportion.core.wire import decode, encode
+from apportion.core.text.tokens import CounterName, TokenCounter
+from apportion.core.wire.codec import decode, encode
 from apportion.counters import COUNTERS
 from apportion.formats import (
     AnthropicBody,

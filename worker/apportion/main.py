@@ -4,9 +4,9 @@ Importing this module reads the settings and builds an app; nothing else does. `
 same one.
 """
 
-from apportion.garbage import collect_seldom
+from apportion.operations.gc_tuning import collect_seldom
 from apportion.settings import load_settings
-from apportion.stream.app import create_app
+from apportion.stream.faust_app.app import create_app
 
 collect_seldom()
 app = create_app(load_settings())

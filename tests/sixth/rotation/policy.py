@@ -5,13 +5,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from apportion.core.policy import Policy, Table
+from apportion.core.policy import Policy, PolicyTable
 
 _REMEMBERED_MAX = 64
 _REMEMBERED_S = 300
 
 
-class RotationTable(Table):
+class RotationTable(PolicyTable):
     """`[rotation]`: how many candidates stand in one turn."""
 
     most: Annotated[int, Field(ge=1, le=1000)] = 3

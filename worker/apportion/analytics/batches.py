@@ -33,7 +33,7 @@ class File(Struct, frozen=True):
     bytes: int
 
 
-class Batch(Struct, frozen=True, kw_only=True):
+class TableBatch(Struct, frozen=True, kw_only=True):
     """Offsets from `start` up to `end`, and all files that hold their rows.
 
     By their `bytes` and the digest of the first one, the values tell files of lines apart that have one name.
@@ -59,10 +59,10 @@ class InTheWayError(Exception):
     code = "file_in_the_way"
 
 
-_decoder = msgspec.json.Decoder(Batch)
+_decoder = msgspec.json.Decoder(TableBatch)
 
 
-def file_name(table: Table, hour: datetime | None, batch: Batch) -> str:
+def file_name(table: Table, hour: datetime | None, batch: TableBatch) -> str:
     """Return the path of the file with a batch's rows of an hour."""
     folder = f"date={_NO_TIME}/hour={_NO_TIME}" if hour is None else f"date={hour.date()}/hour={hour.hour}"
     return f"{table}/{folder}/{batch.topic}-{batch.partition}-{batch.start:020}-{batch.end:020}.parquet"
@@ -73,7 +73,7 @@ def table_of(path: str) -> Table:
     return Table(path.partition("/")[0])
 
 
-def metadata(batch: Batch) -> dict[bytes, bytes]:
+def metadata(batch: TableBatch) -> dict[bytes, bytes]:
     """Return what a file's own metadata say of its batch."""
     told = {
         "schema_version": SCHEMA_VERSION,
@@ -85,19 +85,19 @@ def metadata(batch: Batch) -> dict[bytes, bytes]:
     return {f"apportion.{name}".encode(): str(value).encode() for name, value in told.items()}
 
 
-def batches_of(store: Store, topic: str, partition: int) -> Iterator[Batch]:
+def batches_of(store: Store, topic: str, partition: int) -> Iterator[TableBatch]:
     """Yield the batches of a partition, the first first."""
     for name in store.names(f"{_FOLDER}/{topic}/{partition}"):
         yield _decoder.decode(store.read(name))
 
 
-def last_batch(store: Store, topic: str, partition: int) -> Batch | None:
+def last_batch(store: Store, topic: str, partition: int) -> TableBatch | None:
     """Return the last batch of a partition, where it has any."""
     names = store.names(f"{_FOLDER}/{topic}/{partition}")
     return _decoder.decode(store.read(names[-1])) if names else None
 
 
-def missing(store: Store, batch: Batch) -> tuple[File, ...]:
+def missing(store: Store, batch: TableBatch) -> tuple[File, ...]:
     """Return the files of a batch that are still to be written.
 
     Raises:
@@ -106,7 +106,7 @@ def missing(store: Store, batch: Batch) -> tuple[File, ...]:
     return tuple(file for file in batch.files if not _stands(store, batch, file))
 
 
-def claim(store: Store, batch: Batch) -> None:
+def claim(store: Store, batch: TableBatch) -> None:
     """Take the offsets of a batch.
 
     Raises:
@@ -117,7 +117,7 @@ def claim(store: Store, batch: Batch) -> None:
         raise TakenError
 
 
-def write(store: Store, batch: Batch, contents: Mapping[str, bytes], files: Sequence[File]) -> None:
+def write(store: Store, batch: TableBatch, contents: Mapping[str, bytes], files: Sequence[File]) -> None:
     """Write files of a batch; one that another sink wrote meanwhile is as good.
 
     Raises:
@@ -128,16 +128,16 @@ def write(store: Store, batch: Batch, contents: Mapping[str, bytes], files: Sequ
             _stands(store, batch, file)
 
 
-def forget(store: Store, batch: Batch) -> None:
+def forget(store: Store, batch: TableBatch) -> None:
     """Delete the last batch of a partition: the rows, then the name, so that a kill leaves a batch."""
     store.delete([*(file.path for file in batch.files), _path(batch)])
 
 
-def _path(batch: Batch) -> str:
+def _path(batch: TableBatch) -> str:
     return f"{_FOLDER}/{batch.topic}/{batch.partition}/{batch.start:020}.json"
 
 
-def _stands(store: Store, batch: Batch, file: File) -> bool:
+def _stands(store: Store, batch: TableBatch, file: File) -> bool:
     size = store.size(file.path)
     if size is None or size == file.bytes:
         return size is not None

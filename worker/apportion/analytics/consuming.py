@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from msgspec import Struct
 
 from apportion.analytics.batches import TakenError
-from apportion.analytics.partition import PartitionSink, Written
+from apportion.analytics.partition import PartitionSink, WrittenFiles
 from apportion.analytics.store import Store
 
 _POLL_MS = 200
@@ -38,7 +38,7 @@ class Rolling(Struct, frozen=True):
 class Told(Struct, frozen=True):
     """Who hears of batches when they are written, and of records that were deleted before they were read."""
 
-    written: Callable[[Written], None]
+    written: Callable[[WrittenFiles], None]
     lost: Callable[[str], None]
 
 

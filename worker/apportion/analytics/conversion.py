@@ -35,7 +35,7 @@ _BATCH_MORE_BYTES = 1 << 10
 """Beyond its lines, so that Arrow reads a batch as one."""
 
 
-class Lines(Struct, frozen=True, kw_only=True):
+class RecordLines(Struct, frozen=True, kw_only=True):
     """Records of one partition, by ascending offset; a timestamp (milliseconds) is None where there is none.
 
     Lines of a file are the records of partition 0 of a topic named like it.
@@ -52,7 +52,7 @@ class _NotPlainError(Exception):
     """Records that Arrow refuses, or would take otherwise than msgspec; or that are wrong."""
 
 
-def convert(lines: Lines) -> Mapping[Table, pa.Table]:
+def convert(lines: RecordLines) -> Mapping[Table, pa.Table]:
     """Return the rows of all tables, those of a table in the order of their offsets, then ranks.
 
     Every line has a row in exactly one of decisions, dead letters and unreadable ones.
@@ -80,7 +80,7 @@ def _right(indices: Sequence[int], wrong: Mapping[int, UnreadableError]) -> list
 
 
 def _columns_at(
-    lines: Lines, indices: Sequence[int], kind: Any, wrong: dict[int, UnreadableError]
+    lines: RecordLines, indices: Sequence[int], kind: Any, wrong: dict[int, UnreadableError]
 ) -> dict[str, pa.Array]:
     """Return the columns of the records at these places; those that are `wrong` after all are put there."""
     try:
@@ -248,7 +248,7 @@ def _bound(told: pa.Array, reasons: pa.DictionaryArray) -> pa.Array:
     return pc.coalesce(told, named.take(reasons.indices))
 
 
-def _unreadable(lines: Lines, wrong: Mapping[int, UnreadableError]) -> pa.Table:
+def _unreadable(lines: RecordLines, wrong: Mapping[int, UnreadableError]) -> pa.Table:
     values = [lines.values[index] or b"" for index in wrong]
     columns = {
         "error_code": pa.array([str(error.code) for error in wrong.values()], pa.string()),
@@ -260,7 +260,9 @@ def _unreadable(lines: Lines, wrong: Mapping[int, UnreadableError]) -> pa.Table:
     return _table(Table.UNREADABLE, lines, list(wrong), columns)
 
 
-def _table(table: Table, lines: Lines, indices: Sequence[int], columns: dict[str, pa.Array]) -> pa.Table:
+def _table(
+    table: Table, lines: RecordLines, indices: Sequence[int], columns: dict[str, pa.Array]
+) -> pa.Table:
     """Return the rows of a table; `indices` are the places of their lines."""
     schema = SCHEMAS[table]
     recorded_us = [_us(lines.timestamps_ms[index]) for index in indices]

@@ -8,8 +8,8 @@ first of each batch.
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from apportion.analytics.batches import Batch, batches_of, forget
-from apportion.analytics.partition import PartitionSink, Written
+from apportion.analytics.batches import TableBatch, batches_of, forget
+from apportion.analytics.partition import PartitionSink, WrittenFiles
 from apportion.analytics.store import Store
 from apportion.core.identity import digest
 
@@ -32,7 +32,7 @@ def topic_of(name: str) -> str:
 
 
 def sink_lines(
-    store: Store, topic: str, lines: Iterable[bytes], roll_bytes: int, told: Callable[[Written], None]
+    store: Store, topic: str, lines: Iterable[bytes], roll_bytes: int, told: Callable[[WrittenFiles], None]
 ) -> None:
     """Write a file's lines that do not stand yet; tell of each batch when it is written.
 
@@ -65,7 +65,7 @@ def forget_lines(store: Store, topic: str) -> None:
         forget(store, batch)
 
 
-def _require_same(batch: Batch, numbered: Iterator[tuple[int, bytes]]) -> None:
+def _require_same(batch: TableBatch, numbered: Iterator[tuple[int, bytes]]) -> None:
     """Read over the lines of a batch that stands."""
     first, size_bytes, read = b"", 0, batch.start
     while read < batch.end:

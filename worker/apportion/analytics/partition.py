@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from apportion.analytics.batches import (
-    Batch,
     File,
+    TableBatch,
     claim,
     file_name,
     last_batch,
@@ -25,7 +25,7 @@ from apportion.analytics.batches import (
     table_of,
     write,
 )
-from apportion.analytics.conversion import Lines, convert
+from apportion.analytics.conversion import RecordLines, convert
 from apportion.analytics.store import Store
 from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core.identity import digest
@@ -40,7 +40,7 @@ cost a quarter of writing."""
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow's own, of times without a zone
 
 
-class Written(Struct, frozen=True):
+class WrittenFiles(Struct, frozen=True):
     """What was written: batches, their files, rows by table, and unreadable records by their error."""
 
     batches: int = 0
@@ -48,8 +48,8 @@ class Written(Struct, frozen=True):
     rows: Counter[str] = Counter()
     unreadable: Counter[str] = Counter()
 
-    def __add__(self, other: "Written") -> "Written":
-        return Written(
+    def __add__(self, other: "WrittenFiles") -> "WrittenFiles":
+        return WrittenFiles(
             self.batches + other.batches,
             self.files + other.files,
             self.rows + other.rows,
@@ -122,7 +122,7 @@ class PartitionSink:
         """Go on to an offset: there are no records before it."""
         self.position = max(self.position, position)
 
-    def finish(self) -> Written:
+    def finish(self) -> WrittenFiles:
         """End the batch and write it; what is written when this returns stands.
 
         Raises:
@@ -142,14 +142,14 @@ class PartitionSink:
         rows = Counter({table.value: 0 for table in Table})
         for (table, _), piece in self._pieces.items():
             rows[table] += piece.count
-        written = Written(1, len(batch.files), rows, self._unreadable)
+        written = WrittenFiles(1, len(batch.files), rows, self._unreadable)
         self._unfinished = None
         self._begin(batch.end)
         return written
 
-    def _made(self) -> tuple[Batch, dict[str, bytes]]:
+    def _made(self) -> tuple[TableBatch, dict[str, bytes]]:
         """Return the batch that ends here, and what its files hold."""
-        batch = Batch(
+        batch = TableBatch(
             topic=self._topic,
             partition=self._partition,
             start=self._start,
@@ -170,7 +170,7 @@ class PartitionSink:
         if not self._lines:
             return
         offsets, timestamps_ms, values = zip(*self._lines, strict=True)
-        lines = Lines(
+        lines = RecordLines(
             topic=self._topic,
             partition=self._partition,
             offsets=offsets,
@@ -209,7 +209,7 @@ class _Rows:
         self._writer.write_table(rows)
         self.count += rows.num_rows
 
-    def finish(self, batch: Batch) -> bytes:
+    def finish(self, batch: TableBatch) -> bytes:
         """Return the file."""
         self._writer.add_key_value_metadata(metadata(batch))
         self._writer.close()

@@ -28,7 +28,7 @@ NAMES = (
 _COMMENT = "-- "
 
 
-class Query(Struct, frozen=True):
+class ReportQuery(Struct, frozen=True):
     """A query of DuckDB's SQL over `decisions`, `candidates`, `dead_letters` and `unreadable`."""
 
     name: str
@@ -38,12 +38,12 @@ class Query(Struct, frozen=True):
     """As the file has it, its first line being the question as a comment."""
 
 
-def load_queries() -> Sequence[Query]:
+def load_queries() -> Sequence[ReportQuery]:
     """Return all queries, in the order of the report."""
     return tuple(map(load_query, NAMES))
 
 
-def load_query(name: str) -> Query:
+def load_query(name: str) -> ReportQuery:
     """Return the query of a name: one of `NAMES`, or of those that choose what the report lists and opens."""
     sql = files("apportion.analytics").joinpath("sql", f"{name}.sql").read_text("utf-8")
-    return Query(name, sql.partition("\n")[0].removeprefix(_COMMENT), sql)
+    return ReportQuery(name, sql.partition("\n")[0].removeprefix(_COMMENT), sql)

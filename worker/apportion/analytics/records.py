@@ -15,8 +15,8 @@ from msgspec.structs import fields, replace
 
 from apportion.core import results
 from apportion.core.errors import ErrorCode
-from apportion.core.not_json import why_not_json
-from apportion.core.refusal import refusal
+from apportion.core.wire.not_json import why_not_json
+from apportion.core.wire.refusal import refusal
 
 _COLUMN_MAX = (1 << 63) - 1
 _BOUNDED: dict[type, Any] = {

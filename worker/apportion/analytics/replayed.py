@@ -19,7 +19,7 @@ class NoReplayError(Exception):
     code = "no_replay"
 
 
-class Side(Struct, frozen=True):
+class ReplayedSide(Struct, frozen=True):
     """How a request was answered, before the change or after."""
 
     status: str
@@ -32,8 +32,8 @@ class Changed(Struct, frozen=True, kw_only=True):
     """A decision before and after; items as the replay told them."""
 
     decision_id: str
-    before: Side
-    after: Side
+    before: ReplayedSide
+    after: ReplayedSide
     gained: Sequence[Mapping[str, Any]] = ()
     lost: Sequence[Mapping[str, Any]] = ()
     shrunk: Sequence[Mapping[str, Any]] = ()
@@ -63,7 +63,7 @@ class Replayed(Struct, frozen=True, kw_only=True):
     misfits: Sequence[Mapping[str, Any]]
 
 
-class _Line(Struct):
+class _LineKind(Struct):
     """What tells lines apart."""
 
     replayed: int | None = None
@@ -82,7 +82,7 @@ def replayed_of(lines: Iterable[bytes]) -> Replayed:
     changes = 0
     for number, line in enumerate(lines, start=1):
         try:
-            kind = json.decode(line, type=_Line)
+            kind = json.decode(line, type=_LineKind)
             if kind.replayed is not None:
                 shown = [one for _, _, one in sorted(largest, reverse=True)]
                 return Replayed(

@@ -30,7 +30,7 @@ class NothingToReportError(Exception):
     code = "no_decisions"
 
 
-class Rows(Struct, frozen=True):
+class ReportTable(Struct, frozen=True):
     """A table: what its columns are called, its rows, and how many rows there was no room for."""
 
     columns: Sequence[str]
@@ -45,8 +45,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """
 
     engine_version: str
-    answers: Mapping[str, Rows]
-    listed: Rows
+    answers: Mapping[str, ReportTable]
+    listed: ReportTable
     opened: Sequence[Mapping[str, Any]]
     unreadable: int = 0
     replayed: Replayed | None = None
@@ -69,7 +69,7 @@ def report_of(
         NothingToReportError: the tables hold no decision.
         TablesFailedError: a file of them cannot be read.
     """
-    answers: dict[str, Rows] = {}
+    answers: dict[str, ReportTable] = {}
     with telling_of_tables():
         unreadable = _require_decisions(tables)
         for done, name in enumerate(NAMES, start=1):
@@ -106,13 +106,13 @@ def _require_decisions(tables: DuckDBPyConnection) -> int:
     return int(unreadable)
 
 
-def _answer(tables: DuckDBPyConnection, sql: str) -> Rows:
+def _answer(tables: DuckDBPyConnection, sql: str) -> ReportTable:
     found = tables.execute(sql)
     columns = [column[0] for column in found.description or ()]
-    return Rows(columns, [tuple(map(_told, row)) for row in found.fetchall()])
+    return ReportTable(columns, [tuple(map(_told, row)) for row in found.fetchall()])
 
 
-def _opened(tables: DuckDBPyConnection, listed: Rows) -> Sequence[Mapping[str, Any]]:
+def _opened(tables: DuckDBPyConnection, listed: ReportTable) -> Sequence[Mapping[str, Any]]:
     """Return decisions with their candidates, in the order of the list, until they are too many bytes."""
     rows = _answer(tables, load_query("opened").sql)
     found = {row[0]: dict(zip(rows.columns, row, strict=True)) for row in rows.rows}
@@ -128,9 +128,9 @@ def _trimmed(*values: Any) -> Row:
     return values[:most]
 
 
-def _within(answer: Rows, most_bytes: int) -> Rows:
+def _within(answer: ReportTable, most_bytes: int) -> ReportTable:
     rows = _first(answer.rows, most_bytes)
-    return Rows(answer.columns, rows, len(answer.rows) - len(rows))
+    return ReportTable(answer.columns, rows, len(answer.rows) - len(rows))
 
 
 def _bounded(replayed: Replayed) -> Replayed:

@@ -15,7 +15,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 from msgspec import Struct
 
-from apportion.analytics.conversion import Lines, convert
+from apportion.analytics.conversion import RecordLines, convert
 from apportion.analytics.tables import SCHEMAS, Table
 
 _BATCH_LINES = 2_000
@@ -40,7 +40,7 @@ class TablesFailedError(Exception):
     code = "tables_failed"
 
 
-class Log(Struct, frozen=True):
+class LogSource(Struct, frozen=True):
     """Decisions and dead letters as JSON lines, under a name that tells this log from others."""
 
     name: str
@@ -53,7 +53,7 @@ def is_tables(path: Path) -> bool:
 
 
 @contextmanager
-def open_tables(folders: Sequence[Path], logs: Sequence[Log] = ()) -> Iterator[DuckDBPyConnection]:
+def open_tables(folders: Sequence[Path], logs: Sequence[LogSource] = ()) -> Iterator[DuckDBPyConnection]:
     """Open the tables of all folders and logs as one, under the names of `Table`.
 
     Raises:
@@ -106,14 +106,14 @@ def _parts(table: Table, folders: Sequence[Path], *, is_logged: bool) -> str:
     return " UNION ALL BY NAME ".join(parts)
 
 
-def _take_in(connection: DuckDBPyConnection, index: int, log: Log) -> None:
+def _take_in(connection: DuckDBPyConnection, index: int, log: LogSource) -> None:
     """Make rows of a log's lines, a batch at a time."""
     if not index:
         for table in Table:
             columns = ", ".join(f"{_named(name)} {kind}" for name, kind in _columns(table))
             connection.execute(f"CREATE TABLE logged_{table} (input INT, {columns})")
     for batch in _batches(enumerate(log.lines), _BATCH_LINES):
-        lines = Lines(
+        lines = RecordLines(
             topic=log.name,
             partition=0,
             offsets=[number for number, _ in batch],

@@ -5,7 +5,7 @@ not decided here, nor in its file: that reads flags, calls a room and prints.
 
 To add the command `NAME`, write `worker/apportion/cli/NAME.py` with a Typer `app`, and put its name into
 `COMMANDS`. It imports the rooms inside its functions, for `--help` and completion import every file here
-(`tests/unit/test_cli_frame.py` holds it to that). `config.py` is a command, `topics.py` a group of two.
+(`tests/unit/cli/test_frame.py` holds it to that). `config.py` is a command, `topics.py` a group of two.
 Files with an underscore are what commands share. This one imports next to nothing before it runs, so that a
 Ctrl-C right at the start leaves no stack trace.
 """
@@ -90,7 +90,7 @@ def _tell(line: str) -> None:
 def _run() -> None:
     from apportion.cli._commands import app
     from apportion.cli._streams import flush_stdout, mend_streams
-    from apportion.garbage import collect_seldom
+    from apportion.operations.gc_tuning import collect_seldom
 
     collect_seldom()
     mend_streams()

@@ -11,7 +11,7 @@ import typer
 from apportion.cli._files import open_to_read
 
 if TYPE_CHECKING:
-    from apportion.recompose.ranges import Selection
+    from apportion.recompose.ranges import RecordSelection
     from apportion.recompose.run import Recomposition
     from apportion.settings import Settings
 
@@ -64,7 +64,7 @@ def require_files(events: Path | None, decisions: Path | None, snapshot: Path | 
 
 @contextmanager
 def recomposition_of(
-    settings: "Settings", selection: "Selection", snapshot: Path | None
+    settings: "Settings", selection: "RecordSelection", snapshot: Path | None
 ) -> "Iterator[Recomposition]":
     """Settle what is read of the topics; sessions start as a snapshot has them, if one is given."""
     from apportion.recompose.run import open_run
@@ -84,7 +84,7 @@ def selection_of(
     offsets: list[str] | None,
     *,
     from_topics: bool,
-) -> "Selection | None":
+) -> "RecordSelection | None":
     """Return what is asked about; None: files are."""
     if not from_topics:
         if since or until or offsets:
@@ -93,9 +93,9 @@ def selection_of(
     if any(one is not None for one in files):
         raise typer.BadParameter("give files, or --from-topics, not both")
 
-    from apportion.recompose.ranges import Selection  # it needs Kafka's libraries
+    from apportion.recompose.ranges import RecordSelection  # it needs Kafka's libraries
 
-    return Selection(_time_ms("--since", since), _time_ms("--until", until), _offsets(offsets or []))
+    return RecordSelection(_time_ms("--since", since), _time_ms("--until", until), _offsets(offsets or []))
 
 
 def _time_ms(flag: str, text: str | None) -> int | None:

@@ -33,7 +33,7 @@ app = typer.Typer(add_completion=False)
 _PIPE_COLUMNS = 140
 
 
-class Format(StrEnum):
+class ComposeFormat(StrEnum):
     """For whom the answers are written."""
 
     OPENAI = "openai"
@@ -69,7 +69,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Explain each decision on stderr.")] = False,
     output_format: Annotated[
-        Format | None,
+        ComposeFormat | None,
         typer.Option(
             "--format",
             help="Write each answer for a provider: its ids, its status and, as `body`, the messages"
@@ -134,9 +134,9 @@ def _write_all(
     form: "_Form",
 ) -> int:
     """Write every answer where it belongs, and return how many were dead letters."""
-    from apportion.core.dead_letter import holding
     from apportion.core.detail import in_detail
     from apportion.core.results import ContextDeadLetter
+    from apportion.core.wire.dead_letter import holding
 
     count = 0
     for answer in answers:
@@ -158,7 +158,7 @@ def _write_all(
 class _Form:
     """What is written of an answer; counts those that have no form, and tells each on stderr."""
 
-    def __init__(self, output_format: Format | None) -> None:
+    def __init__(self, output_format: ComposeFormat | None) -> None:
         self.missing = 0
         self._format = output_format
 
@@ -178,7 +178,7 @@ class _Form:
 
 def _write(file: BinaryIO, event: "Struct") -> None:
     """Write a line and let it go: somebody may be waiting for it, and what fails now shall not fail again."""
-    from apportion.core.wire import encode
+    from apportion.core.wire.codec import encode
 
     left = memoryview(encode(event) + b"\n")
     with naming(file):
@@ -189,7 +189,7 @@ def _write(file: BinaryIO, event: "Struct") -> None:
 def _explainer() -> "Callable[[ContextDecision], None]":
     from rich.console import Console
 
-    from apportion.explain import explanation
+    from apportion.explain.decision import explanation
 
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:

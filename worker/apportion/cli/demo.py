@@ -58,7 +58,7 @@ def demo(
     """
     import asyncio
 
-    from apportion.demo import POLICY, Screen, require_demo_policy, run_demo, story_of
+    from apportion.examples.demo import POLICY, Screen, require_demo_policy, run_demo, story_of
     from apportion.settings import DEFAULT
 
     settings = read_settings(ctx)
@@ -84,14 +84,14 @@ def demo(
 
 
 def _last_recorded(count: int) -> Iterable[bytes]:
-    from apportion.workload.recording import recorded
+    from apportion.examples.workload.recording import recorded
 
     return deque(recorded(), maxlen=count)
 
 
 def _last_of(repo: Path, count: int) -> Iterable[bytes]:
     """Make the events beforehand: what is wrong is told at once, and making them takes no answer's time."""
-    from apportion.workload.requests import from_git
+    from apportion.examples.workload.requests import from_git
 
     events: list[bytes] = []
     with progress("making requests", count) as advance:

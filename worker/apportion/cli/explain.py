@@ -69,8 +69,8 @@ def explain(
         --events events.jsonl
       apportion explain 6891f1 --from-topics --candidate a
     """
-    from apportion.explain import explanation
-    from apportion.explain_candidate import candidate_explanation
+    from apportion.explain.candidate import candidate_explanation
+    from apportion.explain.decision import explanation
 
     if events is not None and candidate is None:
         raise typer.BadParameter("--events is of use only with --candidate", param_hint="--events")
@@ -102,13 +102,13 @@ def explain(
 
 def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str | None) -> None:
     from apportion.assembly import create_engine
-    from apportion.explain import explanation
-    from apportion.explain_candidate import candidate_explanation
-    from apportion.recompose.one import decision_of, origin_in
-    from apportion.recompose.ranges import Selection
+    from apportion.explain.candidate import candidate_explanation
+    from apportion.explain.decision import explanation
+    from apportion.recompose.lookup import decision_of, origin_in
+    from apportion.recompose.ranges import RecordSelection
     from apportion.recompose.run import open_run
 
-    with open_run(settings, Selection()) as run:
+    with open_run(settings, RecordSelection()) as run:
         decision = decision_of(run, decision_id)
         if candidate is None:
             _print(explanation(decision))
@@ -179,7 +179,7 @@ def _search(
 
 
 def _print_changes(origin: "Origin | Finding", engine: "Engine", entry: "Entry") -> None:
-    from apportion.explain_candidate import changes_explanation
+    from apportion.explain.candidate import changes_explanation
     from apportion.replay.findings import Finding
     from apportion.replay.why import why
 

@@ -43,8 +43,8 @@ def fingerprint(
     """
     from apportion.core.errors import EventError
     from apportion.core.identity import key_id, normalised_path, path_id
-    from apportion.fingerprint_secrets import read_secrets
     from apportion.printable import printable
+    from apportion.settings.fingerprint_secrets import read_secrets
 
     held = _by_sessions(read_secrets(read_settings(ctx)), tenant)
     if not held:

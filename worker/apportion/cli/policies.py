@@ -13,7 +13,7 @@ from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 
 if TYPE_CHECKING:
-    from apportion.core.timeline import Timeline
+    from apportion.core.policies.timeline import Timeline
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Check, publish and list policies.")
@@ -23,7 +23,7 @@ PolicyFiles = Annotated[
 ]
 
 
-class Format(StrEnum):
+class PoliciesFormat(StrEnum):
     """How a list is printed."""
 
     TABLE = "table"
@@ -72,8 +72,8 @@ def publish(ctx: typer.Context, files: PolicyFiles) -> None:
     Examples:
       apportion policies publish policies/*.toml
     """
+    from apportion.kafka.publishing import publish_policies
     from apportion.policies import load_policies
-    from apportion.stream.publishing import publish_policies
 
     policies, problems = load_policies(files)
     if problems:
@@ -92,7 +92,9 @@ def publish(ctx: typer.Context, files: PolicyFiles) -> None:
 def list_(
     ctx: typer.Context,
     *,
-    output: Annotated[Format, typer.Option("--format", help="How to print them.")] = Format.TABLE,
+    output: Annotated[
+        PoliciesFormat, typer.Option("--format", help="How to print them.")
+    ] = PoliciesFormat.TABLE,
     offline: Annotated[
         bool, typer.Option("--offline", help="Only this machine's: the built-in ones and those of files.")
     ] = False,
@@ -129,7 +131,7 @@ def list_(
         }
         for one in listed(timeline, builtin_policies())
     ]
-    if output is Format.JSON:
+    if output is PoliciesFormat.JSON:
         typer.echo(json.dumps(rows, indent=2))
         return
     print_table(
@@ -139,7 +141,7 @@ def list_(
 
 
 def _of_the_topic(settings: "Settings") -> "Timeline":
-    from apportion.stream.publishing import read_timeline
+    from apportion.kafka.publishing import read_timeline
 
     return asyncio.run(read_timeline(settings))
 

@@ -36,7 +36,7 @@ from apportion.printable import printable
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from apportion.recompose.ranges import Selection
+    from apportion.recompose.ranges import RecordSelection
     from apportion.replay.replaying import Told, WhatIf
     from apportion.replay.sums import Sum
     from apportion.replay.whatif import Change, Misfit
@@ -47,7 +47,7 @@ app = typer.Typer(add_completion=False)
 _SHOWN_MAX = 20
 
 
-class Format(StrEnum):
+class ReplayFormat(StrEnum):
     """How a replay is printed."""
 
     TABLE = "table"
@@ -96,7 +96,9 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
         Decimal | None,
         typer.Option("--price-per-million", metavar="PRICE", parser=_price, help="Of a million tokens."),
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="How to print the replay.")] = Format.TABLE,
+    form: Annotated[
+        ReplayFormat, typer.Option("--format", help="How to print the replay.")
+    ] = ReplayFormat.TABLE,
 ) -> None:
     """Compose recorded events under a change, and tell what it makes of each decision.
 
@@ -140,7 +142,7 @@ def _replay_files(
 
 def _replay_topics(
     settings: "Settings",
-    selection: "Selection",
+    selection: "RecordSelection",
     snapshot: Path | None,
     what_if: "WhatIf",
     printing: "_Printing",
@@ -156,7 +158,7 @@ def _replay_topics(
 def _change(
     policy: Path | None, budget: int | None, counter: str | None, without: tuple[str, ...]
 ) -> "Change":
-    from apportion.core.tokens import CounterName
+    from apportion.core.text.tokens import CounterName
     from apportion.policies import load_policy
     from apportion.replay.whatif import Change
 
@@ -183,8 +185,8 @@ def _what_if(change: "Change", *, evolve: bool) -> "WhatIf":
 class _Printing:
     """Prints what a replay tells, as it was asked for, and ends the command."""
 
-    def __init__(self, form: Format, price: Decimal | None) -> None:
-        self.is_json = form is Format.JSON
+    def __init__(self, form: ReplayFormat, price: Decimal | None) -> None:
+        self.is_json = form is ReplayFormat.JSON
         self._price = price
         self._shown: _Shown | None = None
 
@@ -210,7 +212,7 @@ class _Printing:
 
 
 def _print_lines(told: "Iterable[Struct]") -> None:
-    from apportion.core.wire import encode
+    from apportion.core.wire.codec import encode
 
     with naming(sys.stdout.buffer):
         for each in told:
@@ -222,15 +224,15 @@ class _Shown:
 
     def __init__(self, told: "Iterable[Told]") -> None:
         """Take all in, and keep little of it."""
-        from apportion.replay.whatif import Difference, Misfit
+        from apportion.replay.whatif import DecisionDifference, Misfit
 
         self._misfits: list[Misfit] = []
 
-        def changes() -> Iterator[Difference]:
+        def changes() -> Iterator[DecisionDifference]:
             for each in told:
                 if isinstance(each, Misfit) and len(self._misfits) < _SHOWN_MAX:
                     self._misfits.append(each)
-                elif isinstance(each, Difference) and each.is_change:
+                elif isinstance(each, DecisionDifference) and each.is_change:
                     yield each
 
         self._largest = heapq.nlargest(_SHOWN_MAX, changes(), key=lambda each: each.weight)

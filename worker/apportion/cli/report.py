@@ -19,9 +19,9 @@ from apportion.cli._topics import FromTopics, RecordedSince, RecordedUntil, sele
 if TYPE_CHECKING:
     from apportion.analytics.replayed import Replayed
     from apportion.analytics.report import Report
-    from apportion.analytics.source import Log
-    from apportion.recompose.ranges import Selection
-    from apportion.recompose.records import Span
+    from apportion.analytics.source import LogSource
+    from apportion.kafka.records import OffsetSpan
+    from apportion.recompose.ranges import RecordSelection
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -96,7 +96,7 @@ def _print_queries() -> None:
         typer.echo(f"-- {query.name}\n{query.sql}")
 
 
-def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path], Sequence[Log]]":
+def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path], Sequence[LogSource]]":
     """Return the folders of tables, and the files of lines, opened."""
     from apportion.analytics.source import is_tables
 
@@ -107,11 +107,13 @@ def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path]
     return folders, [_log(path, stack) for path in sources if path not in folders]
 
 
-def _logs_of_topics(settings: "Settings", selection: "Selection", stack: ExitStack) -> "Sequence[Log]":
+def _logs_of_topics(
+    settings: "Settings", selection: "RecordSelection", stack: ExitStack
+) -> "Sequence[LogSource]":
     """Return a log for each partition of decisions and dead letters, which is read when it is wanted."""
-    from apportion.analytics.source import Log
+    from apportion.analytics.source import LogSource
+    from apportion.kafka.records import open_reader
     from apportion.recompose.ranges import require_topics, settle_spans
-    from apportion.recompose.records import open_reader
 
     topics = (settings.decisions_topic, settings.dead_letters_topic)
     asyncio.run(require_topics(settings, topics))
@@ -120,17 +122,17 @@ def _logs_of_topics(settings: "Settings", selection: "Selection", stack: ExitSta
     advance = stack.enter_context(progress("reading", sum(map(len, spans))))
     done = count()
 
-    def lines(span: "Span") -> Iterator[bytes]:
+    def lines(span: "OffsetSpan") -> Iterator[bytes]:
         [records] = reader.read(span)
         for one in records:
             yield one.value or b""
             advance(next(done))
 
-    return [Log(f"{one.topic}/{one.partition}", lines(one)) for one in spans if one]
+    return [LogSource(f"{one.topic}/{one.partition}", lines(one)) for one in spans if one]
 
 
 def _report(
-    folders: Sequence[Path], logs: "Sequence[Log]", replayed: "Replayed | None", stack: ExitStack
+    folders: Sequence[Path], logs: "Sequence[LogSource]", replayed: "Replayed | None", stack: ExitStack
 ) -> "Report":
     from apportion.analytics.report import STEPS, report_of
     from apportion.analytics.source import open_tables
@@ -140,10 +142,10 @@ def _report(
         return report_of(tables, replayed, advance)
 
 
-def _log(path: Path, stack: ExitStack) -> "Log":
-    from apportion.analytics.source import Log
+def _log(path: Path, stack: ExitStack) -> "LogSource":
+    from apportion.analytics.source import LogSource
 
-    return Log(path.name, _lines(path, "reading", stack))
+    return LogSource(path.name, _lines(path, "reading", stack))
 
 
 def _replayed(path: Path, stack: ExitStack) -> "Replayed":

@@ -10,8 +10,8 @@ from apportion.cli._files import EventsFile, open_events
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
+    from apportion.kafka.client import Reply
     from apportion.settings import Settings
-    from apportion.stream.client import Reply
 
 app = typer.Typer(add_completion=False)
 
@@ -61,7 +61,7 @@ def send(
 
     from aiokafka.errors import KafkaError
 
-    from apportion.stream.client import NotAnEventError
+    from apportion.kafka.client import NotAnEventError
 
     settings = read_settings(ctx)
     with open_events(file) as source:
@@ -84,7 +84,7 @@ def send(
 
 
 async def _publish(settings: "Settings", events: _Events) -> int:
-    from apportion.stream.client import open_publisher
+    from apportion.kafka.client import open_publisher
 
     async with open_publisher(settings) as publisher:
         for event in events:
@@ -94,7 +94,7 @@ async def _publish(settings: "Settings", events: _Events) -> int:
 
 async def _exchange(settings: "Settings", events: _Events, patience_s: float) -> int:
     """Return how many were refused."""
-    from apportion.stream.client import open_client
+    from apportion.kafka.client import open_client
 
     refused = 0
     async with open_client(settings) as client:

@@ -14,7 +14,7 @@ from apportion.cli._progress import progress
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
-    from apportion.analytics.partition import Written
+    from apportion.analytics.partition import WrittenFiles
     from apportion.analytics.store import Store
     from apportion.settings import Settings
 
@@ -94,15 +94,15 @@ def _open(place: str, settings: "Settings") -> "Store":
 
 def _sink_file(
     settings: "Settings", store: "Store", path: Path, name: str | None, stack: ExitStack, *, force: bool
-) -> "Written":
+) -> "WrittenFiles":
     from apportion.analytics.files import forget_lines, sink_lines, topic_of
-    from apportion.analytics.partition import Written
+    from apportion.analytics.partition import WrittenFiles
 
     topic = topic_of(name or ("stdin" if path == Path("-") else path.name))
     source = stack.enter_context(open_events(path))
-    total = Written()
+    total = WrittenFiles()
 
-    def told(written: Written) -> None:
+    def told(written: WrittenFiles) -> None:
         nonlocal total
         total += written
 
@@ -117,15 +117,15 @@ def _sink_file(
     return total
 
 
-def _sink_topics(settings: "Settings", store: "Store", stack: ExitStack, *, once: bool) -> "Written":
+def _sink_topics(settings: "Settings", store: "Store", stack: ExitStack, *, once: bool) -> "WrittenFiles":
     import asyncio
 
-    from apportion.analytics.partition import Written
+    from apportion.analytics.partition import WrittenFiles
 
-    total = Written()
+    total = WrittenFiles()
     show = stack.enter_context(progress("decisions", None))
 
-    def told(written: Written) -> None:
+    def told(written: WrittenFiles) -> None:
         nonlocal total
         total += written
         show(total.rows["decisions"])
@@ -135,7 +135,7 @@ def _sink_topics(settings: "Settings", store: "Store", stack: ExitStack, *, once
 
 
 async def _consume(
-    settings: "Settings", store: "Store", told: "Callable[[Written], None]", *, once: bool
+    settings: "Settings", store: "Store", told: "Callable[[WrittenFiles], None]", *, once: bool
 ) -> None:
     import asyncio
     from signal import SIGINT, SIGTERM
@@ -143,9 +143,9 @@ async def _consume(
     from aiokafka.errors import KafkaError
 
     from apportion.analytics.consuming import Rolling, Told, TopicsSink
-    from apportion.stream.admin import BrokerUnreachableError
-    from apportion.stream.connection import connection_arguments
-    from apportion.stream.topics import check_topics, require_ready
+    from apportion.kafka.admin import BrokerUnreachableError
+    from apportion.kafka.connection import connection_arguments
+    from apportion.kafka.topics import check_topics, require_ready
 
     topics = (settings.decisions_topic, settings.dead_letters_topic)
     require_ready(one for one in await check_topics(settings) if one.topic in topics)
@@ -171,6 +171,6 @@ def _tell_lost(what: str) -> None:
     typer.echo(f"apportion: records_lost: {what} were deleted from the topic before they were read", err=True)
 
 
-def _tell(written: "Written", place: str) -> None:
+def _tell(written: "WrittenFiles", place: str) -> None:
     rows = ", ".join(f"{table} {count:,}" for table, count in written.rows.items())
     typer.echo(f"{place}: {rows or 'nothing new'}; {written.files:,} files", err=True)

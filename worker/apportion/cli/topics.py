@@ -10,7 +10,7 @@ from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 
 if TYPE_CHECKING:
-    from apportion.stream.topics import TopicReport
+    from apportion.kafka.topics import TopicReport
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Create and check the topics.")
 _Command = with_settings(
@@ -39,7 +39,7 @@ def create(ctx: typer.Context) -> None:
       apportion topics create
       apportion topics create --brokers kafka-1:9092,kafka-2:9092 --production
     """
-    from apportion.stream.topics import create_topics, require_ready
+    from apportion.kafka.topics import create_topics, require_ready
 
     settings = read_settings(ctx)
     reports = asyncio.run(create_topics(settings))
@@ -62,8 +62,8 @@ def check(ctx: typer.Context) -> None:
       apportion topics check
       apportion topics check --app-id staging --topic-prefix staging.
     """
-    from apportion.stream.outputs import output_topics, require_own_outputs
-    from apportion.stream.topics import check_topics, require_ready
+    from apportion.kafka.output_ownership import output_topics, require_own_outputs
+    from apportion.kafka.topics import check_topics, require_ready
 
     settings = read_settings(ctx)
     reports = asyncio.run(check_topics(settings))

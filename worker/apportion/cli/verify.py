@@ -31,8 +31,8 @@ from apportion.cli._topics import (
 from apportion.cli._verification import tell_empty, verification_of
 
 if TYPE_CHECKING:
-    from apportion.recompose.ranges import Selection
-    from apportion.replay.findings import Finding, Summary
+    from apportion.recompose.ranges import RecordSelection
+    from apportion.replay.findings import Finding, VerificationSummary
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -41,7 +41,7 @@ _ON_TERMINAL_MAX = 1_000
 _VALUE_MAX_CHARACTERS = 60
 
 
-class Format(StrEnum):
+class VerifyFormat(StrEnum):
     """How what is found is printed."""
 
     LINES = "lines"
@@ -66,7 +66,9 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     policy: Annotated[
         str | None, typer.Option(metavar="NAME", help="The default policy, whatever the settings say.")
     ] = None,
-    form: Annotated[Format, typer.Option("--format", help="How to print what is found.")] = Format.LINES,
+    form: Annotated[
+        VerifyFormat, typer.Option("--format", help="How to print what is found.")
+    ] = VerifyFormat.LINES,
 ) -> None:
     """Compose recorded events again, and compare the decisions that were made of them.
 
@@ -103,7 +105,9 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     _end(verification.summary, form)
 
 
-def _verify_topics(settings: "Settings", selection: "Selection", snapshot: Path | None, form: Format) -> None:
+def _verify_topics(
+    settings: "Settings", selection: "RecordSelection", snapshot: Path | None, form: VerifyFormat
+) -> None:
     with ExitStack() as stack:
         run = stack.enter_context(recomposition_of(settings, selection, snapshot))
         bar = ExitStack()
@@ -112,7 +116,7 @@ def _verify_topics(settings: "Settings", selection: "Selection", snapshot: Path 
     _end(run.summary, form)
 
 
-def _show(found: "Iterator[Finding]", bar: ExitStack, form: Format) -> None:
+def _show(found: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:
     """Print what is found; on a terminal the bar first, then what was found."""
     shown, more = [], 0
     with bar:
@@ -127,20 +131,20 @@ def _show(found: "Iterator[Finding]", bar: ExitStack, form: Format) -> None:
         typer.echo(f"apportion: {more:,} more are not shown here; a pipe or a file takes all", err=True)
 
 
-def _print(found: "Iterable[Finding]", form: Format) -> None:
-    if form is Format.TABLE:
+def _print(found: "Iterable[Finding]", form: VerifyFormat) -> None:
+    if form is VerifyFormat.TABLE:
         columns = ("Log", "Line", "Event", "Found", "Decision", "Place", "Recorded", "Composed")
         print_table(columns, (_cells(each) for each in found))
         return
     with naming(sys.stdout.buffer):
         for each in found:
-            typer.echo(_json(each) if form is Format.JSON else _line(each))
+            typer.echo(_json(each) if form is VerifyFormat.JSON else _line(each))
 
 
-def _end(summary: "Summary", form: Format) -> None:
-    from apportion.core.wire import encode
+def _end(summary: "VerificationSummary", form: VerifyFormat) -> None:
+    from apportion.core.wire.codec import encode
 
-    typer.echo(encode(summary).decode() if form is Format.JSON else str(summary))
+    typer.echo(encode(summary).decode() if form is VerifyFormat.JSON else str(summary))
     if summary.is_empty:
         tell_empty()
     if not summary.is_right:
@@ -148,7 +152,7 @@ def _end(summary: "Summary", form: Format) -> None:
 
 
 def _json(finding: "Finding") -> str:
-    from apportion.core.wire import encode
+    from apportion.core.wire.codec import encode
 
     return encode(finding).decode()
 

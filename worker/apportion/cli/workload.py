@@ -39,7 +39,7 @@ def from_git(
       apportion workload from-git . --max-requests 10 |
         APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain > /dev/null
     """
-    from apportion.workload.requests import from_git
+    from apportion.examples.workload.requests import from_git
 
     _write(from_git(repository, revision, max_requests=max_requests, policy=policy), max_requests, out)
 
@@ -52,7 +52,7 @@ def recorded(*, out: _Out = None) -> None:
       apportion workload recorded |
         APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose > composed.jsonl
     """
-    from apportion.workload.recording import recorded
+    from apportion.examples.workload.recording import recorded
 
     _write(recorded(), None, out)
 

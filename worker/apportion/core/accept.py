@@ -10,11 +10,11 @@ from typing import Any
 from msgspec import UNSET, Raw, Struct, to_builtins
 from msgspec.structs import replace
 
-from apportion.core.candidates import (
+from apportion.core.candidates.preparation import (
     NO_CONSTRAINTS,
     Judge,
-    Own,
     Preparation,
+    RequestCandidates,
     own_candidates,
     prepare,
     sent_again,
@@ -26,7 +26,7 @@ from apportion.core.history import History, history_of
 from apportion.core.identity import Secrets, canonical_json, canonical_json_of_any, digest, event_time_us
 from apportion.core.policy import Policy
 from apportion.core.results import Limits, Status
-from apportion.core.session import SeenRequest, Session, at
+from apportion.core.session.row import SeenRequest, Session, at
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
 
@@ -37,7 +37,7 @@ _COMPOSED, _DUPLICATE = Status.COMPOSED, Status.DUPLICATE
 _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
 
-class Asked(Struct, frozen=True):
+class RecognisedRequest(Struct, frozen=True):
     """A request and the row that it meets, before any policy has judged it.
 
     `secret` is the session's; `seen` is the first answer of a request that was sent again; `own` are its
@@ -49,7 +49,7 @@ class Asked(Struct, frozen=True):
     before: Session
     secret: bytes | None
     seen: SeenRequest | None
-    own: Own
+    own: RequestCandidates
     history: History | None
     input_digest: str
     constraints_digest: str
@@ -61,7 +61,7 @@ class Accepted(Struct, frozen=True):
     `status` is `composed` where something may be chosen.
     """
 
-    asked: Asked
+    asked: RecognisedRequest
     policy: Policy
     strategy: Strategy[Any]
     prepared: Preparation
@@ -70,7 +70,7 @@ class Accepted(Struct, frozen=True):
     status: Status
 
 
-def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Asked:
+def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> RecognisedRequest:
     """Return the request, and whether the session has answered it before.
 
     Raises:
@@ -80,7 +80,7 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> As
     before = at(session, event_us)
     seen = before.seen(request.request_id)
     secret = secrets.of(request.tenant, before.start_us or 0)
-    own = own_candidates(request.candidates, secret) if request.candidates else Own()
+    own = own_candidates(request.candidates, secret) if request.candidates else RequestCandidates()
     history = None if request.conversation is UNSET else history_of(request.conversation)
     input_digest = _input_digest(request, own, history)
     if seen is not None and seen.digest != input_digest:
@@ -89,10 +89,12 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> As
     constraints_digest = _NO_CONSTRAINTS_DIGEST
     if request.constraints is not UNSET:
         constraints_digest = digest(canonical_json(request.constraints))
-    return Asked(request, event_us, before, secret, seen, own, history, input_digest, constraints_digest)
+    return RecognisedRequest(
+        request, event_us, before, secret, seen, own, history, input_digest, constraints_digest
+    )
 
 
-def accept(asked: Asked, policy: Policy) -> Accepted:
+def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
     """Return the request as accepted.
 
     Raises:
@@ -114,7 +116,7 @@ def accept(asked: Asked, policy: Policy) -> Accepted:
     return Accepted(asked, policy, strategy, prepared, limits, limit_tokens, status)
 
 
-def accept_again(asked: Asked, policy: Policy) -> Accepted:
+def accept_again(asked: RecognisedRequest, policy: Policy) -> Accepted:
     """Return a request that was sent again as accepted, whatever its policy says of it today."""
     strategy = STRATEGIES[policy.strategy]
     limits = policy.limits(asked.request.budget_tokens)
@@ -139,7 +141,7 @@ def _check_fields(request: ContextRequest, strategy: Strategy[Any]) -> None:
             raise EventError(ErrorCode.UNSUPPORTED_FIELD, message, f"$.{name}")
 
 
-def _input_digest(request: ContextRequest, own: Own, history: History | None) -> str:
+def _input_digest(request: ContextRequest, own: RequestCandidates, history: History | None) -> str:
     """Return the digest of the decoded request without `requested_at`.
 
     What holds content enters by a digest of its own: the candidates by theirs, each layer, the messages and

@@ -10,9 +10,9 @@ from sys import getsizeof
 
 from msgspec import UNSET, Struct
 
-from apportion.core.candidates import Aside
+from apportion.core.candidates.preparation import Excluded
 from apportion.core.events import Opt
-from apportion.core.memory import process_wide
+from apportion.core.lru import process_wide
 from apportion.core.results import (
     Bound,
     Breakpoint,
@@ -152,7 +152,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     )
 
 
-def entries_of(made: Composition, aside: Sequence[Aside]) -> tuple[Entry, ...]:
+def entries_of(made: Composition, aside: Sequence[Excluded]) -> tuple[Entry, ...]:
     """Return every candidate's entry: those of the composition, then those set aside, by id and reason."""
     if not aside:
         return made.entries

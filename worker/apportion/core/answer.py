@@ -39,15 +39,15 @@ from apportion.core.results import (
     SessionLedger,
     Status,
 )
-from apportion.core.session import Session
-from apportion.core.tokens import TokenCounter
+from apportion.core.session.row import Session
+from apportion.core.text.tokens import TokenCounter
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
 _OMITTED = Outcome.OMITTED
 _EXPIRED = Reason.EXPIRED
 
 
-class Settled(Struct, frozen=True):
+class AnswerParts(Struct, frozen=True):
     """What both events of an answer are made from."""
 
     accepted: Accepted
@@ -65,7 +65,7 @@ class Settled(Struct, frozen=True):
         return UNSET if seen is None else seen.decision_id
 
 
-def composed_event(answer: Settled) -> ContextComposed:
+def composed_event(answer: AnswerParts) -> ContextComposed:
     """Return the answer itself."""
     accepted, made, after = answer.accepted, answer.made, answer.after
     request, policy = accepted.asked.request, accepted.policy
@@ -94,7 +94,7 @@ def composed_event(answer: Settled) -> ContextComposed:
     )
 
 
-def decision_event(answer: Settled, composed: ContextComposed, engine: Engine) -> ContextDecision:
+def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engine) -> ContextDecision:
     """Return the record of the answer; its `run` is left to the shell."""
     accepted, made = answer.accepted, answer.made
     asked, prepared = accepted.asked, accepted.prepared
@@ -156,12 +156,12 @@ def _prefix_tokens(made: Composition) -> int:
     return 0 if made.prefix is UNSET else made.prefix.prefix_tokens
 
 
-def _messages(answer: Settled) -> Opt[tuple[dict[str, Any], ...]]:
+def _messages(answer: AnswerParts) -> Opt[tuple[dict[str, Any], ...]]:
     history, kept = answer.accepted.asked.history, answer.made.kept
     return UNSET if history is None or kept is UNSET else history.standing(kept)
 
 
-def _output_digest(composed: ContextComposed, answer: Settled) -> str:
+def _output_digest(composed: ContextComposed, answer: AnswerParts) -> str:
     """Return the digest of the composed event, its text, system prompt and messages by their own."""
     text, system_prompt, messages = composed.text, composed.system_prompt, composed.messages
     if text is not UNSET:

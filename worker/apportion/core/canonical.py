@@ -55,7 +55,7 @@ class Facts(Struct, gc=False):
     weighted_agreement: Opt[int | str]
 
 
-class Named(Struct, frozen=True, gc=False):
+class CanonicalCandidate(Struct, frozen=True, gc=False):
     """A candidate with its id and normalised path, its facts, their canonical JSON, and when it came to be.
 
     `created_us` are microseconds since 1970.
@@ -88,7 +88,7 @@ def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
     return make_id(secret, path, candidate.kind or "", candidate.lane or "", chunk_index), path
 
 
-def canonical_of(candidate: Candidate, name: str, path: str | None) -> Named:
+def canonical_of(candidate: Candidate, name: str, path: str | None) -> CanonicalCandidate:
     """Return a candidate under its id and normalised path, in canonical form."""
     activation, priority, agreement = candidate.activation, candidate.priority, candidate.weighted_agreement
     relevance, specificity = candidate.relevance, candidate.specificity
@@ -119,4 +119,4 @@ def canonical_of(candidate: Candidate, name: str, path: str | None) -> Named:
     )
     canonical = _encode(facts)
     facts.created_at = facts.recency_bucket = UNSET
-    return Named(candidate, name, path, facts, canonical, created_us)
+    return CanonicalCandidate(candidate, name, path, facts, canonical, created_us)

@@ -24,7 +24,7 @@ class Cap(Struct, frozen=True):
     ceiling: int
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class BoundedChoice(Struct, frozen=True, kw_only=True):
     """What could be chosen, by place, what was, and what bounded it.
 
     `scores` are thousandths and undiscounted, `costs` tokens, `group_of` places in `caps`. `taken` tells of
@@ -53,7 +53,7 @@ class _Others(Struct, frozen=True):
     least: Sequence[int]
 
 
-def certify(choice: Choice, *, undiscounted: bool = False) -> Certificate | None:
+def certify(choice: BoundedChoice, *, undiscounted: bool = False) -> Certificate | None:
     """Return the certificate of a selection; None where the protected ones do not fit the limit.
 
     No selection within limit and ceilings that has the protected ones, and fills each group with others at
@@ -81,7 +81,7 @@ def certify(choice: Choice, *, undiscounted: bool = False) -> Certificate | None
     )
 
 
-def _others(choice: Choice) -> _Others:
+def _others(choice: BoundedChoice) -> _Others:
     scores, costs, group_of = choice.scores, choice.costs, choice.group_of
     protected = frozenset(choice.protected)
     in_groups, used = [0] * len(choice.caps), [0] * len(choice.caps)
@@ -134,7 +134,7 @@ def _prices(others: _Others) -> tuple[int, list[int]]:
     return price, [min(max(price, high), low) for high, low in zip(passed, reached, strict=True)]
 
 
-def _value(choice: Choice, places: Iterable[int]) -> int:
+def _value(choice: BoundedChoice, places: Iterable[int]) -> int:
     return sum([choice.scores[place] * choice.costs[place] for place in places])
 
 

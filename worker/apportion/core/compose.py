@@ -9,21 +9,21 @@ from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, Struct
 
-from apportion.core.accept import Accepted, Asked, accept, accept_again, recognise
+from apportion.core.accept import Accepted, RecognisedRequest, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
-from apportion.core.answer import Settled, composed_event, decision_event
-from apportion.core.candidates import NO_CONSTRAINTS
+from apportion.core.answer import AnswerParts, composed_event, decision_event
+from apportion.core.candidates.preparation import NO_CONSTRAINTS
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
 from apportion.core.identity import decision_id, marking_key, secret_digest
 from apportion.core.memory import Memory
-from apportion.core.order import Overlap
+from apportion.core.overlap.selection_order import Overlap
 from apportion.core.policy import Policy
 from apportion.core.results import ContextComposed, ContextDecision, Reason, Status
-from apportion.core.session import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
+from apportion.core.session.row import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
 from apportion.core.task import Prepared, Task
-from apportion.core.tokens import Estimator, TokenCounter
+from apportion.core.text.tokens import Estimator, TokenCounter
 
 _WITHHELD = {
     Status.DISABLED: Reason.DISABLED,
@@ -88,7 +88,7 @@ def compose(
     else:
         after = after_duplicate(before)
     status = made.status if accepted.status is _COMPOSED else accepted.status
-    answer = Settled(accepted, made, status, identity, after, key, counter)
+    answer = AnswerParts(accepted, made, status, identity, after, key, counter)
     composed = composed_event(answer)
     record = decision_event(answer, composed, engine)
     phase("record")
@@ -129,13 +129,13 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         return counts.count(counter, [one.facts.content or "" for one in those], contents)
 
     def overlap_of(those: Sequence[Prepared], threshold: int) -> Overlap:
-        from apportion.core import overlap, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
+        from apportion.core.overlap import pairs, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
 
         contents = [one.content for one in those]
         digests = [one.facts.content or "" for one in those]
         if memory is None:
-            return overlap.overlap_of(digests, [sketch.sketch(one) for one in contents], threshold)
-        return overlap.overlap_of(digests, memory.sketches.of(digests, contents, sketch.sketch), threshold)
+            return pairs.overlap_of(digests, [sketch.sketch(one) for one in contents], threshold)
+        return pairs.overlap_of(digests, memory.sketches.of(digests, contents, sketch.sketch), threshold)
 
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
     before = accepted.asked.before
@@ -160,7 +160,7 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
     )
 
 
-def _marking_key(asked: Asked) -> bytes:
+def _marking_key(asked: RecognisedRequest) -> bytes:
     assert asked.secret is not None, "a request without a secret is refused where items are marked"
     request = asked.request
     return marking_key(asked.secret, request.tenant, request.session_id, asked.before.start_us or 0)

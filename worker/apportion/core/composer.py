@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 from msgspec import UNSET
 
-from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered, compose, no_phase
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, ContextRetraction, Event
 from apportion.core.identity import event_time_us
 from apportion.core.memory import Memory
+from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
-from apportion.core.session import Session, at
+from apportion.core.session.row import Session, at
 
 
 class Composer:

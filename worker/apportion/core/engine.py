@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from apportion.core.identity import Secrets
-from apportion.core.tokens import TokenCounter
+from apportion.core.text.tokens import TokenCounter
 
 
 class Engine(Struct, frozen=True):

@@ -17,7 +17,7 @@ import msgspec
 import rfc8785
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.memory import process_wide
+from apportion.core.lru import process_wide
 from apportion.core.nesting import levels
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

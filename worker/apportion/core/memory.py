@@ -7,56 +7,17 @@ to `compose`; what the whole process remembers is made by `process_wide`.
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     from apportion.core.accountant import Composition
-    from apportion.core.sketch import Sketch
-    from apportion.core.tokens import TokenCounter
+    from apportion.core.overlap.sketch import Sketch
+    from apportion.core.text.tokens import TokenCounter
 
 COMPOSITIONS_MAX_BYTES = 64 << 20
 """How much compositions may take that are remembered, unless a worker is set otherwise."""
-
-K = TypeVar("K")
-V = TypeVar("V")
-R = TypeVar("R")
-Arguments = ParamSpec("Arguments")
-
-
-def process_wide(
-    entries_max: int,
-) -> Callable[[Callable[Arguments, R]], Callable[Arguments, R]]:
-    """Remember what a pure function of hashable arguments returned, least recently used out first."""
-
-    def remembering(function: Callable[Arguments, R]) -> Callable[Arguments, R]:
-        return lru_cache(maxsize=entries_max)(function)  # type: ignore[return-value] # keeps the signature
-
-    return remembering
-
-
-class Bounded(Generic[K, V]):
-    """A bounded mapping, least recently used out first."""
-
-    def __init__(self, entries_max: int) -> None:
-        """Start empty."""
-        self._entries: OrderedDict[K, V] = OrderedDict()
-        self._entries_max = entries_max
-
-    def get(self, key: K) -> V | None:
-        """Return what is kept under a key."""
-        value = self._entries.get(key)
-        if value is not None:
-            self._entries.move_to_end(key)
-        return value
-
-    def put(self, key: K, value: V) -> None:
-        """Keep a value, and let the least recently used go."""
-        self._entries[key] = value
-        if len(self._entries) > self._entries_max:
-            self._entries.popitem(last=False)
 
 
 class _Remembered(Struct):

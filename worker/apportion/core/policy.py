@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from apportion.core.events import MAX_INTEGER, Opt, Timestamp
 from apportion.core.identity import canonical_json_of_any, digest, event_time_us
 from apportion.core.results import Limits, PolicyRef
-from apportion.core.tokens import CounterName
+from apportion.core.text.tokens import CounterName
 
 _ALWAYS_US = -(2**63)
 """Before any event: an offset takes one to before the year 1 in UTC."""
@@ -58,14 +58,14 @@ class PolicyError(Exception):
         self.source = source
 
 
-class Table(BaseModel):
+class PolicyTable(BaseModel):
     """A table of a policy: unknown keys are refused, wrong types never coerced."""
 
     # deferred: a table within a policy needs no validator of its own, and a policy none before it is read
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-class SessionLimits(Table):
+class SessionLimits(PolicyTable):
     """`[session]`: what one session may spend, and how long it may be idle. 0: none."""
 
     max_tokens: Count = 0
@@ -74,24 +74,24 @@ class SessionLimits(Table):
     idle_timeout_s: Count = 86_400
 
 
-class OverlapPolicy(Table):
+class OverlapPolicy(PolicyTable):
     """`[overlap]`: thousandths of the shorter content that must be shared before it counts. 0: off."""
 
     threshold: Thousandths = 0
 
 
-class CertificatePolicy(Table):
+class CertificatePolicy(PolicyTable):
     """`[certificate]`: whether decisions tell how good the selection is."""
 
     enabled: bool = False
 
 
-def is_default(table: Table) -> bool:
+def is_default(table: PolicyTable) -> bool:
     """Tell whether a table says nothing; one that came later stays out of the digest then."""
     return table == type(table)()
 
 
-class Policy(Table):
+class Policy(PolicyTable):
     """What every policy states. `budget_tokens` is the total; 0 disables."""
 
     own_backoff: ClassVar[bool] = True

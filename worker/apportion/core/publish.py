@@ -6,8 +6,8 @@ Such events answer with nothing; what they change shows in the session's next de
 from apportion.core.engine import Engine
 from apportion.core.events import ContextArtifact, ContextRetraction
 from apportion.core.identity import event_time_us
-from apportion.core.pool import published, retracted
-from apportion.core.session import Session, after_artifact, after_retraction, at
+from apportion.core.session.pool import published, retracted
+from apportion.core.session.row import Session, after_artifact, after_retraction, at
 
 
 def publish(

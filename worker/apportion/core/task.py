@@ -15,9 +15,9 @@ from msgspec import Struct
 from apportion.core.canonical import Facts
 from apportion.core.events import Conversation, LaneRequirement, LayerContent, Opt, Vitals
 from apportion.core.identity import canonical_json_of_any, digest
-from apportion.core.order import Overlap
+from apportion.core.overlap.selection_order import Overlap
 from apportion.core.policy import Policy
-from apportion.core.tokens import TokenCounter
+from apportion.core.text.tokens import TokenCounter
 from apportion.core.verdict import Bound
 
 P = TypeVar("P", bound=Policy)

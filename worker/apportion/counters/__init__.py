@@ -5,7 +5,7 @@ Decides which counter a name means. Importing this loads no vocabulary.
 
 from collections.abc import Iterator, Mapping
 
-from apportion.core.tokens import ESTIMATORS, CounterName, TokenCounter
+from apportion.core.text.tokens import ESTIMATORS, CounterName, TokenCounter
 from apportion.counters.bpe import PATTERNS, exact_counter
 
 __all__ = ["COUNTERS", "exact_counter"]

@@ -10,7 +10,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
-from apportion.core.tokens import CounterName, TokenCounter
+from apportion.core.text.tokens import CounterName, TokenCounter
 from apportion.counters.runs import RunCounter
 
 _PACKAGE = "bpe_openai"

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from apportion.core import wire
 from apportion.core.bounds import Bounds
 from apportion.core.compose import Answered
-from apportion.core.dead_letter import dead_letter
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Event
-from apportion.core.record import Record
 from apportion.core.results import ContextDeadLetter
+from apportion.core.wire import codec
+from apportion.core.wire.dead_letter import dead_letter
+from apportion.core.wire.record import Record
 from apportion.offline.lines import Line
 from apportion.offline.sessions import Sessions
 
@@ -48,7 +48,7 @@ def event_of(line: Line, bounds: Bounds) -> Event:
     if line.cut is not None:
         message = f"the event has {line.cut.size_bytes} bytes, more than {bounds.event_max_bytes}"
         raise EventError(ErrorCode.TOO_LARGE, message)
-    return wire.decode(line.value, bounds)
+    return codec.decode(line.value, bounds)
 
 
 def refused(line: Line, error: EventError, engine_version: str) -> ContextDeadLetter:

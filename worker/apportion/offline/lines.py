@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from apportion.core.dead_letter import COMPLETE_MAX_BYTES, KEPT_BYTES
+from apportion.core.wire.dead_letter import COMPLETE_MAX_BYTES, KEPT_BYTES
 
 _PIECE_BYTES = 1 << 16
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from apportion.core.session import EMPTY, Session
+from apportion.core.session.row import EMPTY, Session
 
 _IN_USE_MAX = 32
 """Sessions that are held decoded; each may have a row of 1 MiB."""
@@ -17,7 +17,7 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Session)
 
 
-class Rows:
+class SessionRows:
     """Rows by session key; of a session that is not there, the empty one."""
 
     def __init__(self, rows: dict[str, bytes] | None = None) -> None:

@@ -4,13 +4,13 @@ Decides how much is remembered beside the rows: little, so a stream of any lengt
 its sessions do.
 """
 
-from apportion.core.catalogue import Catalogue
 from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.events import Event, session_key
 from apportion.core.memory import Memory
-from apportion.offline.rows import Rows
+from apportion.core.policies.catalogue import Catalogue
+from apportion.offline.rows import SessionRows
 
 _COMPOSITIONS_MAX = 64
 """Of large requests, some 16 MB; a worker keeps as many as its policies say."""
@@ -25,7 +25,7 @@ class Sessions:
         self.engine = engine
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
         self._composer = Composer(engine, catalogue, default_policy, memory)
-        self._rows = Rows()
+        self._rows = SessionRows()
 
     def handle(self, event: Event) -> Answered | None:
         """Return what answers an event, its session's row moved on; only requests are answered.

@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a metric's numbers do, by Prometheus's own names."""
 
     COUNTER = "counter"
@@ -21,7 +21,7 @@ class Metric(Struct, frozen=True):
     """A metric as it is scraped; `buckets` are upper bounds, ascending, without the infinite one."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
@@ -34,15 +34,15 @@ _EVENTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 
 def _counter(name: str, help_text: str, *labels: str) -> Metric:
-    return Metric(f"apportion_{name}_total", Kind.COUNTER, help_text, labels)
+    return Metric(f"apportion_{name}_total", MetricKind.COUNTER, help_text, labels)
 
 
 def _gauge(name: str, help_text: str, *labels: str) -> Metric:
-    return Metric(f"apportion_{name}", Kind.GAUGE, help_text, labels)
+    return Metric(f"apportion_{name}", MetricKind.GAUGE, help_text, labels)
 
 
 def _histogram(name: str, help_text: str, buckets: tuple[float, ...]) -> Metric:
-    return Metric(f"apportion_{name}", Kind.HISTOGRAM, help_text, (), buckets)
+    return Metric(f"apportion_{name}", MetricKind.HISTOGRAM, help_text, (), buckets)
 
 
 EVENTS = _counter("events", "Events that were dealt with: answered, refused, or passed over as seen.")

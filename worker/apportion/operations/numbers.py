@@ -24,8 +24,8 @@ from apportion import ENGINE_VERSION
 from apportion.core.errors import ErrorCode
 from apportion.core.results import Outcome, Reason
 from apportion.operations import metrics as told
-from apportion.operations.metrics import METRICS, Kind, Metric
-from apportion.operations.tally import Distribution, Tally
+from apportion.operations.metrics import METRICS, Metric, MetricKind
+from apportion.operations.tally import BatchTally, Distribution
 
 POLICIES_MAX = 50
 OTHER = "other"
@@ -38,7 +38,9 @@ class Batched:
 
     __slots__ = ("bytes", "events", "tally", "work_s", "write_s")
 
-    def __init__(self, tally: Tally, events: int, size_bytes: int, work_s: float, write_s: float) -> None:
+    def __init__(
+        self, tally: BatchTally, events: int, size_bytes: int, work_s: float, write_s: float
+    ) -> None:
         self.tally, self.events, self.bytes = tally, events, size_bytes
         self.work_s, self.write_s = work_s, write_s
 
@@ -49,11 +51,11 @@ class Numbers(Collector):
     def __init__(self, tenants_max: int = 0) -> None:
         """Start at zero; `tenants_max` tenants are told apart, 0: none is named."""
         self._values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in METRICS}
-        self._distributions = {one: Distribution(one) for one in METRICS if one.kind is Kind.HISTOGRAM}
+        self._distributions = {one: Distribution(one) for one in METRICS if one.kind is MetricKind.HISTOGRAM}
         self._policies = Names(POLICIES_MAX)
         self._tenants = Names(tenants_max)
         for metric in METRICS:
-            if metric.kind is not Kind.HISTOGRAM and not metric.labels:
+            if metric.kind is not MetricKind.HISTOGRAM and not metric.labels:
                 self.add(metric, 0)
         for code in ErrorCode:
             self.add(told.DEAD_LETTERS, 0, code.value)
@@ -116,14 +118,14 @@ class Numbers(Collector):
             yield self._family(metric)
 
     def _family(self, metric: Metric) -> Family:
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             histogram = HistogramMetricFamily(metric.name, metric.help)
             values = self._distributions[metric]
             bounds = ["+Inf" if bound == inf else repr(bound) for bound in (*metric.buckets, inf)]
             counts = accumulate(values.counts)
             histogram.add_metric([], list(zip(bounds, counts, strict=True)), values.total)
             return histogram
-        kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+        kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
         family = kind(metric.name, metric.help, labels=metric.labels)
         for labels, value in self._values[metric].items():
             family.add_metric(labels, value)

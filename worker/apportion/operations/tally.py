@@ -43,7 +43,7 @@ class Distribution:
         self.total += other.total
 
 
-class Tally:
+class BatchTally:
     """The numbers of one batch."""
 
     __slots__ = (

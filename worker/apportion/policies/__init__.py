@@ -6,7 +6,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from apportion.core.catalogue import Catalogue
+from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy, PolicyError, Problem
 from apportion.core.strategies import parse_policy
 

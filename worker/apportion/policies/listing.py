@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from apportion.core.policies.timeline import Timeline, policy_key
 from apportion.core.policy import Policy
-from apportion.core.timeline import Timeline, policy_key
 
 
 class PolicySource(StrEnum):

@@ -11,28 +11,28 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.assembly import create_engine
-from apportion.core import wire
-from apportion.core.cloudevents import event_value
-from apportion.core.dead_letter import dead_letter
 from apportion.core.errors import EventError
 from apportion.core.events import Event, Opt
-from apportion.core.record import Record
+from apportion.core.policies.timeline import Timeline
 from apportion.core.results import ContextDeadLetter
-from apportion.core.timeline import Timeline
+from apportion.core.wire import codec
+from apportion.core.wire.cloudevents import event_value
+from apportion.core.wire.dead_letter import dead_letter
+from apportion.core.wire.record import Record
+from apportion.kafka.partitioning import check_place
+from apportion.kafka.records import RecordReader
 from apportion.offline.lines import Line
-from apportion.offline.rows import Rows
+from apportion.offline.rows import SessionRows
 from apportion.recompose.ranges import PartitionRange
-from apportion.recompose.records import RecordReader
 from apportion.recompose.snapshot import StartRows
-from apportion.replay.findings import Finding, Summary
+from apportion.replay.findings import Finding, VerificationSummary
 from apportion.replay.reading import Extent
 from apportion.replay.recorded import Parse, parse_placed_dead_letter, place_name
 from apportion.replay.replaying import Replay, Told, WhatIf
 from apportion.replay.sums import Sum
 from apportion.replay.verify import Verification
 from apportion.settings import Settings
-from apportion.stream.lateness import StreamTime
-from apportion.stream.partitions import check_place
+from apportion.stream.state.stream_time import StreamTime
 
 
 class RecordLine(Line, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class TopicReading:
             EventError: it holds none, passes a bound, stands elsewhere than its session, or is too late.
         """
         record = _record(line)
-        event = wire.decode(event_value(record, self._bounds), self._bounds)
+        event = codec.decode(event_value(record, self._bounds), self._bounds)
         check_place(event, record, self._settings.partitioner, self._settings.partitions)
         self._time.see(event, record)
         return event
@@ -101,7 +101,7 @@ class PartitionRun(Struct, frozen=True):
             yield self.placed(each) if isinstance(each, Finding) else each
 
     @property
-    def summary(self) -> Summary | Sum:
+    def summary(self) -> VerificationSummary | Sum:
         """What was counted so far."""
         return (self.replay or self.verification).summary
 
@@ -143,10 +143,10 @@ def partition_run(
         as_lines(one for one in dead_letters if _is_of_requests(one, settings)),
     )
     if start is not None:
-        verification.start_from(Rows(start.rows))
+        verification.start_from(SessionRows(start.rows))
     replay = None
     if what_if is not None:
-        replay = Replay(verification, what_if, None if start is None else Rows(dict(start.rows)))
+        replay = Replay(verification, what_if, None if start is None else SessionRows(dict(start.rows)))
     return PartitionRun(those.partition, as_lines(_unseen(events, extent)), verification, replay)
 
 
@@ -164,12 +164,12 @@ def _unseen(records: Iterable[Record], extent: Extent) -> Iterator[Record]:
             yield one
 
 
-class _Source(Struct, frozen=True):
+class _EventSource(Struct, frozen=True):
     topic: str
 
 
 class _Letter(Struct, frozen=True):
-    source: _Source
+    source: _EventSource
 
 
 _letter_decoder = msgspec.json.Decoder(_Letter)

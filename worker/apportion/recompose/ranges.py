@@ -14,11 +14,11 @@ from aiokafka import TopicPartition
 from msgspec import Struct
 from msgspec.structs import replace
 
-from apportion.recompose.records import RecordReader, Span
+from apportion.kafka.commits import read_commits
+from apportion.kafka.records import OffsetSpan, RecordReader
+from apportion.kafka.topics import TopicStatus, check_topics, require_same_partitions
 from apportion.replay.reading import Extent
 from apportion.settings import Settings
-from apportion.stream.commits import read_commits
-from apportion.stream.topics import TopicStatus, check_topics, require_same_partitions
 
 _SKEW_MS = 10 * 60 * 1000
 """How far the clocks of workers may be behind those of the brokers."""
@@ -48,7 +48,7 @@ class NoSuchPartitionError(Exception):
         )
 
 
-class Selection(Struct, frozen=True):
+class RecordSelection(Struct, frozen=True):
     """What is asked about: requests by when they were recorded, in milliseconds, or by their offsets.
 
     `until_ms` is exclusive. `offsets` has for each partition the first and the last, which may be None.
@@ -63,9 +63,9 @@ class PartitionRange(Struct, frozen=True):
     """What is read of one partition."""
 
     partition: int
-    requests: Span
-    decisions: Span
-    dead_letters: Span
+    requests: OffsetSpan
+    decisions: OffsetSpan
+    dead_letters: OffsetSpan
     extent: Extent
 
 
@@ -93,7 +93,7 @@ async def require_topics(settings: Settings, topics: Collection[str]) -> None:
 
 
 def settle(
-    settings: Settings, reader: RecordReader, selection: Selection, kept: Mapping[int, int]
+    settings: Settings, reader: RecordReader, selection: RecordSelection, kept: Mapping[int, int]
 ) -> tuple[PartitionRange, ...]:
     """Return what is to be read; `kept` tells up to where (exclusive) rows were kept that are started from.
 
@@ -110,8 +110,8 @@ def settle(
 
 
 def settle_spans(
-    settings: Settings, reader: RecordReader, topics: Collection[str], selection: Selection
-) -> tuple[Span, ...]:
+    settings: Settings, reader: RecordReader, topics: Collection[str], selection: RecordSelection
+) -> tuple[OffsetSpan, ...]:
     """Return what is to be read of topics by when their own records were written, partition by partition.
 
     Raises:
@@ -129,7 +129,7 @@ class _Offsets:
         self._client = client
         self._partitions = partitions
 
-    async def ranges(self, selection: Selection, kept: Mapping[int, int]) -> list[PartitionRange]:
+    async def ranges(self, selection: RecordSelection, kept: Mapping[int, int]) -> list[PartitionRange]:
         settings = self._settings
         requests, decisions = settings.requests_topic, settings.decisions_topic
         begins, ends = await self._bounds(requests)
@@ -160,20 +160,21 @@ class _Offsets:
             ranges.append(
                 PartitionRange(
                     one,
-                    Span(requests, one, begin, max(begin, end)),
-                    Span(decisions, one, decided_from[one], decided_to[one]),
-                    Span(settings.dead_letters_topic, one, refused_from[one], refused_to[one]),
+                    OffsetSpan(requests, one, begin, max(begin, end)),
+                    OffsetSpan(decisions, one, decided_from[one], decided_to[one]),
+                    OffsetSpan(settings.dead_letters_topic, one, refused_from[one], refused_to[one]),
                     extent,
                 )
             )
         return ranges
 
-    async def spans(self, topic: str, selection: Selection) -> list[Span]:
+    async def spans(self, topic: str, selection: RecordSelection) -> list[OffsetSpan]:
         begins, ends = await self._bounds(topic)
         since = begins if selection.since_ms is None else await self._at(topic, selection.since_ms)
         until = await self._at(topic, selection.until_ms)
         return [
-            Span(topic, one, since.get(one, ends[one]), until.get(one, ends[one])) for one in self._partitions
+            OffsetSpan(topic, one, since.get(one, ends[one]), until.get(one, ends[one]))
+            for one in self._partitions
         ]
 
     async def _bounds(self, topic: str) -> tuple[dict[int, int], dict[int, int]]:
@@ -212,6 +213,6 @@ def _without_what_was_before(
         )
 
 
-async def _since(client: Any, span: Span, since_ms: int) -> Span:
+async def _since(client: Any, span: OffsetSpan, since_ms: int) -> OffsetSpan:
     found = (await client.offsets_for_times({span.place: since_ms}))[span.place]
     return replace(span, first=span.end if found is None else max(span.first, found.offset))

@@ -9,18 +9,18 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from apportion.core.timeline import Timeline
+from apportion.core.policies.timeline import Timeline
+from apportion.kafka.publishing import read_timeline
+from apportion.kafka.records import RecordReader, open_reader
 from apportion.offline.lines import Line
+from apportion.recompose.parallel import Job, run_partitions
 from apportion.recompose.partition import partition_run
-from apportion.recompose.ranges import PartitionRange, Selection, require_topics, settle, topics_read
-from apportion.recompose.records import RecordReader, open_reader
-from apportion.recompose.side_by_side import Job, run_partitions
+from apportion.recompose.ranges import PartitionRange, RecordSelection, require_topics, settle, topics_read
 from apportion.recompose.snapshot import Snapshot
-from apportion.replay.findings import Finding, Summary
+from apportion.replay.findings import Finding, VerificationSummary
 from apportion.replay.replaying import Told, WhatIf
 from apportion.replay.sums import Sum
 from apportion.settings import Settings
-from apportion.stream.publishing import read_timeline
 
 _SIDE_BY_SIDE_FROM = 1_000
 """How many events are worth that processes begin."""
@@ -38,7 +38,7 @@ class Recomposition:
         snapshot: Snapshot | None,
     ) -> None:
         self.ranges = ranges
-        self.summary = Summary()
+        self.summary = VerificationSummary()
         self.sum = Sum()
         self.settings = settings
         self.timeline = timeline
@@ -60,7 +60,7 @@ class Recomposition:
             PartitionFailedError: likewise, of partitions that are read side by side.
         """
         for each in self._told(None, advance):
-            if isinstance(each, Summary):
+            if isinstance(each, VerificationSummary):
                 self.summary += each
             elif isinstance(each, Finding):
                 yield each
@@ -70,10 +70,12 @@ class Recomposition:
         for each in self._told(what_if, advance):
             if isinstance(each, Sum):
                 self.sum += each
-            elif not isinstance(each, Summary):
+            elif not isinstance(each, VerificationSummary):
                 yield each
 
-    def _told(self, what_if: WhatIf | None, advance: Callable[[int], None]) -> Iterator[Told | Summary | Sum]:
+    def _told(
+        self, what_if: WhatIf | None, advance: Callable[[int], None]
+    ) -> Iterator[Told | VerificationSummary | Sum]:
         own = [one for one in self.ranges if one.requests]
         processes = min(len(own), len(os.sched_getaffinity(0)))
         if self.total < _SIDE_BY_SIDE_FROM or processes <= 1:
@@ -85,7 +87,7 @@ class Recomposition:
 
     def _one_after_another(
         self, what_if: WhatIf | None, advance: Callable[[int], None]
-    ) -> Iterator[Told | Summary | Sum]:
+    ) -> Iterator[Told | VerificationSummary | Sum]:
         before = 0
         for one in self.ranges:
             start = None if self._snapshot is None else self._snapshot.rows(one.partition)
@@ -98,7 +100,7 @@ class Recomposition:
 
 @contextmanager
 def open_run(
-    settings: Settings, selection: Selection, snapshot: Snapshot | None = None
+    settings: Settings, selection: RecordSelection, snapshot: Snapshot | None = None
 ) -> Iterator[Recomposition]:
     """Settle what is read, from the topics as they are now; sessions start as the snapshot has them.
 

@@ -18,12 +18,12 @@ from aiokafka.errors import KafkaError
 from msgspec import Raw, Struct
 
 from apportion import ENGINE_VERSION
-from apportion.core.session import Session
+from apportion.core.session.row import Session
+from apportion.kafka.admin import BrokerUnreachableError
+from apportion.kafka.commits import read_commits
 from apportion.settings import Settings
-from apportion.stream.admin import BrokerUnreachableError
-from apportion.stream.commits import read_commits
-from apportion.stream.recovery import read_rows
-from apportion.stream.rows import PartitionRows
+from apportion.stream.state.recovery import read_rows
+from apportion.stream.state.rows import PartitionRows
 
 FORM = 1
 _TAIL_BYTES = 1 << 20
@@ -70,7 +70,7 @@ class _Head(Struct, frozen=True, tag_field="type", tag="context-snapshot"):
     requests_topic: str
 
 
-class _Row(Struct, frozen=True):
+class _SnapshotRow(Struct, frozen=True):
     key: str
     seen_offset: int
     session: Session
@@ -203,7 +203,7 @@ def _lines(rows: PartitionRows) -> Iterator[bytes]:
     for key in sorted(rows.values):
         row = rows.row(key)
         assert row is not None, "it has a value"
-        yield msgspec.json.encode(_Row(key.decode(), row.seen_offset, row.session)) + b"\n"
+        yield msgspec.json.encode(_SnapshotRow(key.decode(), row.seen_offset, row.session)) + b"\n"
 
 
 def _open_own(path: str, flags: int) -> int:

@@ -7,7 +7,7 @@ beside itself, what the session carries.
 from msgspec.structs import replace
 
 from apportion.core.policy import Policy
-from apportion.core.session import Session
+from apportion.core.session.row import Session
 
 
 def row_under(session: Session, was: Policy, policy: Policy) -> Session:

@@ -56,7 +56,7 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     composed: Opt[Any] = UNSET
 
 
-class Summary(Struct, frozen=True):
+class VerificationSummary(Struct, frozen=True):
     """What was counted. `repeated` decisions were recorded more than once, alike each time.
 
     Requests `in_flight` were recorded, and are not known to be answered yet.
@@ -77,7 +77,7 @@ class Summary(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether there was nothing to compare."""
-        return self == Summary()
+        return self == VerificationSummary()
 
     def __str__(self) -> str:
         parts = [f"{counted(self.verified, 'decision')} verified"]
@@ -93,9 +93,9 @@ class Summary(Struct, frozen=True):
             parts.append(f"{self.in_flight:,} in flight")
         return ", ".join(parts)
 
-    def __add__(self, other: "Summary") -> "Summary":
+    def __add__(self, other: "VerificationSummary") -> "VerificationSummary":
         reasons = Counter(self.unverifiable) + Counter(other.unverifiable)
-        return Summary(
+        return VerificationSummary(
             self.verified + other.verified,
             self.dead_letters + other.dead_letters,
             self.repeated + other.repeated,
@@ -105,12 +105,12 @@ class Summary(Struct, frozen=True):
         )
 
 
-def summary(verified: int, dead_letters: int, repeated: int, counts: "Counter[Found]") -> Summary:
+def summary(verified: int, dead_letters: int, repeated: int, counts: "Counter[Found]") -> VerificationSummary:
     """Return what was counted, the reasons in the order of their declaration."""
     unverifiable = {
         str(found): counts[found] for found in Found if found is not Found.DIFFERENCE and counts[found]
     }
-    whole = Summary(verified, dead_letters, repeated, counts[Found.DIFFERENCE])
+    whole = VerificationSummary(verified, dead_letters, repeated, counts[Found.DIFFERENCE])
     return replace(whole, unverifiable=unverifiable)
 
 

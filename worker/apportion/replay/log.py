@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from apportion.core.comparison import NotJsonError, read
 from apportion.core.identity import canonical_json
-from apportion.core.memory import Bounded
+from apportion.core.lru import Bounded
 from apportion.offline.lines import Line
-from apportion.replay.compare import NotJsonError, read
 from apportion.replay.findings import Finding, Found
 from apportion.replay.recorded import Parse, Recorded
 from apportion.replay.waiting import Waiting
@@ -27,7 +27,7 @@ _TRUNCATED = "truncated"
 """What msgspec says of JSON that ends too early."""
 
 
-class Log:
+class RecordedLog:
     """The lines of one log, each given once."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Log:
         parse: Parse,
         beside: Collection[str],
         tell: Callable[[Finding], None],
-        takes: Callable[["Log", Recorded], bool] = lambda _, __: True,
+        takes: Callable[["RecordedLog", Recorded], bool] = lambda _, __: True,
     ) -> None:
         """`beside` are the fields that are not compared; `tell` takes what is wrong with the log itself.
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from apportion.core.events import ContextRequest
 from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
-from apportion.core.session import Session
+from apportion.core.session.row import Session
 from apportion.offline.lines import Line
 from apportion.printable import printable
 from apportion.replay.findings import Finding, Found

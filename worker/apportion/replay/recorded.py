@@ -54,20 +54,20 @@ class _Decision(Struct, frozen=True, tag_field="type", tag="context-decision"):
     run: Raw = Raw()
 
 
-class _Source(Struct, frozen=True):
+class _RecordedSource(Struct, frozen=True):
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
 
 
-class _Failure(Struct, frozen=True):
+class _RecordedFailure(Struct, frozen=True):
     code: str
 
 
 class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-letter"):
-    error: _Failure
-    source: _Source
+    error: _RecordedFailure
+    source: _RecordedSource
     key: str | None
     headers: tuple[tuple[str, str], ...]
     value_digest: str

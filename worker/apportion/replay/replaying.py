@@ -15,16 +15,16 @@ from apportion.core.events import ContextRequest, session_key
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.results import Failure, Status
-from apportion.core.session import Session
+from apportion.core.session.row import Session
 from apportion.offline.lines import Line
-from apportion.offline.rows import Rows
+from apportion.offline.rows import SessionRows
 from apportion.replay.changed_row import row_under
 from apportion.replay.findings import Finding, Found
-from apportion.replay.sums import Sum, Tally
+from apportion.replay.sums import DifferenceSum, Sum
 from apportion.replay.verify import Recomposed, Verification
-from apportion.replay.whatif import Change, Difference, Misfit, difference
+from apportion.replay.whatif import Change, DecisionDifference, Misfit, difference
 
-Told: TypeAlias = Finding | Difference | Misfit
+Told: TypeAlias = Finding | DecisionDifference | Misfit
 """What is told of one decision: what the change makes of it, or why it is not replayed."""
 
 
@@ -38,14 +38,14 @@ class WhatIf(Struct, frozen=True):
 class Replay:
     """One run over recorded events under a change; what it added up is its `summary`."""
 
-    def __init__(self, verification: Verification, what_if: WhatIf, start: Rows | None = None) -> None:
+    def __init__(self, verification: Verification, what_if: WhatIf, start: SessionRows | None = None) -> None:
         """Start with no session, or with those that the verification starts from."""
         self._verification = verification
         self._change = what_if.change
-        self._rows = (start or Rows()) if what_if.evolve else None
+        self._rows = (start or SessionRows()) if what_if.evolve else None
         self._known = {policy.name for policy in verification.policies.values()}
         self._policies: dict[str, Policy] = {}
-        self._tally = Tally()
+        self._tally = DifferenceSum()
 
     def run(self, events: Iterable[Line]) -> Iterator[Told]:
         """Yield each decision: what the change makes of it, or why it is not replayed."""
@@ -67,7 +67,7 @@ class Replay:
             unverifiable = {str(Found.DIFFERENCE): summary.differences} | unverifiable
         return self._tally.sum(unverifiable, summary.in_flight)
 
-    def _replayed(self, one: Recomposed) -> Difference | Misfit | None:
+    def _replayed(self, one: Recomposed) -> DecisionDifference | Misfit | None:
         """Return what becomes of a request, and move the session's row on where sessions evolve."""
         key = session_key(one.event.tenant, one.event.session_id)
         before = one.before if self._rows is None else self._rows.get(key)

@@ -13,13 +13,13 @@ from msgspec.structs import astuple, replace
 
 from apportion.core.events import Opt
 from apportion.replay.findings import Found, counted
-from apportion.replay.whatif import Difference, Misfit, Moved, Resized
+from apportion.replay.whatif import DecisionDifference, Misfit, Moved, Resized
 
 V = TypeVar("V")
 _MOVES = ("gained", "lost", "shrunk", "grown")
 
 
-class Flow(Struct, frozen=True):
+class ItemFlow(Struct, frozen=True):
     """What comes and goes in one lane (or other group), or of one kind. Tokens are the moved items' own."""
 
     gained: int = 0
@@ -29,8 +29,8 @@ class Flow(Struct, frozen=True):
     tokens_gained: int = 0
     tokens_lost: int = 0
 
-    def __add__(self, other: "Flow") -> "Flow":
-        return Flow(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: "ItemFlow") -> "ItemFlow":
+        return ItemFlow(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 class Sum(Struct, frozen=True, kw_only=True):
@@ -56,8 +56,8 @@ class Sum(Struct, frozen=True, kw_only=True):
     tokens_after: int = 0
     cost_before: Opt[Decimal] = UNSET
     cost_after: Opt[Decimal] = UNSET
-    groups: Mapping[str, Flow] = field(default_factory=dict)
-    kinds: Mapping[str, Flow] = field(default_factory=dict)
+    groups: Mapping[str, ItemFlow] = field(default_factory=dict)
+    kinds: Mapping[str, ItemFlow] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -105,7 +105,7 @@ class Sum(Struct, frozen=True, kw_only=True):
         return replace(self, cost_before=before, cost_after=after)
 
 
-class Tally:
+class DifferenceSum:
     """Adds differences up."""
 
     def __init__(self) -> None:
@@ -113,10 +113,10 @@ class Tally:
         self._counts: Counter[str] = Counter()
         self._misfits: Counter[str] = Counter()
         self._statuses: Counter[str] = Counter()
-        self._groups: dict[str, Flow] = {}
-        self._kinds: dict[str, Flow] = {}
+        self._groups: dict[str, ItemFlow] = {}
+        self._kinds: dict[str, ItemFlow] = {}
 
-    def add(self, one: Difference | Misfit) -> None:
+    def add(self, one: DecisionDifference | Misfit) -> None:
         """Take one decision in."""
         if isinstance(one, Misfit):
             self._misfits[one.error.code] += 1
@@ -132,8 +132,8 @@ class Tally:
             counts[what] += len(those)
             for item in those:
                 flow = _flow(what, item)
-                self._groups[item.group] = self._groups.get(item.group, Flow()) + flow
-                self._kinds[item.kind] = self._kinds.get(item.kind, Flow()) + flow
+                self._groups[item.group] = self._groups.get(item.group, ItemFlow()) + flow
+                self._kinds[item.kind] = self._kinds.get(item.kind, ItemFlow()) + flow
         if one.before.status is not one.after.status:
             self._statuses[f"{one.before.status} > {one.after.status}"] += 1
 
@@ -159,12 +159,12 @@ class Tally:
         )
 
 
-def _flow(what: str, item: Moved | Resized) -> Flow:
+def _flow(what: str, item: Moved | Resized) -> ItemFlow:
     if isinstance(item, Moved):
         more = item.tokens if what == "gained" else -item.tokens
     else:
         more = item.tokens_after - item.tokens_before
-    return Flow(**{what: 1}, tokens_gained=max(more, 0), tokens_lost=max(-more, 0))
+    return ItemFlow(**{what: 1}, tokens_gained=max(more, 0), tokens_lost=max(-more, 0))
 
 
 def _added(ours: Any, theirs: Any) -> Any:

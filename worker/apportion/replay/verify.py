@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from apportion.core import wire
 from apportion.core.canonical import named
-from apportion.core.catalogue import Catalogue
+from apportion.core.comparison import Different, NotJsonError, compare, read
 from apportion.core.compose import Answered, compose
 from apportion.core.composer import Composer
-from apportion.core.dead_letter import holding
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
@@ -29,18 +27,21 @@ from apportion.core.events import (
     session_key,
 )
 from apportion.core.identity import event_time_us
-from apportion.core.memory import Bounded, Memory
+from apportion.core.lru import Bounded
+from apportion.core.memory import Memory
+from apportion.core.policies.catalogue import Catalogue
+from apportion.core.policies.timeline import Timeline
 from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
-from apportion.core.session import Session, at
-from apportion.core.timeline import Timeline
+from apportion.core.session.row import Session, at
+from apportion.core.wire import codec
+from apportion.core.wire.dead_letter import holding
 from apportion.offline.answers import UNKNOWN_MS
 from apportion.offline.lines import Line
-from apportion.offline.rows import Rows
+from apportion.offline.rows import SessionRows
 from apportion.policies import builtin_policies
-from apportion.replay.compare import Different, NotJsonError, compare, read
-from apportion.replay.findings import Finding, Found, Summary, summary
-from apportion.replay.log import Log
+from apportion.replay.findings import Finding, Found, VerificationSummary, summary
+from apportion.replay.log import RecordedLog
 from apportion.replay.reading import Reading
 from apportion.replay.recorded import Recorded, parse_decision, request_name
 
@@ -105,19 +106,19 @@ class Verification:
         self.memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
         self._composer = Composer(engine, timeline.at(UNKNOWN_MS), default_policy, self.memory)
         self.policies = {policy.digest: policy for policy in (*builtin_policies(), *timeline)}
-        self._rows = Rows()
+        self._rows = SessionRows()
         self._without_secret: set[str] = set()
         self._refused: Bounded[bytes, Found] = Bounded(_REFUSED_MAX)
         self._found: list[Finding] = []
         self._counts: Counter[Found] = Counter()
         self._verified = {DECISIONS: 0, DEAD_LETTERS: 0}
         self._in_flight = 0
-        self._decisions = Log(
+        self._decisions = RecordedLog(
             DECISIONS, decisions, parse_decision, _RUN, self._found.append, self._is_of_this_run
         )
         self._dead_letters = None
         if dead_letters is not None:
-            self._dead_letters = Log(
+            self._dead_letters = RecordedLog(
                 DEAD_LETTERS,
                 dead_letters,
                 reading.parse_dead_letter,
@@ -126,12 +127,12 @@ class Verification:
                 self._is_of_this_run,
             )
 
-    def start_from(self, rows: Rows) -> None:
+    def start_from(self, rows: SessionRows) -> None:
         """Go on from these rows; up to where they have seen events, the reading's extent tells."""
         self._rows = rows
 
     @property
-    def summary(self) -> Summary:
+    def summary(self) -> VerificationSummary:
         """What was counted so far."""
         repeated = sum(log.repeated for log in self._logs)
         whole = summary(self._verified[DECISIONS], self._verified[DEAD_LETTERS], repeated, self._counts)
@@ -160,7 +161,7 @@ class Verification:
                 log.close()
 
     @property
-    def _logs(self) -> tuple[Log, ...]:
+    def _logs(self) -> tuple[RecordedLog, ...]:
         return (self._decisions,) if self._dead_letters is None else (self._decisions, self._dead_letters)
 
     def _told(self) -> Iterator[Finding]:
@@ -170,13 +171,13 @@ class Verification:
         self._found.clear()
 
     def _tell(
-        self, found: Found, recorded: Recorded, event_line: Opt[int] = UNSET, log: Log | None = None
+        self, found: Found, recorded: Recorded, event_line: Opt[int] = UNSET, log: RecordedLog | None = None
     ) -> None:
         log = log or self._decisions
         identity = recorded.identity if log is self._decisions else UNSET
         self._found.append(Finding(found, log.name, recorded.number + 1, event_line, decision_id=identity))
 
-    def _is_of_this_run(self, log: Log, recorded: Recorded) -> bool:
+    def _is_of_this_run(self, log: RecordedLog, recorded: Recorded) -> bool:
         """Tell whether the event of a record is composed in this run; where it is gone, say so."""
         extent, source = self._reading.extent, recorded.source
         if extent.asked <= source < extent.first:
@@ -223,7 +224,7 @@ class Verification:
     def _is_asked(self, line: Line) -> bool:
         return line.number >= self._reading.extent.asked
 
-    def _pass_over(self, log: Log, recorded: Recorded | None) -> None:
+    def _pass_over(self, log: RecordedLog, recorded: Recorded | None) -> None:
         if recorded is not None:
             log.answered(recorded, None)
 
@@ -278,7 +279,7 @@ class Verification:
             reason = Found.UNKNOWN_POLICY
         else:
             try:
-                different = compare(recorded.value, wire.encode(decision), _RUN)
+                different = compare(recorded.value, codec.encode(decision), _RUN)
             except NotJsonError:
                 reason = Found.NOT_JSON
             else:
@@ -294,7 +295,7 @@ class Verification:
             self._verified[DECISIONS] += 1
         return reason
 
-    def _miss(self, found: Found, log: Log, line: Line, decision_id: Opt[str] = UNSET) -> None:
+    def _miss(self, found: Found, log: RecordedLog, line: Line, decision_id: Opt[str] = UNSET) -> None:
         """Tell that nothing was recorded for an event, unless that may still come."""
         extent = self._reading.extent
         decided = max(extent.decided, self._decisions.last_source + 1) if extent.in_order else extent.decided
@@ -375,7 +376,7 @@ class Verification:
         different: Different | None = None
         try:
             beside = () if recorded.is_placed else _PLACE
-            different = compare(recorded.value, wire.encode(letter), beside)
+            different = compare(recorded.value, codec.encode(letter), beside)
         except NotJsonError:
             reason = Found.NOT_JSON
         if recorded.engine_version != self.engine.version:

@@ -15,7 +15,7 @@ from msgspec import Struct
 HELD_MAX_BYTES = 32 << 20
 
 
-class _Line(Struct, frozen=True, gc=False):
+class _WaitingLine(Struct, frozen=True, gc=False):
     """A line that is `held`, or that begins at a byte of the file."""
 
     number: int
@@ -29,7 +29,7 @@ class Waiting:
 
     def __init__(self, held_max_bytes: int = HELD_MAX_BYTES) -> None:
         """Start empty."""
-        self._lines: dict[bytes, deque[_Line]] = {}
+        self._lines: dict[bytes, deque[_WaitingLine]] = {}
         self._left_bytes = held_max_bytes
         self._file: IO[bytes] | None = None
 
@@ -38,11 +38,11 @@ class Waiting:
         size = len(value)
         if size <= self._left_bytes:
             self._left_bytes -= size
-            line = _Line(number, size, value, 0)
+            line = _WaitingLine(number, size, value, 0)
         else:
             if self._file is None:
                 self._file = TemporaryFile()  # noqa: SIM115 - `close` closes it
-            line = _Line(number, size, None, self._file.seek(0, SEEK_END))
+            line = _WaitingLine(number, size, None, self._file.seek(0, SEEK_END))
             self._file.write(value)
         self._lines.setdefault(name, deque()).append(line)
 
@@ -70,7 +70,7 @@ class Waiting:
         if self._file is not None:
             self._file.close()
 
-    def _loaded(self, line: _Line) -> tuple[int, bytes]:
+    def _loaded(self, line: _WaitingLine) -> tuple[int, bytes]:
         if line.held is not None:
             return line.number, line.held
         assert self._file is not None, "what is not held is in the file"

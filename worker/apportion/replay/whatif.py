@@ -16,7 +16,7 @@ from apportion.core.events import Constraint, Constraints, ContextRequest, Match
 from apportion.core.policy import Policy
 from apportion.core.results import ComposedItem, ContextComposed, Failure, Fidelity, Reason, Result, Status
 from apportion.core.strategies import STRATEGIES, parse_policy
-from apportion.core.tokens import CounterName
+from apportion.core.text.tokens import CounterName
 
 _FULLEST_FIRST = (Fidelity.FULL, Fidelity.SHRUNK, Fidelity.TRUNCATED, Fidelity.SUMMARY, Fidelity.NAME)
 
@@ -92,7 +92,7 @@ class Resized(Struct, frozen=True):
     tokens_after: int
 
 
-class Side(Struct, frozen=True):
+class AnswerSide(Struct, frozen=True):
     """How a request was answered: before the change, or after."""
 
     status: Status
@@ -101,7 +101,7 @@ class Side(Struct, frozen=True):
     used: int
 
 
-class Difference(Result, frozen=True, kw_only=True):
+class DecisionDifference(Result, frozen=True, kw_only=True):
     """What a change makes of one decision. What is gained and grown stands in the order of the new context.
 
     `reordered`: those that stand in both stand in another order. `rewritten`: the same stands in both at the
@@ -109,8 +109,8 @@ class Difference(Result, frozen=True, kw_only=True):
     """
 
     decision_id: str
-    before: Side
-    after: Side
+    before: AnswerSide
+    after: AnswerSide
     gained: tuple[Moved, ...] = ()
     lost: tuple[Moved, ...] = ()
     shrunk: tuple[Resized, ...] = ()
@@ -149,7 +149,7 @@ class Misfit(Struct, frozen=True):
     error: Failure
 
 
-def difference(recorded: Answered, changed: Answered) -> Difference:
+def difference(recorded: Answered, changed: Answered) -> DecisionDifference:
     """Return what a change makes of one request; the decision is called as it was recorded.
 
     Tokens tell a size only if both were counted alike. What was answered before is as it was.
@@ -164,7 +164,7 @@ def difference(recorded: Answered, changed: Answered) -> Difference:
     lost = _moved((item for key, item in old.items() if key not in new), changed)
     reordered = [key for key in old if key in new] != [key for key in new if key in old]
     is_same = not (gained or lost or shrunk or grown or reordered)
-    return Difference(
+    return DecisionDifference(
         decision_id=before.decision_id,
         before=_side(before),
         after=_side(after),
@@ -177,9 +177,9 @@ def difference(recorded: Answered, changed: Answered) -> Difference:
     )
 
 
-def _side(composed: ContextComposed) -> Side:
+def _side(composed: ContextComposed) -> AnswerSide:
     tokens = composed.tokens
-    return Side(composed.status, tokens.counter, tokens.limit, tokens.used)
+    return AnswerSide(composed.status, tokens.counter, tokens.limit, tokens.used)
 
 
 def _written(composed: ContextComposed) -> tuple[object, ...]:

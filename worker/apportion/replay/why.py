@@ -30,7 +30,7 @@ from apportion.core.identity import event_time_us, thousandths
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Entry, Fidelity, Reason
-from apportion.core.session import at
+from apportion.core.session.row import at
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.strategies.categories.policy import CategoriesPolicy
 from apportion.core.strategies.lanes.policy import LanesPolicy
@@ -63,7 +63,7 @@ class Searched(StrEnum):
     STOPPED = "stopped"
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class AdmittingChange(Struct, frozen=True, kw_only=True):
     """One change, by itself: of `key`, from what was `now` to what is `needed`, where that was found.
 
     Tokens; of a score thousandths; of a pin 0 and 1. `most` is the most that the key may be. `displaced`
@@ -86,7 +86,7 @@ class Change(Struct, frozen=True, kw_only=True):
 class Why(Struct, frozen=True):
     """What was tried, in the order of `Lever`; none where no change of these can help."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[AdmittingChange, ...]
     recompositions: int
 
 
@@ -138,13 +138,13 @@ def why(origin: Origin, engine: Engine, entry: Entry, recompositions_max: int = 
     that each one ends with is composed once more beyond it, with nothing remembered.
     """
     assert entry.reason is not UNSET, "it was left out"
-    search = _Search(origin, engine, entry.id, recompositions_max)
+    search = _AdmissionSearch(origin, engine, entry.id, recompositions_max)
     helpful = _HELPFUL.get(entry.reason, tuple(Lever))
     ways = [way for way in _ways(origin, engine, entry) if way.lever in helpful]
     return Why(tuple([search.smallest(way) for way in ways]), search.recompositions)
 
 
-class _Search:
+class _AdmissionSearch:
     """Recompositions of one request, counted."""
 
     def __init__(self, origin: Origin, engine: Engine, candidate_id: str, recompositions_max: int) -> None:
@@ -158,7 +158,7 @@ class _Search:
         self._reason: Opt[Reason] = UNSET
         self._stood = [item.id for item in before.composed.items]
 
-    def smallest(self, way: _Way) -> Change:
+    def smallest(self, way: _Way) -> AdmittingChange:
         """Return the smallest change found of one kind."""
         self._reason = UNSET
         refused, admitted, step, ended = way.now, way.most + 1, way.step, Searched.REFUSED
@@ -174,12 +174,12 @@ class _Search:
                 refused, admitted = (refused, value) if self._admits(way, value) else (value, admitted)
         except _TooManyError:
             ended = Searched.STOPPED
-        change = Change(lever=way.lever, key=way.key, now=way.now, most=way.most, ended=ended)
+        change = AdmittingChange(lever=way.lever, key=way.key, now=way.now, most=way.most, ended=ended)
         if admitted <= way.most:
             return self._checked(change, way, admitted)
         return replace(change, reason=self._reason) if ended is Searched.REFUSED else change
 
-    def _checked(self, change: Change, way: _Way, needed: int) -> Change:
+    def _checked(self, change: AdmittingChange, way: _Way, needed: int) -> AdmittingChange:
         """Compose once more, and tell how the candidate stands then, and who does not."""
         items = self._composed(way.case(needed), None).composed.items
         [fidelity] = [item.fidelity for item in items if item.id == self._id]

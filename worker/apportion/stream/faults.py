@@ -8,13 +8,8 @@ from collections.abc import Iterable
 
 from aiokafka.errors import KafkaError
 
-from apportion.core.record import Record
-
-
-class StreamError(Exception):
-    """The worker stops: going on would lose an event, charge it twice, or refuse what is right."""
-
-    code = "stream_ended"
+from apportion.core.wire.record import Record
+from apportion.kafka.faults import StreamError
 
 
 class EventFailedError(StreamError):
@@ -96,18 +91,6 @@ class NotFlowingError(StreamError):
         super().__init__(
             f"partitions {numbers} were assigned and nothing has moved there for {within_s:g} s "
             "(recovery_timeout_s): offsets or rows could not be read; they are free for other workers now"
-        )
-
-
-class OffsetOutOfRangeError(StreamError):
-    """The next offset to read is not in its topic: events are gone, or the topic is another."""
-
-    code = "offset_out_of_range"
-
-    def __init__(self, place: str, offset: int, begin: int, end: int) -> None:
-        super().__init__(
-            f"{place} goes on at offset {offset}, and the topic has those from {begin} to before {end}: what "
-            "lay between is gone; docs/operations.md says how to go on without it"
         )
 
 

@@ -32,11 +32,11 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from apportion.core.characters import lowered
 from apportion.core.shrink import truncate_oldest
 from apportion.core.shrink.cuts import BLANK, first_characters, first_lines, line_starts
 from apportion.core.shrink.ladder import Rung
 from apportion.core.shrink.parsing import PARSED_MAX_CHARACTERS, Parsing
+from apportion.core.text.characters import lowered
 
 _NAMES = {
     "c": ("c", "h"),

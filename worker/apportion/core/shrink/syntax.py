@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tree_sitter import Language, Node, Query, QueryCursor
 
-from apportion.core.memory import process_wide
+from apportion.core.lru import process_wide
 from apportion.core.shrink import metered
 from apportion.core.shrink.cuts import BLANK
 from apportion.core.shrink.parsing import Parsing
@@ -33,7 +33,7 @@ _ERRORS = "[(ERROR) (MISSING)] @error"
 _INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
 
 
-class Span(NamedTuple):
+class SyntaxSpan(NamedTuple):
     """From `start` to before `end`, in code points."""
 
     start: int
@@ -46,7 +46,7 @@ class Body(NamedTuple):
     `depth` counts the functions and types around it.
     """
 
-    span: Span
+    span: SyntaxSpan
     depth: int
 
 
@@ -54,7 +54,7 @@ class Outline(NamedTuple):
     """The bodies of functions without errors, and all docs; both in the order of the text."""
 
     bodies: tuple[Body, ...]
-    docs: tuple[Span, ...]
+    docs: tuple[SyntaxSpan, ...]
 
 
 class _Grammar(NamedTuple):
@@ -219,27 +219,27 @@ class _Places:
         self._before = before
         self._inside = [found.start() for found in _INSIDE_CHARACTER.finditer(source)]
 
-    def span(self, node: Node) -> Span:
+    def span(self, node: Node) -> SyntaxSpan:
         """Return what a node spans."""
-        return Span(self._place(node.start_byte), self._place(node.end_byte))
+        return SyntaxSpan(self._place(node.start_byte), self._place(node.end_byte))
 
     def _place(self, offset: int) -> int:
         return offset - self._before - bisect_left(self._inside, offset)
 
 
-def _body(match: dict[str, Node], place: _Places, behind: dict[int, int], text: str) -> Span:
+def _body(match: dict[str, Node], place: _Places, behind: dict[int, int], text: str) -> SyntaxSpan:
     """Return what stands between the braces of a body, or in a block behind its docstring."""
     if "block" in match:
         block = place.span(match["block"])
-        return Span(behind.get(block.start, block.start), block.end)
+        return SyntaxSpan(behind.get(block.start, block.start), block.end)
     braces = place.span(match["body"])
-    return Span(text.index("{", braces.start) + 1, braces.end - 1)
+    return SyntaxSpan(text.index("{", braces.start) + 1, braces.end - 1)
 
 
-def _depths(spans: Iterable[Span]) -> dict[Span, int]:
+def _depths(spans: Iterable[SyntaxSpan]) -> dict[SyntaxSpan, int]:
     """Return in how many of the others each span lies."""
-    depths: dict[Span, int] = {}
-    around: list[Span] = []
+    depths: dict[SyntaxSpan, int] = {}
+    around: list[SyntaxSpan] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         while around and around[-1].end <= span.start:
             around.pop()
@@ -248,19 +248,19 @@ def _depths(spans: Iterable[Span]) -> dict[Span, int]:
     return depths
 
 
-def _paragraphs(comments: Iterable[Span], text: str) -> Iterator[Span]:
+def _paragraphs(comments: Iterable[SyntaxSpan], text: str) -> Iterator[SyntaxSpan]:
     """Yield comments, those between which there is nothing but blanks and one line end as one."""
-    held: list[Span] = []
+    held: list[SyntaxSpan] = []
     for start, end in comments:
-        comment = Span(start, start + len(text[start:end].rstrip(BLANK)))
+        comment = SyntaxSpan(start, start + len(text[start:end].rstrip(BLANK)))
         if held and _adjoin(text[held[-1].end : start]):
             held.append(comment)
         else:
             if held:
-                yield Span(held[0].start, held[-1].end)
+                yield SyntaxSpan(held[0].start, held[-1].end)
             held = [comment]
     if held:
-        yield Span(held[0].start, held[-1].end)
+        yield SyntaxSpan(held[0].start, held[-1].end)
 
 
 def _adjoin(between: str) -> bool:

@@ -15,8 +15,8 @@ from apportion.core.policy import (
     OverlapPolicy,
     OwnName,
     Policy,
+    PolicyTable,
     Problem,
-    Table,
     clashing_priorities,
     integer,
     is_default,
@@ -33,7 +33,7 @@ class Overflow(StrEnum):
     ANY = "any"
 
 
-class CategoryPolicy(Table):
+class CategoryPolicy(PolicyTable):
     """`[categories.NAME]`: the lowest priority is first."""
 
     priority: Count
@@ -41,7 +41,7 @@ class CategoryPolicy(Table):
     may_overflow: bool = False
 
 
-class ReservePolicy(Table):
+class ReservePolicy(PolicyTable):
     """`[reserve]`: without `tokens`, it is what the categories leave of the total."""
 
     tokens: Count | None = None

@@ -9,16 +9,16 @@ from itertools import groupby
 
 from msgspec import UNSET
 
-from apportion.core.certificate import Cap, Choice, certify
-from apportion.core.cut import largest
-from apportion.core.order import Canonical, Discounted, Order
-from apportion.core.render import join
+from apportion.core.certificate import BoundedChoice, Cap, certify
+from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.results import Certificate, Fidelity
 from apportion.core.strategies.categories.policy import CategoriesPolicy, Overflow
 from apportion.core.strategies.categories.rank import Contender
 from apportion.core.strategies.categories.text import GrowingText, OrderedText, Text
 from apportion.core.task import Task
-from apportion.core.tokens import units_of
+from apportion.core.text.cut import largest
+from apportion.core.text.render import join
+from apportion.core.text.tokens import units_of
 from apportion.core.verdict import Bound, mark_covered
 
 
@@ -66,7 +66,7 @@ def certified(
         most = budget + reserve_tokens if may_overflow else budget
         caps.append(Cap(name, 0, task.limit_tokens if may_overflow and draws_on_all else most))
     places = {name: place for place, name in enumerate(budgets)}
-    choice = Choice(
+    choice = BoundedChoice(
         scores=[one.priority for one in queue],
         costs=[one.cost for one in queue],
         group_of=[places[one.group] for one in queue],

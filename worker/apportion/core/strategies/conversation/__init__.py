@@ -33,7 +33,7 @@ from apportion.core.events import Candidate
 from apportion.core.history import as_message
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.base import CandidateNeeds
-from apportion.core.strategies.conversation.choose import Choice, Terms, choose
+from apportion.core.strategies.conversation.choose import MessageChoice, Terms, choose
 from apportion.core.strategies.conversation.groups import plan
 from apportion.core.strategies.conversation.messages import read
 from apportion.core.strategies.conversation.policy import ConversationPolicy
@@ -74,7 +74,7 @@ class ConversationStrategy:
         parts = policy.parts(task.total_tokens)
         cut_plan = plan(len(asked.messages), chat.calls, chat.results)
         given = Given(asked.system_prompt, ids_of(len(asked.messages)), chat.roles, cut_plan.unsuitable)
-        choice = Choice(sent=False)
+        choice = MessageChoice(sent=False)
         if task.limit_tokens:
             given.system_tokens = counter.count(asked.system_prompt)
             given.costs = chat.costs(counter, policy.conversation.message_overhead_tokens)

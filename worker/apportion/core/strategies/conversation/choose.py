@@ -9,16 +9,16 @@ from itertools import accumulate
 
 from msgspec import Struct
 
-from apportion.core.cut import MARK, cut, cut_to_fit, largest
-from apportion.core.prefixes import Prefixes
 from apportion.core.results import Margin
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.groups import Plan
 from apportion.core.strategies.conversation.policy import Parts
-from apportion.core.tokens import TokenCounter, units_of
+from apportion.core.text.cut import MARK, cut, cut_to_fit, largest
+from apportion.core.text.prefixes import Prefixes
+from apportion.core.text.tokens import TokenCounter, units_of
 
 
-class Choice(Struct, frozen=True):
+class MessageChoice(Struct, frozen=True):
     """What goes to the model: the system prompt as cut, and the kept messages of the history, newest first.
 
     `margins` are by message index. Where `sent` is not so, nothing goes.
@@ -40,7 +40,9 @@ class Terms(Struct, frozen=True):
     gaps: bool
 
 
-def choose(plan: Plan, costs: list[int], terms: Terms, system: Shrunk, counter: TokenCounter) -> Choice:
+def choose(
+    plan: Plan, costs: list[int], terms: Terms, system: Shrunk, counter: TokenCounter
+) -> MessageChoice:
     """Return the choice; `costs` holds the history's, and last the new message's."""
     parts, limit_tokens = terms.parts, terms.limit_tokens
     mandatory_tokens = sum(costs[plan.mandatory :])
@@ -49,13 +51,13 @@ def choose(plan: Plan, costs: list[int], terms: Terms, system: Shrunk, counter: 
     left_tokens = min(parts.total_tokens - tokens, limit_tokens)
     if mandatory_tokens > left_tokens:
         margin = Margin(mandatory_tokens, left_tokens)
-        return Choice(sent=False, margins=dict.fromkeys(range(plan.mandatory, len(costs)), margin))
+        return MessageChoice(sent=False, margins=dict.fromkeys(range(plan.mandatory, len(costs)), margin))
     # both parts keep to theirs, so the response's is never touched: a policy's parts are within its total
     room_tokens = min(parts.messages_tokens, limit_tokens - tokens) - mandatory_tokens
     kept, margins = _newest(plan, costs, room_tokens, gaps=terms.gaps)
     if tokens + mandatory_tokens > limit_tokens:
         prompt, tokens, margin = cuts.within(limit_tokens - mandatory_tokens)
-    return Choice(
+    return MessageChoice(
         sent=True,
         system_prompt=prompt,
         system_tokens=tokens,
@@ -79,8 +81,9 @@ class _Cuts:
         """Return the prompt cut to that many tokens, its count, and the margin where nothing of it stands.
 
         Its beginnings are reckoned; where what is found does not count as reckoned, each is counted instead.
-        Where they are reckoned on a grid (see `core.grid`), what is found is taken if it is within; else they
-        are searched again, every reckoning higher by what was missing, and at least twice as much as before.
+        Where they are reckoned on a grid (see `core.text.fixed_chunks`), what is found is taken if it is
+        within; else they are searched again, every reckoning higher by what was missing, and at least twice
+        as much as before.
         """
         text, whole_tokens = self._whole.text, self._whole.tokens
         if whole_tokens <= tokens:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 
-class Span(Struct, frozen=True, order=True):
+class GroupSpan(Struct, frozen=True, order=True):
     """Messages from the first to the last; complete where no call lacks its result, no result its call."""
 
     first: int
@@ -53,7 +53,7 @@ def plan(messages: int, calls: Mapping[int, tuple[str, ...]], results: Mapping[i
     return Plan(mandatory, frozenset(unsuitable), starts)
 
 
-def _groups(calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str]) -> list[Span]:
+def _groups(calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str]) -> list[GroupSpan]:
     """Return every message with calls with its results, and every result without a call, by itself.
 
     A result belongs to the latest earlier call with its id that still lacks one.
@@ -61,7 +61,7 @@ def _groups(calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str]) ->
     open_calls: dict[str, list[int]] = defaultdict(list)
     lacking: dict[int, int] = {}
     last = {}
-    orphans: list[Span] = []
+    orphans: list[GroupSpan] = []
     for index in sorted({*calls, *results}):
         if index in calls:
             lacking[index], last[index] = len(calls[index]), index
@@ -72,18 +72,18 @@ def _groups(calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str]) ->
             lacking[caller] -= 1
             last[caller] = index
         else:
-            orphans.append(Span(index, index, complete=False))
-    return sorted([*orphans, *(Span(first, last[first], lacking[first] == 0) for first in lacking)])
+            orphans.append(GroupSpan(index, index, complete=False))
+    return sorted([*orphans, *(GroupSpan(first, last[first], lacking[first] == 0) for first in lacking)])
 
 
-def _merged(groups: Iterable[Span]) -> list[Span]:
+def _merged(groups: Iterable[GroupSpan]) -> list[GroupSpan]:
     """Return groups, which come by their first messages, with those that share a message made one."""
-    merged: list[Span] = []
+    merged: list[GroupSpan] = []
     for group in groups:
         if merged and group.first <= merged[-1].last:
             before = merged.pop()
             last = max(before.last, group.last)
-            merged.append(Span(before.first, last, before.complete and group.complete))
+            merged.append(GroupSpan(before.first, last, before.complete and group.complete))
         else:
             merged.append(group)
     return merged

@@ -12,13 +12,13 @@ from msgspec import UNSET, Struct, ValidationError, convert
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Closed, Name, Opt
 from apportion.core.identity import canonical_json, canonical_json_of_each
-from apportion.core.refusal import refusal
-from apportion.core.tokens import TokenCounter
+from apportion.core.text.tokens import TokenCounter
+from apportion.core.wire.refusal import refusal
 
 _KNOWN_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 
 
-class Role(StrEnum):
+class MessageRole(StrEnum):
     """Whose message it is."""
 
     SYSTEM = "system"
@@ -28,7 +28,7 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-_PLAIN_ROLES = tuple(str(role) for role in Role if role is not Role.TOOL)
+_PLAIN_ROLES = tuple(str(role) for role in MessageRole if role is not MessageRole.TOOL)
 """Roles of messages that need no more than a content. Not a set: what came as a role may have no hash."""
 
 
@@ -54,10 +54,10 @@ class ToolCall(Closed, frozen=True):
     function: Function
 
 
-class Message(Struct, frozen=True):
+class ChatMessage(Struct, frozen=True):
     """A message as far as we read it; it may have more fields."""
 
-    role: Role
+    role: MessageRole
     content: str | tuple[TextPart, ...] | None = None
     tool_calls: Opt[tuple[ToolCall, ...]] = UNSET
     tool_call_id: Opt[Name] = UNSET
@@ -129,19 +129,19 @@ def _read_one(chat: Chat, index: int, message: dict[str, Any], pointer: str) -> 
     return known.text
 
 
-def _checked(message: dict[str, Any], pointer: str) -> Message:
+def _checked(message: dict[str, Any], pointer: str) -> ChatMessage:
     try:
-        known = convert(message, Message)
+        known = convert(message, ChatMessage)
     except ValidationError as error:
         refused = refusal(str(error))
         raise EventError(refused.code, refused.message, pointer + refused.pointer[1:]) from None
-    if known.tool_calls is not UNSET and known.role is not Role.ASSISTANT:
+    if known.tool_calls is not UNSET and known.role is not MessageRole.ASSISTANT:
         text = "only an assistant's message has tool calls; leave them out"
         raise EventError(ErrorCode.INVALID_VALUE, text, f"{pointer}.tool_calls")
-    if known.tool_call_id is not UNSET and known.role is not Role.TOOL:
+    if known.tool_call_id is not UNSET and known.role is not MessageRole.TOOL:
         text = "only a tool's message answers a call; leave it out"
         raise EventError(ErrorCode.INVALID_VALUE, text, f"{pointer}.tool_call_id")
-    if known.tool_call_id is UNSET and known.role is Role.TOOL:
+    if known.tool_call_id is UNSET and known.role is MessageRole.TOOL:
         text = "a tool's message names the call that it answers"
         raise EventError(ErrorCode.MISSING_FIELD, text, f"{pointer}.tool_call_id")
     return known

@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from apportion.core.policy import Count, Policy, Problem, Table, integer
+from apportion.core.policy import Count, Policy, PolicyTable, Problem, integer
 
 DEFAULT_TOTAL_TOKENS = 100_000
 
 
-class ConversationTable(Table):
+class ConversationTable(PolicyTable):
     """`[conversation]`: the parts, what a message costs beside its content, and whether gaps are allowed."""
 
     system_tokens: Count = 10_000

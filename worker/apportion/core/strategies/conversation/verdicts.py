@@ -8,9 +8,9 @@ from itertools import repeat
 
 from msgspec import UNSET, Struct
 
-from apportion.core.memory import process_wide
+from apportion.core.lru import process_wide
 from apportion.core.results import Fidelity, Margin
-from apportion.core.strategies.conversation.choose import Choice
+from apportion.core.strategies.conversation.choose import MessageChoice
 from apportion.core.strategies.conversation.policy import Parts
 from apportion.core.verdict import Bound, GroupBounds, Verdict
 
@@ -48,7 +48,7 @@ def group_bounds(parts: Parts) -> list[GroupBounds]:
     return [GroupBounds(_SYSTEM, 0, parts.system_tokens), GroupBounds(_MESSAGES, 0, parts.messages_tokens)]
 
 
-def verdict_on_prompt(given: Given, choice: Choice) -> list[Verdict]:
+def verdict_on_prompt(given: Given, choice: MessageChoice) -> list[Verdict]:
     """Return the verdict on the system prompt; none where there is no prompt."""
     if not given.system_prompt:
         return []
@@ -66,7 +66,7 @@ def verdict_on_prompt(given: Given, choice: Choice) -> list[Verdict]:
     return [one]
 
 
-def verdicts_on_messages(given: Given, choice: Choice) -> list[Verdict]:
+def verdicts_on_messages(given: Given, choice: MessageChoice) -> list[Verdict]:
     """Return the verdicts on the history and, last, the new message: by columns, for they may be many."""
     number = len(given.ids)
     costs = given.costs or (0,) * number

@@ -22,18 +22,19 @@ from typing import ClassVar
 
 from msgspec import UNSET
 
-from apportion.core.certificate import Cap, Choice, certify
+from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
-from apportion.core.order import Canonical, Discounted, Order
+from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.recency import AGE_EDGES_US
 from apportion.core.results import Certificate
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
-from apportion.core.strategies.lanes.carried import items_of
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
-from apportion.core.strategies.lanes.more import tell_more
+from apportion.core.strategies.lanes.near_miss import tell_more
 from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.core.strategies.lanes.prefix_report import tell
+from apportion.core.strategies.lanes.prefix_state import items_of
 from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, open_lanes, rank
 from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import (
@@ -45,7 +46,6 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
-from apportion.core.strategies.lanes.told import tell
 from apportion.core.task import Task
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
@@ -153,7 +153,7 @@ def _new_order(task: Task[LanesPolicy], choosable: Choosable) -> Callable[[], Or
 
 def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection) -> Certificate | None:
     """Return how good a selection is, where the protected ones fit."""
-    choice = Choice(
+    choice = BoundedChoice(
         scores=choosable.scores,
         costs=choosable.costs,
         group_of=choosable.lane_of,

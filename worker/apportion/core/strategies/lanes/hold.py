@@ -20,10 +20,10 @@ from itertools import accumulate
 
 from msgspec import Struct
 
-from apportion.core.order import Order
+from apportion.core.overlap.selection_order import Order
 from apportion.core.results import Broken
-from apportion.core.strategies.lanes.carried import Item, piece_digest
 from apportion.core.strategies.lanes.policy import PrefixPolicy
+from apportion.core.strategies.lanes.prefix_state import PrefixItem, piece_digest
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategies.lanes.select import Choosable, Selection, greedy, output_order
 from apportion.core.verdict import Bound
@@ -33,10 +33,10 @@ _ALWAYS_TRIED = 8
 """So far below the longest a beginning is tried whatever the base has after it."""
 
 
-class Before(Struct, frozen=True):
+class PreviousText(Struct, frozen=True):
     """The items of the text before, and of each its place among the choosable, or why it has none."""
 
-    items: Sequence[Item]
+    items: Sequence[PrefixItem]
     places: Sequence[int | Broken]
 
     @property
@@ -53,7 +53,7 @@ class Holding(Struct, frozen=True):
     """
 
     choosable: Choosable
-    before: Before
+    before: PreviousText
     selection: Selection
     base: Selection
     order: Sequence[int]
@@ -69,8 +69,8 @@ class Holding(Struct, frozen=True):
 
 
 def before_of(
-    items: Sequence[Item], ranked: Sequence[Artifact], choosable: Choosable, template: str | None
-) -> Before:
+    items: Sequence[PrefixItem], ranked: Sequence[Artifact], choosable: Choosable, template: str | None
+) -> PreviousText:
     """Return the items before as they are among the candidates, in canonical order, now."""
     best = {one.id: one for one in reversed(ranked)} if items else {}
     place_of = {one.id: place for place, one in enumerate(choosable.ones)} if items else {}
@@ -85,11 +85,16 @@ def before_of(
             places.append(Broken.CHANGED)
         else:
             places.append(place_of[item.id])
-    return Before(items, places)
+    return PreviousText(items, places)
 
 
 def hold_beginning(
-    choosable: Choosable, before: Before, policy: PrefixPolicy, new_order: Callable[[], Order], *, cold: bool
+    choosable: Choosable,
+    before: PreviousText,
+    policy: PrefixPolicy,
+    new_order: Callable[[], Order],
+    *,
+    cold: bool,
 ) -> Holding:
     """Return the selection that the rule chooses; `new_order` gives the order of one selection."""
     base = greedy(choosable, new_order(), tells=False)
@@ -98,7 +103,7 @@ def hold_beginning(
         order = output_order(choosable, base)
         return Holding(choosable, before, base, base, order, (), Broken.LIMIT, 0)
     held, broken = _most_held(choosable, before)
-    search = _Search(choosable, held, policy, base, cold=cold)
+    search = _BreakSearch(choosable, held, policy, base, cold=cold)
     if not cold:
         search.run(new_order)
     end, selection = search.end, search.selection
@@ -110,7 +115,7 @@ def hold_beginning(
     return Holding(choosable, before, selection, base, order, held[:end], broken, search.tried)
 
 
-def _most_held(choosable: Choosable, before: Before) -> tuple[Sequence[int], Broken | None]:
+def _most_held(choosable: Choosable, before: PreviousText) -> tuple[Sequence[int], Broken | None]:
     """Return the places of the most that can be held, and what ended it."""
     costs, lane_of = choosable.costs, choosable.lane_of
     left_tokens = choosable.limit_tokens
@@ -135,7 +140,7 @@ def _most_held(choosable: Choosable, before: Before) -> tuple[Sequence[int], Bro
     return held, None
 
 
-class _Search:
+class _BreakSearch:
     """The search for the best break."""
 
     def __init__(

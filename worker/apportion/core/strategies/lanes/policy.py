@@ -15,8 +15,8 @@ from apportion.core.policy import (
     OverlapPolicy,
     OwnName,
     Policy,
+    PolicyTable,
     Problem,
-    Table,
     Thousandths,
     clashing_priorities,
     integer,
@@ -45,7 +45,7 @@ _MARK = "mark"
 _PLACEHOLDERS = frozenset({"content", "id", "kind", "lane", _MARK})
 
 
-class LanePolicy(Table):
+class LanePolicy(PolicyTable):
     """`[lanes.NAME]`: priority 0 is first; floor and ceiling in tokens; an optional heading."""
 
     priority: Count
@@ -73,27 +73,27 @@ def open_lane(place: int, name: str, heading: str | None, floor: int, ceiling: i
     return Lane(place, name, heading, floor, ceiling, GroupBounds(name, floor, ceiling, short=floor > 0))
 
 
-class KindPolicy(Table):
+class KindPolicy(PolicyTable):
     """`[kinds.NAME]`: where the kind stands among equals, and how its artifacts are shrunk."""
 
     order: Count | None = None
     shrink: ShrinkStrategy | None = Field(default=None, strict=False)
 
 
-class ShrinkPolicy(Table):
+class ShrinkPolicy(PolicyTable):
     """`[shrink]`: no artifact is shrunk to a target below the floor, but protected ones at the very last."""
 
     floor_tokens: Count = 100
 
 
-class CachePolicy(Table):
+class CachePolicy(PolicyTable):
     """`[cache]`: how long a composition may be used again, in event time, and how many. 0 entries: off."""
 
     ttl_s: Count = 300
     max_entries: Count = 1_024
 
 
-class PrefixPolicy(Table):
+class PrefixPolicy(PolicyTable):
     """`[prefix]`: what it is worth that a text begins as the session's text before it did. 0 weight: off.
 
     `weight` is how many thousandths of score one token is worth that a provider's cache serves; `max_loss` is
@@ -109,7 +109,7 @@ class PrefixPolicy(Table):
     ttl_s: Annotated[int, Field(ge=1, le=MAX_INTEGER)] = 300
 
 
-class RenderPolicy(Table):
+class RenderPolicy(PolicyTable):
     """`[render]`: the template of one artifact; `{content}`, `{id}`, `{kind}`, `{lane}`, `{mark}`."""
 
     template: str | None = None

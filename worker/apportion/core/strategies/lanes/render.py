@@ -3,8 +3,9 @@
 Decides nothing about who was selected, only how each stands, or that it cannot. Pieces go in the reverse of
 the output order: without `[prefix]` from the last lane to the first, within a lane the lowest score first.
 
-Where a content has no seam in sight, and the counter is dear, forms are reckoned on a grid (see `core.grid`),
-and so is the whole until it is counted itself. Then what stands shrunk is counted once more, for its tokens.
+Where a content has no seam in sight, and the counter is dear, forms are reckoned on a grid (see
+`core.text.fixed_chunks`), and so is the whole until it is counted itself. Then what stands shrunk is
+counted once more, for its tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,16 +13,16 @@ from itertools import accumulate
 
 from msgspec import UNSET, Struct
 
-from apportion.core.alike import Alike
 from apportion.core.fit import Fit, Piece
-from apportion.core.grid import needs_grid
-from apportion.core.render import SEPARATOR, join
 from apportion.core.results import Fidelity
 from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, Shrunk, ladder
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategies.lanes.text import LanesText, rendered, with_headings
-from apportion.core.tokens import TokenCounter, units_of
+from apportion.core.text.fixed_chunks import needs_grid
+from apportion.core.text.render import SEPARATOR, join
+from apportion.core.text.tokens import TokenCounter, units_of
+from apportion.core.text.variant_counter import Alike
 from apportion.core.verdict import Bound
 
 LEAST_FORM_TOKENS = 6

@@ -9,7 +9,7 @@ from itertools import compress, count
 
 from msgspec import UNSET, Struct
 
-from apportion.core.order import Order
+from apportion.core.overlap.selection_order import Order
 from apportion.core.results import Fidelity
 from apportion.core.strategies.lanes.policy import Lane
 from apportion.core.strategies.lanes.rank import Artifact
@@ -43,7 +43,7 @@ class Choosable(Struct, frozen=True):
         return min(self.lanes[lane].floor, self.available[lane])
 
 
-class Refusal(Struct, frozen=True, gc=False):
+class Rejection(Struct, frozen=True, gc=False):
     """What kept a candidate out when it was considered last, and what was left for it then."""
 
     place: int
@@ -80,7 +80,7 @@ class Selection:
         self.left_tokens = choosable.limit_tokens
         self.value = 0
         self.tight: set[int] = set()
-        self.refused: list[Refusal] = []
+        self.refused: list[Rejection] = []
         self.redundant: list[int] = []
         self.order = order
         self._choosable = choosable
@@ -148,7 +148,7 @@ class Selection:
                     self.take(place)
                 else:
                     refusal = (_LANE, lane_left) if cost > lane_left else (_LIMIT, left)
-                    self.refused.append(Refusal(place, *refusal, left))
+                    self.refused.append(Rejection(place, *refusal, left))
                     if left < least_tokens and not tells:
                         break
 

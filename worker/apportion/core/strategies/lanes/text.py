@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from apportion.core.fit import Piece
-from apportion.core.joined import Joined
-from apportion.core.render import join
 from apportion.core.strategies.lanes.rank import Artifact
-from apportion.core.tokens import TokenCounter, units_of
+from apportion.core.text.piecewise_count import Joined
+from apportion.core.text.render import join
+from apportion.core.text.tokens import TokenCounter, units_of
 
 _COUNTS_OF_WHOLE = 4
 """How often a whole text is counted before it is taken apart. So many counts are remembered."""
@@ -22,7 +22,7 @@ class LanesText:
     """The text of artifacts as they stand, and what it costs; a lane's heading stands with any of it.
 
     The first few times it is counted: that is less work than to take it apart, unless pieces are reckoned on
-    a grid (see `core.grid`).
+    a grid (see `core.text.fixed_chunks`).
     """
 
     def __init__(

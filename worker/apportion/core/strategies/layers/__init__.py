@@ -28,7 +28,6 @@ specification, whose numbers these are; where it is silent, the rules here hold:
 from collections.abc import Sequence
 from typing import ClassVar
 
-from apportion.core.alike import Alike
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
 from apportion.core.results import Margin
@@ -38,7 +37,8 @@ from apportion.core.strategies.layers.policy import LayersPolicy
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
 from apportion.core.strategies.layers.verdicts import group_bounds, verdicts_of, verdicts_on_nothing
 from apportion.core.task import Task
-from apportion.core.tokens import TokenCounter
+from apportion.core.text.tokens import TokenCounter
+from apportion.core.text.variant_counter import Alike
 from apportion.core.verdict import Verdicts
 
 

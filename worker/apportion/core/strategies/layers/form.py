@@ -7,10 +7,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, compress, islice
 
-from apportion.core.characters import lowered
-from apportion.core.cut import cut, largest
 from apportion.core.events import Section, SectionedLayer
-from apportion.core.render import SEPARATOR, join
+from apportion.core.text.characters import lowered
+from apportion.core.text.cut import cut, largest
+from apportion.core.text.render import SEPARATOR, join
 
 _BULLET = "\n- "
 _ROLLOVERS = tuple(10**digits for digits in range(1, 8))
@@ -22,7 +22,7 @@ def omission(entries: int) -> str:
     return f"[... truncated, {entries} items omitted]"
 
 
-class Lines:
+class SectionLines:
     """A section's heading and its entries, a line each; entries without content are not among them.
 
     `tokens` are the counts of all entries, `places` the indexes of those that have a line. `goes_at` holds,
@@ -116,7 +116,7 @@ class Layer:
         self._texts: dict[int, str] = {}
         self.name = name
         self.sections = [
-            Lines(section, list(islice(counts, len(section.entries)))) for section in given.sections
+            SectionLines(section, list(islice(counts, len(section.entries)))) for section in given.sections
         ]
         self.heading = heading
         self.preamble = given.preamble
@@ -194,7 +194,7 @@ class Layer:
         return join([*head, *pieces, *tail])
 
 
-def _useful_omissions(sections: Sequence[Lines]) -> list[int]:
+def _useful_omissions(sections: Sequence[SectionLines]) -> list[int]:
     """Set when each entry goes; return after how many of them the layer is shorter than ever before.
 
     An entry goes from the section that has most tokens of entries left (ties: the earlier), from its end:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from apportion.core.policy import Count, Policy, Problem, Table, clashing_priorities, integer
+from apportion.core.policy import Count, Policy, PolicyTable, Problem, clashing_priorities, integer
 
 DEFAULT_TOTAL_TOKENS = 10_000
 WHOLE_PERCENT = 100
@@ -16,7 +16,7 @@ LayerName = Annotated[str, Field(pattern=r"^[^/\x00-\x1f\x7f-\x9f]{1,64}$")]
 """A name that travels, without a slash: ids are made from it."""
 
 
-class LayerPolicy(Table):
+class LayerPolicy(PolicyTable):
     """`[layers.NAME]`: priority 0 is first; the share of the limit; an optional heading."""
 
     priority: Count

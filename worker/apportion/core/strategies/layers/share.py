@@ -10,13 +10,13 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from apportion.core.joined import Stretch, joined
-from apportion.core.render import SEPARATOR, join
 from apportion.core.results import Margin
 from apportion.core.strategies.layers.form import Layer
+from apportion.core.strategies.layers.layer_count import Levels
 from apportion.core.strategies.layers.policy import WHOLE_PERCENT
-from apportion.core.strategies.layers.reckon import Levels
-from apportion.core.tokens import TokenCounter, units_of
+from apportion.core.text.piecewise_count import Stretch, joined
+from apportion.core.text.render import SEPARATOR, join
+from apportion.core.text.tokens import TokenCounter, units_of
 
 
 class Share(Struct):
@@ -89,9 +89,9 @@ def fill(shares: Sequence[Share], limit_tokens: int, counter: TokenCounter) -> N
     layers that were cut, first the first, until none of them can have the next entry or code point.
 
     Each step is reckoned. Where what comes out does not count as reckoned, every step is counted instead.
-    Where any was reckoned on a grid (see `core.grid`), what comes out stands if it is within the limit, with
-    margins as reckoned; else the layers grow anew, every reckoning higher by what was missing, and by at
-    least twice as much as the last time.
+    Where any was reckoned on a grid (see `core.text.fixed_chunks`), what comes out stands if it is within
+    the limit, with margins as reckoned; else the layers grow anew, every reckoning higher by what was
+    missing, and by at least twice as much as the last time.
     """
     least = [share.level for share in shares]
     measure = _Reckoned(shares, counter)

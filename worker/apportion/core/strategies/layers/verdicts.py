@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from apportion.core.results import Fidelity, Margin
-from apportion.core.strategies.layers.form import Lines
+from apportion.core.strategies.layers.form import SectionLines
 from apportion.core.strategies.layers.share import Share
-from apportion.core.tokens import TokenCounter
+from apportion.core.text.tokens import TokenCounter
 from apportion.core.verdict import Bound, GroupBounds, Verdict
 
 _LAYER, _ENTRY = "layer", "entry"
@@ -69,7 +69,7 @@ def group_bounds(shares: Sequence[Share], counter: TokenCounter, *, standing: bo
     ]
 
 
-def _on_lines(layer: str, index: int, lines: Lines, kept: int, margin: Margin | None) -> list[Verdict]:
+def _on_lines(layer: str, index: int, lines: SectionLines, kept: int, margin: Margin | None) -> list[Verdict]:
     """Return the verdicts on a section's entries, of which the first `kept` with content stand."""
     prefix = f"{layer}/{index}/"
     end = lines.places[kept - 1] + 1 if kept else 0

@@ -19,16 +19,16 @@ where it contradicts itself, the rules here hold:
 from collections.abc import Sequence
 from typing import ClassVar
 
-from apportion.core.characters import lowered
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
 from apportion.core.results import Fidelity
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.tiers.demote import fit
 from apportion.core.strategies.tiers.policy import TiersPolicy
-from apportion.core.strategies.tiers.rank import FULL, NAME, OMITTED, TITLES, Item, rank
+from apportion.core.strategies.tiers.rank import FULL, NAME, OMITTED, TITLES, RankedItem, rank
 from apportion.core.strategies.tiers.render import sections, texts_of
 from apportion.core.task import Task
+from apportion.core.text.characters import lowered
 from apportion.core.verdict import Bound, GroupBounds, Verdicts, mark_repeats
 
 _FIDELITIES = (Fidelity.FULL, Fidelity.SUMMARY, Fidelity.NAME)
@@ -92,9 +92,9 @@ class TiersStrategy:
         )
 
 
-def _count_shown(task: Task[TiersPolicy], items: Sequence[Item]) -> None:
+def _count_shown(task: Task[TiersPolicy], items: Sequence[RankedItem]) -> None:
     """Set the tokens of what each item was to show at first, and of what it shows."""
-    by_tier: tuple[list[Item], ...] = ([], [], [])
+    by_tier: tuple[list[RankedItem], ...] = ([], [], [])
     for one in items:
         by_tier[one.first].append(one)
         if one.first < one.tier < OMITTED:
@@ -103,7 +103,7 @@ def _count_shown(task: Task[TiersPolicy], items: Sequence[Item]) -> None:
         _count(task, tier, those)
 
 
-def _count(task: Task[TiersPolicy], tier: int, items: Sequence[Item]) -> None:
+def _count(task: Task[TiersPolicy], tier: int, items: Sequence[RankedItem]) -> None:
     """Set the tokens of what a tier shows of these items."""
     if tier == FULL:
         counts = task.count_contents([one.prepared for one in items])

@@ -8,21 +8,21 @@ from functools import cached_property
 
 from apportion.core.results import Margin
 from apportion.core.strategies.tiers.policy import Demotion
-from apportion.core.strategies.tiers.rank import NAME, OMITTED, Item
-from apportion.core.strategies.tiers.reckon import Reckoning
+from apportion.core.strategies.tiers.rank import NAME, OMITTED, RankedItem
 from apportion.core.strategies.tiers.render import text_of
-from apportion.core.tokens import TokenCounter
+from apportion.core.strategies.tiers.tier_count import Reckoning
+from apportion.core.text.tokens import TokenCounter
 
 
 class Sheet:
     """Items in canonical order, at their tiers; `text` and `tokens` are as they were counted last."""
 
-    def __init__(self, items: Sequence[Item], limit_tokens: int, counter: TokenCounter) -> None:
+    def __init__(self, items: Sequence[RankedItem], limit_tokens: int, counter: TokenCounter) -> None:
         """Count the text as it is."""
         self._items = items
         self._limit_tokens = limit_tokens
         self._counter = counter
-        self._last: Item | None = None
+        self._last: RankedItem | None = None
         self._count()
 
     @cached_property
@@ -40,16 +40,16 @@ class Sheet:
         self._count()
         return self.tokens <= self._limit_tokens
 
-    def fits_never(self, one: Item) -> bool:
+    def fits_never(self, one: RankedItem) -> bool:
         """Tell whether the text passes the limit on whatever tier one item stands; others have not moved."""
         return self._reckoning.least_tokens_without(one) > self._limit_tokens
 
-    def put(self, one: Item, tier: int) -> None:
+    def put(self, one: RankedItem, tier: int) -> None:
         """Put an item on a tier."""
         self._reckoning.put(one, tier)
         self._last = one
 
-    def lower(self, one: Item) -> None:
+    def lower(self, one: RankedItem) -> None:
         """Put an item on the next tier down with which the text costs less, if there is one."""
         present, tokens = one.tier, self._reckoning.tokens()
         for tier in one.below():
@@ -58,7 +58,7 @@ class Sheet:
                 return
         self.put(one, present)
 
-    def margin(self, one: Item) -> Margin:
+    def margin(self, one: RankedItem) -> Margin:
         """Return what an item that is left out needed as a name, and what was left for it then."""
         if one is not self._last:
             return Margin(one.tier_tokens[NAME], 0)
@@ -68,7 +68,7 @@ class Sheet:
         return Margin(tokens - self.tokens, self._limit_tokens - self.tokens)
 
 
-def fit(items: Sequence[Item], limit_tokens: int, counter: TokenCounter, demotion: Demotion) -> Sheet:
+def fit(items: Sequence[RankedItem], limit_tokens: int, counter: TokenCounter, demotion: Demotion) -> Sheet:
     """Return what the items show once they are demoted as far as the limit asks, or as can be.
 
     Where that does not fit, `tokens` are those of an earlier text, which did not fit either.
@@ -86,7 +86,7 @@ def fit(items: Sequence[Item], limit_tokens: int, counter: TokenCounter, demotio
     return sheet
 
 
-def _drive_down(items: Sequence[Item], sheet: Sheet) -> None:
+def _drive_down(items: Sequence[RankedItem], sheet: Sheet) -> None:
     """Lower each item until the text fits; a tier that costs no less need not be passed over for that."""
     for one in items:
         if sheet.fits_never(one):
@@ -98,13 +98,13 @@ def _drive_down(items: Sequence[Item], sheet: Sheet) -> None:
             sheet.put(one, tier)
 
 
-def _take_turns(items: Sequence[Item], sheet: Sheet) -> None:
+def _take_turns(items: Sequence[RankedItem], sheet: Sheet) -> None:
     while items and not sheet.fits():
         _one_round(items, sheet)
         items = [one for one in items if one.tier != OMITTED]
 
 
-def _one_round(items: Sequence[Item], sheet: Sheet) -> None:
+def _one_round(items: Sequence[RankedItem], sheet: Sheet) -> None:
     for one in items:
         if sheet.fits():
             return

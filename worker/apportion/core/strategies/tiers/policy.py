@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from apportion.core.events import MAX_INTEGER
-from apportion.core.policy import Count, Policy, Table
+from apportion.core.policy import Count, Policy, PolicyTable
 
 
 class Demotion(StrEnum):
@@ -19,7 +19,7 @@ class Demotion(StrEnum):
 Threshold = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
-class TiersTable(Table):
+class TiersTable(PolicyTable):
     """`[tiers]`: the least activation of each tier, and how items are demoted and cut."""
 
     full: Threshold = 0.7

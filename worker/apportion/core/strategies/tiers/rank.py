@@ -4,10 +4,10 @@ Decides where each behavior starts, and who comes before whom. Canonical order: 
 activation descending, id, then canonical JSON, so that the order of the request never shows.
 """
 
-from apportion.core.characters import lowered
 from apportion.core.identity import thousandths
 from apportion.core.strategies.tiers.policy import TiersPolicy
 from apportion.core.task import Prepared, Task
+from apportion.core.text.characters import lowered
 from apportion.core.verdict import Bound, Verdict
 
 CONSTRAINT = "constraint"
@@ -23,7 +23,7 @@ TITLES = {
 }
 
 
-class Item(Verdict, gc=False, kw_only=True):
+class RankedItem(Verdict, gc=False, kw_only=True):
     """A candidate in canonical order, its tier, and what becomes of it.
 
     `texts` and the tokens of each alone stand by tier; what is not known yet is empty, or 0. `place` is
@@ -48,7 +48,7 @@ class Item(Verdict, gc=False, kw_only=True):
         return f"- {self.texts[self.tier]}"
 
 
-def rank(task: Task[TiersPolicy]) -> list[Item]:
+def rank(task: Task[TiersPolicy]) -> list[RankedItem]:
     """Return all candidates in canonical order, at the tiers of their activation."""
     table = task.policy.tiers
     levels = [thousandths(level) for level in (table.full, table.summary, table.name)]
@@ -60,7 +60,7 @@ def rank(task: Task[TiersPolicy]) -> list[Item]:
         if is_constraint:
             tier = min(tier, SUMMARY)
         items.append(
-            Item(
+            RankedItem(
                 prepared.id,
                 prepared.kind,
                 groups[prepared.kind],

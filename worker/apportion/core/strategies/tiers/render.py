@@ -6,10 +6,10 @@ every tier canonical order.
 
 from collections.abc import Sequence
 
-from apportion.core.characters import SPACE_OR_SEPARATOR
-from apportion.core.render import join
-from apportion.core.strategies.tiers.rank import TITLES, Item
+from apportion.core.strategies.tiers.rank import TITLES, RankedItem
 from apportion.core.task import Prepared
+from apportion.core.text.characters import SPACE_OR_SEPARATOR
+from apportion.core.text.render import join
 
 
 def texts_of(prepared: Prepared, summary_characters: int) -> tuple[str, ...]:
@@ -31,15 +31,15 @@ def heading(kind: str) -> str:
     return f"## {TITLES[kind]}"
 
 
-def sections(items: Sequence[Item]) -> dict[str, list[Item]]:
+def sections(items: Sequence[RankedItem]) -> dict[str, list[RankedItem]]:
     """Return what is shown by kind, in the order of the text."""
-    tiers: dict[str, tuple[list[Item], ...]] = {kind: ([], [], [], []) for kind in TITLES}
+    tiers: dict[str, tuple[list[RankedItem], ...]] = {kind: ([], [], [], []) for kind in TITLES}
     for one in items:
         tiers[one.prepared.kind][one.tier].append(one)
     return {kind: [*full, *summaries, *names] for kind, (full, summaries, names, _) in tiers.items()}
 
 
-def text_of(items: Sequence[Item]) -> str:
+def text_of(items: Sequence[RankedItem]) -> str:
     """Return the text of the items at their tiers."""
     return join(
         "\n".join([heading(kind), *[one.line() for one in shown]])

@@ -1,0 +1,1 @@
+"""Helpers that tests share: builders of requests, models, brokers and processes."""

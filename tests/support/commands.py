@@ -1,0 +1,72 @@
+"""What tests of commands share: a command line, run in this process or in one of its own."""
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from unittest.mock import patch
+
+from apportion.cli import main
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended, and what it wrote."""
+
+    exit_code: int
+    out: bytes
+    err: str
+
+
+def apportion(*arguments: str | Path, stdin: bytes = b"") -> Ended:
+    """Run a command line in this process."""
+    with ExitStack() as stack:
+        given, out, err = (stack.enter_context(TemporaryFile("w+", encoding="utf-8")) for _ in range(3))
+        given.buffer.write(stdin)
+        given.seek(0)
+        stack.enter_context(patch("sys.stdin", given))
+        stack.enter_context(redirect_stdout(out))
+        stack.enter_context(redirect_stderr(err))
+        stack.enter_context(patch("sys.argv", ["apportion", *map(str, arguments)]))
+        stack.enter_context(patch("sys.excepthook", sys.excepthook))  # Typer sets its own
+        exit_code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            exit_code = int(ended.code or 0)
+        for file in (out, err):
+            file.seek(0)
+        return Ended(exit_code, bytes(out.buffer.read()), err.read())
+
+
+def process(*arguments: str | Path, stdin: bytes = b"", **variables: str) -> Ended:
+    """Run a command line in an interpreter of its own, with these variables and no others of ours."""
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        command(*arguments), env=environment(**variables), input=stdin, capture_output=True, check=False
+    )
+    return Ended(done.returncode, done.stdout, done.stderr.decode())
+
+
+def command(*arguments: str | Path) -> list[str]:
+    """Return the command line of such a process."""
+    return [sys.executable, "-m", "apportion", *map(str, arguments)]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Return the environment of such a process."""
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCES), **variables}
+
+
+def answers(*command: str) -> bool:
+    """Tell whether a command can be run and succeeds."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=60, check=False)  # noqa: S603 - a test's own
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

@@ -1,0 +1,132 @@
+"""What a worker must leave in its topics for the records of a partition: the core alone, record by record.
+
+Decides which outputs and which row follow from a record and those before it. Reads no topic and knows no
+worker, so that what a worker did can be held against it.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+
+from msgspec import Struct, to_builtins
+
+from apportion.core.bounds import Bounds
+from apportion.core.compose import Answered
+from apportion.core.composer import Composer
+from apportion.core.engine import Engine
+from apportion.core.errors import EventError
+from apportion.core.events import Event
+from apportion.core.memory import Memory
+from apportion.core.policies.timeline import Timeline
+from apportion.core.wire import codec
+from apportion.core.wire.cloudevents import EventHeaders, event_value
+from apportion.core.wire.dead_letter import dead_letter
+from apportion.core.wire.record import Headers, Record
+from apportion.offline.rows import SessionRows
+
+_RUN = b',"run":'
+_FINGERPRINT_BYTES = 16
+
+
+class Kind(StrEnum):
+    """The topics that a worker writes its outputs to."""
+
+    COMPOSED = "composed"
+    DECISION = "decision"
+    DEAD_LETTER = "dead-letter"
+
+
+class Output(Struct, frozen=True):
+    """An output by its id (`ce_id`), and a digest over its key, its headers and its value without `run`."""
+
+    kind: Kind
+    identity: str
+    fingerprint: bytes
+
+
+class Seen(Struct, frozen=True):
+    """What is there when a record has been handled: its outputs, and the digest of its session's row.
+
+    A refused record changes no row: its digest is None.
+    """
+
+    record: Record
+    outputs: tuple[Output, ...]
+    row_digest: str | None
+
+
+class Expectation:
+    """What a worker must write: a function of the records, the policies and the settings given here.
+
+    `source` is the `ce_source` of the outputs; `check` raises an `EventError` for what a worker refuses
+    beside the core: a record that stands where its session's do not.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        timeline: Timeline,
+        default_policy: str,
+        bounds: Bounds,
+        source: str,
+        check: Callable[[Event, Record], None],
+    ) -> None:
+        """Remember nothing yet."""
+        self._engine = engine
+        self._timeline = timeline
+        self._default_policy = default_policy
+        self._bounds = bounds
+        self._headers = {kind: EventHeaders(f"context-{kind}.v1", source) for kind in Kind}
+        self._check = check
+
+    def of(self, records: Iterable[Record]) -> Iterator[Seen]:
+        """Yield what is there after each record of one partition, from its first, in the order of offsets."""
+        rows, memory = SessionRows(), Memory(compositions_max=0)
+        for record in records:
+            try:
+                yield self._answered(record, rows, memory)
+            except EventError as error:
+                yield Seen(record, (self._refused(record, error),), None)
+
+    def _answered(self, record: Record, rows: SessionRows, memory: Memory) -> Seen:
+        event = codec.decode(event_value(record, self._bounds), self._bounds)
+        self._check(event, record)
+        catalogue = self._timeline.at(record.timestamp_ms)
+        key = (record.key or b"").decode()
+        composer = Composer(self._engine, catalogue, self._default_policy, memory)
+        session, answer = composer.handle(event, rows.get(key))
+        rows.put(key, session)
+        return Seen(record, () if answer is None else self._outputs(record, answer), session.digest)
+
+    def _outputs(self, record: Record, answer: Answered) -> tuple[Output, ...]:
+        time = str(to_builtins(answer.decision.requested_at))
+
+        def output(kind: Kind, value: bytes) -> Output:
+            identity = f"{answer.decision.decision_id}-{kind}"
+            headers = self._headers[kind].of(identity, record.headers, time)
+            return Output(kind, identity, fingerprint(record.key, value, headers))
+
+        return (
+            output(Kind.COMPOSED, codec.encode(answer.composed)),
+            output(Kind.DECISION, codec.encode(answer.decision)),
+        )
+
+    def _refused(self, record: Record, error: EventError) -> Output:
+        kind, identity = Kind.DEAD_LETTER, str(record)
+        letter = dead_letter(record, error, self._engine.version)
+        headers = self._headers[kind].of(identity, record.headers)
+        return Output(kind, identity, fingerprint(letter.key, codec.encode(letter), headers))
+
+
+def fingerprint(key: bytes | None, value: bytes, headers: Headers) -> bytes:
+    """Return a digest of what must be the same however often an output is written: all but `run`, its end."""
+    content, run, _ = value.rpartition(_RUN)
+    hashed = hashlib.blake2b(digest_size=_FINGERPRINT_BYTES)
+    for part in (
+        key,
+        content + b"}" if run else value,
+        *(part for name, text in headers for part in (name.encode(), text)),
+    ):
+        hashed.update(b"-" if part is None else b"%d:" % len(part))
+        hashed.update(part or b"")
+    return hashed.digest()

@@ -1,0 +1,254 @@
+"""The rule of `[prefix]`, slow and simple, on the slow and simple rules of lanes: one turn at a time.
+
+It knows nothing of the engine's selection, and keeps what a session carries as a list of pairs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from msgspec import to_builtins
+
+from apportion.core.compose import Answered
+from support.lanes_model import Model, One
+
+DEFAULTS = {"max_loss": 50, "core": 100, "min_cached": 0, "ttl_s": 300}
+_ASIDE = ("expired", "superseded")
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a text left: the policy's digest, when it was asked for, and its beginning, id by hash."""
+
+    digest: str
+    at: datetime
+    items: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A selection, and where what repeats in it ends."""
+
+    chosen: Sequence[One]
+    used: Mapping[str, int]
+    value: int
+    end: int = 0
+
+
+class HeldModel(Model):
+    """One turn under a policy with the table, by the rules."""
+
+    def __init__(
+        self,
+        ones: Sequence[Mapping[str, Any]],
+        asked: Mapping[str, Any],
+        policy: Mapping[str, Any],
+        left: Left | None,
+        now: tuple[str, datetime],
+    ) -> None:
+        self.digest, self.at = now
+        self.rule: dict[str, int] = DEFAULTS | policy["prefix"]
+        self.is_other = left is not None and left.digest != self.digest
+        self.entry = None if self.is_other else left
+        self.list = [] if self.entry is None else self.entry.items
+        self.cold = False
+        if self.entry is not None:
+            age, ttl = self.at - self.entry.at, timedelta(seconds=self.rule["ttl_s"])
+            self.cold = age > ttl or age < timedelta(0)
+        self.why: str | None = None
+        self.first: Sequence[One] = ()
+        super().__init__(ones, asked, policy)
+
+    def select(self) -> None:
+        self.free = [one for one in self.ranked if one.reason is None]
+        self.base = self.trial([])
+        self.held: list[One] = []
+        self.best, self.tries = self.base, 0
+        protected = [one for one in self.free if one.protected]
+        if sum(one.cost for one in protected) > self.limit:
+            self.why = "limit"
+            return
+        self.held, self.why = self.longest(protected)
+        self.search()
+        chosen = self.trial(self.beginning).chosen
+        assert chosen == self.best.chosen
+        e = self.best.end
+        behind = [one for item in self.list if (one := self.unchanged(item)) is not None and one in chosen]
+        self.first = [*self.held[:e], *(one for one in behind if one not in self.held[:e])]
+        for one in self.base.chosen:
+            if one not in chosen:
+                one.reason = "displaced_by_prefix"
+
+    def trial(self, beginning: Sequence[One]) -> Tried:
+        for one in self.free:
+            one.reason = one.margin = None
+        self.greedy(self.free, beginning)
+        return Tried(self.chosen, self.used, self.value)
+
+    def candidate(self, name: str) -> One | None:
+        return next((one for one in self.ranked if one.id == name), None)
+
+    def hash(self, one: One) -> str:
+        return sha256(self.piece(one, one.raw["content"]).encode()).hexdigest()[:16]
+
+    def unchanged(self, item: tuple[str, str]) -> One | None:
+        one = self.candidate(item[0])
+        return one if one in self.free and one is not None and self.hash(one) == item[1] else None
+
+    def longest(self, protected: Sequence[One]) -> tuple[list[One], str | None]:
+        held: list[One] = []
+        for item in self.list:
+            one = self.candidate(item[0])
+            if one is None:
+                return held, "gone"
+            if one.reason == "excluded_by_policy":
+                return held, "excluded"
+            if self.unchanged(item) is None:
+                return held, "changed"
+            together = {*protected, *held, one}
+            in_lane = sum(each.cost for each in together if each.lane == one.lane)
+            if not one.protected and in_lane > self.lanes[one.lane]["max_tokens"]:
+                return held, "lane_max"
+            if not one.protected and sum(each.cost for each in together) > self.limit:
+                return held, "limit"
+            held.append(one)
+        return held, None
+
+    def at_(self, length: int) -> int:
+        return sum(one.cost for one in self.held[:length])
+
+    def gain(self, length: int) -> int:
+        served = not self.cold and self.at_(length) >= self.rule["min_cached"]
+        return self.rule["weight"] * self.at_(length) if served else 0
+
+    def ext(self, length: int, chosen: Sequence[One]) -> int:
+        stands = [one in chosen for one in self.held[length:]]
+        return length + [*stands, False].index(False)
+
+    def search(self) -> None:
+        base, u, bars = self.base, len(self.held), list[str]()
+        end = self.ext(0, base.chosen)
+        best, self.best = base.value + self.gain(end), Tried(base.chosen, base.used, base.value, end)
+        self.beginning: Sequence[One] = []
+        for j in [] if self.cold else range(u, 0, -1):
+            if j < u - 8 and self.held[j] in base.chosen:
+                continue
+            if base.value + self.rule["weight"] * self.at_(j) <= best or self.tries == 16:
+                break
+            self.tries += 1
+            tried = self.trial(self.held[:j])
+            if bar := self.bar(tried):
+                bars.append(bar)
+                continue
+            end = self.ext(j, tried.chosen)
+            if tried.value + self.gain(end) > best:
+                best = tried.value + self.gain(end)
+                self.best = Tried(tried.chosen, tried.used, tried.value, end)
+                self.beginning = self.held[:j]
+        if self.best.end < u:
+            self.why = "cold" if self.cold else [*bars, "worth"][0]
+
+    def bar(self, tried: Tried) -> str | None:
+        for lane, floor in self.floors.items():
+            if tried.used[lane] < min(floor, self.available(lane), self.base.used[lane]):
+                return "floors"
+        if tried.value * 1000 < self.base.value * (1000 - self.rule["max_loss"]):
+            return "max_loss"
+        in_order = [one for one in self.ranked if one in self.base.chosen]
+        total = sum(one.cost for one in in_order)
+        for place, one in enumerate(in_order):
+            if sum(each.cost for each in in_order[: place + 1]) * 1000 > self.rule["core"] * total:
+                break
+            if one not in tried.chosen:
+                return "core"
+        return None
+
+    def order(self) -> list[One]:
+        first = [one for one in self.first if one in self.chosen]
+        return first + [one for one in super().order() if one not in first]
+
+    def account(self, out: Sequence[One], *, done: bool) -> None:
+        super().account(out, done=done)
+        if not done:
+            for one in self.ranked:
+                if one.reason == "displaced_by_prefix":
+                    one.reason = "infeasible"
+
+    def is_full(self, one: One) -> bool:
+        return one.form.text == str(one.raw["content"])
+
+    def left(self) -> Left:
+        """Return what the text leaves, which there must be."""
+        items: list[tuple[str, str]] = []
+        for one in self.order()[:256]:
+            if not self.is_full(one) or sum(len(name.encode()) + 16 for name, _ in items) + 16 > 16_384:
+                break
+            items.append((one.id, self.hash(one)))
+        return Left(self.digest, self.at, items)
+
+    def held_items(self) -> int:
+        both = zip(self.order(), self.list, strict=False)
+        same = [self.is_full(one) and self.unchanged(item) is one for one, item in both]
+        return [*same, False].index(False)
+
+    def ends(self) -> list[int]:
+        pieces = [self.piece(one, one.form.text) for one in self.order()]
+        return [len("\n\n".join(pieces[: place + 1])) for place in range(len(pieces))]
+
+    def told(self) -> dict[str, Any]:
+        """Return what the decision tells of a text, which there must be."""
+        held = self.held_items()
+        broken: dict[str, Any] | None = None
+        if self.is_other:
+            broken = {"at": 0, "id": None, "why": "policy"}
+        elif held != len(self.list):
+            why = "shrunk" if held < self.best.end else self.why
+            broken = {"at": held, "id": self.list[held][0], "why": why}
+        chosen, base = self.best.chosen, self.base.chosen
+        return {
+            "previous_items": len(self.list),
+            "held_items": held,
+            "prefix_tokens": self.count(self.text()[: self.ends()[held - 1]]) if held else 0,
+            "cold": self.cold,
+            "break": broken,
+            "held_only": tuple(one.id for one in self.held[: self.best.end] if one not in base),
+            "displaced": tuple(one.id for one in self.ranked if one in base and one not in chosen),
+            "value": self.best.value,
+            "value_without": self.base.value,
+            "tried": self.tries,
+        }
+
+    def breakpoints(self) -> list[dict[str, int]]:
+        """Return those of a text, which there must be."""
+        ends, length, found = self.ends(), len(self.text()), list[int]()
+        held = self.held_items()
+        for items in [held, *(sum(8 * end <= part * length for end in ends) for part in (3, 5, 6, 7))]:
+            if items and items not in found and len(found) < 4:
+                found.append(items)
+        return [{"items": items, "characters": ends[items - 1]} for items in sorted(found)]
+
+
+def assert_agrees(model: HeldModel, outcome: Answered) -> None:
+    """Pass if the answer is what the model says."""
+    composed, decision = outcome.composed, outcome.decision
+    told = [
+        (one.id, one.reason or None, (one.margin.needed, one.margin.left) if one.margin else None)
+        for one in decision.candidates
+        if one.reason not in _ASIDE
+    ]
+    assert told == [(one.id, one.reason, one.margin) for one in model.ranked]
+    chosen = [] if model.infeasible else model.order()
+    assert composed.status == ("infeasible" if model.infeasible else "composed" if chosen else "empty")
+    assert [(item.id, item.fidelity == "full") for item in composed.items] == [
+        (one.id, model.is_full(one)) for one in chosen
+    ]
+    if not chosen:
+        assert (composed.prefix_tokens, composed.breakpoints) == (0, ())
+        assert not decision.prefix
+        return
+    assert composed.text == model.text()
+    assert to_builtins(decision.prefix) == model.told()
+    assert composed.prefix_tokens == model.told()["prefix_tokens"]
+    assert list(to_builtins(composed.breakpoints)) == model.breakpoints()

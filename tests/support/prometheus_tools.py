@@ -1,0 +1,29 @@
+"""Prometheus's own programs, and what the dashboard asks of them.
+
+A developer's machine may lack the programs; `TEST_REQUIRE_PROMTOOL=1` makes that a failure.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from support.requiring import lacks
+
+ROOT = Path(__file__).parents[2]
+ALERTS = ROOT / "deploy/prometheus/alerts.yaml"
+DASHBOARD = ROOT / "deploy/grafana/apportion.json"
+
+
+def program(name: str) -> str:
+    """Return where a program of Prometheus is; without it the test is skipped, or fails where it must run."""
+    found = shutil.which(name)
+    if found is None:
+        lacks("TEST_REQUIRE_PROMTOOL", f"{name}, of Prometheus, is not installed")
+    return found
+
+
+def expressions() -> list[str]:
+    """Return every expression of the dashboard, as Prometheus is asked for it."""
+    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    asked = [target["expr"] for panel in panels for target in panel.get("targets", [])]
+    return [one.replace("$__rate_interval", "5m").replace("$job", ".+") for one in asked]

@@ -1,0 +1,94 @@
+"""A script for any Python: what the rules over text make of texts, as one digest for each rule.
+
+    python rules_over_text.py WORKER < texts.json
+
+It needs no package: what the rules import from outside the standard library stands here as an empty shell.
+Only modules can be asked that such a shell does not change.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import MagicMock
+
+
+class Struct:
+    """A struct without checks: its fields by place or by name."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Take what msgspec's takes."""
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        """Set the fields."""
+        for name, value in (*zip(type(self).__annotations__, values, strict=False), *named.items()):
+            setattr(self, name, value)
+
+
+def stand_in(worker: Path) -> None:
+    """Let the packages be found without running what they import themselves, and the shells with them."""
+    for name in ("apportion", "apportion.core"):
+        package = ModuleType(name)
+        package.__path__ = [str(worker.joinpath(*name.split(".")))]
+        sys.modules[name] = package
+    sys.modules["msgspec"] = MagicMock(Struct=Struct, UnsetType=type("UnsetType", (), {}))
+    sys.modules["rfc8785"] = MagicMock()
+
+
+def rules() -> Iterator[tuple[str, Callable[[str], Any]]]:
+    """Yield each rule by its name."""
+    from apportion.core import identity, shrink  # noqa: PLC0415 - see above
+    from apportion.core.candidates.glob import Globs, Paths  # noqa: PLC0415 - likewise
+    from apportion.core.errors import EventError  # noqa: PLC0415 - likewise
+    from apportion.core.text import characters, cut, token_boundaries, tokens  # noqa: PLC0415 - see above
+
+    yield "small letters", characters.lowered
+    yield "white space", lambda text: text.strip(characters.SPACE_OR_SEPARATOR)
+    yield "seams", token_boundaries.last_seam
+    yield "cuts", lambda text: cut.cut_to_fit(text, lambda form: len(form) <= 2 * len(text) // 3)
+    for counter in tokens.ESTIMATORS:
+        yield counter.name, counter.count
+    for strategy in shrink.ShrinkStrategy:
+
+        def shrunk(text: str, strategy: shrink.ShrinkStrategy = strategy) -> list[str | None]:
+            ladder = shrink.ladder(strategy, text, len) if text else None
+            forms = (ladder.within(target) for target in (9, 60, 2 * len(text) // 3)) if ladder else ()
+            return [None if form is None else form.text for form in forms]
+
+        yield strategy.value, shrunk
+
+    def path(text: str) -> str | None:
+        try:
+            normal = identity.normalised_path(text, "$")
+        except EventError:
+            return None
+        return identity.path_id(b"secret", normal, "kind", "lane", 0)
+
+    def globs(text: str) -> list[bool | None]:
+        return [matches(pattern, text) for pattern in ("**/*", "[!a-z]*", "?", "*[\u0100-\uffff]*", text)]
+
+    def matches(pattern: str, text: str) -> bool | None:
+        try:
+            return bool(Globs([(0, pattern, "$")]).match(Paths([text])).matched)
+        except EventError:
+            return None
+
+    yield "paths", path
+    yield "globs", globs
+
+
+def digest(values: list[Any]) -> str:
+    """Return the digest of a list of JSON values."""
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    given = json.load(sys.stdin.buffer)
+    stand_in(Path(sys.argv[1]))
+    digests = {name: digest(list(map(rule, given["texts"]))) for name, rule in rules()}
+    thousandths = sys.modules["apportion.core.identity"].thousandths
+    digests["thousandths"] = digest(list(map(thousandths, given["numbers"])))
+    json.dump(digests, sys.stdout)

@@ -1,0 +1,210 @@
+"""From records to rows."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+from msgspec import Struct
+from msgspec.structs import fields
+
+from apportion.analytics.conversion import RecordLines, convert
+from apportion.analytics.tables import SCHEMAS, Table
+from apportion.core import results
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = sorted((ROOT / "tests" / "golden").rglob("decisions.jsonl"))
+PAGE = (ROOT / "docs" / "analytics.md").read_text("utf-8")
+
+
+RECORDED = next(line for path in GOLDEN for line in path.read_bytes().splitlines() if b'"parts":[' in line)
+"""A recorded decision with scores."""
+
+
+def lines(*values: bytes | None) -> RecordLines:
+    places = range(7, 7 + len(values))
+    return RecordLines(
+        topic="t", partition=3, offsets=places, timestamps_ms=[1_700_000_000_000] * len(values), values=values
+    )
+
+
+def recorded() -> list[bytes]:
+    """Return the recorded decisions of every strategy."""
+    return [line for path in GOLDEN for line in path.read_bytes().splitlines()]
+
+
+def at(record: Any, path: str) -> Any:
+    """Return what a record has at a column's name, naively: the longest field that the name begins with."""
+    if not path or record is None:
+        return record
+    for name in sorted(record, key=len, reverse=True):
+        if path == name or path.startswith(f"{name}_"):
+            return at(record[name], path[len(name) + 1 :])
+    return None
+
+
+def test_every_column_stands_in_the_page() -> None:
+    for table, schema in SCHEMAS.items():
+        section = PAGE.partition(f"### `{table}`")[2].partition("\n## ")[0].partition("\n### ")[0]
+        shared = PAGE.partition("Every table has")[2].partition("\n### ")[0]
+        assert set(schema.names) <= set(re.findall(r"`(\w+)`", section + shared)), table
+
+
+def test_the_golden_decisions_stand_in_the_tables_as_a_naive_reading_finds_them() -> None:
+    values = recorded()
+    tables = convert(lines(*values))
+    assert [tables[table].num_rows for table in (Table.DEAD_LETTERS, Table.UNREADABLE)] == [0, 0]
+    rows = tables[Table.DECISIONS].to_pylist()
+    candidates = iter(tables[Table.CANDIDATES].to_pylist())
+    for offset, (value, row) in enumerate(zip(values, rows, strict=True), 7):
+        record = json.loads(value)
+        assert (row["topic"], row["partition"], row["offset"]) == ("t", 3, offset)
+        for name in (
+            "decision_id",
+            "policy_digest",
+            "counter_name",
+            "digests_output",
+            "tokens_used",
+            "status",
+        ):
+            assert row[name] == at(record, name), name
+        assert row["session_after_prompts"] == (at(record, "session_after_prompts") or 0)
+        assert [one["name"] for one in row["groups"]] == [one["name"] for one in record.get("groups", [])]
+        assert row["reasons"] == record.get("reasons", [])
+        for entry in record.get("candidates", []):
+            candidate = next(candidates)
+            assert (candidate["offset"], candidate["decision_id"]) == (offset, record["decision_id"])
+            assert candidate["outcome"] == entry.get("outcome", "omitted")
+            for name in ("id", "kind", "group", "rank", "tokens", "reason", "left", "more"):
+                assert candidate[name] == entry.get(name), name
+            score = int(entry["score"]) if "score" in entry else None
+            assert candidate["score"] == (None if score is None or score >= 2**63 else score)
+            names = record.get("score_parts", [])
+            parts = dict(zip(names, entry["parts"], strict=True)) if "parts" in entry else None
+            assert (None if candidate["parts"] is None else dict(candidate["parts"])) == parts
+    assert next(candidates, None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "pointer"),
+    [
+        (None, "empty_value", "$"),
+        (b'{"type":', "not_json", "$"),
+        (b'{"type":"context-composed"}', "unknown_type", "$.type"),
+        (b'{"type":"context-decision","schema_version":1}', "unsupported_version", "$.schema_version"),
+        (b'{"type":"context-decision","schema_version":2}', "missing_field", "$.decision_id"),
+        (
+            b'{"type":"context-decision","schema_version":1,"candidates":[{"parts":{"recency":1}}]}',
+            "unsupported_version",
+            "$.schema_version",
+        ),
+        (b'{"type":"context-decision","a":' + b"[" * 100_000, "too_deep", "$"),
+        (
+            RECORDED.replace(b'"parts":[', b'"parts":[1,', 1),
+            "invalid_value",
+            "$.candidates[...].parts",
+        ),
+    ],
+)
+def test_what_no_table_can_hold_is_named_and_keeps_its_place(
+    value: bytes | None, code: str, pointer: str
+) -> None:
+    first, last = recorded()[:2]
+    tables = convert(lines(first, value, last))
+    assert tables[Table.DECISIONS]["offset"].to_pylist() == [7, 9]
+    [row] = tables[Table.UNREADABLE].to_pylist()
+    assert (row["offset"], row["error_code"], row["error_pointer"]) == (8, code, pointer)
+
+
+DECIDED = json.loads(RECORDED)
+ENTRY = DECIDED["candidates"][0]
+
+
+def plain(**changes: Any) -> bytes:
+    return json.dumps(DECIDED | changes).encode()
+
+
+@pytest.mark.parametrize(
+    ("written", "form"),
+    [
+        (json.dumps(DECIDED, indent=1).encode(), plain()),
+        (plain()[:-1] + b',"tenant":"told-twice"}', plain(tenant="told-twice")),
+        (plain(requested_at="2026-03-01t14:00:00+02:00"), plain(requested_at="2026-03-01T12:00:00Z")),
+        (plain(candidates=[ENTRY | {"of_a_later_version": {"a": [1]}}]), plain(candidates=[ENTRY])),
+    ],
+    ids=["over several lines", "a field twice", "another zone", "a later version's field"],
+)
+def test_however_a_record_is_written_its_rows_are_the_same_and_so_are_its_neighbours(
+    written: bytes, form: bytes
+) -> None:
+    first, last = recorded()[:2]
+    assert convert(lines(first, written, last)) == convert(lines(first, form, last))
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer"),
+    [
+        (plain(candidates=[None]), "$.candidates[0]"),
+        (plain(candidates=[ENTRY | {"kind": None}]), "$.candidates[0].kind"),
+        (plain(candidates=[ENTRY | {"rank": "7"}]), "$.candidates[0].rank"),
+        (plain(candidates=[ENTRY | {"rank": 7.5}]), "$.candidates[0].rank"),
+        (plain(candidates=[ENTRY | {"rank": 1 << 63}]), "$.candidates[0].rank"),
+        (plain(candidates=[ENTRY | {"kind": "?"}]).replace(b"?", b"\xff"), "$"),
+        (plain(requested_at="2026-03-01T12:00:00"), "$.requested_at"),
+    ],
+    ids=[
+        "no candidate",
+        "no kind",
+        "a text",
+        "a fraction",
+        "past 64 bits",
+        "no UTF-8",
+        "a time without zone",
+    ],
+)
+def test_what_is_wrong_deep_in_a_record_is_named_and_leaves_its_neighbours_alone(
+    value: bytes, pointer: str
+) -> None:
+    first, last = recorded()[:2]
+    tables, right = convert(lines(first, value, last)), convert(lines(first, None, last))
+    assert tables[Table.DECISIONS] == right[Table.DECISIONS]
+    assert tables[Table.CANDIDATES] == right[Table.CANDIDATES]
+    assert tables[Table.UNREADABLE]["offset"].to_pylist() == [8]
+    assert tables[Table.UNREADABLE]["error_pointer"].to_pylist() == [pointer]
+
+
+@pytest.mark.parametrize(
+    ("score", "column"),
+    [
+        ('"9092624259849807"', 9092624259849807),
+        (f'"{2**63 - 1}"', 2**63 - 1),
+        (f'"{2**63}"', None),
+        ('"' + 5_000 * "9" + '"', None),
+    ],
+)
+def test_a_score_in_digits_is_a_number_as_far_as_the_column_goes(score: str, column: int | None) -> None:
+    written = re.sub(rb'"score":\d+', b'"score":' + score.encode(), RECORDED)
+    tables = convert(lines(RECORDED, written))
+    before, after = (
+        tables[Table.CANDIDATES].filter(pc.field("offset") == offset).to_pylist() for offset in (7, 8)
+    )
+    scores = [None if each["score"] is None else column for each in before]
+    assert [each["score"] for each in after] == scores
+    assert [each | {"score": 0, "offset": 0} for each in after] == [
+        each | {"score": 0, "offset": 0} for each in before
+    ]
+
+
+def test_a_score_of_other_characters_is_unreadable() -> None:
+    written = re.sub(rb'"score":\d+', b'"score":"high"', RECORDED)
+    [row] = convert(lines(written))[Table.UNREADABLE].to_pylist()
+    assert row["error_code"] == "invalid_value"
+
+
+def test_every_field_of_an_entry_is_a_column() -> None:
+    kind: type[Struct] = results.Entry
+    flat = {field.name for field in fields(kind)} - {"redundant"}
+    flat |= {f"redundant_{field.name}" for field in fields(results.Redundant)}
+    assert flat <= set(SCHEMAS[Table.CANDIDATES].names)

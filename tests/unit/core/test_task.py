@@ -1,0 +1,108 @@
+"""The key of a task: whatever a strategy may read is in it, and the order of the candidates is not."""
+
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import asdict, fields, replace
+from support.composing import lanes_policy
+
+from apportion.core.canonical import Facts
+from apportion.core.events import Conversation, LaneRequirement, Vitals
+from apportion.core.overlap.selection_order import Overlap
+from apportion.core.task import Prepared, Task
+from apportion.core.verdict import Bound
+from apportion.counters import COUNTERS
+
+NO_FACTS: dict[str, Any] = dict.fromkeys((field.name for field in fields(Facts)), UNSET)
+
+
+def prepared(name: str) -> Prepared:
+    facts = Facts(**NO_FACTS | {"id": name, "content": "sha256:0"})
+    return Prepared(name, "recent_edit", "local", "x", facts, 1, None, "", protected=False, tie=b"")
+
+
+TASK: Task[Any] = Task(
+    policy=lanes_policy(),
+    limit_tokens=100,
+    total_tokens=0,
+    counter=COUNTERS["chars4"],
+    candidates=(prepared("a"), prepared("b")),
+    vitals=UNSET,
+    lane_requirements=(),
+    layers={},
+    conversation=UNSET,
+    carried=b"",
+    carried_cold=False,
+    carried_outdated=False,
+    marking_key=b"",
+    count_contents=lambda those: [len(one.content) for one in those],
+    overlap_of=lambda those, _: Overlap([() for _ in those], range(len(those)), {}),
+)
+OTHERWISE: dict[str, Any] = {
+    "policy": lanes_policy(version="2"),
+    "limit_tokens": 99,
+    "total_tokens": 1,
+    "counter": COUNTERS["bytes4"],
+    "candidates": TASK.candidates[:1],
+    "vitals": Vitals(oxygen=0.4),
+    "lane_requirements": (LaneRequirement("local", 1),),
+    "layers": {"project": "x"},
+    "conversation": Conversation("x"),
+    "carried": b"x",
+    "carried_cold": True,
+    "carried_outdated": True,
+    "marking_key": b"x",
+}
+FACTS_OTHERWISE: dict[str, Any] = dict.fromkeys(
+    ("activation", "chunk_index", "priority", "relevance", "risk_alignment", "specificity"), 7
+) | {"tags": ("x",), "token_estimate": 7, "weighted_agreement": 7}
+PREPARED_OTHERWISE: dict[str, Any] = {
+    "age": 2,
+    "bound": Bound.CONTENT,
+    "constraint": "pinned[0]",
+    "protected": True,
+    "tie": b"x",
+}
+COVERED = {
+    "content": "by its digest in the facts",
+    "id": "by the facts",
+    "kind": "likewise",
+    "lane": "likewise",
+}
+GONE = {"created_at": "it is an age", "recency_bucket": "likewise"}
+
+
+def key(task: Task[Any]) -> str:
+    return task.key(("a scope",))
+
+
+@pytest.mark.parametrize(
+    "name", [field.name for field in fields(Task) if field.name not in {"count_contents", "overlap_of"}]
+)
+def test_every_field_of_a_task_is_in_its_key(name: str) -> None:
+    assert key(replace(TASK, **{name: OTHERWISE[name]})) != key(TASK)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Prepared) if field.name not in COVERED])
+def test_every_field_of_a_candidate_is_in_the_key(name: str) -> None:
+    one, *others = TASK.candidates
+    value = PREPARED_OTHERWISE.get(name)
+    if name == "facts":
+        value = Facts(**asdict(one.facts) | {"summary": "x"})
+    assert key(replace(TASK, candidates=(replace(one, **{name: value}), *others))) != key(TASK)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Facts) if field.name not in GONE])
+def test_every_fact_of_a_candidate_is_in_the_key(name: str) -> None:
+    one, *others = TASK.candidates
+    facts = Facts(**asdict(one.facts) | {name: FACTS_OTHERWISE.get(name, "x")})
+    assert key(replace(TASK, candidates=(replace(one, facts=facts), *others))) != key(TASK)
+
+
+def test_the_scope_is_in_the_key() -> None:
+    assert TASK.key(("another",)) != key(TASK)
+
+
+def test_the_order_of_candidates_is_not_in_the_key() -> None:
+    assert key(replace(TASK, candidates=TASK.candidates[::-1])) == key(TASK)

@@ -1,0 +1,111 @@
+"""A dead letter is the record as it came, and always fits into its topic."""
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.results import DeadLetterValue
+from apportion.core.wire.codec import encode
+from apportion.core.wire.dead_letter import COMPLETE_MAX_BYTES, KEPT_BYTES, dead_letter, holding
+from apportion.core.wire.record import Headers, Record
+from apportion.kafka.topics import MESSAGE_MAX_BYTES
+
+ERROR = EventError(ErrorCode.WRONG_TYPE, "expected int", "$.budget_tokens")
+
+
+def letter(record: Record) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(encode(dead_letter(record, ERROR, "1.0")))
+    return found
+
+
+def record(value: bytes | None = b"{}", key: bytes | None = b"default/s", headers: Headers = ()) -> Record:
+    return Record("context-requests", 3, 41, 1_700_000_000_123, key, value, headers)
+
+
+def sha256(value: bytes) -> str:
+    return f"sha256:{hashlib.sha256(value).hexdigest()}"
+
+
+def test_it_tells_what_was_wrong_and_where_the_record_stood() -> None:
+    assert letter(record()) | {"key": None, "value": None} == {
+        "type": "context-dead-letter",
+        "error": {"code": "wrong_type", "message": "expected int", "pointer": "$.budget_tokens"},
+        "source": {
+            "topic": "context-requests",
+            "partition": 3,
+            "offset": 41,
+            "timestamp_ms": 1_700_000_000_123,
+        },
+        "key": None,
+        "headers": [],
+        "value": None,
+        "value_bytes": 2,
+        "value_digest": sha256(b"{}"),
+        "value_complete": True,
+        "engine_version": "1.0",
+    }
+
+
+@given(st.none() | st.binary(max_size=100), st.none() | st.binary(max_size=100))
+def test_key_and_value_come_back_byte_by_byte(key: bytes | None, value: bytes | None) -> None:
+    found = letter(record(value, key))
+    for name, original in (("key", key), ("value", value)):
+        text = found[name]
+        assert (None if text is None else base64.b64decode(text)) == original
+
+
+def test_headers_keep_their_order_and_a_name_may_stand_twice() -> None:
+    found = letter(record(headers=(("b", b"1"), ("a", b"\xff"), ("b", None))))
+    assert found["headers"] == [["b", "MQ=="], ["a", "/w=="], ["b", ""]]
+
+
+@pytest.mark.parametrize("size", [COMPLETE_MAX_BYTES, COMPLETE_MAX_BYTES + 1])
+def test_of_a_value_over_1_mib_its_digest_size_and_first_256_kib_are_kept(size: int) -> None:
+    value = bytes(range(256)) * (size // 256) + b"." * (size % 256)
+    found = letter(record(value))
+    complete = size == COMPLETE_MAX_BYTES
+    assert found["value_complete"] is complete
+    assert base64.b64decode(found["value"]) == (value if complete else value[:KEPT_BYTES])
+    assert (found["value_bytes"], found["value_digest"]) == (size, sha256(value))
+
+
+@pytest.mark.parametrize(
+    "oversized",
+    [
+        record(key=b"k" * (3 << 20)),
+        record(headers=tuple((f"h{number}", b"." * 1000) for number in range(3000))),
+        record(b"." * (1 << 20), headers=(("h" * (2 << 20), b""),)),
+    ],
+    ids=["key", "headers", "names"],
+)
+def test_key_and_headers_beyond_any_use_are_left_out_and_the_letter_says_so(oversized: Record) -> None:
+    found = letter(oversized)
+    assert found["key"] is None
+    assert found["headers"] == []
+    assert found["error"]["message"].endswith("left out")
+
+
+def test_the_largest_dead_letter_fits_into_its_topic() -> None:
+    largest = record(b"." * COMPLETE_MAX_BYTES, b"k" * 1000, (("h", b"." * (KEPT_BYTES - 1001)),))
+    assert letter(largest)["key"] is not None
+    assert len(encode(dead_letter(largest, ERROR, "1.0"))) < MESSAGE_MAX_BYTES - KEPT_BYTES
+
+
+def test_one_that_shall_hold_nothing_of_the_event_has_its_digest_its_size_and_its_key() -> None:
+    whole = dead_letter(record(b"private", headers=(("ce_subject", b"private"),)), ERROR, "1.0")
+    held = json.loads(encode(holding(whole, DeadLetterValue.DIGEST)))
+    assert (held["value"], held["headers"], held["value_complete"]) == (None, [], False)
+    assert (held["value_bytes"], held["value_digest"]) == (7, sha256(b"private"))
+    assert base64.b64decode(held["key"]) == b"default/s"
+    assert base64.b64encode(b"private").decode() not in json.dumps(held)
+    assert holding(whole, DeadLetterValue.FULL) is whole
+
+
+def test_of_a_record_without_a_value_nothing_is_missing() -> None:
+    assert holding(dead_letter(record(None), ERROR, "1.0"), DeadLetterValue.DIGEST).value_complete

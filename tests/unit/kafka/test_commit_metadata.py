@@ -1,0 +1,37 @@
+"""What stands beside a committed offset reads back, whoever wrote it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apportion.kafka.commit_metadata import (
+    METADATA_MAX_BYTES,
+    NOTHING_KNOWN,
+    CommitMetadata,
+    decode_metadata,
+    encode_metadata,
+)
+
+NUMBERS = st.integers(0, 2**62)
+
+
+@given(st.builds(CommitMetadata, stream_time_us=NUMBERS, changelog_end_offset=NUMBERS, failures=NUMBERS))
+def test_metadata_read_back_as_they_were_written(metadata: CommitMetadata) -> None:
+    assert decode_metadata(encode_metadata(metadata)) == metadata
+
+
+@pytest.mark.parametrize("foreign", ["", "committed by hand", "[]", "7", '{"stream_time_us": "late"}', "\0"])
+def test_what_somebody_else_committed_says_nothing(foreign: str) -> None:
+    assert decode_metadata(foreign) == NOTHING_KNOWN
+
+
+def test_fields_that_a_newer_version_added_are_passed_over() -> None:
+    assert decode_metadata('{"version": 9, "stream_time_us": 5, "more": {}}').stream_time_us == 5
+
+
+@given(st.text(max_size=6_000))
+def test_metadata_are_never_larger_than_brokers_take(window: str) -> None:
+    metadata = CommitMetadata(stream_time_us=7, window=window)
+    text = encode_metadata(metadata)
+    assert len(text.encode()) <= METADATA_MAX_BYTES
+    assert decode_metadata(text) in (metadata, CommitMetadata(stream_time_us=7))

@@ -1,0 +1,30 @@
+"""What is there when a worker is ready is not looked at for garbage again and again."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from apportion.operations.gc_tuning import collect_seldom, keep_what_is_here
+
+
+@pytest.fixture
+def pace() -> Iterator[tuple[int, int, int]]:
+    before, by_default = gc.get_threshold(), (700, 10, 10)
+    gc.set_threshold(*by_default)
+    yield by_default
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+def test_what_is_there_is_left_alone(pace: tuple[int, int, int]) -> None:
+    held: list[object] = [[]]
+    keep_what_is_here()
+    assert not any(one is held for one in gc.get_objects())
+    assert gc.get_threshold() == pace
+
+
+def test_what_comes_is_looked_at_seldom(pace: tuple[int, int, int]) -> None:
+    collect_seldom()
+    assert all(now > before for now, before in zip(gc.get_threshold(), pace, strict=True))
+    assert gc.isenabled()

@@ -1,0 +1,66 @@
+"""The worked examples of the strategies' pages: what they show is what composing gives."""
+
+import io
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from rich.console import Console
+from support.expectations import assert_holds, shown
+from support.worked import example, outcome_of, page
+
+from apportion.explain.decision import explanation
+
+
+def composed(asked: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    return shown(outcome_of(asked, **changes))
+
+
+@pytest.mark.parametrize("strategy", ["categories", "lanes", "tiers"])
+def test_the_example_is_answered_as_the_page_says(strategy: str) -> None:
+    asked, answered = example(strategy)
+    assert_holds(answered, composed(asked))
+
+
+def test_the_categories_table_tells_priorities_words_and_costs() -> None:
+    asked, _ = example("categories")
+    entries = composed(asked)["entries"]
+    rows = re.findall(r"\| `([\w-]+)` \| (?:.* = )?([\d.]+) \| (\d+) \| (\d+) \|", page("categories"))
+    assert {name for name, *_ in rows} == set(entries)
+    contents = {one["id"]: one["content"] for one in asked["candidates"]}
+    for name, priority, words, cost in rows:
+        assert round(float(priority) * 1000) == entries[name]["score"]
+        assert (int(words), int(cost)) == (len(contents[name].split()), entries[name]["tokens"])
+
+
+def test_each_row_of_the_tiers_table_is_where_one_token_less_leads() -> None:
+    asked, _ = example("tiers")
+    rows = re.findall(r"\| (\d+) \| (\d+)[^|]*\|", page("tiers"))
+    steps = [(int(characters), int(tokens)) for characters, tokens in rows]
+    assert len(steps) == 5
+    budgets = [steps[0][1], *(before - 1 for (_, before), _ in pairwise(steps))]
+    for budget, (characters, tokens) in zip(budgets, steps, strict=True):
+        outcome = composed(asked, budget_tokens=budget)
+        assert (len(outcome["text"]), outcome["used"]) == (characters, tokens)
+
+
+def test_the_lanes_table_tells_scores_characters_and_costs_by_rank() -> None:
+    asked, _ = example("lanes")
+    outcome = composed(asked)
+    rows = re.findall(r"\| `([\w-]+)` \| .* = ([\d.]+) \| (\d+) \| (\d+) \|", page("lanes"))
+    assert [name for name, *_ in rows] == outcome["ranks"]
+    contents = {one["id"]: one["content"] for one in asked["candidates"]}
+    for name, score, characters, cost in rows:
+        assert round(float(score) * 1000) == outcome["entries"][name]["score"]
+        assert (int(characters), int(cost)) == (len(contents[name]), -(-len(contents[name]) // 4))
+
+
+def test_the_lanes_example_is_explained_as_the_page_says() -> None:
+    asked, _ = example("lanes")
+    *_, told = re.findall(r"```text\n(.*?)```", page("lanes"), re.DOTALL)
+    console = Console(file=io.StringIO(), width=120, color_system=None, legacy_windows=False)
+    with console.capture() as captured:
+        console.print(explanation(outcome_of(asked).decision))
+    assert [line.rstrip() for line in captured.get().strip().splitlines()] == told.splitlines()

@@ -1,0 +1,156 @@
+"""Composing without Kafka: what it needs, what it says where the rest is missing, and what it loads."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from support.recording import asked
+
+ROOT = Path(__file__).parents[3]
+OF_THE_WORKER = ("aiohttp", "aiokafka", "cramjam", "faust", "mode", "prometheus_client")
+BARE = f"""
+import sys
+
+class Absent:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in {OF_THE_WORKER}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from apportion.cli import main
+main()
+"""
+LOADED = """
+import contextlib, sys
+from apportion.cli import main
+with contextlib.suppress(SystemExit):
+    main()
+print("\\nloaded:", *sys.modules)
+"""
+MODULES_MAX = 460
+"""As many as `apportion compose` loads, and some for another Python. Each costs about half a millisecond."""
+NOT_NEEDED = {
+    *OF_THE_WORKER,
+    "apportion.replay",
+    "apportion.stream",
+    "asyncio",
+    "bpe_openai",
+    "jsonschema_rs",
+    "logging",
+    "pydantic_settings",
+    "rich",
+    "tree_sitter",
+    "yarl",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    exit_code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def _beside_some_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("events").write_text(json.dumps(asked("r1")) + "\n", "utf-8")
+    Path("policies").mkdir()
+    shipped = (resources.files("apportion.policies") / "lanes.toml").read_text("utf-8")
+    own = shipped.replace('name = "lanes"', 'name = "estimated"').replace("o200k_base", "chars4")
+    Path("policies/estimated.toml").write_text(own, "utf-8")
+
+
+def ran(start: str, line: str) -> Ended:
+    """Run a command line in an interpreter of its own that starts so."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT / "worker"),
+        "APPORTION_POLICIES": "policies",
+        "APPORTION_DEFAULT_POLICY": "estimated",
+        "APPORTION_FINGERPRINT_SECRET": "a fixed secret for tests",
+    }
+    done = subprocess.run(  # noqa: S603 - our own interpreter and code
+        [sys.executable, "-c", start, *line.split()],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def test_what_composes_works_without_the_workers_libraries() -> None:
+    assert ran(BARE, "compose events --decisions decisions").exit_code == 0
+    decision_id = json.loads(Path("decisions").read_bytes())["decision_id"]
+    for line in (
+        "verify events decisions",
+        "replay events decisions --budget 10",
+        f"explain {decision_id} --decisions decisions --candidate a --events events",
+        "fingerprint src/auth.py",
+        "policies check policies/estimated.toml",
+        "policies list --offline",
+        "config",
+        "workload recorded -o workload",
+    ):
+        ended = ran(BARE, line)
+        assert (ended.exit_code, ended.err) == (0, ""), line
+
+
+def test_the_library_works_without_them() -> None:
+    code = BARE.partition("from")[0] + "from apportion import *; print(COUNTERS['o200k_base'].name)"
+    assert ran(code, "") == Ended(0, "o200k_base\n", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run",
+        "send events",
+        "send --wait events",
+        "topics create",
+        "topics check",
+        "policies publish policies/estimated.toml",
+        "policies list",
+        "demo --default-policy lanes",
+    ],
+)
+def test_a_command_that_needs_them_says_what_is_missing_and_how_to_install_it(line: str) -> None:
+    ended = ran(BARE, line)
+    assert (ended.exit_code, ended.out) == (2, "")
+    [told] = ended.err.splitlines()
+    assert told.startswith("apportion: missing_extra: this command talks to Kafka, and ")
+    assert "pip install 'apportion[worker]'" in told
+
+
+def test_a_worker_that_is_to_make_spans_says_what_is_missing_and_another_does_not_load_it() -> None:
+    code = """
+import sys
+from apportion.settings import Settings
+from apportion.stream.faust_app.app import create_app
+create_app(Settings())
+assert not any(name.startswith("opentelemetry") for name in sys.modules)
+sys.modules["opentelemetry"] = None
+sys.argv = ["apportion", "run", "--tracing"]
+from apportion.cli import main
+main()
+"""
+    ended = ran(code, "")
+    assert (ended.exit_code, ended.out) == (2, "")
+    assert ended.err == (
+        "apportion: missing_extra: tracing is on, and opentelemetry is not installed: "
+        "run `pip install 'apportion[otel]'`\n"
+    )
+
+
+def test_compose_loads_little() -> None:
+    composed, _, modules = ran(LOADED, "compose events").out.partition("\nloaded:")
+    assert json.loads(composed)["status"] == "composed"
+    loaded = modules.split()
+    assert not NOT_NEEDED.intersection(loaded)
+    assert len(loaded) <= MODULES_MAX

@@ -1,0 +1,327 @@
+"""Records of topics verified: what a worker wrote of them, changed in every way that a topic can be."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+from pydantic import SecretStr
+from support.composing import ENGINE, SECRET, candidate
+from support.recording import altered, asked, published
+
+from apportion.assembly import create_timeline
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import session_key
+from apportion.core.policies.timeline import Timeline, policy_key, policy_value
+from apportion.core.strategies import parse_policy
+from apportion.core.text.tokens import CounterName
+from apportion.core.wire.record import Record
+from apportion.kafka.records import OffsetSpan
+from apportion.policies import builtin_policies
+from apportion.recompose.partition import PartitionRun, partition_run
+from apportion.recompose.ranges import PartitionRange
+from apportion.recompose.snapshot import StartRows
+from apportion.replay.findings import Finding, Found, VerificationSummary
+from apportion.replay.reading import Extent
+from apportion.replay.replaying import WhatIf
+from apportion.replay.sums import Sum
+from apportion.replay.whatif import Change, DecisionDifference
+from apportion.settings import Settings
+from apportion.stream.pipeline.answers import Answers
+from apportion.stream.state.row_format import Row
+from apportion.stream.state.stream_time import StreamTime
+
+SETTINGS = Settings(partitions=1, fingerprint_secret=SecretStr(SECRET.decode()))
+ALL = Extent()
+RECORDED_MS = 1_772_366_400_000
+COUNTER = CounterName.O200K_BASE
+"""That of the policies that come with the engine."""
+LATER = "2026-03-01T13:00:00Z"
+
+
+@dataclass(frozen=True)
+class Topics:
+    """What stands in one partition of the topics, and the rows of its sessions."""
+
+    requests: tuple[Record, ...]
+    decisions: tuple[Record, ...]
+    dead_letters: tuple[Record, ...]
+    rows: dict[bytes, Row]
+
+
+def at(offset: int, event: dict[str, Any] | bytes, time_ms: int = RECORDED_MS) -> Record:
+    """Return an event as it stands in the requests topic."""
+    if isinstance(event, bytes):
+        return Record(SETTINGS.requests_topic, 0, offset, time_ms, b"default/s", event)
+    key = session_key(event.get("tenant", "default"), event["session_id"]).encode()
+    return Record(SETTINGS.requests_topic, 0, offset, time_ms, key, json.dumps(event).encode())
+
+
+def answered(
+    records: Sequence[Record], settings: Settings = SETTINGS, timeline: Timeline | None = None
+) -> Topics:
+    """Answer records as a worker does."""
+    answers = Answers(settings, ENGINE, timeline or create_timeline(settings), "w")
+    rows: dict[bytes, Row] = {}
+    out: dict[str, list[Record]] = {settings.decisions_topic: [], settings.dead_letters_topic: []}
+    time = StreamTime(settings.max_lateness_s)
+    for record in records:
+        assert record.key is not None
+        try:
+            answer = answers.answer(record, rows.get(record.key), time)
+            rows[record.key] = answer.row
+            messages = answers.messages(answer)
+        except EventError as error:
+            messages = (answers.refuse(record, error),)
+        for one in messages:
+            if one.topic in out:
+                out[one.topic].append(Record(one.topic, 0, len(out[one.topic]), 2_000, one.key, one.value))
+    decisions, letters = out.values()
+    return Topics(tuple(records), tuple(decisions), tuple(letters), rows)
+
+
+class Reader:
+    """Gives the records of spans, as the client of a broker does."""
+
+    def __init__(self, topics: Topics, settings: Settings) -> None:
+        self._records = {
+            settings.requests_topic: topics.requests,
+            settings.decisions_topic: topics.decisions,
+            settings.dead_letters_topic: topics.dead_letters,
+        }
+
+    def read(self, *spans: OffsetSpan) -> tuple[Iterator[Record], ...]:
+        return tuple(
+            iter([one for one in self._records[span.topic] if span.first <= one.offset < span.end])
+            for span in spans
+        )
+
+
+@dataclass(frozen=True)
+class Audited:
+    summary: VerificationSummary
+    findings: tuple[Finding, ...]
+
+    @property
+    def found(self) -> list[Found]:
+        return [one.found for one in self.findings]
+
+
+def end_of(records: Sequence[Record]) -> int:
+    return records[-1].offset + 1 if records else 0
+
+
+def run_of(
+    topics: Topics,
+    extent: Extent,
+    start: StartRows | None = None,
+    settings: Settings = SETTINGS,
+    timeline: Timeline | None = None,
+    what_if: WhatIf | None = None,
+) -> PartitionRun:
+    ranges = PartitionRange(
+        0,
+        OffsetSpan(settings.requests_topic, 0, extent.first, min(extent.end, end_of(topics.requests))),
+        OffsetSpan(settings.decisions_topic, 0, 0, end_of(topics.decisions)),
+        OffsetSpan(settings.dead_letters_topic, 0, 0, end_of(topics.dead_letters)),
+        extent,
+    )
+    reader: Any = Reader(topics, settings)
+    return partition_run(settings, timeline or create_timeline(settings), reader, ranges, start, what_if)
+
+
+def audited(topics: Topics, extent: Extent = ALL, **arguments: Any) -> Audited:
+    """Verify what stands in the topics."""
+    run = run_of(topics, extent, **arguments)
+    findings = tuple(run.placed(one) for one in run.verification.run(run.events))
+    return Audited(run.verification.summary, findings)
+
+
+EVENTS = (
+    at(0, asked("r1")),
+    at(1, b"no json"),
+    at(2, published(candidate("p", 30))),
+    at(3, asked("r2")),
+    at(4, asked("r3", "t")),
+    at(5, asked("r4")),
+)
+
+
+@pytest.fixture(scope="module")
+def topics() -> Topics:
+    return answered(EVENTS)
+
+
+def test_what_a_worker_wrote_is_verified_with_its_dead_letters(topics: Topics) -> None:
+    assert audited(topics) == Audited(VerificationSummary(verified=4, dead_letters=1), ())
+
+
+def test_an_altered_decision_is_found_at_its_offset_and_its_events(topics: Topics) -> None:
+    value = topics.decisions[1].value or b""
+    changed = msgspec.structs.replace(topics.decisions[1], value=altered(value, "tokens", "used", value=7))
+    [finding] = audited(
+        replace(topics, decisions=(topics.decisions[0], changed, *topics.decisions[2:]))
+    ).findings
+    assert (finding.found, finding.place, finding.recorded) == (Found.DIFFERENCE, "$.tokens.used", 7)
+    assert (finding.partition, finding.offset, finding.event_offset) == (0, 1, 3)
+    assert (finding.line, finding.event_line) == (UNSET, UNSET)
+
+
+def test_a_dead_letter_is_compared_with_its_place_too(topics: Topics) -> None:
+    [letter] = topics.dead_letters
+    changed = msgspec.structs.replace(letter, value=altered(letter.value or b"", "key", value="AAAA"))
+    [finding] = audited(replace(topics, dead_letters=(changed,))).findings
+    assert (finding.found, finding.log, finding.place) == (Found.DIFFERENCE, "dead_letters", "$.key")
+
+
+def test_a_committed_request_without_decision_is_missing_and_a_later_one_in_flight(
+    topics: Topics,
+) -> None:
+    cut = replace(topics, decisions=topics.decisions[:2])
+    assert audited(cut, Extent(decided=5)).found == [Found.NO_DECISION]
+    assert audited(cut, Extent(decided=5)).summary.in_flight == 1
+    assert audited(cut, Extent(decided=4)).summary.in_flight == 2
+    assert audited(cut, Extent(decided=6)).found == [Found.NO_DECISION, Found.NO_DECISION]
+
+
+def test_where_nothing_is_committed_what_is_decided_tells_how_far_answers_go(topics: Topics) -> None:
+    first, _, third, fourth = topics.decisions
+    assert audited(replace(topics, decisions=(first, third)), Extent(decided=0)).found == [Found.NO_DECISION]
+    assert audited(replace(topics, decisions=(first, third)), Extent(decided=0)).summary.in_flight == 1
+    assert audited(replace(topics, decisions=(first, third, fourth)), Extent(decided=0)).found == [
+        Found.NO_DECISION
+    ]
+
+
+def test_where_tenants_go_by_turns_a_later_decision_says_nothing_of_an_event_that_is_not_committed(
+    topics: Topics,
+) -> None:
+    first, _, third, _ = topics.decisions
+    by_turns = audited(replace(topics, decisions=(first, third)), Extent(decided=0, in_order=False))
+    assert (by_turns.found, by_turns.summary.in_flight) == ([], 2)
+
+
+def test_only_what_is_asked_about_is_compared_and_what_comes_before_makes_the_rows(topics: Topics) -> None:
+    assert audited(topics, Extent(asked=3)).summary == VerificationSummary(verified=3)
+    assert audited(topics, Extent(asked=3, end=4)).summary == VerificationSummary(verified=1)
+    without = replace(topics, decisions=topics.decisions[1:], dead_letters=())
+    assert audited(without, Extent(asked=3)) == Audited(VerificationSummary(verified=3), ())
+
+
+def test_a_decision_whose_event_is_gone_is_unverifiable_and_so_is_a_session_without_its_history(
+    topics: Topics,
+) -> None:
+    result = audited(topics, Extent(first=3))
+    assert result.found.count(Found.EVENT_GONE) == 2
+    assert result.found.count(Found.SESSION_HISTORY) == 2
+    assert result.summary.verified == 1
+    [last] = [one for one in result.findings if one.found is Found.EVENT_GONE and one.log == "dead_letters"]
+    assert last.offset == 0
+
+
+def test_a_decision_without_any_event_is_told(topics: Topics) -> None:
+    without = replace(topics, requests=(*topics.requests[:4], *topics.requests[5:]))
+    assert audited(without).found == [Found.NO_EVENT]
+    assert audited(without, Extent(asked=5)).found == []
+
+
+def test_sessions_start_with_rows_and_pass_over_what_those_have_seen(topics: Topics) -> None:
+    before = answered(EVENTS[:4])
+    rows = {key.decode(): msgspec.json.encode(row.session) for key, row in before.rows.items()}
+    seen = {key.decode(): row.seen_offset for key, row in before.rows.items()}
+    start = StartRows(rows, seen)
+    assert audited(topics, Extent(first=1, asked=1), start=start) == Audited(
+        VerificationSummary(verified=2, dead_letters=0), ()
+    )
+
+
+@pytest.mark.parametrize("evolve", [False, True], ids=["from rows", "evolving"])
+def test_a_replay_tells_what_is_asked_about_and_starts_with_the_same_rows(
+    topics: Topics,
+    evolve: bool,  # noqa: FBT001 - parametrized
+) -> None:
+    before = answered(EVENTS[:4])
+    rows = {key.decode(): msgspec.json.encode(row.session) for key, row in before.rows.items()}
+    start = StartRows(rows, {key.decode(): row.seen_offset for key, row in before.rows.items()})
+    unchanged = WhatIf(Change(counter=COUNTER), evolve)
+    changed = WhatIf(Change(budget_tokens=0), evolve)
+    for extent, rows_there, expected in (
+        (ALL, None, 4),
+        (Extent(asked=3, end=5), None, 2),
+        (Extent(first=1, asked=1), start, 2),
+    ):
+        same = run_of(topics, extent, rows_there, what_if=unchanged)
+        assert not any(one.is_change for one in same.told(same.events) if isinstance(one, DecisionDifference))
+        run = run_of(topics, extent, rows_there, what_if=changed)
+        assert [type(one) for one in run.told(run.events)] == [DecisionDifference] * expected
+        assert isinstance(run.summary, Sum)
+        assert (run.summary.replayed, run.summary.changed, run.summary.is_whole) == (expected, expected, True)
+
+
+def test_a_replay_counts_what_is_in_flight_and_tells_what_is_unverifiable_by_its_place(
+    topics: Topics,
+) -> None:
+    cut = replace(topics, decisions=(topics.decisions[1],))
+    run = run_of(cut, Extent(decided=3), what_if=WhatIf(Change(budget_tokens=0)))
+    finding, difference = run.told(run.events)
+    assert isinstance(finding, Finding)
+    assert (finding.found, finding.partition, finding.event_offset) == (Found.NO_DECISION, 0, 0)
+    assert isinstance(difference, DecisionDifference)
+    assert isinstance(run.summary, Sum)
+    assert (run.summary.replayed, run.summary.in_flight, run.summary.unverifiable) == (
+        1,
+        2,
+        {"no_decision": 1},
+    )
+    assert str(run.summary).endswith("\n2 in flight")
+
+
+def test_an_event_that_the_worker_gave_up_is_set_aside_and_the_session_goes_on() -> None:
+    answers = Answers(SETTINGS, ENGINE, create_timeline(SETTINGS), "w")
+    kept = answered([one for one in EVENTS if one.offset != 3])
+    message = answers.refuse(EVENTS[3], EventError(ErrorCode.EVENT_FAILED, "it ended the worker"))
+    letter = Record(message.topic, 0, 1, 2_000, message.key, message.value)
+    those = replace(kept, requests=EVENTS, dead_letters=(*kept.dead_letters, letter))
+    result = audited(those)
+    assert result.found == [Found.SET_ASIDE]
+    assert result.findings[0].event_offset == 3
+    assert result.summary.verified == 3
+
+
+def test_a_late_event_is_refused_as_the_worker_did() -> None:
+    settings = SETTINGS.model_copy(update={"max_lateness_s": 60})
+    late = answered([at(0, asked("r1", at=LATER)), at(1, asked("r2", "t"))], settings)
+    assert audited(late, settings=settings) == Audited(VerificationSummary(verified=1, dead_letters=1), ())
+
+
+def test_policies_are_those_of_the_topic_at_the_time_of_the_record() -> None:
+    shipped = next(one for one in builtin_policies() if one.name == SETTINGS.default_policy)
+    raw = shipped.model_dump(mode="json", exclude_unset=True) | {"version": "2", "budget_tokens": 4_000}
+    policy = parse_policy(raw)
+    record = Record(
+        SETTINGS.policies_topic, 0, 0, RECORDED_MS, policy_key(policy).encode(), policy_value(policy)
+    )
+    timeline, refusals = create_timeline(SETTINGS).after([record], SETTINGS.bounds)
+    assert not refusals
+    settle_ms = round(SETTINGS.policy_settle_s * 1000)
+    records = [
+        at(0, asked("r1"), RECORDED_MS + settle_ms - 1),
+        at(1, asked("r2"), RECORDED_MS + settle_ms),
+    ]
+    made = answered(records, timeline=timeline)
+    limits = [json.loads(one.value or b"")["tokens"]["limit"] for one in made.decisions]
+    assert limits == [8_000, 4_000]
+    assert audited(made, timeline=timeline).summary == VerificationSummary(verified=2)
+    assert audited(made).found == [Found.UNKNOWN_POLICY]
+
+
+def test_a_dead_letter_of_a_policy_is_of_no_event(topics: Topics) -> None:
+    place = {"topic": SETTINGS.policies_topic, "partition": 0, "offset": 9, "timestamp_ms": 1}
+    [letter] = topics.dead_letters
+    other = msgspec.structs.replace(
+        letter, offset=1, value=altered(letter.value or b"", "source", value=place)
+    )
+    assert audited(replace(topics, dead_letters=(letter, other))).findings == ()

@@ -1,0 +1,91 @@
+"""A share of decisions is composed again beside the stream: what differs is told, and nothing waits."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from pydantic import SecretStr
+from support.composing import ENGINE, NOW, SECRET
+from support.recording import altered, asked, recorded
+
+from apportion.assembly import create_timeline
+from apportion.core.results import ContextDecision
+from apportion.core.wire.record import Record
+from apportion.settings import Settings
+from apportion.stream.pipeline.answers import Answers
+from apportion.stream.pipeline.verifier import Counts, ShareVerifier
+
+SETTINGS = Settings(partitions=1, fingerprint_secret=SecretStr(SECRET.decode()), verify_share=1.0)
+RECORDED_MS = round(datetime.fromisoformat(NOW).timestamp() * 1000)
+
+
+class Altering(ShareVerifier):
+    """Is offered another decision than the one that was made, of every second request."""
+
+    def offer(self, record, before, policy, decision, identity):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+        if record.offset % 2:
+            decision = altered(decision, "tokens", "used", value=1)
+        super().offer(record, before, policy, decision, identity)
+
+
+def answer(verifier: ShareVerifier, count: int, settings: Settings = SETTINGS) -> list[str]:
+    """Answer requests of one session, and return the ids of their decisions."""
+    answers = Answers(settings, ENGINE, create_timeline(settings), "w", verifier)
+    row, ids = None, []
+    for offset in range(count):
+        value = json.dumps(asked(f"r{offset}")).encode()
+        record = Record(settings.requests_topic, 0, offset, RECORDED_MS, b"default/s", value)
+        answered = answers.answer(record, row)
+        row = answered.row
+        ids.append(json.loads(answered.decision)["decision_id"])
+    return ids
+
+
+@pytest.fixture
+def verifier() -> Iterator[ShareVerifier]:
+    made = Altering(SETTINGS)
+    yield made
+    made.stop()
+
+
+def test_what_differs_is_counted_and_told_with_its_place_and_id(
+    verifier: ShareVerifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="apportion"):
+        ids = answer(verifier, 4)
+        verifier._process.shutdown(wait=True)
+    assert verifier.counts == Counts(verified=2, differences=2)
+    told = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "decision differs"]
+    assert [one["decision"] for one in told] == [ids[1], ids[3]]
+    assert told[0] == {"place": "context-requests/0/1", "decision": ids[1], "at": "$.tokens.used"}
+
+
+def test_what_finds_no_room_is_dropped_and_counted(verifier: ShareVerifier) -> None:
+    while verifier._waiting.acquire(blocking=False):
+        pass
+    answer(verifier, 3)
+    assert verifier.counts == Counts(dropped=3)
+
+
+def test_a_process_that_has_ended_is_told_once_and_the_stream_goes_on(
+    verifier: ShareVerifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="apportion"):
+        verifier._process.submit(os._exit, 1).exception()
+        answer(verifier, 3)
+    assert verifier.counts == Counts(dropped=3)
+    assert [one.getMessage() for one in caplog.records] == ["decisions are verified no more"]
+
+
+def test_the_share_is_chosen_by_the_id_alone() -> None:
+    few = ShareVerifier(SETTINGS.model_copy(update={"verify_share": 0.25}))
+    [line] = recorded([asked("r")]).decisions
+    decision = msgspec.json.decode(line, type=ContextDecision)
+    chosen = [few.is_chosen(replace(decision, decision_id=f"{n:02x}" + "0" * 30)) for n in range(256)]
+    assert chosen == [n < 64 for n in range(256)]
+    assert not ShareVerifier(SETTINGS.model_copy(update={"verify_share": 0.0})).is_chosen(decision)

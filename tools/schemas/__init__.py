@@ -1,0 +1,87 @@
+"""The schemas of all events, made from the types that decode and encode them.
+
+Decides which schemas there are. Never describes a field by hand: what a schema says, the type says, so
+neither can be wrong alone. `python -m tools.schemas` writes the files of `schemas/`.
+
+JSON Schema 2020-12, of which only what draft-07 reads alike is used: AsyncAPI's tools go by that.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from tools.schemas.document import document, file_name
+from tools.schemas.requests import request_schema
+from tools.schemas.structs import REF, components
+
+from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction
+from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
+from apportion.core.strategies import STRATEGIES
+
+__all__ = ["EVENTS", "POLICY", "file_name", "request_schemas", "schemas"]
+
+EVENTS: Mapping[str, type[msgspec.Struct]] = {
+    str(event.__struct_config__.tag): event
+    for event in (
+        ContextRequest,
+        ContextArtifact,
+        ContextRetraction,
+        ContextComposed,
+        ContextDecision,
+        ContextDeadLetter,
+    )
+}
+"""The events that are typed structs, by `type`; a policy is none, for its type depends on its strategy."""
+
+POLICY = "context-policy"
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Return the schema of every event, by its `type`."""
+    made = {name: _event_schema(name, event) for name, event in EVENTS.items()}
+    return made | {POLICY: _policy_schema()}
+
+
+def request_schemas() -> dict[str, dict[str, Any]]:
+    """Return the schema of a request under each strategy's policies: the common one, narrowed."""
+    return {name: request_schema(strategy) for name, strategy in STRATEGIES.items()}
+
+
+def _event_schema(name: str, event: type[msgspec.Struct]) -> dict[str, Any]:
+    body, parts = components(event)
+    return document(name, body, parts)
+
+
+def _policy_schema() -> dict[str, Any]:
+    """Return the schema of a policy: that of one strategy's policies, `strategy` telling which."""
+    policy_types = {strategy.policy_type: name for name, strategy in STRATEGIES.items()}
+    refs, generated = models_json_schema(
+        [(policy_type, "validation") for policy_type in policy_types],
+        ref_template=REF.replace("name", "model"),
+        schema_generator=_AsDeclared,
+    )
+    parts = generated["$defs"]
+    choices = []
+    for (policy_type, _), ref in refs.items():
+        part = parts[ref["$ref"].removeprefix(REF.format(name=""))]
+        part["properties"] = {"type": {"const": POLICY}} | part["properties"]
+        part["properties"]["strategy"] = {"const": policy_types[policy_type]}
+        part["required"] = ["type", *part["required"]]
+        choices.append(ref)
+    body = {
+        "title": "ContextPolicy",
+        "description": "A policy as its TOML file has it. What holds between keys, no schema says.",
+        "oneOf": choices,
+    }
+    return document(POLICY, body, parts)
+
+
+class _AsDeclared(GenerateJsonSchema):
+    """Keeps the order of the fields, and leaves out their titles, which would say their names again."""
+
+    def sort(self, value: Any, parent_key: str | None = None) -> Any:  # noqa: ARG002 - pydantic's signature
+        return value
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - likewise
+        return False

@@ -1,0 +1,52 @@
+"""The schema of a request under one strategy's policies: the common one without what it does not read.
+
+Decides nothing: which fields a strategy reads and needs, the strategy says.
+"""
+
+from typing import Any
+
+from tools.schemas.document import document
+from tools.schemas.structs import REF, components
+
+from apportion.core.accept import STRATEGY_FIELDS
+from apportion.core.events import ContextRequest
+from apportion.core.strategies.base import CandidateNeeds, Strategy
+
+_CANDIDATE, _CONSTRAINTS = "Candidate", "Constraints"
+
+
+def request_schema(strategy: Strategy[Any]) -> dict[str, Any]:
+    """Return the schema; that a strategy knows a lane or a kind, or what a message holds, it cannot say."""
+    body, parts = components(ContextRequest)
+    body["title"] += f" for strategy {strategy.name}"
+    body["description"] = f"Asks for one composition under a policy of strategy {strategy.name}."
+    body["required"] = [*body["required"], *sorted(strategy.needs)]
+    unread = set(STRATEGY_FIELDS) - strategy.reads - {"constraints"}
+    body["properties"] = {name: field for name, field in body["properties"].items() if name not in unread}
+    for name, field in parts[_CONSTRAINTS]["properties"].items():
+        if f"constraints.{name}" not in strategy.reads:
+            field["maxItems"] = 0
+    parts[_CANDIDATE] |= _needed(strategy.candidate_needs)
+    return document(f"context-request.{strategy.name}", body, _reached(body, parts))
+
+
+def _needed(needs: CandidateNeeds) -> dict[str, Any]:
+    """Return what a candidate has: an id or a path, and the fields of the strategy."""
+    choices = [choice for choice in ((("id",), ("path",)), needs.alternatives) if choice]
+    any_of_each = [{"anyOf": [{"required": list(fields)} for fields in choice]} for choice in choices]
+    return {"required": list(needs.every), "allOf": any_of_each}
+
+
+def _reached(body: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts that are still referred to."""
+    reached: dict[str, Any] = {}
+    nodes: list[Any] = [body]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            name = str(node.get("$ref", "")).removeprefix(REF.format(name=""))
+            if name and name not in reached:
+                reached[name] = parts[name]
+                nodes.append(parts[name])
+        nodes += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return reached

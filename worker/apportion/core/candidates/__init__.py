@@ -1,0 +1,1 @@
+"""Candidates of a request, prepared for any strategy."""

@@ -1,0 +1,1 @@
+"""Redundancy among candidates: sketches, overlapping pairs and the order of selection."""

@@ -1,0 +1,1 @@
+"""Policies by name and version, and the timeline of their records."""

@@ -1,0 +1,1 @@
+"""The session row and its transitions, and the pool of artifacts."""

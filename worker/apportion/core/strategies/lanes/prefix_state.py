@@ -1,0 +1,70 @@
+"""What a session carries from one text to the next: the items at its beginning, by id and by what they said.
+
+Decides how many of them are remembered, how they are written into the row, and what counts as unchanged.
+Never decides which of them are held.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice, takewhile
+
+from msgspec import UNSET, Struct, msgpack
+
+from apportion.core.identity import text_digest
+from apportion.core.results import Fidelity
+from apportion.core.strategies.lanes.rank import Artifact
+from apportion.core.strategies.lanes.text import rendered
+
+ITEMS_MAX = 256
+BYTES_MAX = 16_384
+"""Of ids, each with 16 bytes beside it: four such lists are within what a row keeps."""
+_BESIDE_ID_BYTES = 16
+_DIGEST_BYTES = 8
+_HEX = slice(len("sha256:"), len("sha256:") + 2 * _DIGEST_BYTES)
+
+
+class PrefixItem(Struct, frozen=True, gc=False):
+    """An item of the text before: its id, and the first 8 bytes of the SHA-256 of its piece."""
+
+    id: str
+    digest: bytes
+
+
+class _PrefixRow(Struct, frozen=True, array_like=True):
+    """The items as they stand in the row, in MessagePack: ids apart from digests, which are all of a size."""
+
+    digests: bytes
+    ids: tuple[str, ...]
+
+
+def items_of(value: bytes) -> Sequence[PrefixItem]:
+    """Return the items that were carried; none where nothing is."""
+    if not value:
+        return ()
+    row = msgpack.decode(value, type=_PrefixRow)
+    starts = range(0, len(row.digests), _DIGEST_BYTES)
+    return [
+        PrefixItem(name, row.digests[start : start + _DIGEST_BYTES])
+        for name, start in zip(row.ids, starts, strict=True)
+    ]
+
+
+def value_of(standing: Iterable[Artifact], template: str | None) -> bytes:
+    """Return what is carried of a text: its items up to the first that is not whole, within the bounds."""
+    whole = takewhile(lambda one: one.fidelity is Fidelity.FULL, standing)
+    carried: list[Artifact] = []
+    left_bytes = BYTES_MAX
+    for one in islice(whole, ITEMS_MAX):
+        left_bytes -= len(one.id.encode()) + _BESIDE_ID_BYTES
+        if left_bytes < 0:
+            break
+        carried.append(one)
+    digests = b"".join([piece_digest(one, template) for one in carried])
+    return msgpack.encode(_PrefixRow(digests, tuple([one.id for one in carried])))
+
+
+def piece_digest(one: Artifact, template: str | None) -> bytes:
+    """Return the first 8 bytes of the SHA-256 of an artifact's piece; the content's is known."""
+    content = one.prepared.facts.content
+    if template is None and content is not UNSET:
+        return bytes.fromhex(content[_HEX])
+    return bytes.fromhex(text_digest(rendered(one, one.prepared.content, template))[_HEX])

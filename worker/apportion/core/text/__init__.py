@@ -1,0 +1,1 @@
+"""Text: token counts, cuts, token boundaries and rendering."""

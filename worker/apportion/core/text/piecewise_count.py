@@ -1,0 +1,168 @@
+"""What a text costs whose pieces, a blank line between any two, change and go.
+
+Decides nothing: it is what counting the whole would give. Each piece adds its own units, and each joint what
+two pieces add to each other, for which their ends up to the next seam are enough (see
+`core.text.token_boundaries`). So a piece that changes takes no longer than that piece. Between two joints
+without a seam, a piece that has none itself, nor an ASCII letter or digit, joins what is before it to what
+is after it; more than eight of these in a row are reckoned as if the first ones were not there. Whoever
+needs certainty counts the whole.
+"""
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from apportion.core.text.render import SEPARATOR
+from apportion.core.text.token_boundaries import REACH, beginning_of, end_of, stands_apart
+from apportion.core.text.tokens import Units
+
+
+class Stretch(Struct, frozen=True):
+    """A text as far as its neighbours matter, and its units."""
+
+    start: str
+    end: str
+    units: int
+
+
+def stretch_of(text: str, units: int) -> Stretch:
+    """Return a text as a stretch of a longer one."""
+    return Stretch(text[:REACH], text[-REACH:], units)
+
+
+def joined(first: Stretch | None, second: Stretch | None, units: Units) -> Stretch | None:
+    """Return two stretches with a blank line between them as one; None is no text at all."""
+    if first is None or second is None:
+        return first or second
+    beginning = "" if stands_apart(first.end, second.start) else beginning_of(second.start)
+    end = end_of(first.end)
+    both = units.of(f"{end}{SEPARATOR}{beginning}") - units.of(end) - units.of(beginning)
+    return Stretch(first.start, second.end, first.units + both + second.units)
+
+
+_WORD = re.compile("[0-9A-Za-z]")
+_GLUE_PIECES = 8
+"""How many pieces in a row may join what is before them to what is after them."""
+
+
+class _Part(Struct):
+    """A piece as far as its neighbours matter.
+
+    `closing` are the units of a blank line after it. `glue` joins what is before it to what is after it.
+    """
+
+    text: str
+    units: int
+    end: str
+    end_units: int
+    closing: int
+    glue: bool
+
+
+class Joined:
+    """The pieces by place. What is taken out comes back in the reverse order, or after a piece told."""
+
+    def __init__(self, pieces: Iterable[tuple[str, int]], units: Units) -> None:
+        """Begin with all pieces; the count of each is known."""
+        self._units = units
+        self._parts = [self._part(text, tokens) for text, tokens in pieces]
+        none = len(self._parts)
+        self._before = [none, *range(none)]
+        self._after = [*range(1, none + 1), 0]
+        self._joints = [self._joint(place - 1 if place else none, place) for place in range(none)] + [0]
+        self._sum = sum(part.units for part in self._parts) + sum(self._joints)
+
+    @classmethod
+    def empty(cls, number: int, units: Units) -> "Joined":
+        """Begin with room for so many pieces, none of which stands."""
+        joined = cls((), units)
+        joined._parts = [_Part("", 0, "", 0, 0, glue=False)] * number
+        joined._before, joined._after = [number] * (number + 1), [number] * (number + 1)
+        joined._joints = [0] * (number + 1)
+        return joined
+
+    def tokens(self) -> int:
+        """Return the count of the text."""
+        return self._units.tokens(self._sum)
+
+    def change(self, place: int, text: str, tokens: int) -> None:
+        """Let another text, of which the count is known, stand in a piece's place."""
+        self._sum -= self._parts[place].units
+        self._parts[place] = self._part(text, tokens)
+        self._sum += self._parts[place].units
+        self._rejoin(place)
+        self._rejoin_from(self._after[place])
+
+    def take_out(self, place: int) -> None:
+        """Let a piece stand no longer."""
+        before, after = self._before[place], self._after[place]
+        self._sum -= self._parts[place].units + self._joints[place]
+        self._after[before], self._before[after] = after, before
+        self._rejoin_from(after)
+
+    def put_back(self, place: int) -> None:
+        """Let the piece that was taken out last stand again."""
+        before, after = self._before[place], self._after[place]
+        assert self._after[before] == after, "pieces come back in the reverse order"
+        self._after[before] = self._before[after] = place
+        self._joints[place] = self._joint(before, place)
+        self._sum += self._parts[place].units + self._joints[place]
+        self._rejoin_from(after)
+
+    def put_in(self, place: int, text: str, tokens: int, before: int | None) -> None:
+        """Let a piece stand that did not, right after another, or as the first; its count is known."""
+        before = len(self._parts) if before is None else before
+        self._parts[place] = self._part(text, tokens)
+        self._before[place], self._after[place] = before, self._after[before]
+        self.put_back(place)
+
+    def _part(self, text: str, tokens: int) -> _Part:
+        end = end_of(text)
+        end_units = self._units.of(end)
+        closing = self._units.of(end + SEPARATOR) - end_units
+        glue = end == text and _WORD.search(text) is None
+        return _Part(text, self._units.known(text, tokens), end, end_units, closing, glue)
+
+    def _rejoin_from(self, place: int) -> None:
+        """Reckon the joint before a piece again, and those after it that reach over it."""
+        for _ in range(_GLUE_PIECES + 1):
+            self._rejoin(place)
+            if place == len(self._parts) or not self._parts[place].glue:
+                return
+            place = self._after[place]
+
+    def _rejoin(self, place: int) -> None:
+        joint = self._joint(self._before[place], place)
+        self._sum += joint - self._joints[place]
+        self._joints[place] = joint
+
+    def _joint(self, before: int, after: int) -> int:
+        """Return the units of the blank line between two pieces, and what they change by each other."""
+        none = len(self._parts)
+        if none in (before, after):
+            return 0
+        first, second = self._parts[before], self._parts[after]
+        apart = stands_apart(first.text, second.text)
+        if apart and not first.glue:
+            return first.closing
+        end, end_units = first.end, first.end_units
+        if first.glue:
+            end = self._glued_end(before)
+            end_units = self._units.of(end)
+        beginning = "" if apart else beginning_of(second.text)
+        both = self._units.of(f"{end}{SEPARATOR}{beginning}")
+        return both - end_units - self._units.of(beginning)
+
+    def _glued_end(self, place: int) -> str:
+        """Return the end of the text up to and with a piece, from before those that are glue."""
+        end = self._parts[place].end
+        for _ in range(_GLUE_PIECES):
+            before = self._before[place]
+            if before == len(self._parts) or stands_apart(self._parts[before].text, self._parts[place].text):
+                break
+            end = f"{self._parts[before].end}{SEPARATOR}{end}"
+            if not self._parts[before].glue:
+                break
+            place = before
+        return end[-REACH:]

@@ -1,0 +1,121 @@
+"""Token counting: the protocol that every counter follows, and the three estimators.
+
+Decides how many tokens a text costs. Never loads a vocabulary: exact counters live in `apportion.counters`.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from apportion.core.text.characters import words
+
+
+class CounterName(StrEnum):
+    """The counters that a policy may name; an engine brings all of them."""
+
+    CHARS4 = "chars4"
+    BYTES4 = "bytes4"
+    WORDS13 = "words1.3"
+    O200K_BASE = "o200k_base"
+    CL100K_BASE = "cl100k_base"
+
+
+class TokenCounter(Protocol):
+    """Counts tokens; the same text has the same count on every machine, for ever.
+
+    `name` is what policies and decisions say; `digest` (`sha256:…`) pins the rule or the vocabulary.
+    The empty string costs 0. Counts of parts need not add up to the count of the whole.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in policies and decisions."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """The digest of the rule or the vocabulary."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Return the tokens of one text."""
+        ...
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of each text, in their order."""
+        ...
+
+
+class Units(Struct, frozen=True):
+    """What a counter adds up: `of` a text, `known` of one whose count is, and the `tokens` of their sum.
+
+    `dear` ones take so long that a long text without a seam is reckoned on a grid (see
+    `core.text.fixed_chunks`).
+    """
+
+    of: Callable[[str], int]
+    tokens: Callable[[int], int]
+    known: Callable[[str, int], int]
+    dear: bool = False
+
+
+class Estimator:
+    """A counter that is a formula."""
+
+    __slots__ = ("count", "digest", "name")
+
+    def __init__(self, name: str, rule: str, count: Callable[[str], int]) -> None:
+        self.name = name
+        self.digest = "sha256:" + hashlib.sha256(rule.encode()).hexdigest()
+        self.count = count
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of each text, in their order."""
+        return list(map(self.count, texts))
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def _of_quarters(units: int) -> int:
+    return (units + 3) // 4
+
+
+def _of_words(number: int) -> int:
+    return (13 * number + 9) // 10
+
+
+def _chars4(text: str) -> int:
+    return (len(text) + 3) // 4  # not by the function above: a call costs as much as the count
+
+
+def _bytes4(text: str) -> int:
+    return _of_quarters(_bytes(text))
+
+
+def _words13(text: str) -> int:
+    return _of_words(words(text))
+
+
+ESTIMATORS: tuple[TokenCounter, ...] = (
+    Estimator(CounterName.CHARS4, "ceil(code points / 4)", _chars4),
+    Estimator(CounterName.BYTES4, "ceil(UTF-8 bytes / 4)", _bytes4),
+    Estimator(CounterName.WORDS13, "ceil(words * 1.3), words split on Unicode White_Space", _words13),
+)
+
+
+def units_of(counter: TokenCounter) -> Units:
+    """Return what a counter adds up: an estimator, what it rounds once; an exact counter, tokens."""
+    match counter.name:
+        case CounterName.CHARS4:
+            return Units(len, _of_quarters, lambda text, _: len(text))
+        case CounterName.BYTES4:
+            return Units(_bytes, _of_quarters, lambda text, _: _bytes(text))
+        case CounterName.WORDS13:
+            return Units(words, _of_words, lambda text, _: words(text))
+        case _:
+            return Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens, dear=True)

@@ -1,0 +1,115 @@
+"""What texts cost that have most of their beginning or their end in common, as the forms of one text have.
+
+Decides nothing: it is what counting each would give. A text is counted in parts, from seam to seam (see
+`core.text.token_boundaries`); a part that it has in common with the text that is remembered is not counted
+again. So all that a bisection asks for costs about one count of the longest. Where there is no seam in
+sight, it is one count each, or, if that is asked for and the counter dear, a reckoning on a grid (see
+`core.text.fixed_chunks`), which is near what counting each would give.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, chain, pairwise
+
+from apportion.core.text.fixed_chunks import places
+from apportion.core.text.token_boundaries import REACH, first_seam
+from apportion.core.text.tokens import TokenCounter, units_of
+
+_SHORT = 4_096
+"""Up to how many code points a text is just counted."""
+_PARTS = 64
+"""In how many parts what is new in a text is counted, about; none is shorter than twice the reach."""
+
+
+class Alike:
+    """A counter that remembers one text: its seams, its end among them, and its units up to each.
+
+    Where one was reckoned on a grid, the places of that are among the seams, so that the next is reckoned by
+    what it has in common with the texts before it.
+    """
+
+    def __init__(self, counter: TokenCounter, *, reckons: bool = False) -> None:
+        """Remember nothing yet; what `reckons` may do so on a grid."""
+        self.name, self.digest = counter.name, counter.digest
+        self._counter = counter
+        self._units = units_of(counter)
+        self._reckons = reckons and self._units.dear
+        self._text = ""
+        self._seams = [0]
+        self._up_to = [0]
+
+    def count(self, text: str) -> int:
+        """Return the tokens of a text, exact unless it is reckoned on a grid."""
+        if len(text) <= _SHORT:
+            return self._counter.count(text)
+        if text == self._text:
+            return self._units.tokens(self._up_to[-1])
+        known, further = self._text, len(text) - len(self._text)
+        # a seam is one by what stands on both sides of it
+        before = max(0, bisect_left(self._seams, _beginning_in_common(text, known)) - 1)
+        start = self._seams[before]
+        behind = max(len(known) - _end_in_common(text, known), start - further - 1)
+        after = min(bisect_right(self._seams, behind), len(self._seams) - 1)
+        end = self._seams[after] + further
+        seams = [start, *_seams_between(text, start, end), end]
+        if self._reckons:
+            seams = self._with_grid(text, seams)
+        parts = [self._units.of(text[one:other]) for one, other in pairwise(seams)]
+        up_to = list(accumulate(parts, initial=self._up_to[before]))
+        more = up_to[-1] - self._up_to[after]
+        total = self._up_to[-1] + more
+        if further >= 0 or end - start > len(text) // 2:
+            self._text = text
+            self._seams = [
+                *self._seams[:before],
+                *seams,
+                *(seam + further for seam in self._seams[after + 1 :]),
+            ]
+            self._up_to = [
+                *self._up_to[:before],
+                *up_to,
+                *(units + more for units in self._up_to[after + 1 :]),
+            ]
+        return self._units.tokens(total)
+
+    def _with_grid(self, text: str, seams: Sequence[int]) -> list[int]:
+        """Return the seams, and between those that are far from one another further ones, or the grid."""
+        between = ([*(place for place, _ in places(text, start, end)), end] for start, end in pairwise(seams))
+        return [seams[0], *chain.from_iterable(between)]
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of each text, in their order."""
+        short = iter(self._counter.count_many([text for text in texts if len(text) <= _SHORT]))
+        return [next(short) if len(text) <= _SHORT else self.count(text) for text in texts]
+
+
+def _seams_between(text: str, start: int, end: int) -> list[int]:
+    """Return some seams of a text, far from one another."""
+    step = max(2 * REACH, (end - start) // _PARTS)
+    near = (first_seam(text, place, min(place + REACH, end)) for place in range(start + step, end, step))
+    return [seam for seam in near if seam]
+
+
+def _beginning_in_common(one: str, other: str) -> int:
+    """Return how many code points two texts begin with alike."""
+    same, most = 0, min(len(one), len(other))
+    while same < most:
+        middle = (same + most + 1) // 2
+        if one[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            most = middle - 1
+    return same
+
+
+def _end_in_common(one: str, other: str) -> int:
+    """Return how many code points two texts end with alike."""
+    same, most = 0, min(len(one), len(other))
+    ends = len(one), len(other)
+    while same < most:
+        middle = (same + most + 1) // 2
+        if one[ends[0] - middle : ends[0] - same] == other[ends[1] - middle : ends[1] - same]:
+            same = middle
+        else:
+            most = middle - 1
+    return same

@@ -1,0 +1,1 @@
+"""Events to and from bytes: decoding, bounds, CloudEvents and dead letters."""

@@ -1,0 +1,97 @@
+"""CloudEvents 1.0 over Kafka: how an event lies in a record, on the way in and on the way out.
+
+Decides where the event's own JSON is, and which headers what goes out has. Reads no attribute: our events
+say what they are themselves. (Kafka Protocol Binding for CloudEvents 1.0.2, sections 3.2 and 3.3.)
+"""
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from apportion.core.bounds import Bounds
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.text.characters import lowered
+from apportion.core.wire.not_json import why_not_json
+from apportion.core.wire.record import Headers, Record, header
+
+_STRUCTURED = b"application/cloudevents+json"
+_JSON = ("content-type", b"application/json")
+_TRACE_MAX_BYTES = {"traceparent": 256, "tracestate": 512}
+"""What W3C Trace Context has every receiver pass on; a longer one is dropped whole."""
+
+
+class _Envelope(Struct):
+    data: Raw | UnsetType = UNSET
+    data_base64: bytes | UnsetType = UNSET
+
+
+def require_readable(record: Record) -> None:
+    """Pass if the client could read a record.
+
+    Raises:
+        EventError: it could not.
+    """
+    if record.unreadable:
+        message = f"the record cannot be read: {record.unreadable}; send its events again in a new record"
+        raise EventError(ErrorCode.UNREADABLE_RECORD, message)
+
+
+def event_value(record: Record, bounds: Bounds) -> bytes | None:
+    """Return the event's own JSON: the record's value, or the data of an envelope (structured mode).
+
+    Places in errors count from the event, not from the envelope.
+
+    Raises:
+        EventError: the record cannot be read, or the envelope is too large, is none, or has no data.
+    """
+    require_readable(record)
+    value = record.value
+    if not record.headers:
+        return value
+    content_type = header(record.headers, "content-type") or b""
+    if not value or content_type.partition(b";")[0].strip().lower() != _STRUCTURED:
+        return value
+    if len(value) > bounds.event_max_bytes:
+        message = f"the event has {len(value)} bytes, more than {bounds.event_max_bytes}"
+        raise EventError(ErrorCode.TOO_LARGE, message)
+    try:
+        envelope = msgspec.json.decode(value, type=_Envelope)
+    except (msgspec.ValidationError, RecursionError):
+        raise EventError(ErrorCode.NOT_JSON, "the value is no CloudEvent in JSON") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise EventError(ErrorCode.NOT_JSON, why_not_json(value, str(error))) from None
+    if envelope.data is not UNSET:
+        return bytes(envelope.data)
+    if envelope.data_base64 is not UNSET:
+        return envelope.data_base64
+    raise EventError(ErrorCode.MISSING_FIELD, "a CloudEvent's data is the event", "$.data")
+
+
+class EventHeaders:
+    """The headers of the events of one type and source that go out (binary mode): few of them vary."""
+
+    def __init__(self, event_type: str, source: str) -> None:
+        """`source` and an event's id together name one event, however often it is sent."""
+        self._version = ("ce_specversion", b"1.0")
+        self._source = ("ce_source", source.encode())
+        self._type = ("ce_type", event_type.encode())
+
+    def of(self, event_id: str, received: Headers, time: str | None = None) -> tuple[tuple[str, bytes], ...]:
+        """Return those of an event, with the trace that came with its cause."""
+        named = ("ce_id", event_id.encode())
+        headers: tuple[tuple[str, bytes], ...]
+        if time is None:
+            headers = (_JSON, self._version, named, self._source, self._type)
+        else:
+            headers = (_JSON, self._version, named, self._source, self._type, ("ce_time", time.encode()))
+        return (*headers, *_trace(received)) if received else headers
+
+
+def _trace(received: Headers) -> list[tuple[str, bytes]]:
+    first: dict[str, bytes | None] = {}
+    for found, value in received:
+        first.setdefault(lowered(found), value)
+    return [
+        (name, value)
+        for name, most in _TRACE_MAX_BYTES.items()
+        if (value := first.get(name)) and len(value) <= most
+    ]

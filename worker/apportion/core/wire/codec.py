@@ -1,0 +1,204 @@
+"""Bytes in, typed event out: the one door by which events enter, for the worker, the command and replay.
+
+Decides whether a value is an event at all and keeps the bounds that need no policy. Never decides what
+a strategy needs.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from apportion.core.bounds import Bounds
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import (
+    Candidate,
+    Constraints,
+    ContextArtifact,
+    ContextRequest,
+    Event,
+    Label,
+    LayerContent,
+)
+from apportion.core.nesting import bytes_are_deeper, has_many_brackets, is_deeper
+from apportion.core.wire.not_json import one_line, why_not_json
+from apportion.core.wire.refusal import refusal
+
+
+class _Layers(msgspec.Struct):
+    layers: dict[str, Raw]
+
+
+_decoder = msgspec.json.Decoder(Event, strict=True)
+_layers_decoder = msgspec.json.Decoder(_Layers)
+_layer_decoder = msgspec.json.Decoder(LayerContent, strict=True)
+_encoder = msgspec.json.Encoder()
+
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_POOLED_NAMES = ("language", "shrink")
+_LABEL_FIELDS = ("kind", "lane", "category")
+_labels_of = attrgetter(*_LABEL_FIELDS)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def encode(event: msgspec.Struct) -> bytes:
+    """Return the event as it travels: compact JSON, fields in the order of their declaration."""
+    return _encoder.encode(event)
+
+
+def decode(value: bytes | None, bounds: Bounds) -> Event:
+    """Return the event that a record's value holds.
+
+    Raises:
+        EventError: it holds none, or passes a bound.
+    """
+    if not value:
+        raise EventError(ErrorCode.EMPTY_VALUE, "the record has no value; send an event as JSON")
+    if len(value) > bounds.event_max_bytes:
+        raise EventError(
+            ErrorCode.TOO_LARGE,
+            f"the event has {len(value)} bytes, more than {bounds.event_max_bytes}",
+        )
+    try:
+        event: Event = _decoder.decode(value)
+    except _BROKEN as error:
+        raise _refused(value, error, bounds) from None
+    if isinstance(event, ContextRequest) and event.conversation is not UNSET:
+        chat = event.conversation
+        may_be = not has_many_brackets(value) or bytes_are_deeper(value, bounds.nesting_max)
+        if may_be and is_deeper((chat.messages, chat.new_message), bounds.nesting_max - 1):
+            raise _too_deep(bounds)
+    _check_bounds(event, bounds)
+    return event
+
+
+def _refused(value: bytes, error: Exception, bounds: Bounds) -> EventError:
+    """Return why a value could not be decoded.
+
+    How deep msgspec reads before it gives up depends on the Python that runs; so what is too deep is refused
+    as that before anything else, whatever stopped msgspec.
+    """
+    if isinstance(error, RecursionError) or bytes_are_deeper(value, bounds.nesting_max):
+        return _too_deep(bounds)
+    if isinstance(error, msgspec.ValidationError):
+        refused = refusal(str(error))
+        pointer = _named(value, refused.pointer)
+        hint = one_line(value) if refused.code is ErrorCode.WRONG_TYPE and pointer == "$" else ""
+        return EventError(refused.code, refused.message + hint, pointer)
+    return EventError(ErrorCode.NOT_JSON, why_not_json(value, str(error)))
+
+
+def _too_deep(bounds: Bounds) -> EventError:
+    return EventError(ErrorCode.TOO_DEEP, f"nested deeper than {bounds.nesting_max}")
+
+
+def _named(value: bytes, pointer: str) -> str:
+    """Return the pointer with the layer's number, where msgspec says only `$.layers[...]`, or `$.layers`.
+
+    A layer is told by its place among those given: its name says what the client works on. In a message
+    msgspec leaves out the names of all that it does not know: the message itself is the place.
+    """
+    place, _, rest = pointer.partition("[...]")
+    if place == "$.layers":
+        for index, (name, layer) in enumerate(_layers(value).items()):
+            try:
+                msgspec.convert(name, Label)
+                _layer_decoder.decode(layer)
+            except _BROKEN:
+                return f"{place}[{index}]{rest}"
+    return place
+
+
+def _layers(value: bytes) -> dict[str, Raw]:
+    try:
+        return _layers_decoder.decode(value).layers
+    except _BROKEN:  # what comes after the layers is no JSON
+        return {}
+
+
+def _check_bounds(event: Event, bounds: Bounds) -> None:
+    if isinstance(event, ContextRequest):
+        if event.candidates is not UNSET:
+            _at_most(len(event.candidates), bounds.candidates_max, "candidates", "$.candidates")
+            _check_labels(event.candidates, "$.candidates[%d]")
+            _check_candidates(event.candidates, bounds, "$.candidates[%d]")
+        if event.constraints is not UNSET:
+            _check_constraints(event.constraints, bounds)
+        if event.layers is not UNSET:
+            for index, name in enumerate(event.layers):
+                _check_label(name, f"$.layers[{index}]")
+        if event.conversation is not UNSET:
+            place = "$.conversation.messages"
+            _at_most(len(event.conversation.messages), bounds.messages_max, "messages", place)
+        return
+    _check_label(event.source, "$.source")
+    if isinstance(event, ContextArtifact):
+        _check_labels((event.artifact,), "$.artifact")
+        _check_candidates((event.artifact,), bounds, "$.artifact")
+        for name in _POOLED_NAMES:
+            _short(getattr(event.artifact, name) or "", bounds.name_max_characters, f"$.artifact.{name}")
+    else:
+        _short(event.id or "", bounds.id_max_characters, "$.id")
+        _check_label(event.kind or "", "$.kind")
+        _check_label(event.lane or "", "$.lane")
+
+
+def _check_labels(candidates: Sequence[Candidate], place: str) -> None:
+    """Refuse a control character in a candidate's label; of many candidates, few labels differ."""
+    labels = set(chain.from_iterable(map(_labels_of, candidates)))
+    labels.discard(UNSET)
+    if _CONTROL.search("".join(labels)):
+        for index, one in enumerate(candidates):
+            for field in _LABEL_FIELDS:
+                _check_label(getattr(one, field) or "", f"{_at(place, index)}.{field}")
+
+
+def _check_label(label: str, pointer: str) -> None:
+    if _CONTROL.search(label):
+        raise EventError(ErrorCode.INVALID_VALUE, "a name has no control characters", pointer)
+
+
+def _check_candidates(candidates: Sequence[Candidate], bounds: Bounds, place: str) -> None:
+    """Refuse what is too long or too many in a candidate."""
+    id_max, name_max, tags_max = bounds.id_max_characters, bounds.name_max_characters, bounds.tags_max
+    for index, one in enumerate(candidates):
+        if one.id is not UNSET and len(one.id) > id_max:
+            _short(one.id, id_max, f"{_at(place, index)}.id")
+        if one.name is not UNSET and len(one.name) > name_max:
+            _short(one.name, name_max, f"{_at(place, index)}.name")
+        if one.tags is not UNSET:
+            if len(one.tags) > tags_max:
+                _at_most(len(one.tags), tags_max, "tags", f"{_at(place, index)}.tags")
+            for position, tag in enumerate(one.tags):
+                if len(tag) > bounds.tag_max_characters:
+                    _short(tag, bounds.tag_max_characters, f"{_at(place, index)}.tags[{position}]")
+
+
+def _at(place: str, index: int) -> str:
+    """Return a candidate's place; only where one is wrong, for it is a third of a check that passes."""
+    return place.replace("%d", str(index))
+
+
+def _check_constraints(constraints: Constraints, bounds: Bounds) -> None:
+    total = sum(len(getattr(constraints, name)) for name in constraints.__struct_fields__)
+    _at_most(total, bounds.constraints_max, "constraints", "$.constraints")
+    for name in ("must_exclude", "pinned", "must_include"):
+        for index, constraint in enumerate(getattr(constraints, name)):
+            place = f"$.constraints.{name}[{index}].match.value"
+            _short(constraint.match.value, bounds.id_max_characters, place)
+    for index, requirement in enumerate(constraints.lane_requirements):
+        _check_label(requirement.lane, f"$.constraints.lane_requirements[{index}].lane")
+
+
+def _at_most(count: int, most: int, what: str, pointer: str) -> None:
+    if count > most:
+        raise EventError(ErrorCode.TOO_MANY, f"{count} {what}, more than {most}", pointer)
+
+
+def _short(text: str, most: int, pointer: str) -> None:
+    if len(text) > most:
+        raise EventError(ErrorCode.TOO_LONG, f"{len(text)} characters, more than {most}", pointer)

@@ -1,0 +1,1 @@
+"""Code that serves the demo: an embedded broker, a workload and the demo itself."""

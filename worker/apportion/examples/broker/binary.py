@@ -1,0 +1,45 @@
+"""Where the broker's program is.
+
+Decides on which platforms it runs, and finds it. Never runs it, nor imports the package that brings it.
+"""
+
+import platform
+from importlib.util import find_spec
+from pathlib import Path
+
+from apportion.examples.broker.errors import BrokerNotInstalledError, BrokerNotSupportedError
+
+_PACKAGE = "noida_db"
+_PROGRAM = "noida-db"
+_MACOS_MACHINES = ("arm64", "x86_64")
+_GLIBC_MIN = {"x86_64": (2, 34), "aarch64": (2, 39)}
+"""The symbol versions that the programs ask for. Their wheels say manylinux_2_17, so pip installs them on
+older systems too, where they cannot start."""
+_SUPPORTED = "Linux (glibc: 2.34 or later on x86_64, 2.39 on aarch64) and macOS (arm64, x86_64)"
+
+
+def broker_binary() -> Path:
+    """Return the path of the broker's program.
+
+    Raises:
+        BrokerNotSupportedError: it does not run on this platform.
+        BrokerNotInstalledError: its package is not installed.
+    """
+    _require_supported_platform()
+    package = find_spec(_PACKAGE)
+    if package is None or package.origin is None:
+        raise BrokerNotInstalledError(_PROGRAM)
+    return Path(package.origin).with_name(_PROGRAM)
+
+
+def _require_supported_platform() -> None:
+    system, machine = platform.system(), platform.machine()
+    if system == "Darwin" and machine in _MACOS_MACHINES:
+        return
+    libc, version = platform.libc_ver()
+    if system == "Linux" and libc == "glibc" and machine in _GLIBC_MIN:
+        major, minor = version.split(".")[:2]
+        if (int(major), int(minor)) >= _GLIBC_MIN[machine]:
+            return
+    described = " ".join(filter(None, (system, machine, libc, version)))
+    raise BrokerNotSupportedError(described, _SUPPORTED)

@@ -1,0 +1,83 @@
+"""The embedded broker, as its user sees it.
+
+Decides how long it lives: as long as the `with` block, or as the process if that ends first, however it ends.
+Never signals the broker, nor touches its files: that is the watchdog's.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from apportion.examples.broker.binary import broker_binary
+from apportion.examples.broker.errors import BrokerEndedError, BrokerNotStartedError
+
+_WATCHDOG = Path(__file__).with_name("watchdog.py")
+_READY = "ready "
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedBroker:
+    """A broker that has answered a Kafka request.
+
+    Attributes:
+        bootstrap_servers: its one address, `127.0.0.1:PORT`.
+        watchdog: the process that owns it; leads the session and the process group of the two.
+    """
+
+    bootstrap_servers: str
+    watchdog: subprocess.Popen[str]
+
+    def check(self) -> None:
+        """Return if the broker is still running.
+
+        Raises:
+            BrokerEndedError: it is not. Clients would try to reach it for ever.
+        """
+        if self.watchdog.poll() is not None:
+            reason, output = _last_words(self.watchdog)
+            raise BrokerEndedError(reason, output, self.bootstrap_servers)
+
+
+@contextmanager
+def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
+    """Run a broker on a free port of the loopback interface, with its topics in memory.
+
+    Blocks until it answers Kafka, some 30 ms. A Ctrl-C in the terminal does not reach it, for it is in a
+    session of its own: who uses it can finish first. After kill -9 of this process it ends within moments.
+
+    Raises:
+        BrokerNotSupportedError: it does not run on this platform.
+        BrokerNotInstalledError: the extra `demo` is not installed.
+        BrokerNotStartedError: it ended, or did not answer within `ready_timeout_s`.
+    """
+    binary = str(broker_binary())
+    # leaving this block closes the pipe that the watchdog reads, and waits for it
+    with subprocess.Popen(  # noqa: S603 - this interpreter and our own file
+        [sys.executable, "-I", "-S", str(_WATCHDOG), binary, str(ready_timeout_s)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as watchdog:
+        first_line = _pipe(watchdog).readline()
+        if not first_line.startswith(_READY):
+            reason, output = _last_words(watchdog, first_line)
+            raise BrokerNotStartedError(reason, output, binary)
+        yield EmbeddedBroker(first_line.removeprefix(_READY).rstrip(), watchdog)
+
+
+def _last_words(watchdog: subprocess.Popen[str], already_read: str = "") -> tuple[str, str]:
+    """Return why the watchdog gave up, and the broker's last output."""
+    reason, _, output = (already_read + _pipe(watchdog).read()).partition("\n")
+    return reason or "was killed", output
+
+
+def _pipe(watchdog: subprocess.Popen[str]) -> IO[str]:
+    assert watchdog.stdout is not None
+    return watchdog.stdout

@@ -1,0 +1,82 @@
+"""Where the demo is shown, as it happens. Decides what is shown when; how it looks is the view's."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.text import Text
+
+from apportion.examples.demo import view
+from apportion.examples.demo.tally import DemoTally
+from apportion.kafka.client import Reply
+from apportion.printable import printable
+
+
+class Screen:
+    """A terminal or a pipe, and the tally of what was shown on it."""
+
+    def __init__(self, activate: str) -> None:
+        """Show nothing yet; `activate` is the command that puts ours on the path, or empty."""
+        self.tally = DemoTally()
+        self._activate = activate
+        self._console = Console(highlight=False)
+        self._shape = view.layout(self._console.width)
+        self._heading: str | None = None
+        self._has_context = False
+
+    def tell(self, text: str) -> None:
+        """Print a text as it stands."""
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def begin(self, title: str) -> None:
+        """Begin a part of the story."""
+        self._console.print(view.chapter(title))
+
+    def begin_lines(self, title: str) -> None:
+        """Begin a part of the story that is told by lines of decisions, with the first of them."""
+        self._heading = title
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Show on a terminal what is waited for; in a pipe, nothing."""
+        if self._console.is_terminal:
+            with self._console.status(Text(what, "dim")):
+                yield
+        else:
+            yield
+
+    def show(self, answered: Reply, *, held_up: bool = False) -> None:
+        """Print one answer; before the first one, the context that it brings."""
+        self.tally.add(answered, held_up=held_up)
+        if not self._has_context:
+            self._show_context(answered.composed)
+        if self._heading is not None:
+            self.begin(self._heading)
+            self._console.print(view.heading(self._shape))
+            self._heading = None
+        if answered.decision is None:
+            assert answered.dead_letter is not None, "what is not decided is refused"
+            self._console.print(view.refusal(answered.dead_letter.error), soft_wrap=True)
+            return
+        self._console.print(view.line(answered.decision, answered.latency_s, self._shape))
+
+    def _show_context(self, composed: bytes) -> None:
+        context = view.excerpt(composed, self._console.width) if composed else None
+        if context is not None:
+            self._has_context = True
+            self.begin("A context, composed")
+            self._console.print(context)
+
+    def show_command(self, arguments: Sequence[str], said: Sequence[str]) -> None:
+        """Print a command and what it said."""
+        self._console.print(Text(f"$ apportion {' '.join(arguments)}", "dim"), soft_wrap=True)
+        for each in said:
+            self.tell(printable(each))
+
+    def sum_up(self) -> None:
+        """Print what the answers so far add up to."""
+        self._console.print(view.summary(self.tally.summary()))
+
+    def end(self) -> None:
+        """Print what to try next."""
+        self.tell(f"\n{view.next_steps(self._activate)}")

@@ -1,0 +1,224 @@
+"""How the demo looks: the first context, a line a decision, the sums. Decides nothing else.
+
+The same lines on a terminal and in a pipe; only there they have colours.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import msgspec
+from msgspec import Struct
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from apportion.core.results import ComposedItem, ComposedTokens, ContextDecision, Failure, Status
+from apportion.examples.demo.tally import DemoSummary
+from apportion.explain.decision import Bar
+from apportion.printable import printable
+
+_EXCERPT_LINES = 6
+_EXCERPT_COLUMNS = 96
+_HUNK = "@@"
+"""A change begins so: what a context is about is told by it sooner than by what stands first."""
+_STYLES = {Status.INFEASIBLE: "red", Status.EXHAUSTED: "yellow"}
+
+
+class Layout(Struct, frozen=True):
+    """How wide the columns are: session, policy, bar, tokens, chosen, left out, reason, time.
+
+    A column of no width is left out. A console of `columns_min` columns or more has room for it.
+    """
+
+    columns_min: int
+    widths: tuple[int, ...]
+    titles: tuple[str, ...]
+    gap: int
+
+
+_SHORT = ("session", "policy", "used", "of limit", "in", "out", "mainly for", "ms")
+LAYOUTS = (
+    Layout(
+        118,
+        (16, 12, 16, 13, 6, 8, 28, 5),
+        ("session", "policy", "tokens used", "of limit", "chosen", "left out", "mainly for", "ms"),
+        2,
+    ),
+    Layout(79, (9, 12, 6, 12, 3, 3, 23, 4), _SHORT, 1),
+    Layout(0, (0, 12, 0, 12, 3, 3, 18, 4), _SHORT, 1),
+)
+"""The widest first."""
+
+
+class _Composed(Struct):
+    tokens: ComposedTokens
+    items: tuple[ComposedItem, ...]
+    text: str = ""
+
+
+_composed = msgspec.json.Decoder(_Composed)
+
+
+def layout(columns: int) -> Layout:
+    """Return the layout for a console of so many columns."""
+    return next(each for each in LAYOUTS if columns >= each.columns_min)
+
+
+def chapter(title: str) -> RenderableType:
+    """Return the line above a part of the story."""
+    return Group("", Rule(Text(title, "bold"), align="left", style="dim"))
+
+
+def heading(shape: Layout) -> Table:
+    """Return the heading of the lines."""
+    row = _row(shape)
+    row.add_row(*_kept(shape, shape.titles), style="dim")
+    return row
+
+
+def line(decision: ContextDecision, latency_s: float, shape: Layout) -> Table:
+    """Return the line of one decision."""
+    row, tokens = _row(shape), decision.tokens
+    session, policy, bar, _, _, _, reason, _ = shape.widths
+    cells = (
+        _middle_cut(decision.session_id, session),
+        _cut(decision.policy.name, policy),
+        Bar(tokens.used, tokens.limit, cells=bar),
+        f"{tokens.used:,}/{tokens.limit:,}",
+        f"{decision.candidates_selected:,}",
+        f"{decision.candidates_total - decision.candidates_selected:,}",
+        _cut(_main_reason(decision, reason), reason),
+        f"{latency_s * 1000:.0f}",
+    )
+    row.add_row(*_kept(shape, cells), style=_STYLES.get(decision.status, ""))
+    return row
+
+
+def refusal(failure: Failure) -> Text:
+    """Return the line of a dead letter: what was wrong, where, and what to do."""
+    told = f"dead letter: {failure.code}: {failure.message} (at {failure.pointer})"
+    return Text(printable(told), style="red")
+
+
+def excerpt(composed: bytes, columns: int) -> RenderableType | None:
+    """Return what a composed context is made of, and some of its text; None where it has no text."""
+    context = _composed.decode(composed)
+    if not context.text:
+        return None
+    lines = [each.expandtabs(4).rstrip() for each in context.text.splitlines() if each.strip()]
+    text = Text("\n".join(_shown(lines)), no_wrap=True, overflow="ellipsis")
+    tokens = context.tokens
+    title = f"{tokens.used:,} of {tokens.limit:,} tokens in {len(context.items):,} pieces"
+    body = Group(_pieces(context.items), Rule(style="dim"), text)
+    return Panel(body, title=title, title_align="left", width=min(columns, _EXCERPT_COLUMNS))
+
+
+def summary(total: DemoSummary) -> RenderableType:
+    """Return the sums of a run: a row a policy, then what holds for all."""
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column()
+    for label, told in _facts(total):
+        facts.add_row(label, Text(told))
+    return Group(_by_policy(total), "", facts) if total.policies else facts
+
+
+def next_steps(activate: str) -> str:
+    """Return what to try next; `activate` is the command that puts ours on the path, or empty."""
+    first = f"\n  the command on your path:\n    {activate}" if activate else ""
+    return f"""\
+Try next:{first}
+  your own repository's history:
+    apportion demo --repo PATH
+  what stands in a context, and why, without Kafka:
+    apportion workload from-git PATH --max-requests 5 -o events.jsonl
+    export APPORTION_FINGERPRINT_SECRET=a-first-try-only
+    apportion compose --explain events.jsonl > composed.jsonl
+  Apache Kafka and a worker:
+    make secret; docker compose up --detach"""
+
+
+def _shown(lines: Sequence[str]) -> Iterator[str]:
+    """Yield some lines, from the first change on, and how many stand around them."""
+    start = next((place for place, each in enumerate(lines) if each.startswith(_HUNK)), 0)
+    if start:
+        yield f"… {start:,} lines …"
+    yield from (printable(each) for each in lines[start : start + _EXCERPT_LINES])
+    if (rest := len(lines) - start - _EXCERPT_LINES) > 0:
+        yield f"… {rest:,} more lines …"
+
+
+def _pieces(items: tuple[ComposedItem, ...]) -> Table:
+    """A row a lane, in the order of the text."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for name, grouped in groupby(items, key=lambda item: item.group):
+        pieces = tuple(grouped)
+        kinds = Counter(item.kind for item in pieces)
+        told = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        tokens = sum(item.tokens for item in pieces)
+        table.add_row(Text(printable(name)), f"{tokens:,} tokens", Text(printable(told)))
+    return table
+
+
+def _by_policy(total: DemoSummary) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("policy", no_wrap=True, min_width=17)
+    for title in ("decisions", "tokens", "of limits"):
+        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
+    table.add_column("left out for", no_wrap=True, overflow="ellipsis")
+    for name, sums in total.policies.items():
+        named = name if name == sums.strategy else f"{name} ({sums.strategy})"
+        share = f"{sums.used / sums.limit:.0%}" if sums.limit else ""
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sums.reasons.most_common(2))
+        table.add_row(_cut(named, 17), f"{sums.decisions:,}", f"{sums.used:,}", share, Text(reasons))
+    return table
+
+
+def _facts(total: DemoSummary) -> Iterator[tuple[str, str]]:
+    if total.decisions:
+        yield "ledgers", f"{total.emitted:,} tokens emitted, {total.charged:,} charged"
+    if total.held:
+        yield "held", f"{total.held:.0%} of the agent's tokens stand as they did the turn before"
+        yield "saved", f"{1 - total.input_price:.0%} of what its input costs, by a provider's cache"
+    if total.dead_letters:
+        yield "dead letters", f"{total.dead_letters:,}"
+    latencies = (f"p{percent} {latency_s * 1000:.1f} ms" for percent, latency_s in total.latencies_s.items())
+    yield "latency", ", ".join(latencies)
+
+
+def _row(shape: Layout) -> Table:
+    row = Table(box=None, show_header=False, pad_edge=False, padding=(0, shape.gap, 0, 0))
+    for width, side in zip(shape.widths, ("left",) * 3 + ("right",) * 3 + ("left", "right"), strict=True):
+        if width:
+            row.add_column(width=width, no_wrap=True, justify=side)  # type: ignore[arg-type] # one of its literals
+    return row
+
+
+def _kept(shape: Layout, cells: tuple[RenderableType, ...]) -> list[RenderableType]:
+    return [cell for cell, width in zip(cells, shape.widths, strict=True) if width]
+
+
+def _main_reason(decision: ContextDecision, width: int) -> str:
+    """Return the reason of the most, and of how many where that fits."""
+    for one in decision.reasons:
+        counted = f"{one.reason} ({one.count})"
+        return counted if len(counted) <= width else str(one.reason)
+    return ""
+
+
+def _cut(text: str, width: int) -> Text:
+    text = printable(text)
+    return Text(text if len(text) <= width else f"{text[: width - 1]}…")
+
+
+def _middle_cut(text: str, width: int) -> Text:
+    """Cut where ids are least telling: what is the same stands in front, what differs at the end."""
+    text = printable(text)
+    kept = (width - 1) // 2
+    return Text(text if len(text) <= width else f"{text[:kept]}…{text[kept + 1 - width :]}")

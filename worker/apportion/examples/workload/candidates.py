@@ -1,0 +1,296 @@
+"""What a platform would offer at a moment, as candidates of the strategy `lanes`.
+
+Decides kinds, lanes, order and scores. All scores are measured, none is made up: `relevance` is the share
+of the change's words, by weight, that the content has (see `moment.Query`); `specificity` is how near the
+path is to the change, by folders; `risk_alignment` is the churn of the path. Tests stand in the lane
+`structure`, since names and imports find them, not words. Never decides what is selected.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from msgspec import UNSET, Struct, UnsetType
+
+from apportion.examples.workload import paths
+from apportion.examples.workload.history import Past, RepositoryHistory
+from apportion.examples.workload.index import FileRole, Index
+from apportion.examples.workload.moment import Edit, Moment, MomentQuery, diff_pieces
+from apportion.examples.workload.repository import Repository
+from apportion.examples.workload.syntax import language
+from apportion.examples.workload.text import chunks, head
+
+_DIFF_PIECES = 16
+_DIFF_PIECES_PER_FILE = 6
+_RECENT_PIECES = 6
+_SESSION_FILES = 4
+_SYMBOLS = 12
+_SYMBOLS_WEIGHED = 48
+_DEFINING_FILES_MAX = 8
+"""A name that more files define (`__init__`, `run`) refers to none of them in particular."""
+_GRAPHS = 4
+_GRAPH_LINES = 60
+_TEST_FILES = 6
+_TEST_PIECES = 8
+_RULE_FILES = 8
+_RULE_PIECES = 6
+_CONSTRAINTS = 4
+_SIMILAR_PIECES = 10
+_MESSAGES = 8
+
+
+class CandidateKind(StrEnum):
+    """What a candidate is."""
+
+    LOCAL_DIFF = "local_diff"
+    RECENT_EDIT = "recent_edit"
+    SYMBOL_CONTEXT = "symbol_context"
+    DEPENDENCY_GRAPH = "dependency_graph"
+    TEST_CONTEXT = "test_context"
+    RULE_DOC = "rule_doc"
+    CONSTRAINT = "constraint"
+    SEMANTIC_MATCH = "semantic_match"
+    SESSION_HISTORY = "session_history"
+
+
+_LANES = {
+    CandidateKind.LOCAL_DIFF: "local",
+    CandidateKind.RECENT_EDIT: "local",
+    CandidateKind.SYMBOL_CONTEXT: "structure",
+    CandidateKind.DEPENDENCY_GRAPH: "structure",
+    CandidateKind.TEST_CONTEXT: "structure",
+    CandidateKind.RULE_DOC: "rules",
+    CandidateKind.CONSTRAINT: "policy",
+    CandidateKind.SEMANTIC_MATCH: "retrieved",
+    CandidateKind.SESSION_HISTORY: "history",
+}
+
+
+class WorkloadCandidate(Struct, frozen=True, omit_defaults=True):
+    """A candidate of `context-request.v1`, its fields in the order in which they travel."""
+
+    kind: CandidateKind
+    lane: str
+    content: str
+    created_at: str
+    relevance: float
+    specificity: float
+    risk_alignment: float
+    id: str | UnsetType = UNSET
+    path: str | UnsetType = UNSET
+    chunk_index: int | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    language: str | UnsetType = UNSET
+    tags: tuple[str, ...] = ()
+
+
+class _Piece(NamedTuple):
+    """A part of a file as it stands at the moment."""
+
+    path: str
+    ordinal: int
+    text: str
+    name: str | UnsetType = UNSET
+
+
+class Scene:
+    """A moment among everything that is known then."""
+
+    def __init__(
+        self, repository: Repository, index: Index, history: RepositoryHistory, moment: Moment
+    ) -> None:
+        self.repository, self.index, self.history, self.moment = repository, index, history, moment
+        self.query = MomentQuery(moment, index)
+        self.edited = tuple(edit.path for edit in moment.foci)
+
+    def of_file(self, kind: CandidateKind, piece: _Piece, tags: tuple[str, ...] = ()) -> WorkloadCandidate:
+        """Return a part of a file as a candidate, as old as what the file holds."""
+        oid = self.index.oid(piece.path)
+        now_s = self.moment.time_s
+        return WorkloadCandidate(
+            kind=kind,
+            lane=_LANES[kind],
+            content=piece.text,
+            created_at=timestamp(now_s if oid is None else self.history.written_s(oid, now_s)),
+            relevance=self.query.relevance(piece.text),
+            specificity=paths.nearness(piece.path, self.edited),
+            risk_alignment=self.history.churn(piece.path),
+            path=piece.path,
+            chunk_index=piece.ordinal,
+            name=piece.name,
+            language=language(piece.path) or UNSET,
+            tags=tags,
+        )
+
+    def of_commit(self, past: Past, message: str) -> WorkloadCandidate:
+        """Return an earlier commit's message as a candidate, as near and as risky as its paths are."""
+        return WorkloadCandidate(
+            kind=CandidateKind.SESSION_HISTORY,
+            lane=_LANES[CandidateKind.SESSION_HISTORY],
+            content=head(message),
+            created_at=timestamp(past.commit.time_s),
+            relevance=self.query.relevance(head(message)),
+            specificity=max((paths.nearness(path, self.edited) for path in past.paths), default=0.0),
+            risk_alignment=max(map(self.history.churn, past.paths), default=0.0),
+            id=f"commit:{past.commit.oid}",
+        )
+
+    def best(self, pieces: Iterable[_Piece], count: int) -> list[_Piece]:
+        """Return the most relevant pieces; ties in their order of path and place; blank ones are left out."""
+        ranked = (piece for piece in pieces if piece.text.strip())
+        return sorted(ranked, key=lambda piece: (-self.query.relevance(piece.text), piece))[:count]
+
+    def chunks(self, path: str) -> Iterator[_Piece]:
+        """Yield a file's chunks; of a long one, those of its analysed part."""
+        oid = self.index.oid(path)
+        for ordinal, text in enumerate(() if oid is None else self.index.chunks(oid)):
+            yield _Piece(path, ordinal, text)
+
+
+@lru_cache(maxsize=1 << 12)
+def timestamp(time_s: int) -> str:
+    """Return seconds since 1970 as RFC 3339 in UTC."""
+    return datetime.fromtimestamp(time_s, UTC).isoformat().replace("+00:00", "Z")
+
+
+def gather(scene: Scene) -> Iterator[WorkloadCandidate]:
+    """Yield what is offered at a moment, the least dispensable first.
+
+    No two share an id; no two of a kind share path and chunk index.
+    """
+    for source in (
+        _diffs,
+        _recent_edits,
+        _rule_docs,
+        _constraints,
+        _symbols,
+        _graphs,
+        _tests,
+        _similar,
+        _messages,
+    ):
+        yield from source(scene)
+
+
+def _diffs(scene: Scene) -> Iterator[WorkloadCandidate]:
+    """The edits in question first, then what else is not committed yet."""
+    foci = scene.moment.foci
+    others = (edit for edit in scene.moment.pending if edit.path not in scene.edited)
+    yield from islice(
+        (
+            scene.of_file(CandidateKind.LOCAL_DIFF, _Piece(edit.path, ordinal, text), (edit.status,))
+            for edit in (*foci, *others)
+            for ordinal, text in enumerate(islice(diff_pieces(edit), _DIFF_PIECES_PER_FILE))
+        ),
+        _DIFF_PIECES,
+    )
+
+
+def _recent_edits(scene: Scene) -> Iterator[WorkloadCandidate]:
+    """What stands where the edits were made, then the files that the session's earlier commits changed."""
+    touched = (piece for edit in scene.moment.foci for piece in _touched(scene, edit))
+    for piece in islice(touched, _RECENT_PIECES):
+        yield scene.of_file(CandidateKind.RECENT_EDIT, piece)
+    for path in islice(_earlier_in_session(scene), _SESSION_FILES):
+        for piece in scene.best(scene.chunks(path), 1):
+            yield scene.of_file(CandidateKind.RECENT_EDIT, piece)
+
+
+def _touched(scene: Scene, edit: Edit) -> Iterator[_Piece]:
+    line = 0
+    for ordinal, text in enumerate(chunks(scene.repository.text(edit.change.new) or "")):
+        end = line + max(text.count("\n"), 1)
+        if any(hunk.start < end and line < hunk.end for hunk in edit.hunks) and not text.isspace():
+            yield _Piece(edit.path, ordinal, text)
+        line += text.count("\n")
+
+
+def _earlier_in_session(scene: Scene) -> Iterator[str]:
+    seen = set(scene.edited)
+    for past in scene.history.recent():
+        if scene.history.session_id(past.commit) == scene.moment.session_id:
+            for path in past.paths:
+                if path not in seen and scene.index.oid(path) is not None:
+                    yield path
+                seen.add(path)
+
+
+def _symbols(scene: Scene) -> Iterator[WorkloadCandidate]:
+    """Definitions of the names in the changed lines, the rarest names first, then by relevance."""
+    names = frozenset[str]().union(*(edit.names for edit in scene.moment.foci))
+    defining = ((scene.index.defining(name), name) for name in names)
+    known = sorted(
+        (len(files), name, files) for files, name in defining if 0 < len(files) <= _DEFINING_FILES_MAX
+    )
+    pieces = (
+        _Piece(path, ordinal, scene.index.source(path, definition), definition.name)
+        for _, name, files in known
+        for path in files
+        for ordinal, definition in enumerate(scene.index.definitions(path))
+        if definition.name == name
+    )
+    for piece in scene.best(islice(pieces, _SYMBOLS_WEIGHED), _SYMBOLS):
+        yield scene.of_file(CandidateKind.SYMBOL_CONTEXT, piece)
+
+
+def _graphs(scene: Scene) -> Iterator[WorkloadCandidate]:
+    """What an edited file imports and who imports it, an edge a line."""
+    for path in islice((path for path in scene.edited if scene.index.oid(path)), _GRAPHS):
+        edges = [f"{path} -> {imported}\n" for imported in scene.index.imports(path)]
+        edges += [f"{importer} -> {path}\n" for importer in scene.index.importers(path)]
+        if edges:
+            yield scene.of_file(
+                CandidateKind.DEPENDENCY_GRAPH, _Piece(path, 0, "".join(edges[:_GRAPH_LINES]))
+            )
+
+
+def _tests(scene: Scene) -> Iterator[WorkloadCandidate]:
+    """The most relevant tests in files that are named after an edited file or import it."""
+    found = dict.fromkeys(test for path in scene.edited for test in scene.index.tests_of(path))
+    files = islice((path for path in found if path not in scene.edited), _TEST_FILES)
+    for piece in scene.best((piece for path in files for piece in _cases(scene, path)), _TEST_PIECES):
+        yield scene.of_file(CandidateKind.TEST_CONTEXT, piece)
+
+
+def _cases(scene: Scene, path: str) -> Iterator[_Piece]:
+    """A file's definitions that say test in their name; where there are none, its chunks."""
+    cases = [
+        _Piece(path, ordinal, scene.index.source(path, definition), definition.name)
+        for ordinal, definition in enumerate(scene.index.definitions(path))
+        if "test" in definition.name.lower()
+    ]
+    return iter(cases) if cases else scene.chunks(path)
+
+
+def _rule_docs(scene: Scene) -> Iterator[WorkloadCandidate]:
+    files = scene.index.files(FileRole.RULE_DOC)[:_RULE_FILES]
+    for piece in scene.best((piece for path in files for piece in scene.chunks(path)), _RULE_PIECES):
+        yield scene.of_file(CandidateKind.RULE_DOC, piece)
+
+
+def _constraints(scene: Scene) -> Iterator[WorkloadCandidate]:
+    """The beginning of each."""
+    for path in scene.index.files(FileRole.CONSTRAINT)[:_CONSTRAINTS]:
+        for piece in islice(scene.chunks(path), 1):
+            if not piece.text.isspace():
+                yield scene.of_file(CandidateKind.CONSTRAINT, piece)
+
+
+def _similar(scene: Scene) -> Iterator[WorkloadCandidate]:
+    """The most relevant chunks of the files that share the heaviest words, the edited ones left out."""
+    files = scene.index.similar(scene.query.weights, scene.edited)
+    for piece in scene.best((piece for path in files for piece in scene.chunks(path)), _SIMILAR_PIECES):
+        candidate = scene.of_file(CandidateKind.SEMANTIC_MATCH, piece)
+        if candidate.relevance:
+            yield candidate
+
+
+def _messages(scene: Scene) -> Iterator[WorkloadCandidate]:
+    """The earlier commits that are nearest to the change, then most relevant, then latest."""
+    told = ((past, scene.history.message(past.commit)) for past in scene.history.recent())
+    offered = [scene.of_commit(past, message) for past, message in told if message]
+    offered.sort(key=lambda candidate: (-candidate.specificity, -candidate.relevance))
+    yield from offered[:_MESSAGES]

@@ -1,0 +1,214 @@
+"""What stands where in the working folder at one moment: words, definitions, imports, roles.
+
+Decides which files could matter for a change. It goes from one state of the folder to the next file by
+file, and its answers depend only on the state that it holds, never on the way there.
+"""
+
+import hashlib
+import heapq
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from apportion.examples.workload import paths
+from apportion.examples.workload.repository import Repository
+from apportion.examples.workload.syntax import Definition, SourceOutline, outline
+from apportion.examples.workload.text import chunks, head, lines, words
+
+ANALYSED_MAX_CHARACTERS = 1 << 18
+"""A longer file stands in the index by its beginning."""
+_SHARED_MAX = 64
+"""Of the files that share a module's name only so many are looked at, by path."""
+_SIMILAR_FILES = 8
+_NONE: AbstractSet[str] = frozenset()
+
+
+class _By(StrEnum):
+    """What a file can be found by."""
+
+    WORD = "word"
+    DEFINITION = "definition"
+    MODULE = "module"
+    IMPORT = "import"
+    TESTED = "tested"
+    ROLE = "role"
+
+
+class FileRole(StrEnum):
+    """Files that bind the whole repository."""
+
+    RULE_DOC = "rule_doc"
+    CONSTRAINT = "constraint"
+
+
+class _Profile(NamedTuple):
+    """What the index keeps of a file."""
+
+    oid: str
+    words: frozenset[str]
+    outline: SourceOutline
+
+
+class Index:
+    """The working folder, empty at first. Memory grows with the files of one state, not with the history."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._tree: str | None = None
+        self._profiles: dict[str, _Profile] = {}
+        self._found: dict[_By, dict[str, set[str]]] = {by: {} for by in _By}
+        self._profile = lru_cache(maxsize=1024)(self._read_profile)
+        self._lines = lru_cache(maxsize=128)(self._read_lines)
+        self.chunks = lru_cache(maxsize=128)(self._read_chunks)
+
+    def move_to(self, tree: str | None) -> None:
+        """Make the folder hold a tree, from whatever it holds."""
+        for change in self._repository.changes(self._tree, tree):
+            self.put(change.path, change.new)
+        self._tree = tree
+
+    def put(self, path: str, oid: str | None) -> None:
+        """Save a blob as a file, or remove the file; what is not text stands as removed."""
+        if oid is not None and oid == self.oid(path):
+            return
+        old = self._profiles.pop(path, None)
+        for by, key in set(_keys(path, old)) if old else ():
+            self._found[by][key].remove(path)
+            if not self._found[by][key]:
+                del self._found[by][key]
+        new = None if oid is None else self._profile(path, oid)
+        for by, key in _keys(path, new) if new else ():
+            self._found[by].setdefault(key, set()).add(path)
+        if new is not None:
+            self._profiles[path] = new
+
+    def oid(self, path: str) -> str | None:
+        """Return the blob that a file holds, or None where no such text file stands."""
+        profile = self._profiles.get(path)
+        return None if profile is None else profile.oid
+
+    def files(self, role: FileRole) -> list[str]:
+        """Return the files of a role, by path."""
+        return sorted(self._holders(_By.ROLE, role))
+
+    def rules_digest(self) -> str:
+        """Return a digest of all files that bind the repository, by path and blob."""
+        bound = [(path, self.oid(path)) for role in FileRole for path in self.files(role)]
+        return "sha256:" + hashlib.sha256(msgspec.json.encode(bound)).hexdigest()
+
+    def weight(self, word: str, without: Collection[str]) -> int:
+        """Return how much a word tells: log2 of all files over the others that hold it; 0 if none does."""
+        holders = self._holders(_By.WORD, word)
+        others = len(holders) - sum(path in holders for path in without)
+        return (len(self._profiles) // others).bit_length() if others else 0
+
+    def similar(self, weights: Mapping[str, int], without: Collection[str]) -> list[str]:
+        """Return the few files with the heaviest words in common, long files discounted; ties by path."""
+        scores: Counter[str] = Counter()
+        for word, weight in weights.items():
+            for path in self._holders(_By.WORD, word):
+                scores[path] += weight
+        for path in without:
+            scores.pop(path, None)
+        ranked = ((score**2 / len(self._profiles[path].words), path) for path, score in scores.items())
+        return [
+            path for _, path in heapq.nsmallest(_SIMILAR_FILES, ((-score, path) for score, path in ranked))
+        ]
+
+    def definitions(self, path: str) -> Sequence[Definition]:
+        """Return what a file defines, in order."""
+        profile = self._profiles.get(path)
+        return () if profile is None else profile.outline.definitions
+
+    def defining(self, name: str) -> list[str]:
+        """Return the files that define a name, by path."""
+        return sorted(self._holders(_By.DEFINITION, name))
+
+    def source(self, path: str, definition: Definition) -> str:
+        """Return a definition's text, at most one chunk of it, without its common indentation."""
+        of_file = self._lines(self._profiles[path].oid)
+        return head(textwrap.dedent("".join(of_file[definition.start : definition.end])))
+
+    def imports(self, path: str) -> list[str]:
+        """Return what a file imports: paths where they are in the folder, else the modules' own names."""
+        profile = self._profiles.get(path)
+        modules = () if profile is None else profile.outline.imports
+        return sorted({self._resolved(path, module) or module for module in modules})
+
+    def importers(self, path: str) -> list[str]:
+        """Return the files that import a file, by path."""
+        pool = {other for name in paths.module_names(path) for other in self._holders(_By.IMPORT, name)}
+        looked_at = heapq.nsmallest(_SHARED_MAX, pool - {path})
+        return [other for other in looked_at if self._imports(other, path)]
+
+    def tests_of(self, path: str) -> list[str]:
+        """Return the tests that are named after a file or import it, the former first, then by path."""
+        named = sorted(self._holders(_By.TESTED, paths.subject(path)) - {path})
+        return named + [
+            other for other in self.importers(path) if paths.is_test(other) and other not in named
+        ]
+
+    def _imports(self, importer: str, path: str) -> bool:
+        names = paths.module_names(path)
+        return any(
+            self._resolved(importer, module) == path
+            for module in self._profiles[importer].outline.imports
+            if not set(names).isdisjoint(paths.module_parts(module))
+        )
+
+    def _resolved(self, importer: str, module: str) -> str | None:
+        """Return the file that a module's name most likely means; None where it is likely not ours.
+
+        A name of one part means a neighbour or something at the top, as in most languages.
+        """
+        parts = paths.module_parts(module)
+        best: tuple[int, float, str] | None = None
+        for name in parts[-2:]:
+            for path in heapq.nsmallest(_SHARED_MAX, self._holders(_By.MODULE, name)):
+                shared = paths.shared_tail(path, parts)
+                if path != importer and (shared > 1 or paths.in_reach(path, importer)):
+                    rank = (-shared, -paths.nearness(path, (importer,)), path)
+                    best = rank if best is None else min(best, rank)
+        return None if best is None else best[2]
+
+    def _holders(self, by: _By, key: str) -> AbstractSet[str]:
+        return self._found[by].get(key, _NONE)
+
+    def _read_profile(self, path: str, oid: str) -> _Profile | None:
+        text = self._repository.text(oid)
+        if not text:
+            return None
+        text = text[:ANALYSED_MAX_CHARACTERS]
+        return _Profile(oid, frozenset(map(sys.intern, words(text))), outline(path, text))
+
+    def _read_lines(self, oid: str) -> list[str]:
+        return lines((self._repository.text(oid) or "")[:ANALYSED_MAX_CHARACTERS])
+
+    def _read_chunks(self, oid: str) -> tuple[str, ...]:
+        return tuple(chunks((self._repository.text(oid) or "")[:ANALYSED_MAX_CHARACTERS]))
+
+
+def _keys(path: str, profile: _Profile) -> Iterator[tuple[_By, str]]:
+    """Yield everything that a file can be found by; the same for the same path and blob, always."""
+    for word in profile.words:
+        yield _By.WORD, word
+    for definition in profile.outline.definitions:
+        yield _By.DEFINITION, definition.name
+    for module in profile.outline.imports:
+        for part in paths.module_parts(module)[-2:]:
+            yield _By.IMPORT, part
+    for name in paths.module_names(path):
+        yield _By.MODULE, name
+    if paths.is_test(path):
+        yield _By.TESTED, paths.subject(path)
+    if paths.is_rule_doc(path):
+        yield _By.ROLE, FileRole.RULE_DOC
+    if paths.is_constraint(path):
+        yield _By.ROLE, FileRole.CONSTRAINT

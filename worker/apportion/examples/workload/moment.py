@@ -1,0 +1,127 @@
+"""One moment that is asked about: what was edited, and how well anything fits it.
+
+Decides what counts as the change and how relevance is measured. Never looks for candidates.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+from msgspec import UnsetType
+
+from apportion.examples.workload.index import ANALYSED_MAX_CHARACTERS, Index
+from apportion.examples.workload.repository import FileChange, Repository
+from apportion.examples.workload.text import CHUNK_MAX_CHARACTERS, Hunk, chunks, hunks, identifiers, words
+
+_QUERY_WORDS = 48
+
+_words = lru_cache(maxsize=1024)(words)
+
+
+class Edit(NamedTuple):
+    """A change of a text file; words and names are those of its removed and added lines and of its path."""
+
+    change: FileChange
+    hunks: tuple[Hunk, ...]
+    words: frozenset[str]
+    names: frozenset[str]
+    size: int
+
+    @property
+    def path(self) -> str:
+        """The file that changed."""
+        return self.change.path
+
+    @property
+    def status(self) -> str:
+        """Say what happened to the file."""
+        if self.change.old is None:
+            return "added"
+        return "deleted" if self.change.new is None else "modified"
+
+
+class Moment(NamedTuple):
+    """A moment that is asked about.
+
+    Attributes:
+        request_id: its name, unique in the whole history.
+        session_id: whose it is.
+        time_s: when, the only clock.
+        event: what was done.
+        commitish: the commit that was checked out; nothing before the first.
+        foci: the edits that it is about.
+        pending: all edits that are not committed yet, or of this very commit; of very many, the largest.
+        message: the commit's message; empty before the commit.
+    """
+
+    request_id: str
+    session_id: str
+    time_s: int
+    event: str
+    commitish: str | UnsetType
+    foci: tuple[Edit, ...]
+    pending: tuple[Edit, ...]
+    message: str
+
+
+class MomentQuery:
+    """The words of a moment, each with its weight: log2 of all files over the other files that hold it."""
+
+    def __init__(self, moment: Moment, index: Index) -> None:
+        asked = words(moment.message).union(*(edit.words for edit in moment.foci))
+        edited = {edit.path for edit in moment.foci}
+        heaviest = sorted((-index.weight(word, edited), word) for word in asked)[:_QUERY_WORDS]
+        self.weights: Mapping[str, int] = {word: -weight for weight, word in heaviest if weight}
+        self._total = sum(self.weights.values())
+
+    def relevance(self, text: str) -> float:
+        """Return the share, by weight, of the words asked for that a text has, rounded to thousandths."""
+        if not self._total:
+            return 0.0
+        found = _words(text)
+        return round(sum(self.weights[word] for word in self.weights if word in found) / self._total, 3)
+
+
+def is_edit(repository: Repository, change: FileChange) -> bool:
+    """Return whether a change is one of text: both sides are, or are absent, and they differ."""
+    old, new = repository.text(change.old), repository.text(change.new)
+    return old is not None and new is not None and old != new
+
+
+def edit(repository: Repository, change: FileChange) -> Edit:
+    """Return a change of text with its difference."""
+    found = hunks(repository.text(change.old) or "", repository.text(change.new) or "")
+    changed = "".join(hunk.changed for hunk in found)
+    analysed = changed[:ANALYSED_MAX_CHARACTERS]
+    return Edit(change, found, words(analysed) | words(change.path), identifiers(analysed), len(changed))
+
+
+def diff_pieces(edit: Edit) -> Iterator[str]:
+    """Yield an edit's difference in pieces of about one chunk, each headed like a file in a patch.
+
+    A piece ends with a hunk; only a longer hunk is cut, like a text.
+    """
+    old = "/dev/null" if edit.change.old is None else _quoted(f"a/{edit.path}")
+    new = "/dev/null" if edit.change.new is None else _quoted(f"b/{edit.path}")
+    header = f"--- {old}\n+++ {new}\n"
+    return (header + piece for piece in _packed(hunk.text for hunk in edit.hunks))
+
+
+def _packed(texts: Iterable[str]) -> Iterator[str]:
+    held = ""
+    for text in texts:
+        if held and len(held) + len(text) > CHUNK_MAX_CHARACTERS:
+            yield held
+            held = ""
+        if len(text) > CHUNK_MAX_CHARACTERS:
+            yield from chunks(text)
+        else:
+            held += text
+    if held:
+        yield held
+
+
+def _quoted(path: str) -> str:
+    """Return a path as one line of a patch: quoted, where it would not be one."""
+    return path if path.isprintable() and '"' not in path else msgspec.json.encode(path).decode()

@@ -1,0 +1,58 @@
+"""The recorded workload that the package ships: real sessions, for a demo without any repository at hand.
+
+Decides the file's form: events as JSON lines, compressed with xz, whose window reaches back over many
+requests that repeat each other's content. Never decides what the events are.
+"""
+
+import lzma
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from apportion.examples.workload.errors import WorkloadError, WorkloadErrorCode
+from apportion.examples.workload.requests import from_git
+
+RECORDING: Traversable = files("apportion.examples.workload").joinpath("recorded.jsonl.xz")
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 16 << 20}]
+"""16 MiB hold some 300 requests, and that is what a reader needs of memory."""
+
+
+def record(repository: Path, out: Path, *, revision: str = "HEAD", max_requests: int) -> int:
+    """Write the last requests of a repository's history to a file, and return how many there are.
+
+    The same commit gives the same file under the same liblzma: xz keeps no name and no time. An existing
+    file is replaced when the new one is whole.
+
+    Raises:
+        WorkloadError: as `from_git` does; nothing is written then.
+    """
+    part = out.with_name(f"{out.name}.part")
+    count = 0
+    try:
+        with lzma.open(part, "wb", format=lzma.FORMAT_XZ, filters=_FILTERS) as stream:
+            for event in from_git(repository, revision, max_requests=max_requests):
+                stream.write(event + b"\n")
+                count += 1
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+def recorded(recording: Traversable = RECORDING) -> Iterator[bytes]:
+    """Yield the recorded events in order, each one line of JSON without its line feed.
+
+    Raises:
+        WorkloadError: the file is missing or damaged.
+    """
+    try:
+        with recording.open("rb") as compressed, lzma.open(compressed) as stream:
+            for line in stream:
+                yield line.removesuffix(b"\n")
+    except FileNotFoundError:
+        message = "the package has no recorded workload; install it again, or make one with `record`"
+        raise WorkloadError(WorkloadErrorCode.RECORDING_MISSING, message, str(recording)) from None
+    except (lzma.LZMAError, EOFError):
+        message = "the recorded workload cannot be read to its end; install the package again"
+        raise WorkloadError(WorkloadErrorCode.RECORDING_DAMAGED, message, str(recording)) from None

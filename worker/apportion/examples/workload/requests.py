@@ -1,0 +1,176 @@
+"""The history of a git repository as `context-request.v1` events for the strategy `lanes`.
+
+Decides which moments are asked about: every text file that a commit changes, as if it had been saved
+before the commit, one after the other by path (`file_saved`, `file_deleted`), then the commit itself
+(`git_commit`). git knows one time of all these, the author date. Merges are asked about nowhere: against
+their first parent they would repeat what was asked about on the branch. Never decides what is composed.
+
+A request knows only what was there at its moment: the folder as it was saved up to then, no commit message
+before the commit, no content of later commits.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from apportion.examples.workload.candidates import Scene, gather, timestamp
+from apportion.examples.workload.history import RepositoryHistory
+from apportion.examples.workload.index import Index
+from apportion.examples.workload.moment import Edit, Moment, edit, is_edit
+from apportion.examples.workload.repository import FileChange, Repository, RepositoryCommit
+
+EVENT_MAX_BYTES = 1 << 20
+_PENDING_EDITS = 16
+"""Of a commit's edits only the largest are kept for the requests that follow."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Trigger(Struct, frozen=True):
+    event: str
+    workspace: str
+    commitish: str | UnsetType
+    rules_digest: str
+
+
+class _Request(Struct, frozen=True, tag_field="type", tag="context-request"):
+    request_id: str
+    session_id: str
+    requested_at: str
+    policy: str | UnsetType
+    trigger: _Trigger
+    candidates: tuple[msgspec.Raw, ...]
+
+
+def from_git(
+    path: Path, revision: str = "HEAD", *, max_requests: int | None = None, policy: str | None = None
+) -> Iterator[bytes]:
+    """Yield a revision's history as events, each one line of JSON without its line feed.
+
+    They come in the order of `requested_at`, never decreasing: commits by author date, ties by generation
+    (parents first), then by oid. With `max_requests` (≥ 1) the last ones of the whole, byte for byte. The
+    same commit gives the same bytes wherever the repository lies and however git is configured; a shallow
+    clone lacks history and gives others.
+
+    Raises:
+        ValueError: `max_requests` is less than 1.
+        WorkloadError: there is no git, repository, commit or such revision, or an object is missing.
+    """
+    if max_requests is not None and max_requests < 1:
+        raise ValueError(f"max_requests is {max_requests}, expected 1 or more")
+    with Repository(path) as repository:
+        yield from _Playback(repository, repository.resolve(revision), policy).requests(max_requests)
+
+
+class _Playback:
+    """Lives through a history once, commit by commit in the order of time."""
+
+    def __init__(self, repository: Repository, tip: str, policy: str | None) -> None:
+        commits = repository.commits(tip)
+        self._repository = repository
+        self._commits = _by_time(commits)
+        self._trees = {commit.oid: commit.tree for commit in commits}
+        self._workspace = _first(commits, tip)
+        self._policy = UNSET if policy is None else policy
+        self._index = Index(repository)
+        self._history = RepositoryHistory(repository, self._workspace)
+
+    def requests(self, max_requests: int | None) -> Iterator[bytes]:
+        """Yield the last requests, or all; what came before is lived through without being asked about."""
+        start, skipped = (0, 0) if max_requests is None else self._start(max_requests)
+        for position, commit in enumerate(self._commits):
+            changes = self._changes(commit)
+            if _is_merge(commit):
+                self._history.merge(commit, changes)
+                continue
+            if position >= start:
+                for moment in islice(self._moments(commit, changes), skipped, None):
+                    yield self._request(moment)
+                skipped = 0
+            self._history.record(commit, changes)
+
+    def _start(self, max_requests: int) -> tuple[int, int]:
+        """Return the commit with which the last requests begin, and how many of its own come before them."""
+        missing = max_requests
+        for position in reversed(range(len(self._commits))):
+            commit = self._commits[position]
+            if not _is_merge(commit):
+                missing -= 1 + sum(is_edit(self._repository, change) for change in self._changes(commit))
+            if missing <= 0:
+                return position, -missing
+        return 0, 0
+
+    def _moments(self, commit: RepositoryCommit, changes: Iterable[FileChange]) -> Iterator[Moment]:
+        self._index.move_to(self._parent_tree(commit))
+        session_id = self._history.session_id(commit)
+        parent = commit.parents[0] if commit.parents else UNSET
+        pending: tuple[Edit, ...] = ()
+        for number, change in enumerate(changes):
+            self._index.put(change.path, change.new)
+            self._history.save(change, commit.time_s)
+            if is_edit(self._repository, change):
+                saved = edit(self._repository, change)
+                pending = tuple(
+                    sorted((*pending, saved), key=lambda one: (-one.size, one.path))[:_PENDING_EDITS]
+                )
+                event = "file_deleted" if change.new is None else "file_saved"
+                yield Moment(
+                    f"{commit.oid}-{number}", session_id, commit.time_s, event, parent, (saved,), pending, ""
+                )
+        self._index.move_to(commit.tree)
+        message = self._history.message(commit)
+        yield Moment(
+            f"{commit.oid}-commit",
+            session_id,
+            commit.time_s,
+            "git_commit",
+            commit.oid,
+            pending,
+            pending,
+            message,
+        )
+
+    def _request(self, moment: Moment) -> bytes:
+        """Return a moment's request; of more than `EVENT_MAX_BYTES` the last candidates stay away."""
+        trigger = _Trigger(moment.event, self._workspace, moment.commitish, self._index.rules_digest())
+        request = _Request(
+            moment.request_id, moment.session_id, timestamp(moment.time_s), self._policy, trigger, ()
+        )
+        size = len(_encode(request))
+        candidates: list[msgspec.Raw] = []
+        for candidate in gather(Scene(self._repository, self._index, self._history, moment)):
+            encoded = _encode(candidate)
+            size += len(encoded) + 1
+            if size > EVENT_MAX_BYTES:
+                break
+            candidates.append(msgspec.Raw(encoded))
+        return _encode(structs.replace(request, candidates=tuple(candidates)))
+
+    def _parent_tree(self, commit: RepositoryCommit) -> str | None:
+        return self._trees[commit.parents[0]] if commit.parents else None
+
+    def _changes(self, commit: RepositoryCommit) -> tuple[FileChange, ...]:
+        return self._repository.changes(self._parent_tree(commit), commit.tree)
+
+
+def _is_merge(commit: RepositoryCommit) -> bool:
+    return len(commit.parents) > 1
+
+
+def _by_time(commits: Sequence[RepositoryCommit]) -> list[RepositoryCommit]:
+    """Order commits by author date, those of one second by generation, then oid."""
+    generations: dict[str, int] = {}
+    for commit in commits:
+        generations[commit.oid] = 1 + max((generations[parent] for parent in commit.parents), default=0)
+    return sorted(commits, key=lambda commit: (commit.time_s, generations[commit.oid], commit.oid))
+
+
+def _first(commits: Sequence[RepositoryCommit], tip: str) -> str:
+    """Return the commit in which a tip's first parents end: it names the repository wherever it lies."""
+    parents = {commit.oid: commit.parents for commit in commits}
+    while parents[tip]:
+        tip = parents[tip][0]
+    return tip

@@ -1,0 +1,1 @@
+"""Explanations of decisions and of rejected candidates, for people."""

@@ -1,0 +1,262 @@
+"""The other side of the worker: publishes events, and reads what comes back.
+
+Decides which key and partition an event travels under, and which answer belongs to which event. Never
+composes. `apportion send` and `apportion demo` talk to a worker through this, as any platform would.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+from msgspec import UNSET, Struct, UnsetType
+
+from apportion.core.events import session_key
+from apportion.core.results import ContextDeadLetter, ContextDecision
+from apportion.core.wire.not_json import one_line, why_not_json
+from apportion.kafka.admin import BrokerUnreachableError
+from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.output_ownership import output_topics
+from apportion.kafka.partitioning import partition_of
+from apportion.kafka.topics import MESSAGE_MAX_BYTES, check_topics, require_ready
+from apportion.settings import Settings
+
+_POLL_S = 0.5
+_REQUEST = "context-request"
+
+_Place = tuple[int, int]
+"""Partition and offset in the requests topic."""
+
+
+class NotAnEventError(Exception):
+    """A line cannot be published: nobody could tell whose session it is of."""
+
+    code = "not_an_event"
+
+
+class NoAnswerError(Exception):
+    """Events were published, and nothing came back in time."""
+
+    code = "no_answer"
+
+    def __init__(self, waiting: int, patience_s: float) -> None:
+        super().__init__(
+            f"no answer for {waiting} events within {patience_s:g} s; is a worker running (apportion run), "
+            "and is it of the same brokers, topics and partitions?"
+        )
+
+
+class Reply(Struct, frozen=True):
+    """What came back for one event: a decision and the composed event as it came, or a dead letter.
+
+    `index` counts the events from 0; `latency_s` is from publishing the event to having all of its answer.
+    """
+
+    index: int
+    latency_s: float
+    composed: bytes = b""
+    decision: ContextDecision | None = None
+    dead_letter: ContextDeadLetter | None = None
+
+
+class _Named(Struct, frozen=True):
+    """As much of an event as its key needs; whether the rest is right, the worker tells."""
+
+    session_id: str
+    tenant: str = "default"
+    type: str | UnsetType = UNSET
+
+
+class _ComposedId(Struct, frozen=True):
+    decision_id: str
+
+
+class _AwaitedAnswer(Struct):
+    index: int
+    since_s: float
+    decision: ContextDecision | None = None
+
+
+_named = msgspec.json.Decoder(_Named)
+_composed_id = msgspec.json.Decoder(_ComposedId)
+_decision = msgspec.json.Decoder(ContextDecision)
+_dead_letter = msgspec.json.Decoder(ContextDeadLetter)
+
+
+@asynccontextmanager
+async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
+    """Connect, to publish alone.
+
+    Raises:
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        TopicsNotReadyError: topics are missing or differ.
+    """
+    require_ready(await check_topics(settings))
+    async with AsyncExitStack() as stack:
+        async with _reaching(settings):
+            producer = AIOKafkaProducer(**_common(settings), acks="all", max_request_size=MESSAGE_MAX_BYTES)
+            stack.push_async_callback(producer.stop)
+            await producer.start()
+        yield Publisher(settings, producer)
+
+
+@asynccontextmanager
+async def open_client(settings: Settings) -> AsyncIterator["Client"]:
+    """Connect, and from then on miss nothing that the worker sends.
+
+    Raises:
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        TopicsNotReadyError: topics are missing or differ.
+    """
+    async with open_publisher(settings) as publisher, AsyncExitStack() as stack:
+        async with _reaching(settings):
+            consumer = AIOKafkaConsumer(**_common(settings), max_partition_fetch_bytes=MESSAGE_MAX_BYTES)
+            stack.push_async_callback(close_consumer, consumer)
+            await consumer.start()
+            partitions = range(settings.partitions)
+            consumer.assign(
+                [TopicPartition(topic, number) for topic in output_topics(settings) for number in partitions]
+            )
+            await consumer.seek_to_end()
+            for place in consumer.assignment():
+                await consumer.position(place)
+        yield Client(settings, publisher, consumer)
+
+
+def _common(settings: Settings) -> dict[str, Any]:
+    return connection_arguments(settings) | {"client_id": f"{settings.app_id}-client"}
+
+
+@asynccontextmanager
+async def _reaching(settings: Settings) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(settings.request_timeout_s):
+            yield
+    except (KafkaError, TimeoutError) as error:
+        raise BrokerUnreachableError(settings) from error
+
+
+class Publisher:
+    """Publishes events; made by `open_publisher`."""
+
+    def __init__(self, settings: Settings, producer: AIOKafkaProducer) -> None:
+        self._settings = settings
+        self._producer = producer
+
+    async def send(self, value: bytes) -> _Place | None:
+        """Publish an event under its session's key, wait until it is durable, and return a request's place.
+
+        Raises:
+            NotAnEventError: it is not JSON, or names no session.
+        """
+        settings = self._settings
+        try:
+            named = _named.decode(value)
+        except msgspec.ValidationError:
+            raise NotAnEventError(f"not a JSON object with a session_id{one_line(value)}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise NotAnEventError(why_not_json(value, str(error))) from None
+        key = session_key(named.tenant, named.session_id).encode()
+        partition = partition_of(key, settings.partitioner, settings.partitions)
+        written = await self._producer.send_and_wait(
+            settings.requests_topic, value=value, key=key, partition=partition
+        )
+        return (written.partition, written.offset) if named.type == _REQUEST else None
+
+
+class Client:
+    """Publishes events and matches what comes back; made by `open_client`."""
+
+    def __init__(self, settings: Settings, publisher: Publisher, consumer: AIOKafkaConsumer) -> None:
+        self._settings = settings
+        self._publisher = publisher
+        self._consumer = consumer
+        self._waiting: dict[_Place, _AwaitedAnswer] = {}
+        self._composed: dict[str, bytes] = {}
+        self._decided: dict[str, _Place] = {}
+
+    async def send(self, index: int, value: bytes) -> None:
+        """Publish an event under its session's key, and wait until it is durable.
+
+        Raises:
+            NotAnEventError: it is not JSON, or names no session.
+        """
+        since_s = perf_counter()
+        # the place is known only when the record is durable: the answer cannot be there before we look
+        place = await self._publisher.send(value)
+        if place is not None:
+            self._waiting[place] = _AwaitedAnswer(index, since_s)
+
+    async def exchange(
+        self, events: Iterable[bytes], in_flight_max: int, patience_s: float
+    ) -> AsyncIterator[Reply]:
+        """Publish events in their order, and yield the answers of the requests among them as they come.
+
+        At most `in_flight_max` requests wait for an answer at any time.
+
+        Raises:
+            NotAnEventError: one has no session; those before it are published.
+            NoAnswerError: nothing came back for `patience_s`.
+        """
+        remaining = enumerate(events)
+        more = True
+        heard_s = perf_counter()
+        while more or self._waiting:
+            while more and len(self._waiting) < in_flight_max:
+                index, value = next(remaining, (-1, b""))
+                more = index >= 0
+                if more:
+                    await self.send(index, value)
+            for answered in await self._poll():
+                heard_s = perf_counter()
+                yield answered
+            if self._waiting and perf_counter() - heard_s > patience_s:
+                raise NoAnswerError(len(self._waiting), patience_s)
+
+    async def _poll(self) -> list[Reply]:
+        """Return what has come back and is complete."""
+        if not self._waiting:
+            return []
+        batches = await self._consumer.getmany(timeout_ms=int(_POLL_S * 1000))
+        records = [record for batch in batches.values() for record in batch]
+        found = [self._read(record.topic, record.value) for record in records]
+        return [answered for answered in found if answered is not None]
+
+    def _read(self, topic: str, value: bytes) -> Reply | None:
+        if topic == self._settings.dead_letters_topic:
+            letter = _dead_letter.decode(value)
+            waiting = self._waiting.pop((letter.source.partition, letter.source.offset), None)
+            return None if waiting is None else _answered(waiting, dead_letter=letter)
+        if topic == self._settings.composed_topic:
+            identity = _composed_id.decode(value).decision_id
+            self._composed[identity] = value
+        else:
+            decision = _decision.decode(value)
+            identity = decision.decision_id
+            if decision.run is not UNSET and decision.run.source is not UNSET:
+                place = (decision.run.source.partition, decision.run.source.offset)
+                if place in self._waiting:
+                    self._waiting[place].decision = decision
+                    self._decided[identity] = place
+        return self._matched(identity)
+
+    def _matched(self, identity: str) -> Reply | None:
+        """Return the answer whose two events have both come."""
+        if identity not in self._decided or identity not in self._composed:
+            return None
+        waiting = self._waiting.pop(self._decided.pop(identity))
+        return _answered(waiting, composed=self._composed.pop(identity), decision=waiting.decision)
+
+
+def _answered(
+    waiting: _AwaitedAnswer,
+    composed: bytes = b"",
+    decision: ContextDecision | None = None,
+    dead_letter: ContextDeadLetter | None = None,
+) -> Reply:
+    latency_s = perf_counter() - waiting.since_s
+    return Reply(waiting.index, latency_s, composed, decision, dead_letter)

@@ -1,0 +1,105 @@
+"""What the group has committed of the requests topic, with the metadata beside each offset.
+
+Decides how long a coordinator is asked that does not know yet, and that a group is one installation's. Never
+commits.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
+from aiokafka.structs import OffsetAndMetadata
+from msgspec import Struct
+
+from apportion.kafka.admin import NotAllowedError
+from apportion.kafka.commit_metadata import NOTHING_KNOWN, CommitMetadata, decode_metadata
+from apportion.kafka.connection import connection_arguments
+from apportion.settings import Settings
+
+_AGAIN_S = 0.2
+
+
+class CommittedOffset(Struct, frozen=True):
+    """The next offset to answer, None where nothing is committed, and what is known up to there."""
+
+    offset: int | None = None
+    metadata: CommitMetadata = NOTHING_KNOWN
+
+
+class SharedGroupError(Exception):
+    """The group has committed offsets of another requests topic: two installations have one app id."""
+
+    code = "group_shared"
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        super().__init__(
+            f"the group {settings.app_id} has committed offsets of {topic}, and this worker reads "
+            f"{settings.requests_topic}: give each installation an app_id of its own. If no worker of this "
+            f"app_id reads {topic}, delete its offsets: kafka-consumer-groups.sh --bootstrap-server … "
+            f"--delete-offsets --group {settings.app_id} --topic {topic}"
+        )
+
+
+async def read_commits(settings: Settings, partitions: Collection[int]) -> dict[int, CommittedOffset]:
+    """Return what is committed of each partition; asks until the group's coordinator knows."""
+    places = [TopicPartition(settings.requests_topic, partition) for partition in partitions]
+    while True:
+        try:
+            found = await _list_offsets(settings, places)
+            # where the coordinator has just moved, the client gives fewer than it was asked for, and no error
+            if found.keys() >= set(places):
+                return {place.partition: _commit(*found[place]) for place in places}
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def _list_offsets(
+    settings: Settings, places: list[TopicPartition] | None
+) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    """Return what the group has committed of these partitions, -1 where it has nothing; None: of all."""
+    admin = AIOKafkaAdminClient(
+        **connection_arguments(settings),
+        client_id=settings.app_id,
+        request_timeout_ms=int(settings.request_timeout_s * 1000),
+    )
+    try:
+        await admin.start()
+        found: Mapping[TopicPartition, OffsetAndMetadata] = await admin.list_consumer_group_offsets(
+            settings.app_id, partitions=places
+        )
+        return found
+    finally:
+        await admin.close()
+
+
+async def require_group(settings: Settings) -> Mapping[int, CommittedOffset]:
+    """Return what the group has committed, unless it is not ours to know, or is another installation's.
+
+    A member of a group that no ACL allows would wait for ever, and say so in a log alone. Two installations
+    in one group would take each other's partitions. Brokers leave out what ACLs hide from our user.
+
+    Raises:
+        NotAllowedError: no ACL allows us to.
+        SharedGroupError: it has committed offsets of another topic than our requests.
+    """
+    try:
+        async with asyncio.timeout(settings.request_timeout_s):
+            await read_commits(settings, [0])  # returns when the coordinator knows what is committed
+            found = await _list_offsets(settings, None)
+    except GroupAuthorizationFailedError:
+        raise NotAllowedError(settings, f"the group {settings.app_id}") from None
+    except (KafkaError, TimeoutError):
+        return {}  # a coordinator that is away is waited for where the group is joined
+    commits = {place: _commit(*each) for place, each in found.items() if each.offset >= 0}
+    for place in sorted(commits):
+        if place.topic != settings.requests_topic:
+            raise SharedGroupError(settings, place.topic)
+    return {place.partition: commit for place, commit in commits.items()}
+
+
+def _commit(offset: int, metadata: str) -> CommittedOffset:
+    return CommittedOffset() if offset < 0 else CommittedOffset(offset, decode_metadata(metadata))

@@ -1,0 +1,255 @@
+"""How every Kafka client connects: addresses, TLS and SASL, made from the settings in this one place.
+
+Decides which arguments a client gets, and what is told when a broker is there but does not take us. Never
+shows a secret, and never sends one to a broker whose certificate does not hold, nor to one of another name.
+"""
+
+import asyncio
+import shlex
+import ssl
+import subprocess
+from ipaddress import ip_address
+from typing import Any
+
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.conn import create_conn
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    IllegalSaslStateError,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+from aiokafka.protocol.metadata import MetadataRequest
+
+from apportion.settings import Settings, SettingsError, environment_without_secrets, read_text
+from apportion.settings.value_types import SaslMechanism
+
+
+class TokenCommandError(KafkaError):  # type: ignore[misc] # aiokafka ships no types
+    """The command that prints a token did not; clients take it as a broker that is away, and try again."""
+
+    code = "token_command_failed"
+
+
+class TokenCommand(AbstractTokenProvider):  # type: ignore[misc] # likewise
+    """Runs `sasl_token_command` for each connection, so that a token is never older than its connection."""
+
+    def __init__(self, command: str, timeout_s: float) -> None:
+        self._command = shlex.split(command)
+        self._timeout_s = timeout_s
+
+    async def token(self) -> str:
+        """Return what the command prints.
+
+        Raises:
+            TokenCommandError: it cannot be run, takes too long, fails, or prints nothing.
+        """
+        return await asyncio.to_thread(self._run)  # each client has a loop of its own, a thread needs none
+
+    def _run(self) -> str:
+        try:
+            done = subprocess.run(  # noqa: S603 - the operator's own command
+                self._command,
+                capture_output=True,
+                check=False,
+                env=environment_without_secrets(),
+                timeout=self._timeout_s,
+                text=True,
+            )
+        except subprocess.TimeoutExpired:
+            raise TokenCommandError(_of_command(f"printed no token in {self._timeout_s:g} s")) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenCommandError(_of_command(f"cannot be run ({type(error).__name__})")) from None
+        token = done.stdout.strip()
+        if done.returncode:
+            raise TokenCommandError(_of_command(f"ended with exit code {done.returncode}"))
+        if not token:
+            raise TokenCommandError(_of_command("printed nothing"))
+        return token
+
+
+_REFUSALS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    ((TokenCommandError,), "was not asked: {reason}"),
+    (
+        (ssl.SSLCertVerificationError,),
+        (
+            "shows a certificate that does not hold ({reason}); set ssl_cafile to its authority's "
+            "certificate, and brokers to names that stand in it"
+        ),
+    ),
+    (
+        (ssl.SSLError,),
+        (
+            "ends the TLS handshake ({reason}); is that port's listener one for {protocol} "
+            "(security_protocol), and does it ask for a certificate of ours (ssl_certfile)?"
+        ),
+    ),
+    (
+        (SaslAuthenticationFailed, AuthenticationFailedError),
+        "does not let us in by {mechanism}; see sasl_username and its password, or the token",
+    ),
+    (
+        (UnsupportedSaslMechanismError,),
+        "does not take sasl_mechanism {mechanism}; set one that its listener has",
+    ),
+    (
+        (IllegalSaslStateError, KafkaConnectionError, ConnectionResetError),
+        "hangs up; is that port's listener one for {protocol} (security_protocol)?",
+    ),
+)
+"""By the errors that tell of it, the first that fits; any other is of a broker that is away."""
+
+
+def connection_arguments(settings: Settings) -> dict[str, Any]:
+    """Return what every client of aiokafka is given: where the brokers are, and how to be let in.
+
+    Raises:
+        SettingsError: a file of the settings cannot be read, or is not what it is said to be.
+    """
+    return {"bootstrap_servers": list(settings.brokers), **security_arguments(settings)}
+
+
+def security_arguments(settings: Settings) -> dict[str, Any]:
+    """Return the part of `connection_arguments` that is about TLS and SASL.
+
+    Raises:
+        SettingsError: as above.
+    """
+    arguments: dict[str, Any] = {"security_protocol": settings.security_protocol.value}
+    if settings.security_protocol.has_tls:
+        arguments["ssl_context"] = _tls(settings)
+    if settings.sasl_mechanism is None:
+        return arguments
+    arguments["sasl_mechanism"] = settings.sasl_mechanism.value
+    if settings.sasl_mechanism is SaslMechanism.OAUTHBEARER:
+        assert settings.sasl_token_command is not None, "the settings hold mechanism and command together"
+        command = TokenCommand(settings.sasl_token_command, settings.request_timeout_s)
+        return arguments | {"sasl_oauth_token_provider": command}
+    return arguments | {
+        "sasl_plain_username": settings.sasl_username,
+        "sasl_plain_password": _password(settings),
+    }
+
+
+def why_exposed(settings: Settings) -> str | None:
+    """Return what travels unencrypted, and what to set; None: nothing does, or it stays on this machine."""
+    if settings.security_protocol.has_tls:
+        return None
+    if settings.sasl_mechanism in (SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER):
+        secret = "token" if settings.sasl_mechanism is SaslMechanism.OAUTHBEARER else "password"
+        return f"the {secret} and all content travel unencrypted: set security_protocol to SASL_SSL"
+    if all(_is_local(address) for address in settings.brokers):
+        return None
+    wanted = "SASL_SSL" if settings.security_protocol.has_sasl else "SSL or SASL_SSL"
+    return f"all content travels unencrypted: set security_protocol to {wanted}"
+
+
+def _is_local(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def why_refused(settings: Settings) -> str | None:
+    """Return why a broker that is there does not take us, and what to do; None where none says.
+
+    Asks each broker once more: the clients log what they were told, and raise that nobody answered.
+    """
+    arguments = security_arguments(settings)
+    for address in settings.brokers:
+        host, _, port = address.rpartition(":")
+        try:
+            connection = await create_conn(
+                host.strip("[]"), int(port), client_id=settings.app_id, **arguments
+            )
+            try:
+                await connection.send(MetadataRequest[0]([]))  # a listener that wants a login hangs up on it
+            finally:
+                connection.close()
+        except (OSError, KafkaError) as error:
+            if why := _why(error, settings):
+                return f"{address} {why}"
+    return None
+
+
+def _why(error: Exception, settings: Settings) -> str | None:
+    for kinds, told in _REFUSALS:
+        if isinstance(error, kinds):
+            reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or error
+            return told.format(
+                protocol=settings.security_protocol, mechanism=settings.sasl_mechanism, reason=reason
+            )
+    return None
+
+
+def _tls(settings: Settings) -> ssl.SSLContext:
+    """Return a context that checks the brokers' certificates and names, always."""
+    authorities = settings.ssl_cafile
+    try:
+        context = ssl.create_default_context(cafile=authorities)
+    except OSError as error:
+        raise _unusable("ssl_cafile", authorities, error, "a PEM file of certificates") from None
+    if settings.ssl_certfile is None:
+        return context
+    password = _secret("ssl_key_password_file", settings.ssl_key_password_file) or ""
+    try:
+        # a password is given in any case: OpenSSL would ask on the terminal for one
+        context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, password)
+    except FileNotFoundError as error:
+        missing = "ssl_certfile" if not settings.ssl_certfile.exists() else "ssl_keyfile"
+        raise _unusable(missing, getattr(settings, missing), error, "a PEM file") from None
+    except OSError as error:
+        expected = (
+            "a PEM file with a certificate, whose key is in it or in ssl_keyfile and opens by its password"
+        )
+        raise _unusable("ssl_certfile", settings.ssl_certfile, error, expected) from None
+    return context
+
+
+def _password(settings: Settings) -> str:
+    if settings.sasl_password is not None:
+        return settings.sasl_password.get_secret_value()
+    password = _secret("sasl_password_file", settings.sasl_password_file)
+    assert password is not None, "the settings hold mechanism and password together"
+    return password
+
+
+def _secret(name: str, path: Any) -> str | None:
+    """Return what a file holds, without the white space around it."""
+    if path is None:
+        return None
+    secret = read_text(path).strip()
+    if not secret:
+        raise SettingsError([f"{name} ({path}): is empty"])
+    return secret
+
+
+def _unusable(name: str, path: Any, error: OSError, expected: str) -> SettingsError:
+    if isinstance(error, ssl.SSLError):
+        return SettingsError([f"{name} ({path}): is not {expected} ({error.reason})"])
+    return SettingsError([f"{name} ({path}): cannot be read: {error.strerror}"])
+
+
+def _of_command(what: str) -> str:
+    return f"sasl_token_command {what}; run it yourself, as the worker's user"
+
+
+async def close_consumer(consumer: Any) -> None:
+    """Close a consumer, also where its broker is away.
+
+    aiokafka awaits each read that it cancels then; one that waits for its next try ends as cancelled, which
+    would pass for a cancellation of ours, hide why we close, and leave the connections open.
+    """
+    try:
+        await consumer.stop()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        await consumer._client.close()  # noqa: SLF001 - what `stop` had not come to

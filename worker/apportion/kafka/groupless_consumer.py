@@ -1,0 +1,87 @@
+"""Asking about topics from outside of any group: where they end, and what stands in them.
+
+Decides how long is waited for leaders that are away: for ever, so who asks has a deadline. Never commits.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
+
+from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.record_consumer import RecordConsumer
+from apportion.settings import Settings
+
+POLL_MS = 20
+"""How long a read waits: behind the last row may stand what is no record, such as markers of transactions."""
+SLICE = 500
+"""How many records of a changelog are taken at once, while all else that the worker does waits."""
+FETCH_MAX_BYTES = 1 << 20
+"""How much of a partition of a changelog is fetched at once."""
+_FETCH_MAX_BYTES = 4 << 20
+"""The client has what it receives three times for a moment; larger ones are no faster."""
+_ASKING_MAX_BYTES = 64 << 10
+_FETCH_WAIT_MS = 100
+_LAG_S = 5.0
+"""How long an end that is too early is asked for again: a new leader may not know better at first."""
+_AGAIN_S = 0.2
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@asynccontextmanager
+async def open_reader(
+    settings: Settings, isolation_level: str, fetch_max_bytes: int = _ASKING_MAX_BYTES
+) -> AsyncIterator[RecordConsumer]:
+    """Yield a client of no group, as soon as a broker is there."""
+    while True:
+        client = RecordConsumer(
+            **connection_arguments(settings),
+            batch_decompressed_max_bytes=settings.batch_decompressed_max_bytes,
+            client_id=f"{settings.app_id}-recovery",
+            request_timeout_ms=int(settings.request_timeout_s * 1000),
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level=isolation_level,
+            fetch_max_wait_ms=_FETCH_WAIT_MS,
+            fetch_max_bytes=_FETCH_MAX_BYTES,
+            max_partition_fetch_bytes=fetch_max_bytes,
+        )
+        try:
+            await client.start()
+        except KafkaConnectionError:
+            await client.stop()
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            break
+    try:
+        yield client
+    finally:
+        await close_consumer(client)
+
+
+async def ends_of(asking: RecordConsumer, expected: Offsets) -> Offsets:
+    """Return the ends of partitions; of one whose leader is new, what it knows after a while."""
+    until_s = asyncio.get_running_loop().time() + _LAG_S
+    while True:
+        ends = await patiently(asking.end_offsets, expected)
+        early = any(ends[place] < offset for place, offset in expected.items())
+        if not early or asyncio.get_running_loop().time() >= until_s:
+            return ends
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def patiently(
+    ask: Callable[[list[TopicPartition]], Awaitable[Offsets]], places: Iterable[TopicPartition]
+) -> Offsets:
+    """Return offsets; asks again where the client has given up, for leaders may be away for longer."""
+    while True:
+        with suppress(KafkaTimeoutError):
+            return await ask(list(places))
+
+
+def named(place: TopicPartition) -> str:
+    """Return a partition as it is told."""
+    return f"{place.topic} partition {place.partition}"

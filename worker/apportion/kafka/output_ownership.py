@@ -1,0 +1,95 @@
+"""Whose the output topics are.
+
+Decides whether a worker may write into them: not where another app id's answers stand. Goes by the records
+themselves, for each names its writer (`ce_source`). Never writes down whose a topic is: that could be wrong.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.structs import ConsumerRecord
+
+from apportion.kafka.admin import why_unanswered
+from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.settings import Settings
+
+_APPS = "apportion/"
+_POLL_MS = 200
+
+
+class SharedOutputsError(Exception):
+    """Another app id writes into an output topic of ours, or has."""
+
+    code = "outputs_shared"
+
+    def __init__(self, settings: Settings, record: ConsumerRecord, writer: str) -> None:
+        super().__init__(
+            f"{record.topic} (partition {record.partition}, offset {record.offset}) holds what the app_id "
+            f"{writer} wrote, and this is {settings.app_id}: give this one outputs of its own (topic_prefix, "
+            f"or their names), or, if it comes in that one's place, set takes_over = {writer}"
+        )
+
+
+def source_of(settings: Settings) -> str:
+    """Return by which source (`ce_source`) the records of this app id tell who wrote them."""
+    return f"{_APPS}{settings.app_id}"
+
+
+def output_topics(settings: Settings) -> tuple[str, ...]:
+    """Return the topics that are to be this app id's alone."""
+    return (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
+
+
+async def require_own_outputs(settings: Settings) -> None:
+    """Pass if the last record of each partition of the output topics is ours, or of no app.
+
+    Raises:
+        SharedOutputsError: one is of an app id that is neither ours nor the one that we take over.
+        NotAllowedError: no ACL allows us to read them.
+        BrokerUnreachableError: no broker answered in time.
+    """
+    for record in await _last_records(settings):
+        writer = _writer(record)
+        if writer not in (None, settings.app_id, settings.takes_over):
+            raise SharedOutputsError(settings, record, writer)
+
+
+async def _last_records(settings: Settings) -> list[ConsumerRecord]:
+    """Return the records that stand last in their partitions, in the order of these."""
+    topics, partitions = output_topics(settings), range(settings.partitions)
+    places = [TopicPartition(topic, number) for topic in topics for number in partitions]
+    consumer = AIOKafkaConsumer(**connection_arguments(settings), client_id=settings.app_id)
+    try:
+        async with asyncio.timeout(settings.request_timeout_s):
+            await consumer.start()
+            begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+            filled = [place for place in places if begins[place] < ends[place]]
+            return await _read(consumer, filled, ends)
+    except (KafkaError, TimeoutError) as error:
+        raise why_unanswered(settings, error) from error
+    finally:
+        await close_consumer(consumer)
+
+
+async def _read(
+    consumer: AIOKafkaConsumer, places: Iterable[TopicPartition], ends: dict[TopicPartition, int]
+) -> list[ConsumerRecord]:
+    """Return what stands before the ends; nothing where a transaction's marker does."""
+    waiting = set(places)
+    last: dict[TopicPartition, ConsumerRecord] = {}
+    consumer.assign(sorted(waiting))
+    for place in waiting:
+        consumer.seek(place, ends[place] - 1)
+    while waiting:
+        batches = await consumer.getmany(*waiting, timeout_ms=_POLL_MS)
+        last |= {place: records[0] for place, records in batches.items() if records}
+        waiting = {place for place in waiting - last.keys() if await consumer.position(place) < ends[place]}
+    return [last[place] for place in sorted(last)]
+
+
+def _writer(record: ConsumerRecord) -> str | None:
+    """Return the app id that wrote a record; None if none did."""
+    sources = [value.decode(errors="replace") for name, value in record.headers if name == "ce_source"]
+    return next((one.removeprefix(_APPS) for one in sources if one.startswith(_APPS)), None)

@@ -1,0 +1,63 @@
+"""Where an event belongs: its session's key, and the partition that producers derive from it.
+
+Decides both as Kafka's clients do. A record elsewhere is refused: two workers would split its session.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from zlib import crc32
+
+from aiokafka.partitioner import murmur2
+
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import Event, session_key
+from apportion.core.wire.record import Record
+from apportion.settings.value_types import Partitioner
+
+_SESSIONS_CACHED = 1 << 16
+
+
+def _murmur2(key: bytes, partitions: int) -> int:
+    """As Java's and aiokafka's default partitioners do, and librdkafka's `murmur2_random`."""
+    partition: int = (murmur2(key) & 0x7FFFFFFF) % partitions
+    return partition
+
+
+def _crc32(key: bytes, partitions: int) -> int:
+    """As librdkafka's default partitioner `consistent_random` does."""
+    return crc32(key) % partitions
+
+
+_CHOOSERS: dict[Partitioner, Callable[[bytes, int], int]] = {
+    Partitioner.MURMUR2: lru_cache(_SESSIONS_CACHED)(_murmur2),
+    Partitioner.CRC32: _crc32,
+}
+_PRODUCER_SETTING = {
+    Partitioner.MURMUR2: "Java's clients do so by themselves, librdkafka with partitioner=murmur2_random",
+    Partitioner.CRC32: "librdkafka does so with partitioner=consistent_random, its default",
+}
+
+
+def partition_of(key: bytes, partitioner: Partitioner, partitions: int) -> int | None:
+    """Return the partition of a key; None: any."""
+    choose = _CHOOSERS.get(partitioner)
+    return None if choose is None else choose(key, partitions)
+
+
+def check_place(event: Event, record: Record, partitioner: Partitioner, partitions: int) -> None:
+    """Pass if the record stands where its session's records stand.
+
+    Raises:
+        EventError: it has another key, or stands on another partition.
+    """
+    key = session_key(event.tenant, event.session_id).encode()
+    if record.key != key:
+        message = "the record's key is not tenant/session_id in UTF-8; set it so"
+        raise EventError(ErrorCode.WRONG_KEY, message)
+    partition = partition_of(key, partitioner, partitions)
+    if partition is not None and partition != record.partition:
+        message = (
+            f"the record is on partition {record.partition}, its key's is {partition} of {partitions} by "
+            f"{partitioner}; {_PRODUCER_SETTING[partitioner]}"
+        )
+        raise EventError(ErrorCode.WRONG_PARTITION, message)

@@ -1,0 +1,164 @@
+"""Records on their way to the brokers, as whole record batches.
+
+Decides how records are packed and that tries go on until somebody gives up: the producer is idempotent, so a
+record stands in its topic once, however often it was sent. Never decides when a record may be sent.
+"""
+
+from collections.abc import Iterable, Sequence
+from time import time
+from typing import Any, TypeAlias
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.structs import RecordMetadata
+
+from apportion.kafka.connection import connection_arguments
+from apportion.kafka.topics import MESSAGE_MAX_BYTES
+from apportion.settings import Settings
+from apportion.settings.value_types import Compression
+
+_RECORD_OVERHEAD_BYTES = 64
+"""More than a record without headers has beside key and value."""
+
+Entry: TypeAlias = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
+"""A record's key, value and headers."""
+
+
+class Sent:
+    """A record batch that was handed to the client, and the future of its acknowledgement."""
+
+    __slots__ = ("_batch", "records")
+
+    def __init__(self, batch: Any, records: int) -> None:
+        """`batch` is the client's own."""
+        self._batch = batch
+        self.records = records
+        batch.future.add_done_callback(_looked_at)
+
+    @property
+    def acknowledged(self) -> Any:
+        """The future; it is not to be cancelled, for others wait for it, too."""
+        return self._batch.future
+
+    @property
+    def offset(self) -> int:
+        """Where its first record stands, once it is acknowledged.
+
+        Raises:
+            KafkaError: it was not.
+        """
+        metadata: RecordMetadata = self._batch.future.result()
+        return int(metadata.offset)
+
+
+class RecordProducer:
+    """One idempotent client."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Connect to nothing yet."""
+        self._settings = settings
+        self._client: Any = None
+
+    async def start(self, topics: Iterable[str]) -> None:
+        """Connect, and learn who leads the partitions of these topics.
+
+        Raises:
+            KafkaError: no broker answered.
+        """
+        self._client = self._new_client()
+        await self._client.start()
+        for topic in topics:
+            await self._client.partitions_for(topic)
+
+    def _new_client(self) -> AIOKafkaProducer:
+        """Return a client that tries again until it is told to end.
+
+        Without idempotence a try whose acknowledgement was lost writes a record twice. A partition without a
+        leader is waited for as long as for all else: the client gives it up by the time of one try, and has
+        no argument for it.
+        """
+        client = AIOKafkaProducer(**self._client_arguments())
+        client._message_accumulator._batch_ttl = self._settings.delivery_timeout_s  # noqa: SLF001 - see above
+        return client
+
+    def _client_arguments(self) -> dict[str, Any]:
+        settings = self._settings
+        return connection_arguments(settings) | {
+            "client_id": settings.app_id,
+            "acks": "all",
+            "enable_idempotence": True,
+            "compression_type": None
+            if settings.compression is Compression.NONE
+            else str(settings.compression),
+            "max_batch_size": MESSAGE_MAX_BYTES,
+            "max_request_size": MESSAGE_MAX_BYTES,
+            "request_timeout_ms": int(settings.request_timeout_s * 1000),
+        }
+
+    async def stop(self) -> None:
+        """Close; what is not acknowledged by then is given up."""
+        await self._client.stop()
+
+    def send(self, topic: str, partition: int, groups: Iterable[Sequence[Entry]]) -> list[Sent]:
+        """Hand records to the client in their order, and return their record batches.
+
+        A group stands in one record batch, which the broker appends whole or not at all.
+        """
+        sent: list[Sent] = []
+        builder, filled = self._client.create_batch(), 0
+        append, now_ms = builder._builder.append, int(time() * 1000)  # noqa: SLF001 - `_hand_over` tells
+        for group in groups:
+            if len(group) > 1 and filled and builder.size() + _most_bytes(group) > MESSAGE_MAX_BYTES:
+                sent.append(self._hand_over(builder, filled, topic, partition))
+                builder, filled = self._client.create_batch(), 0
+                append = builder._builder.append  # noqa: SLF001 - as above
+            for key, value, headers in group:
+                if append(filled, now_ms, key, value, list(headers)) is None:
+                    assert len(group) == 1, "records that belong together fit into a record batch"
+                    sent.append(self._hand_over(builder, filled, topic, partition))
+                    builder, filled = self._client.create_batch(), 0
+                    append = builder._builder.append  # noqa: SLF001 - as above
+                    append(filled, now_ms, key, value, list(headers))
+                filled += 1
+        if filled:
+            sent.append(self._hand_over(builder, filled, topic, partition))
+        return sent
+
+    def _hand_over(self, builder: Any, records: int, topic: str, partition: int) -> Sent:
+        """Queue a record batch behind those of its partition; the client's `send_batch` waits for them.
+
+        Records were put where the client's builder puts them: its own `append` costs as much again, twice an
+        event, and asks the clock for each.
+        """
+        builder._relative_offset = records  # noqa: SLF001 - see above
+        builder.close()
+        accumulator = self._client._message_accumulator  # noqa: SLF001 - see above
+        batch = accumulator._append_batch(builder, TopicPartition(topic, partition))  # noqa: SLF001 - see above
+        return Sent(batch, records)
+
+    def withdraw(self, sent: Iterable[Sent]) -> None:
+        """Take back what the client has not begun to send."""
+        waiting = self._client._message_accumulator._batches  # noqa: SLF001 - the client cannot be asked to
+        for one in sent:
+            batch = one._batch  # noqa: SLF001 - it is ours
+            queue = waiting.get(batch.tp)
+            if queue and batch in queue and not batch.retry_count:
+                queue.remove(batch)
+                batch.future.cancel()
+                if not queue:
+                    del waiting[batch.tp]
+
+
+def _most_bytes(group: Sequence[Entry]) -> int:
+    return sum(
+        _RECORD_OVERHEAD_BYTES
+        + len(key or b"")
+        + len(value or b"")
+        + sum(10 + len(name) * 4 + len(content) for name, content in headers)
+        for key, value, headers in group
+    )
+
+
+def _looked_at(future: Any) -> None:
+    """Look at why it failed, so that nobody else has to."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,352 @@
+"""Record batches of a fetched partition, read so that a damaged one harms no other.
+
+aiokafka's own parser raises at the first fault, before it returns what came before. This one gives an
+`UnreadableRecord` in the place of what cannot be read, and goes on. Format: "Record Batch" in Kafka's
+documentation of its protocol; only the current one (magic 2) is read.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from aiokafka import TopicPartition
+from aiokafka.record.util import calc_crc32c
+from aiokafka.structs import ConsumerRecord
+
+from apportion.core.wire.record import Record
+from apportion.kafka.decompression import Decompressor, NotDecompressedError
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_LENGTH_END = 12
+"""The length of a batch counts from behind itself."""
+_CRC_END = 21
+_MAGIC = 2
+_CODEC, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
+_VARINT_MAX_BITS = 63
+_TIMES_MS = range(-(2**63), 2**63)
+
+
+@dataclass
+class UnreadableRecord(ConsumerRecord):  # type: ignore[misc] # aiokafka has no types
+    """A record, or the last offset of several, that cannot be read; the key and value if they can be."""
+
+    reason: str = ""
+
+
+def record_of(read: ConsumerRecord) -> Record:
+    """Return a record as the core takes it."""
+    return Record(
+        read.topic,
+        read.partition,
+        read.offset,
+        -1 if read.timestamp is None else read.timestamp,
+        read.key,
+        read.value,
+        tuple(read.headers),
+        read.reason if isinstance(read, UnreadableRecord) else "",
+    )
+
+
+class _EncodedBatch(NamedTuple):
+    """The header of a batch, and where it lies in the fetched bytes."""
+
+    start: int
+    end: int
+    base_offset: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset: int
+    first_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    record_count: int
+
+
+class FetchedRecords:
+    """The records of one fetch of a partition: an iterator in the order of offsets.
+
+    Takes the place of aiokafka's `PartitionRecords`.
+    """
+
+    def __init__(
+        self,
+        place: TopicPartition,
+        data: bytes,
+        fetch_offset: int,
+        end_offset: int,
+        decompressor: Decompressor,
+        aborted: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """Read what was fetched from `fetch_offset` on, of a partition that ends before `end_offset`.
+
+        The batches of `aborted` transactions (producer id, first offset) are left out.
+        """
+        self.next_fetch_offset = fetch_offset
+        """Where the next fetch goes on, when what was given so far is taken."""
+        self._place = place
+        self._data = data
+        self._end_offset = end_offset
+        self._decompressor = decompressor
+        self._aborted = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
+        self._aborted_producers: set[int] = set()
+        self._records = self._read()
+
+    def __iter__(self) -> "FetchedRecords":
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        return next(self._records)
+
+    def _read(self) -> Iterator[ConsumerRecord]:
+        """Yield records until the data end, or more is decompressed than one batch may have.
+
+        What remains is fetched again. So is what follows a batch whose length cannot be trusted.
+        """
+        start = decompressed_bytes = 0
+        while decompressed_bytes <= self._decompressor.max_bytes:
+            batch = self._batch_at(start)
+            if batch is None:
+                if start == 0 and self._data:
+                    yield self._unreadable_range(self.next_fetch_offset, "the length of its batch is wrong")
+                return
+            if fault := self._fault(batch):
+                last_offset = self._last_offset_of_damaged(batch)
+                if last_offset is None:
+                    return
+                yield self._unreadable_range(last_offset, fault)
+                following = self._batch_at(batch.end)
+                if following is None or following.base_offset != self.next_fetch_offset:
+                    return
+            elif self._is_left_out(batch):
+                self.next_fetch_offset = batch.last_offset + 1
+            else:
+                try:
+                    body = self._body(batch)
+                except NotDecompressedError as error:
+                    yield self._unreadable_range(batch.last_offset, str(error))
+                else:
+                    decompressed_bytes += len(body)
+                    yield from self._records_of(batch, body)
+                    self.next_fetch_offset = batch.last_offset + 1
+            start = batch.end
+
+    def _batch_at(self, start: int) -> _EncodedBatch | None:
+        """Return the header of the batch at a place of the data; None if no whole batch is there."""
+        if len(self._data) - start < _HEADER.size:
+            return None
+        base, length, _, magic, crc, attributes, delta, first, latest, producer, _, _, count = (
+            _HEADER.unpack_from(self._data, start)
+        )
+        end = start + _LENGTH_END + length
+        if length < _HEADER.size - _LENGTH_END or end > len(self._data):
+            return None
+        return _EncodedBatch(
+            start, end, base, magic, crc, attributes, base + delta, first, latest, producer, count
+        )
+
+    def _fault(self, batch: _EncodedBatch) -> str:
+        """Return why a header cannot be trusted, or nothing."""
+        if not self._is_whole(batch):
+            return "its batch is damaged (checksum or format)"
+        if not self._is_in_place(batch):
+            return "its batch has offsets that do not fit into its partition"
+        return ""
+
+    def _is_whole(self, batch: _EncodedBatch) -> bool:
+        data = memoryview(self._data)[batch.start + _CRC_END : batch.end]
+        return batch.magic == _MAGIC and calc_crc32c(data.tobytes()) == batch.crc
+
+    def _is_in_place(self, batch: _EncodedBatch) -> bool:
+        """Return whether offsets of a batch fit; the checksum does not cover the first of them."""
+        position = self.next_fetch_offset
+        if not position <= batch.last_offset < self._end_offset or batch.last_offset < batch.base_offset:
+            return False
+        if batch.base_offset <= position:
+            return batch.start == 0 or batch.base_offset == position
+        following = self._batch_at(batch.end)  # a gap, as compaction leaves it, unless others are in it
+        return following is None or not position < following.base_offset <= batch.last_offset
+
+    def _last_offset_of_damaged(self, batch: _EncodedBatch) -> int | None:
+        """Return the last offset that a damaged batch has; None to fetch it again, with what follows it."""
+        position = self.next_fetch_offset
+        following = self._batch_at(batch.end)
+        said = batch.last_offset if position <= batch.last_offset < self._end_offset else None
+        if following and position < following.base_offset < self._end_offset and self._is_whole(following):
+            before = following.base_offset - 1
+            return before if said is None else min(before, said)
+        if batch.start > 0:
+            return None
+        return position if said is None else said
+
+    def _is_left_out(self, batch: _EncodedBatch) -> bool:
+        """Return whether a batch is of an aborted transaction, or the marker that ends one."""
+        while self._aborted and self._aborted[-1][1] <= batch.base_offset:
+            self._aborted_producers.add(self._aborted.pop()[0])
+        if batch.attributes & _CONTROL:
+            self._aborted_producers.discard(batch.producer_id)
+            return True
+        return bool(batch.attributes & _TRANSACTIONAL) and batch.producer_id in self._aborted_producers
+
+    def _body(self, batch: _EncodedBatch) -> bytes:
+        """Return the records of a batch, decompressed.
+
+        Raises:
+            NotDecompressedError: they cannot be, or not within the bound.
+        """
+        start, codec = batch.start + _HEADER.size, batch.attributes & _CODEC
+        if codec == 0:
+            return self._data[start : batch.end]
+        return self._decompressor.decompress(codec, memoryview(self._data)[start : batch.end])
+
+    def _records_of(self, batch: _EncodedBatch, body: bytes) -> Iterator[ConsumerRecord]:
+        """Yield the records of a batch that are at the position or behind it."""
+        start, offset = 0, batch.base_offset
+        for _ in range(batch.record_count):
+            if offset > batch.last_offset:
+                return
+            try:
+                length, begin = _varint(body, start)
+            except IndexError:
+                length, begin = -1, 0
+            start = begin + length
+            if length < 0 or start > len(body):
+                start = -1
+                break
+            record = self._record(batch, offset, body[begin:start])
+            offset = record.offset + 1
+            if record.offset >= self.next_fetch_offset:
+                self.next_fetch_offset = offset
+                yield record
+        if start != len(body) and max(offset, self.next_fetch_offset) <= batch.last_offset:
+            yield self._unreadable_range(batch.last_offset, "its batch has records of wrong lengths")
+
+    def _record(self, batch: _EncodedBatch, expected_offset: int, data: bytes) -> ConsumerRecord:
+        """Return the record in these bytes, which begin behind its length, at `expected_offset` or later."""
+        offset = expected_offset
+        try:
+            delta_ms, at = _varint(data, 1)
+            offset_delta, at = _varint(data, at)
+            if not expected_offset <= batch.base_offset + offset_delta <= batch.last_offset:
+                return self._unreadable(offset, "its offset does not fit into its batch")
+            offset = batch.base_offset + offset_delta
+            key, at = _nullable_bytes(data, at)
+            value, at = _nullable_bytes(data, at)
+            headers, at = _headers(data, at)
+        except (IndexError, ValueError):
+            return self._unreadable(offset, "its key, value or headers have wrong lengths")
+        if at != len(data):
+            return self._unreadable(offset, "its length is wrong")
+        by_broker = bool(batch.attributes & _LOG_APPEND_TIME)
+        timestamp = batch.max_timestamp if by_broker else batch.first_timestamp + delta_ms
+        if timestamp not in _TIMES_MS:
+            return self._unreadable(offset, "its timestamp is out of range")
+        try:
+            named = tuple([(name.decode(), content) for name, content in headers])
+        except UnicodeDecodeError:
+            named = tuple([(name.decode(errors="replace"), content) for name, content in headers])
+            reason = "the name of a header is not UTF-8"
+            return self._unreadable(offset, reason, timestamp, key, value, named)
+        return ConsumerRecord(
+            self._place.topic,
+            self._place.partition,
+            offset,
+            timestamp,
+            int(by_broker),
+            key,
+            value,
+            None,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+            named,
+        )
+
+    def _unreadable_range(self, last_offset: int, reason: str) -> UnreadableRecord:
+        """Return what takes the place of all records from the position to an offset, and move behind them.
+
+        It has the last of their offsets: a commit behind it is one behind all of them.
+        """
+        first_offset = self.next_fetch_offset
+        self.next_fetch_offset = last_offset + 1
+        if first_offset < last_offset:
+            reason += f" (offsets {first_offset} to {last_offset})"
+        return self._unreadable(last_offset, reason)
+
+    def _unreadable(
+        self,
+        offset: int,
+        reason: str,
+        timestamp: int = -1,
+        key: bytes | None = None,
+        value: bytes | None = None,
+        headers: tuple[tuple[str, bytes | None], ...] = (),
+    ) -> UnreadableRecord:
+        return UnreadableRecord(
+            topic=self._place.topic,
+            partition=self._place.partition,
+            offset=offset,
+            timestamp=timestamp,
+            timestamp_type=0,
+            key=key,
+            value=value,
+            checksum=None,
+            serialized_key_size=-1 if key is None else len(key),
+            serialized_value_size=-1 if value is None else len(value),
+            headers=headers,
+            reason=reason,
+        )
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a zigzag number of variable length, and the place behind it.
+
+    Raises:
+        IndexError: the data end before it does, or it has more than 64 bits.
+    """
+    byte = data[at]
+    at += 1
+    number = byte & 0x7F
+    shift = 7
+    while byte & 0x80:
+        if shift > _VARINT_MAX_BITS:
+            raise IndexError("a number has too many bytes")
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    return (number >> 1) ^ -(number & 1), at
+
+
+def _nullable_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Return bytes behind their length, None if that is negative, and the place behind them.
+
+    Raises:
+        IndexError, ValueError: the data end before they do.
+    """
+    length, at = _varint(data, at)
+    if length < 0:
+        return None, at
+    end = at + length
+    if end > len(data):
+        raise ValueError("the data end before that")
+    return data[at:end], end
+
+
+def _headers(data: bytes, at: int) -> tuple[list[tuple[bytes, bytes | None]], int]:
+    """Return names and values of headers behind their number, and the place behind them.
+
+    Raises:
+        IndexError, ValueError: a length is wrong.
+    """
+    count, at = _varint(data, at)
+    if count < 0:
+        raise ValueError("a negative number of headers")
+    headers = []
+    for _ in range(count):
+        name, at = _nullable_bytes(data, at)
+        if name is None:
+            raise ValueError("a header without a name")
+        value, at = _nullable_bytes(data, at)
+        headers.append((name, value))
+    return headers, at

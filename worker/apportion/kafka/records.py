@@ -1,0 +1,146 @@
+"""Records of topics for who reads one after another: a client on a loop of its own, in a thread of its own.
+
+Decides how much is read ahead: one fetch of a partition. Never keeps what was given.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any, TypeVar
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+from msgspec import Struct
+
+from apportion.core.wire.record import Record
+from apportion.kafka.admin import BrokerUnreachableError
+from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.record_batches import record_of
+from apportion.kafka.record_consumer import RecordConsumer
+from apportion.settings import Settings
+
+_SLICE = 200
+_POLL_MS = 100
+_FETCH_WAIT_MS = 50
+
+T = TypeVar("T")
+
+
+class OffsetSpan(Struct, frozen=True):
+    """Records of a partition, from `first` to before `end`."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition, as the client names it."""
+        return TopicPartition(self.topic, self.partition)
+
+    def __len__(self) -> int:
+        return max(0, self.end - self.first)
+
+
+class RecordReader:
+    """Reads spans, one or several in turn; made by `open_reader`."""
+
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+        self._settings = settings
+        self._loop = loop
+        self.client: Any = None
+        """Used on its own loop, by `wait`."""
+
+    def read(self, *spans: OffsetSpan) -> tuple[Iterator[Record], ...]:
+        """Return the records of each span that are committed, one after another; what was begun before ends.
+
+        Those that a topic no longer has are left out.
+
+        Raises:
+            BrokerUnreachableError: when nothing more came for `request_timeout_s`.
+        """
+        self.wait(self._assign(spans))
+        return tuple(self._records(span) for span in spans)
+
+    def _records(self, span: OffsetSpan) -> Iterator[Record]:
+        position = span.first
+        while position < span.end:
+            records, position = self.wait(self._next(span, position))
+            for one in records:
+                if one.offset >= span.end:
+                    return
+                yield one
+
+    def wait(self, doing: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine on the client's loop gives.
+
+        Raises:
+            BrokerUnreachableError: the client gave up.
+        """
+        try:
+            return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
+        except (KafkaError, TimeoutError) as error:
+            raise BrokerUnreachableError(self._settings) from error
+
+    async def start(self) -> None:
+        """Connect."""
+        self.client = RecordConsumer(
+            **connection_arguments(self._settings),
+            batch_decompressed_max_bytes=self._settings.batch_decompressed_max_bytes,
+            client_id=f"{self._settings.app_id}-recompose",
+            request_timeout_ms=int(self._settings.request_timeout_s * 1000),
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            fetch_max_wait_ms=_FETCH_WAIT_MS,
+        )
+        async with asyncio.timeout(self._settings.request_timeout_s):
+            await self.client.start()
+
+    async def stop(self) -> None:
+        """Hang up."""
+        if self.client is not None:
+            await close_consumer(self.client)
+
+    async def _assign(self, spans: Iterable[OffsetSpan]) -> None:
+        those = [span for span in spans if span]
+        self.client.assign([span.place for span in those])
+        for span in those:
+            self.client.seek(span.place, span.first)
+
+    async def _next(self, span: OffsetSpan, position: int) -> tuple[list[Record], int]:
+        """Return the next records, and where those begin that follow; markers of transactions are passed."""
+        place, consumer = span.place, self.client
+        async with asyncio.timeout(self._settings.request_timeout_s):
+            read: list[Any] = []
+            after = position
+            while after == position:
+                batches = await consumer.getmany(place, timeout_ms=_POLL_MS, max_records=_SLICE)
+                read = batches.get(place, [])
+                after = await consumer.position(place)
+        if after >= span.end:
+            consumer.pause(place)
+        return [record_of(one) for one in read], after
+
+
+@contextmanager
+def open_reader(settings: Settings) -> Iterator[RecordReader]:
+    """Connect, and hang up at the end.
+
+    Raises:
+        BrokerUnreachableError: no broker answered in time.
+    """
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="recompose", daemon=True)
+    thread.start()
+    reader = RecordReader(settings, loop)
+    try:
+        reader.wait(reader.start())
+        yield reader
+    finally:
+        asyncio.run_coroutine_threadsafe(reader.stop(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,0 +1,303 @@
+"""The topics: which there are and how they are made.
+
+Decides names, partitions and configs, creates what is missing and tells what differs. Never changes or
+deletes a topic that exists, and never makes one by asking for it.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from aiokafka.admin import NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    InvalidConfigurationError,
+    PolicyViolationError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
+from msgspec import Struct
+
+from apportion.kafka.admin import admin_client
+from apportion.settings import Settings
+
+MESSAGE_MAX_BYTES = 4 << 20
+"""Four times the largest event by default, for a decision names every candidate of its request."""
+_HISTORY_S = 24 * 60 * 60
+"""How much longer than requests a superseded record of the policies topic stays: a request that comes again
+must find what held when it was recorded."""
+_COMPACTION_LAG_S = 60 * 60
+"""How long a row stands in the changelog before a later one may replace it: longer than any session."""
+_TOMBSTONES_S = 24 * 60 * 60
+"""How long a compacted topic tells that a key is gone; reading it from its beginning must not take longer."""
+_MORE_IS_FINE = frozenset(("replication_factor", "min.insync.replicas"))
+_POLL_S = 0.05
+
+Configs = tuple[tuple[str, str], ...]
+"""In the order of their weight: a broker that rejects them gets them without the last, and so on."""
+
+
+class Topic(Struct, frozen=True):
+    """A topic as it is planned."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Configs
+
+
+class TopicDifference(Struct, frozen=True):
+    """What is otherwise than planned; `actual` is None for a config that the broker does not know."""
+
+    name: str
+    planned: str
+    actual: str | None
+
+    def __str__(self) -> str:
+        if self.actual is None:
+            return f"{self.name}={self.planned} is unknown to this broker"
+        return f"{self.name} is {self.actual}, planned {self.planned}"
+
+
+class TopicStatus(StrEnum):
+    """How a topic stands to its plan; the last three are failures."""
+
+    CREATED = "created"
+    EXISTS = "exists"
+    MISSING = "missing"
+    DIFFERS = "differs"
+    REFUSED = "refused"
+
+
+class TopicReport(Struct, frozen=True):
+    """A topic's status, and why."""
+
+    topic: str
+    status: TopicStatus
+    differences: tuple[TopicDifference, ...] = ()
+    refusal: str = ""
+
+    def __str__(self) -> str:
+        why = self.refusal or "; ".join(map(str, self.differences))
+        return f"{self.topic} ({self.status}{why and f': {why}'})"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the worker can use the topic."""
+        return self.status in (TopicStatus.CREATED, TopicStatus.EXISTS)
+
+
+class TopicsNotReadyError(Exception):
+    """Topics are missing, differ from the plan, or could not be created."""
+
+    code = "topics_not_ready"
+
+    def __init__(self, reports: Iterable[TopicReport]) -> None:
+        self.reports = tuple(reports)
+        named = ", ".join(map(str, self.reports))
+        super().__init__(
+            f"not as planned: {named}; `apportion topics create` makes missing topics, "
+            "but one that exists is yours to change, or the settings are"
+        )
+
+
+class PartitionsChangedError(Exception):
+    """The requests topic, or another that goes with it, has other partitions than the sessions' rows."""
+
+    code = "partitions_changed"
+
+    def __init__(self, changes: str, partitions: int) -> None:
+        super().__init__(
+            f"{changes}, where the worker goes by {partitions}: a session's row lies where its key lay, so "
+            "sessions would start afresh; docs/operations.md says how to come to more partitions"
+        )
+
+
+class OneCopyError(Exception):
+    """Topics would have one copy where they could have more."""
+
+    code = "one_copy"
+
+    def __init__(self, brokers: int) -> None:
+        super().__init__(
+            f"this cluster has {brokers} brokers, and topics of one copy would lose what one of them loses: "
+            "--production makes three copies, --replication-factor 1 one all the same"
+        )
+
+
+class _Actual(Struct, frozen=True):
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def changelog_topic(settings: Settings) -> str:
+    """Return the name that Faust gives to the changelog of the table `sessions`."""
+    return f"{settings.app_id}-sessions-changelog"
+
+
+def plan_topics(settings: Settings) -> tuple[Topic, ...]:
+    """Return every topic that the worker needs, inputs first.
+
+    Input, output and table topics have one partition count, so that a session's rows and outputs
+    stand where its events do. Inputs are stamped by the broker, for the order of policies and
+    requests must not hang on a producer's clock. Records stay compressed as their producers sent them.
+    """
+    stamped = ("message.timestamp.type", "LogAppendTime")
+    history = _ms("min.compaction.lag.ms", settings.retention_s + _HISTORY_S)
+
+    def topic(name: str, *configs: tuple[str, str], partitions: int = settings.partitions) -> Topic:
+        common = (
+            ("max.message.bytes", str(MESSAGE_MAX_BYTES)),
+            ("min.insync.replicas", str(settings.copies_in_sync_min)),
+            ("compression.type", "producer"),
+        )
+        return Topic(name, partitions, settings.copies, (configs[0], *common, *configs[1:]))
+
+    kept = (("cleanup.policy", "delete"), _ms("retention.ms", settings.retention_s))
+    audited = (("cleanup.policy", "delete"), _ms("retention.ms", settings.audit_retention_s))
+    compacted = (("cleanup.policy", "compact"), _ms("delete.retention.ms", _TOMBSTONES_S))
+    lagging = _ms("min.compaction.lag.ms", _COMPACTION_LAG_S)
+    return (
+        topic(settings.requests_topic, *kept, stamped),
+        topic(settings.policies_topic, *compacted, stamped, history, partitions=1),
+        topic(settings.composed_topic, *kept),
+        topic(settings.decisions_topic, *audited),
+        topic(settings.dead_letters_topic, *audited),
+        topic(changelog_topic(settings), *compacted, lagging),
+    )
+
+
+def _ms(name: str, seconds: int) -> tuple[str, str]:
+    return name, str(seconds * 1000)
+
+
+async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
+    """Compare the topics with their plan, in its order.
+
+    Raises:
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+    """
+    plan = plan_topics(settings)
+    async with admin_client(settings) as admin:
+        actual = await _actual(admin, plan)
+    return tuple(_report(topic, actual.get(topic.name)) for topic in plan)
+
+
+async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
+    """Create the topics that are missing, and compare all with their plan, in its order.
+
+    A broker that rejects a config gets the topic without it; the report says so.
+
+    Raises:
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        OneCopyError: there are several brokers, and nobody said how many copies there shall be.
+    """
+    plan = plan_topics(settings)
+    async with admin_client(settings) as admin:
+        brokers = len((await admin.describe_cluster())["brokers"])
+        if brokers > 1 and settings.copies == 1 and settings.replication_factor is None:
+            raise OneCopyError(brokers)
+        existing = await _actual(admin, plan)
+        refusals = {topic.name: await _create(admin, topic) for topic in plan if topic.name not in existing}
+        there = {name for name, refusal in refusals.items() if not refusal}
+        async with asyncio.timeout(settings.request_timeout_s):
+            while not there <= (actual := await _actual(admin, plan)).keys():  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(_POLL_S)
+    return tuple(
+        TopicReport(topic.name, TopicStatus.REFUSED, refusal=refusal)
+        if (refusal := refusals.get(topic.name))
+        else _report(topic, actual.get(topic.name), created=refusals.get(topic.name) == "")
+        for topic in plan
+    )
+
+
+def require_ready(reports: Iterable[TopicReport]) -> None:
+    """Pass if the worker can use every topic.
+
+    Raises:
+        TopicsNotReadyError: naming those that it cannot use.
+    """
+    if failed := [report for report in reports if not report.is_ready]:
+        raise TopicsNotReadyError(failed)
+
+
+def require_same_partitions(settings: Settings, reports: Iterable[TopicReport]) -> None:
+    """Pass if every topic that is there has as many partitions as planned.
+
+    Raises:
+        PartitionsChangedError: naming those that have others.
+    """
+    changed = [
+        f"{report.topic} has {difference.actual} partitions"
+        for report in reports
+        for difference in report.differences
+        if difference.name == "partitions"
+    ]
+    if changed:
+        raise PartitionsChangedError(", ".join(changed), settings.partitions)
+
+
+async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
+    """Return the planned topics that exist.
+
+    Asks for all topics and all configs: naming a missing topic makes many brokers create it, and
+    naming configs makes an embedded one hang up.
+    """
+    names = {topic.name for topic in plan}
+    described = [found for found in await admin.describe_topics() if found["topic"] in names]
+    partitions = {found["topic"]: found["partitions"] for found in described if not found["error_code"]}
+    responses = await admin.describe_configs(
+        [ConfigResource(ConfigResourceType.TOPIC, name) for name in partitions]
+    )
+    configs = {}
+    for code, _, _, name, entries in (one for response in responses for one in response.resources):
+        if code == TopicAuthorizationFailedError.errno:
+            raise TopicAuthorizationFailedError(name)
+        configs[name] = {entry[0]: entry[1] for entry in entries}
+    return {
+        name: _Actual(len(of_topic), min(len(one["replicas"]) for one in of_topic), configs[name])
+        for name, of_topic in partitions.items()
+    }
+
+
+async def _create(admin: Any, topic: Topic) -> str | None:
+    """Create a topic, with as many of its configs as the broker takes; return why not, or nothing.
+
+    None: somebody else has created it meanwhile.
+    """
+    for taken in range(len(topic.configs), -1, -1):
+        configs = dict(topic.configs[:taken])
+        new = NewTopic(topic.name, topic.partitions, topic.replication_factor, topic_configs=configs)
+        [(_, code, message)] = (await admin.create_topics([new])).topic_errors
+        if code not in (InvalidConfigurationError.errno, PolicyViolationError.errno):
+            break
+    if code == TopicAlreadyExistsError.errno:
+        return None
+    return str(message or for_code(code).__name__) if code else ""
+
+
+def _report(topic: Topic, actual: _Actual | None, *, created: bool = False) -> TopicReport:
+    if actual is None:
+        return TopicReport(topic.name, TopicStatus.MISSING)
+    rows = (
+        ("partitions", str(topic.partitions), str(actual.partitions)),
+        ("replication_factor", str(topic.replication_factor), str(actual.replication_factor)),
+        *((name, planned, actual.configs.get(name)) for name, planned in topic.configs),
+    )
+    differences = tuple(TopicDifference(*row) for row in rows if not _is_met(*row))
+    if created:
+        status = TopicStatus.CREATED
+    elif any(difference.actual is not None for difference in differences):
+        status = TopicStatus.DIFFERS
+    else:
+        status = TopicStatus.EXISTS
+    return TopicReport(topic.name, status, differences)
+
+
+def _is_met(name: str, planned: str, actual: str | None) -> bool:
+    if name in _MORE_IS_FINE and actual is not None:
+        return int(actual) >= int(planned)
+    return actual == planned

@@ -1,0 +1,146 @@
+"""Partitions composed again side by side, each in one of some processes; what they tell comes as it is met.
+
+Decides what a process gives back: what it tells, how far it is, and the sum. Each reads for itself, and
+ends with the run.
+"""
+
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from apportion.core.policies.timeline import Timeline
+from apportion.kafka.records import open_reader
+from apportion.recompose.partition import partition_run
+from apportion.recompose.ranges import PartitionRange
+from apportion.recompose.snapshot import Snapshot
+from apportion.replay.findings import VerificationSummary
+from apportion.replay.replaying import Told, WhatIf
+from apportion.replay.sums import Sum
+from apportion.settings import Settings
+
+_UNTOLD_MAX = 1_000
+_TOLD_EVERY = 100
+_WAIT_S = 0.5
+
+
+class PartitionFailedError(Exception):
+    """A partition could not be read, for a reason that has a name."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Job(Struct, frozen=True):
+    """What every process of a run goes by."""
+
+    settings: Settings
+    timeline: Timeline
+    snapshot: Path | None
+    what_if: WhatIf | None = None
+
+
+class _PartitionFailure(Struct, frozen=True):
+    code: str
+    message: str
+
+
+_job: Job
+_told: Any
+
+
+def run_partition(
+    job: Job, one: PartitionRange, tell: Callable[[Told], None], done: Callable[[int], None]
+) -> VerificationSummary | Sum:
+    """Verify or replay a partition; `done` is told how many of its events are.
+
+    Raises:
+        SettingsError, InvalidSnapshotError: what the settings and the snapshot name is wrong.
+        BrokerUnreachableError: the topics can no longer be read.
+    """
+    start = None
+    if job.snapshot is not None:
+        with job.snapshot.open("rb") as file:
+            start = Snapshot(job.snapshot, file, job.settings).rows(one.partition)
+    with open_reader(job.settings) as reader:
+        run = partition_run(job.settings, job.timeline, reader, one, start, job.what_if)
+        for each in run.told(_counted(run.events, one.requests.first, done)):
+            tell(each)
+        return run.summary
+
+
+def run_partitions(
+    job: Job, ranges: Sequence[PartitionRange], processes: int, advance: Callable[[int], None]
+) -> Iterator[Told | VerificationSummary | Sum]:
+    """Yield what is told, those of a partition in their order, and the sum of each at its end.
+
+    Raises:
+        PartitionFailedError: one could not be read.
+    """
+    context = get_context("spawn")
+    told = context.Queue(_UNTOLD_MAX)
+    with ProcessPoolExecutor(processes, context, _begin, (job, told)) as pool:
+        running = {pool.submit(_run, one) for one in ranges}
+        dones: dict[int, int] = {}
+        left = len(running)
+        try:
+            while left:
+                message = _next(told, running)
+                if isinstance(message, _PartitionFailure):
+                    raise PartitionFailedError(message.code, message.message)
+                if isinstance(message, tuple):
+                    dones[message[0]] = message[1]
+                    advance(sum(dones.values()))
+                    continue
+                left -= isinstance(message, VerificationSummary | Sum)
+                yield message
+        finally:
+            for one in running:
+                one.cancel()
+            if left:
+                _end(pool)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """End the processes, which may be waiting for someone to listen."""
+    for process in list(pool._processes.values()):  # noqa: SLF001 - before Python 3.14 no other way
+        process.terminate()
+
+
+def _next(told: Any, running: set["Future[None]"]) -> Any:
+    """Return what a process says next; raise what ended one that said nothing."""
+    while True:
+        try:
+            return told.get(timeout=_WAIT_S)
+        except queue.Empty:
+            for one in running:
+                if one.done():
+                    one.result()
+
+
+def _begin(job: Job, told: Any) -> None:
+    global _job, _told
+    _job, _told = job, told
+
+
+def _run(one: PartitionRange) -> None:
+    partition = one.partition
+    try:
+        _told.put(run_partition(_job, one, _told.put, lambda done: _told.put((partition, done))))
+    except Exception as error:
+        code = getattr(error, "code", None)
+        if not isinstance(code, str):
+            raise
+        _told.put(_PartitionFailure(code, str(error)))
+
+
+def _counted(events: Iterator[Any], first: int, done: Callable[[int], None]) -> Iterator[Any]:
+    for count, one in enumerate(events, 1):
+        yield one
+        if count % _TOLD_EVERY == 0:
+            done(one.number + 1 - first)

@@ -1,0 +1,96 @@
+"""The fingerprint secrets, read from where the settings say.
+
+Decides the form of the secret file. Never shows a secret: what is wrong is told by key and place.
+"""
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
+
+from apportion.core.identity import Secrets, event_time_us
+from apportion.settings import Settings, SettingsError, read_text, read_toml
+from apportion.settings.value_types import FingerprintSecret
+
+_Tenant: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+
+
+class _Held(BaseModel):
+    """Secrets: one a tenant, and one for all tenants that are not named."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    default: FingerprintSecret | None = None
+    tenants: dict[_Tenant, FingerprintSecret] = Field(default_factory=dict)
+
+
+class _SecretFile(_Held):
+    """A `.toml` file of secrets; during a rotation also those of sessions that began before `since`."""
+
+    since: AwareDatetime | None = None
+    previous: _Held | None = None
+
+
+def read_secrets(settings: Settings) -> Secrets:
+    """Return the secrets by tenant; none where none is set.
+
+    A `.toml` file has `[tenants]` with `NAME = "secret"`, and optionally `default = "secret"` above it; with
+    `since` and `[previous]`, of the same form, what was another secret before that moment. Any other file is
+    one secret for all tenants, without the white space around it.
+
+    Raises:
+        SettingsError: the file cannot be read, or does not have that form.
+    """
+    if settings.fingerprint_secret:
+        return Secrets(default=_bytes(settings.fingerprint_secret))
+    path = settings.fingerprint_secret_file
+    if path is None:
+        return Secrets()
+    return _of_tenants(path) if path.suffix == ".toml" else _of_all(path)
+
+
+def _of_all(path: Path) -> Secrets:
+    secret = read_text(path).strip()
+    if not secret:
+        raise SettingsError([f"fingerprint_secret_file ({path}): is empty"])
+    try:
+        return Secrets(default=_bytes(TypeAdapter[SecretStr](FingerprintSecret).validate_python(secret)))
+    except ValidationError as error:
+        [wrong] = error.errors()
+        raise SettingsError([f"fingerprint_secret_file ({path}): {wrong['msg']}"]) from None
+
+
+def _of_tenants(path: Path) -> Secrets:
+    try:
+        file = _SecretFile.model_validate(read_toml(path))
+    except ValidationError as error:
+        raise SettingsError(
+            f"{'.'.join(map(str, detail['loc']))} ({path}): {detail['msg']}" for detail in error.errors()
+        ) from None
+    now = _secrets(file)
+    if file.previous is None and file.since is None:
+        return now
+    if file.previous is None or file.since is None:
+        lacking = "previous" if file.previous is None else "since"
+        problem = (
+            f"{lacking} ({path}): a rotation needs since, the moment, and [previous], the secrets before it"
+        )
+        raise SettingsError([problem])
+    before = _secrets(file.previous)
+    return Secrets(
+        default=now.default,
+        tenants=now.tenants,
+        previous=Secrets(default=before.default or now.default, tenants={**now.tenants, **before.tenants}),
+        since_us=event_time_us(file.since),
+    )
+
+
+def _secrets(held: _Held) -> Secrets:
+    return Secrets(
+        default=_bytes(held.default) if held.default else None,
+        tenants={tenant: _bytes(secret) for tenant, secret in held.tenants.items()},
+    )
+
+
+def _bytes(secret: SecretStr) -> bytes:
+    return secret.get_secret_value().encode()

@@ -1,0 +1,1 @@
+"""The Faust application: the only code that imports Faust."""

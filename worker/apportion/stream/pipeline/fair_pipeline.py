@@ -1,0 +1,174 @@
+"""The pipeline where tenants have limits: what was fetched waits, and is answered by turns.
+
+Decides what may go ahead of events that wait: answers alone. Their rows say that they are answered, so after
+a crash they are passed over, like any that stand behind the committed offset: that of the first event that
+waits. What is refused leaves no such trace, and has its turn in the order of offsets.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aiokafka.structs import ConsumerRecord
+from msgspec import Struct
+
+from apportion.stream.faults import EventFailedError, NotInTurnError
+from apportion.stream.pipeline.flow import Fetched, Flow
+from apportion.stream.pipeline.pipeline import IN_FLIGHT_MAX_BYTES, Pipeline
+from apportion.stream.pipeline.tenants import TenantQueue
+from apportion.stream.state.row_format import seen_offset_of
+from apportion.stream.state.rows import PartitionRows
+
+_WAIT_MIN_S = 0.001
+_ALONE_WAIT_S = 0.02
+"""How long until the event whose turn it is, and no other may go ahead, is looked at again."""
+
+QueueOf = Callable[[Callable[[ConsumerRecord], bool]], TenantQueue]
+"""Makes a queue, given what tells of an event whether its row has seen it."""
+
+
+class _WaitingEvents(Struct):
+    """What waits of a partition, and whether somebody was called for, now or later, to compose some of it.
+
+    `shares` are what is left to those who go ahead, between what is picked in turn and them.
+    """
+
+    queue: TenantQueue
+    shares: dict[bytes, int] | None = None
+    is_called: bool = False
+    later: asyncio.TimerHandle | None = None
+
+    def pick(self, *, alone: bool) -> tuple[list[ConsumerRecord], bool]:
+        """Return what is composed next, and whether it goes ahead, as it does each second time.
+
+        `alone`: the event whose turn it is, or nothing while its tenant has had its share.
+        """
+        shares, self.shares = self.shares, None
+        if alone:
+            return self.queue.in_turn(self.queue.shares())[:1], False
+        if shares is None:
+            shares = self.queue.shares()
+            if records := self.queue.in_turn(shares):
+                self.shares = shares
+                return records, False
+        return self.queue.ahead(shares), True
+
+
+class FairPipeline(Pipeline):
+    """All partitions of this worker, each with a queue; what Faust brings are calls, not records."""
+
+    def __init__(self, *arguments: Any, new_queue: QueueOf, **options: Any) -> None:
+        """Begin without any; the arguments and options are those of any pipeline."""
+        super().__init__(*arguments, **options)
+        self._new_queue = new_queue
+        self._waiting: dict[int, _WaitingEvents] = {}
+
+    @property
+    def waiting(self) -> Mapping[int, tuple[int, int]]:
+        """How many fetched events of each partition wait for turns, and their bytes."""
+        return {partition: (len(one.queue), one.queue.size_bytes) for partition, one in self._waiting.items()}
+
+    def begin(self, partition: int, rows: PartitionRows, offset: int | None, metadata: str = "") -> None:
+        """Let a partition flow, with nothing that waits."""
+        super().begin(partition, rows, offset, metadata)
+
+        def is_seen(record: ConsumerRecord) -> bool:
+            row = rows.values.get(record.key or b"")
+            return row is not None and seen_offset_of(row) >= record.offset
+
+        self._waiting[partition] = _WaitingEvents(self._new_queue(is_seen))
+
+    def has_room(self, partition: int) -> bool:
+        """Return whether events of a partition may be fetched: also while others of it wait."""
+        flow = self.flows.get(partition)
+        if flow is None or flow.is_over or self._waiting[partition].queue.is_full:
+            return False
+        return self.in_flight_bytes < IN_FLIGHT_MAX_BYTES
+
+    def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
+        """Let what a fetch brought wait, and call for somebody who composes."""
+        flow = self.flows[partition]
+        flow.begin(records)
+        flow.handed_over += len(records)
+        self._waiting[partition].queue.add(records)
+        self._call(flow)
+
+    def _call(self, flow: Flow) -> None:
+        """Have some of a partition composed, by whom Faust brings."""
+        waiting = self._waiting.get(flow.partition)
+        if flow.is_over or waiting is None or waiting.is_called:
+            return
+        if waiting.later is not None:
+            waiting.later.cancel()
+            waiting.later = None
+        waiting.is_called = True
+        self.deliver(Fetched(flow, flow.handed_over, ()))
+
+    async def answer(self, fetched: Fetched) -> None:
+        """Compose some of what waits: events whose turn it is, or, the next time, some that go ahead.
+
+        Raises:
+            StreamError, PoliciesUnreadError: an event was neither answered nor refused, or too many were
+                refused. What was before it is being written.
+        """
+        flow = fetched.flow
+        if flow.is_over:
+            return
+        if flow.is_full:
+            flow.waiting = fetched  # it is still called for: the writer brings it when there is room
+            return
+        await self.marked(flow)
+        await self._policies.current()
+        await self._membership.held()
+        if flow.is_over:
+            return
+        waiting = self._waiting[flow.partition]
+        records, is_ahead = waiting.pick(alone=flow.is_alone)
+        if records:
+            self._compose(flow, waiting.queue, records, is_ahead=is_ahead)
+            await asyncio.sleep(0)
+        waiting.is_called = False
+        self._go_on(flow, waiting)
+
+    def _compose(
+        self, flow: Flow, queue: TenantQueue, records: Sequence[ConsumerRecord], *, is_ahead: bool
+    ) -> None:
+        """Compose events that were picked, as far as a batch goes."""
+        set_aside = None if is_ahead else flow.set_aside
+        batch = self._composer.compose(flow.rows, records, 0, set_aside, is_ahead=is_ahead)
+        if not self._membership.is_held:
+            batch.undo(flow.rows)
+            return
+        queue.taken(records[: batch.events])
+        flow.taken += batch.events
+        batch.next_offset = queue.next_offset
+        batch.stream_time_us = 0  # that of the offset is not known: what went ahead has moved it
+        if batch.events or batch.states:
+            self.composed(flow, batch)
+        if is_ahead and isinstance(batch.failure, NotInTurnError | EventFailedError):
+            queue.hold_back(records[batch.events])
+        else:
+            self.require_whole(flow, batch)
+
+    def _go_on(self, flow: Flow, waiting: _WaitingEvents) -> None:
+        """Call again: now, or when a tenant may have more."""
+        if not waiting.queue:
+            return
+        wait_s = _ALONE_WAIT_S if flow.is_alone and not flow.in_flight else waiting.queue.wait_s()
+        if wait_s:
+            loop = asyncio.get_running_loop()
+            waiting.later = loop.call_later(max(_WAIT_MIN_S, wait_s), self._call, flow)
+        else:
+            self._call(flow)
+
+    def abandon(self) -> None:
+        """Stop the work on all partitions; what waits comes again."""
+        for waiting in self._waiting.values():
+            if waiting.later is not None:
+                waiting.later.cancel()
+        super().abandon()
+
+    def end(self) -> None:
+        """Forget all partitions, and what waits of them."""
+        super().end()
+        self._waiting.clear()

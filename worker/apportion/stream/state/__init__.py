@@ -1,0 +1,1 @@
+"""Session rows of a partition, their changelog, and recovery from it."""

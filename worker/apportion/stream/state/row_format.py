@@ -1,0 +1,260 @@
+"""How a session stands in the changelog: one record for its row, and one for each artifact of its pool.
+
+Decides the bytes, and nothing else. A row begins with what recovery needs of it, at fixed places, so that a
+million of them can be compared, joined and let go without being decoded. What an older version wrote is read.
+
+    row        key: the session's key
+               version 2 (1 byte), seen offset (8), expiry in microseconds (8), that event's record time in
+               milliseconds (8), count of artifacts (2), the name of each (12), then MessagePack: the session
+               without its pool, the ids of its recent requests, and all digests as bytes
+    artifact   key: the session's key, 0xff, the artifact's name: the offset of the event that published it
+               (8), and 0 (4); or, of a pool in a row of version 1, that row's seen offset and 1, 2, …
+               value: the artifact in JSON
+    gone       a row's tombstone has the seen offset (8) in its header `seen_offset`
+
+All integers are big-endian. A row of version 1 is JSON, with its pool in it.
+"""
+
+from collections.abc import Sequence
+from struct import Struct as Layout
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from apportion.core.session.pool import Pooled
+from apportion.core.session.row import SeenRequest, Session
+
+SEPARATOR = b"\xff"
+"""In no key of a session: those are UTF-8."""
+SEEN_HEADER = "seen_offset"
+NEVER_US = (1 << 63) - 1
+
+_VERSION = 2
+_JSON = ord("{")
+_SEEN = Layout(">Q")
+_PREFIX = Layout(">BQqqH")
+_NAME = Layout(">QI")
+_EXPIRY = slice(9, 17)
+_COUNT = slice(25, 27)
+_NO_ARTIFACTS = b"\x00\x00"
+_DIGEST = "sha256:"
+_DIGEST_HEX = slice(len(_DIGEST), None)
+_HEX = 64
+_DECISION_HEX = 32
+
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+StateRecord: TypeAlias = tuple[bytes, bytes | None, Headers]
+"""A record of the changelog: key, value (None: a tombstone), headers."""
+NO_HEADERS: Headers = ()
+
+
+class UnreadableRowError(ValueError):
+    """A record of the changelog is none that this version knows."""
+
+
+class Row(Struct, frozen=True, gc=False):
+    """A session, and the offset of the last event that it has seen: that event and all before are answered.
+
+    An offset counts in one partition of the requests topic, so a row belongs to one partition; by the time of
+    the record at that offset the topic is known again (-1: not known). `artifacts` are the names under which
+    the pool's artifacts stand in the changelog, in its order; empty where they stand in the row itself, or
+    have no names yet.
+    """
+
+    seen_offset: int
+    session: Session
+    timestamp_ms: int = -1
+    artifacts: tuple[bytes, ...] = ()
+
+
+class _Body(Struct, frozen=True, array_like=True):
+    """What stands behind the prefix. `digests` are those of the requests, and then the session's own."""
+
+    session: Session
+    request_ids: tuple[str, ...]
+    digests: bytes
+    decisions: bytes
+
+
+class _RowOfVersion1(Struct, frozen=True):
+    seen_offset: int
+    session: Session
+
+
+class _TimesOfVersion1(Struct, frozen=True):
+    """As much of a session as its expiry takes."""
+
+    start_us: int | None = None
+    last_event_us: int = 0
+    idle_timeout_s: int = 0
+
+
+class _PrefixOfVersion1(Struct, frozen=True):
+    seen_offset: int
+    session: _TimesOfVersion1
+
+
+_encode_body = msgspec.msgpack.Encoder().encode
+_decode_body = msgspec.msgpack.Decoder(_Body).decode
+_encode_json = msgspec.json.Encoder().encode
+_decode_artifact = msgspec.json.Decoder(Pooled).decode
+_decode_version_1 = msgspec.json.Decoder(_RowOfVersion1).decode
+_decode_prefix_1 = msgspec.json.Decoder(_PrefixOfVersion1).decode
+
+
+def encode_row(row: Row) -> bytes:
+    """Return a row as it stands in the changelog; its artifacts stand there by themselves.
+
+    A row whose artifacts have no names is one of version 1, and stays it.
+    """
+    session = row.session
+    if session.pool and not row.artifacts:
+        return _encode_json(_RowOfVersion1(row.seen_offset, session))
+    names = b"".join(row.artifacts)
+    recent = session.recent
+    digests = "".join([one.digest[_DIGEST_HEX] for one in recent]) + session.own_digest[_DIGEST_HEX]
+    body = _Body(
+        replace(session, recent=(), pool=(), own_digest=""),
+        tuple([one.request_id for one in recent]),
+        bytes.fromhex(digests),
+        bytes.fromhex("".join([one.decision_id for one in recent])),
+    )
+    expires_us = _expires_us(session)
+    prefix = _PREFIX.pack(_VERSION, row.seen_offset, expires_us, row.timestamp_ms, len(row.artifacts))
+    return b"".join((prefix, names, _encode_body(body)))
+
+
+def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
+    """Return the row that the changelog holds; `pool` are its artifacts, in the order of their names.
+
+    Raises:
+        UnreadableRowError: a newer version wrote it.
+    """
+    if value[0] == _JSON:
+        old = _decode_version_1(value)
+        return Row(old.seen_offset, old.session)
+    _, seen_offset, _, timestamp_ms, count = _prefix(value)
+    names = artifact_names(value)
+    assert len(pool) == count, "a row is joined with its artifacts before it is decoded"
+    body = _decode_body(memoryview(value)[_PREFIX.size + _NAME.size * count :])
+    digests, decisions = body.digests.hex(), body.decisions.hex()
+    recent = tuple(
+        [
+            SeenRequest(
+                name,
+                _DIGEST + digests[index * _HEX : index * _HEX + _HEX],
+                decisions[index * _DECISION_HEX : index * _DECISION_HEX + _DECISION_HEX],
+            )
+            for index, name in enumerate(body.request_ids)
+        ]
+    )
+    own = digests[len(recent) * _HEX :]
+    session = replace(body.session, recent=recent, pool=tuple(pool), own_digest=_DIGEST + own if own else "")
+    return Row(seen_offset, session, timestamp_ms, names)
+
+
+def seen_offset_of(value: bytes) -> int:
+    """Return the last offset that a row has seen.
+
+    Raises:
+        UnreadableRowError: a newer version wrote it.
+    """
+    return _decode_prefix_1(value).seen_offset if value[0] == _JSON else _prefix(value)[1]
+
+
+def timestamp_ms_of(value: bytes) -> int:
+    """Return the time of the record at the last offset that a row has seen; -1: not known."""
+    return -1 if value[0] == _JSON else _prefix(value)[3]
+
+
+def expires_us_of(value: bytes) -> int:
+    """Return the event time from which a row's session is a fresh one; `NEVER_US`: never.
+
+    Raises:
+        UnreadableRowError: a newer version wrote it.
+    """
+    if value[0] != _JSON:
+        return int.from_bytes(value[_EXPIRY], "big", signed=True)
+    times = _decode_prefix_1(value).session
+    return _expires_us(Session(times.start_us, times.last_event_us, times.idle_timeout_s))
+
+
+def artifact_names(value: bytes) -> tuple[bytes, ...]:
+    """Return the names of a row's artifacts, in the order of its pool; none of a row of version 1."""
+    if value[_COUNT] == _NO_ARTIFACTS or value[0] == _JSON:
+        return ()
+    end = _PREFIX.size + _NAME.size * int.from_bytes(value[_COUNT], "big")
+    return tuple([value[at : at + _NAME.size] for at in range(_PREFIX.size, end, _NAME.size)])
+
+
+def artifact_name(offset: int, number: int = 0) -> bytes:
+    """Return the name of the artifact that the event at an offset published."""
+    return _NAME.pack(offset, number)
+
+
+def artifact_key(key: bytes, name: bytes) -> bytes:
+    """Return the key under which an artifact of a session stands in the changelog."""
+    return b"".join((key, SEPARATOR, name))
+
+
+def encode_artifact(artifact: Pooled) -> bytes:
+    """Return an artifact as it stands in the changelog."""
+    return _encode_json(artifact)
+
+
+def decode_artifact(value: bytes) -> Pooled:
+    """Return the artifact that the changelog holds."""
+    return _decode_artifact(value)
+
+
+def tombstone(key: bytes, seen_offset: int) -> StateRecord:
+    """Return the record that removes a row that has seen no more than that."""
+    return key, None, ((SEEN_HEADER, _SEEN.pack(seen_offset)),)
+
+
+def seen_offset_of_tombstone(headers: Sequence[tuple[str, bytes]]) -> int | None:
+    """Return the last offset that a removed row had seen; None: whoever removed it did not say."""
+    for name, value in headers:
+        if name == SEEN_HEADER:
+            return int.from_bytes(value, "big")
+    return None
+
+
+def with_names(row: Row, before: Row | None) -> Row:
+    """Return the row with the names of its artifacts: those that they had, or that of the event just seen."""
+    pool = row.session.pool
+    if not pool:
+        return row
+    if before is None:
+        known: dict[str, tuple[Pooled, bytes]] = {}
+    elif pool is before.session.pool and before.artifacts:
+        return replace(row, artifacts=before.artifacts)
+    else:
+        names = before.artifacts or [
+            artifact_name(before.seen_offset, number) for number in range(1, len(before.session.pool) + 1)
+        ]
+        known = {one.id: (one, name) for one, name in zip(before.session.pool, names, strict=True)}
+    own = artifact_name(row.seen_offset)
+    named = []
+    for one in pool:
+        held = known.get(one.id)
+        named.append(held[1] if held is not None and (held[0] is one or held[0] == one) else own)
+    assert named.count(own) <= 1, "an event publishes one artifact"
+    return replace(row, artifacts=tuple(named))
+
+
+def _expires_us(session: Session) -> int:
+    """Return when a row may go: one without a start, as a retraction leaves it, has nothing to lose."""
+    if session.start_us is None:
+        return 0
+    expires_us = session.expires_us
+    return NEVER_US if expires_us is None else expires_us
+
+
+def _prefix(value: bytes) -> tuple[int, int, int, int, int]:
+    if value[0] != _VERSION or len(value) < _PREFIX.size:
+        raise UnreadableRowError(f"a row of version {value[0]}, where this worker knows up to {_VERSION}")
+    version, seen_offset, expires_us, timestamp_ms, count = _PREFIX.unpack_from(value)
+    return version, seen_offset, expires_us, timestamp_ms, count
