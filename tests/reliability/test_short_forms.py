@@ -11,6 +11,7 @@ from signal import SIGKILL, SIGSTOP
 
 import pytest
 from reliability import scenarios
+from reliability.batches import mutated_batches
 from reliability.scenarios import Outcome
 from reliability.steps import STEPS, strikes
 
@@ -85,3 +86,12 @@ async def test_connections_that_break_and_a_silent_broker_change_nothing(
     servers: str, tmp_path: Path
 ) -> None:
     require_right(await scenarios.badly_connected(servers, tmp_path, SEED, cuts=4, held_s=(5.0,)))
+
+
+@pytest.mark.asyncio
+async def test_mutated_record_batches_end_no_worker_and_cost_no_request_around_them(servers: str) -> None:
+    campaign = await mutated_batches(servers, SEED, 400)
+    sys.stderr.write(f"{campaign}\n")
+    assert campaign.is_right, campaign.faults
+    assert min(campaign.damaged, campaign.written, campaign.refused) > 0
+    assert campaign.letters["unreadable_record"] > 0
