@@ -95,7 +95,7 @@ def test_every_way_to_shrink_stands_in_the_files_under_every_sort_of_counter() -
 def test_every_error_that_the_command_can_tell_stands_in_the_files() -> None:
     of_topics = {
         *("wrong_key", "wrong_partition", "too_late", "in_future"),
-        *("invalid_policy", "policy_changed", "event_failed"),
+        *("invalid_policy", "policy_changed", "event_failed", "unreadable_record"),
     }
     told = {one["error"]["code"] for one in lines("dead-letters")}
     assert told == set(ErrorCode) - of_topics
