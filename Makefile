@@ -34,6 +34,7 @@ demo: $(VENV)/demo.done ## Set up, then run the demo: embedded broker, worker, r
 	@$(BIN)/apportion demo
 
 test: $(VENV)/dev.done ## Set up, then run all checks and tests
+	@PYTHONPATH=tests $(BIN)/python -m support.forecast
 	$(MAKE) --no-print-directory check
 	$(BIN)/pytest
 

@@ -5,7 +5,6 @@ a failure.
 """
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +13,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from support.reported import DEAD_LETTER, HOSTILE, as_lines, candidate, decision, hostile, page
-from support.requiring import lacks
+from support.requiring import CHROMIUM
 
 from apportion.analytics.replayed import replayed_of
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ARGUMENTS = (
     "--no-sandbox",  # a container's root has none
     "--disable-gpu",
@@ -51,10 +49,9 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        lacks("TEST_REQUIRE_CHROMIUM", "this needs Chromium: apt-get install chromium")
+    chromium = CHROMIUM.require()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS])
+        browser = playwright.chromium.launch(executable_path=chromium, args=[*ARGUMENTS])
         yield browser
         browser.close()
 

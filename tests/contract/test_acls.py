@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from support.commands import process
-from support.containers import container, free_port, require_docker
+from support.containers import container, free_port
+from support.requiring import DOCKER
 from support.running import own_settings, request, staged, variables_of, worker_running
 from testcontainers.core.container import DockerContainer
 
@@ -63,7 +64,7 @@ class Authorized:
 
 @pytest.fixture(scope="module")
 def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]:
-    require_docker()
+    DOCKER.require()
     folder, port = tmp_path_factory.mktemp("authorized"), free_port()
     (folder / "password").write_text(PASSWORD)
     (folder / "acls").write_text(TOOL)

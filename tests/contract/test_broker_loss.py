@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from support.containers import Cluster, cluster, require_docker
+from support.containers import Cluster, cluster
+from support.requiring import DOCKER
 from support.running import (
     assert_answered_and_charged_once,
     ids,
@@ -33,7 +34,7 @@ DEFAULTS = {name: getattr(Settings(), name) for name in TIMEOUTS}
 
 @pytest.fixture(scope="module")
 def three_brokers() -> Iterator[Cluster]:
-    require_docker()
+    DOCKER.require()
     with cluster() as running:
         yield running
 

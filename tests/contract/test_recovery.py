@@ -14,7 +14,8 @@ from aiokafka.admin import RecordsToDelete
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.structs import TopicPartition
 from msgspec.structs import replace
-from support.containers import container, free_port, require_docker
+from support.containers import container, free_port
+from support.requiring import DOCKER
 from support.running import (
     DEADLINE_S,
     Stage,
@@ -245,7 +246,7 @@ async def test_a_worker_whose_sessions_cannot_be_read_ends(stage: Stage) -> None
 
 async def test_a_worker_whose_brokers_fall_silent_while_it_takes_partitions_over_ends() -> None:
     """Leaders of the changelog and the group's coordinator alike; Faust by itself would wait for ever."""
-    require_docker()
+    DOCKER.require()
     port = free_port()
     with container(port) as broker:
         settings = own_settings(f"127.0.0.1:{port}", recovery_timeout_s=STALLED_S)

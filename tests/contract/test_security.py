@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from support.commands import process
-from support.containers import container, free_port, require_docker
+from support.containers import container, free_port
+from support.requiring import DOCKER
 from support.running import own_settings, request, staged, variables_of, worker_running
 
 from apportion.kafka.topics import TopicStatus, check_topics
@@ -45,7 +46,7 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    require_docker()
+    DOCKER.require()
     folder, port = tmp_path_factory.mktemp("secured"), free_port()
     made = "req -x509 -newkey rsa:2048 -nodes -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
     openssl = ["openssl", *made.split(), "-keyout", "key.pem", "-out", "cert.pem"]

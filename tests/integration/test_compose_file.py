@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from support.commands import answers
 from support.containers import free_port
-from support.requiring import lacks
+from support.requiring import DOCKER
 
 from apportion.core.identity import path_id
 
@@ -92,8 +92,9 @@ def stack_of(name: str, secret: Path) -> Stack:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    if not (answers("docker", "info") and answers(*COMPOSE, "version")):
-        lacks("TEST_REQUIRE_DOCKER", "no Docker engine with compose answers")
+    DOCKER.require()
+    if not answers(*COMPOSE, "version"):
+        DOCKER.end_test("has no compose")
     stack = stack_of("test", tmp_path_factory.mktemp("secret") / "own" / "fingerprint")
     made = ("make", "secret", f"SECRET={stack.secret}", f"PYTHON={sys.executable}")
     subprocess.run(made, cwd=FOLDER, check=True, umask=0o077)  # noqa: S603 - our own command

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from support.commands import answers
 from support.deployed import DEPLOY
-from support.requiring import lacks
+from support.requiring import NODE
 
 from apportion.examples.broker import embedded_broker
 
@@ -34,14 +34,13 @@ def broker() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The consumer in TypeScript, its types checked, as JavaScript beside its library."""
-    if not answers("npm", "--version"):
-        lacks("TEST_REQUIRE_NODE", "no Node.js: npm is not there")
+    NODE.require()
     folder = tmp_path_factory.mktemp("node")
     for file in (DEPLOY / "consumers/node").iterdir():
         if file.is_file():
             shutil.copy(file, folder)
     if not answers("npm", "ci", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund"):
-        lacks("TEST_REQUIRE_NODE", "npm cannot install kafkajs")
+        NODE.end_test("cannot install kafkajs")
     assert answers(str(folder / "node_modules/.bin/tsc"), "--project", str(folder))
     return folder / "consume.js"
 

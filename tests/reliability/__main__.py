@@ -144,13 +144,14 @@ async def run(
     return total.is_right
 
 
-def main() -> int:
-    """Run what the command line names."""
+def arguments() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m reliability", description=__doc__)
+    forms = "; ".join(f"{do.__name__}: {do.__doc__}" for do in (*FORMS.values(), batches))
     parser.add_argument(
         "form",
         choices=(*FORMS, batches.__name__),
-        help="; ".join(f"{do.__name__}: {do.__doc__}" for do in (*FORMS.values(), batches)),
+        help=forms.replace("%", "%%"),  # argparse replaces %(…)s in a help text
     )
     parser.add_argument("--seeds", default="1", help="one, or a range as 1-13")
     parser.add_argument(
@@ -161,7 +162,12 @@ def main() -> int:
         help="of the workers",
     )
     parser.add_argument("--minutes", type=float, default=30.0, help="how long soak and noisy send")
-    chosen = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Run what the command line names."""
+    chosen = arguments().parse_args()
     first, _, last = chosen.seeds.partition("-")
     folder = Path(mkdtemp(prefix="reliability-"))
     print(f"logs in {folder}", file=sys.stderr)

@@ -10,8 +10,7 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-from support.commands import answers
-from support.requiring import lacks
+from support.requiring import DOCKER
 
 CLUSTER = "KAFKA_BOOTSTRAP_SERVERS"
 IMAGE = "apache/kafka:4.3.1"
@@ -22,11 +21,6 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     return port
-
-
-def require_docker() -> None:
-    if not answers("docker", "info"):  # asked by command: the library leaves a socket open where none answers
-        lacks("TEST_REQUIRE_DOCKER", f"no Docker engine answers, and {CLUSTER} names no cluster")
 
 
 def container(port: int, *, security_protocol: str = "PLAINTEXT", **environment: str) -> DockerContainer:
@@ -49,7 +43,7 @@ def kafka_running() -> Iterator[str]:
     if CLUSTER in os.environ:
         yield os.environ[CLUSTER]
         return
-    require_docker()
+    DOCKER.require()
     port = free_port()
     with container(port):
         yield f"127.0.0.1:{port}"

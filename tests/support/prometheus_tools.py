@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from support.requiring import lacks
+from support.requiring import PROMETHEUS
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy/prometheus/alerts.yaml"
@@ -16,9 +16,9 @@ DASHBOARD = ROOT / "deploy/grafana/apportion.json"
 
 def program(name: str) -> str:
     """Return where a program of Prometheus is; without it the test is skipped, or fails where it must run."""
+    PROMETHEUS.require()
     found = shutil.which(name)
-    if found is None:
-        lacks("TEST_REQUIRE_PROMTOOL", f"{name}, of Prometheus, is not installed")
+    assert found is not None, name
     return found
 
 

@@ -5,7 +5,6 @@ KEDA's and Prometheus's resources have no schemas that can be installed: of them
 """
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -16,7 +15,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from support.prometheus_tools import ALERTS
-from support.requiring import lacks
+from support.requiring import KUBECTL
 
 from apportion.settings import Settings, load_settings
 from apportion.stream.faust_app.run import STOP_TIMEOUT_S
@@ -37,10 +36,7 @@ def rendered(name: str) -> tuple[Resource, ...]:
 
 
 def kustomize(folder: Path) -> tuple[Resource, ...]:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        lacks("TEST_REQUIRE_KUSTOMIZE", "there is no kubectl")
-    made = subprocess.check_output([kubectl, "kustomize", str(folder)], text=True)  # noqa: S603 - our own files
+    made = subprocess.check_output([KUBECTL.require(), "kustomize", str(folder)], text=True)  # noqa: S603 - our own files
     return tuple(yaml.safe_load_all(made))
 
 

@@ -9,46 +9,22 @@ code point there is, and odd ones beside one another; that no other rule asks Py
 
 import ast
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands import ROOT, SOURCES
-from support.requiring import lacks
+from support.requiring import PYTHONS
 
 from apportion.core.text.characters import SPACE_OR_SEPARATOR, WHITE_SPACE, lowered, words
 
-VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 ODD = ("a", "B", " ", "\t", "\n", "\r\n", "\n\n", "\v", "\x1c", "\x85", "\xa0", "\u200b", "\u2028", "\u3000",
        "\ufeff", "\0", "İ", "\u212a", "\u017f", "Σ", "É", "e\u0301", "漢", "👩\u200d👧", "\ua7cb",
        "\U00010d50", "\U0001e4d0", "/", "./", "*", "[!", "]", "-> ", "- ", "@@ -1 @@\n")  # fmt: skip
 NUMBERS = (0, 0.0005, 0.0045, 0.1235, 1 / 3, 1.0005, 16779006.4185, 2**53 / 1000, 1e22, 5e-324)
-
-
-def runs(interpreter: str, version: tuple[int, int]) -> bool:
-    """Tell whether that is an interpreter of that version: pyenv puts names on PATH that only complain."""
-    code = "import sys; print(tuple(sys.version_info[:2]))"
-    done = subprocess.run([interpreter, "-I", "-c", code], capture_output=True, text=True, check=False)  # noqa: S603 - installed interpreters
-    return done.stdout.strip() == str(version)
-
-
-def interpreters() -> list[str]:
-    """Return an interpreter of every version but the running one's that is on PATH, or that pyenv has."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), *map(str, pyenv.glob("*/bin"))]
-    found = []
-    for version in VERSIONS:
-        if version != sys.version_info[:2]:
-            name = f"python{version[0]}.{version[1]}"
-            places = filter(None, (shutil.which(name, path=folder) for folder in folders))
-            found += [next((place for place in places if runs(place, version)), "")]
-    return list(filter(None, found))
 
 
 def texts() -> list[str]:
@@ -74,12 +50,7 @@ def made_of(given: bytes, interpreter: str) -> dict[str, str]:
 
 
 def test_every_installed_python_makes_the_same_of_every_text() -> None:
-    others = interpreters()
-    if not others:
-        lacks(
-            "TEST_REQUIRE_PYTHONS",
-            "no second Python from 3.11 to 3.14 is installed: there is nothing to compare with",
-        )
+    others = PYTHONS.require()
     given = json.dumps({"texts": texts(), "numbers": NUMBERS}, ensure_ascii=False).encode()
     ours = made_of(given, sys.executable)
     assert {other: made_of(given, other) for other in others} == dict.fromkeys(others, ours)

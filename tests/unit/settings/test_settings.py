@@ -194,11 +194,15 @@ def test_no_two_topics_share_a_name() -> None:
 
 
 def test_a_path_in_the_file_is_relative_to_the_file(tmp_path: Path) -> None:
-    file = write(tmp_path, 'policies = "policies"\nstate_dir = "/var/lib/apportion"')
+    file = write(tmp_path, 'policies = "policies"')
     settings = load_settings(config=file, environment={"APPORTION_FINGERPRINT_SECRET_FILE": "secret"})
     assert settings.policies == tmp_path / "policies"
-    assert settings.state_dir == Path("/var/lib/apportion")
     assert settings.fingerprint_secret_file == Path("secret")
+
+
+def test_an_absolute_path_in_the_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    file = write(tmp_path, 'policies = "/etc/apportion/policies"')
+    assert load_settings(config=file, environment={}).policies == Path("/etc/apportion/policies")
 
 
 def test_a_file_that_is_no_toml_is_told_by_its_line_and_not_by_its_text(tmp_path: Path) -> None:

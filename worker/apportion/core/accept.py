@@ -33,7 +33,6 @@ from apportion.core.strategies.base import Strategy
 STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "layers", "conversation")
 """What a request has for some strategies; another one refuses it."""
 _fields_of = attrgetter(*STRATEGY_FIELDS)
-_COMPOSED, _DUPLICATE = Status.COMPOSED, Status.DUPLICATE
 _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
 
@@ -110,8 +109,8 @@ def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
     pool = before.pool if asked.seen is None and "candidates" in strategy.reads else ()
     prepared = prepare(asked.own, pool, constraints, judge, asked.event_us)
     limits = policy.limits(request.budget_tokens)
-    limit_tokens, status = _limit(limits, before) if asked.seen is None else (0, _DUPLICATE)
-    if limits.backoff_prompts and status is _COMPOSED:
+    limit_tokens, status = _limit(limits, before) if asked.seen is None else (0, Status.DUPLICATE)
+    if limits.backoff_prompts and status is Status.COMPOSED:
         prepared = without_backed_off(prepared, before.backed_off(limits.backoff_prompts))
     return Accepted(asked, policy, strategy, prepared, limits, limit_tokens, status)
 
@@ -120,7 +119,7 @@ def accept_again(asked: RecognisedRequest, policy: Policy) -> Accepted:
     """Return a request that was sent again as accepted, whatever its policy says of it today."""
     strategy = STRATEGIES[policy.strategy]
     limits = policy.limits(asked.request.budget_tokens)
-    return Accepted(asked, policy, strategy, sent_again(asked.own), limits, 0, _DUPLICATE)
+    return Accepted(asked, policy, strategy, sent_again(asked.own), limits, 0, Status.DUPLICATE)
 
 
 def _check_fields(request: ContextRequest, strategy: Strategy[Any]) -> None:
@@ -172,4 +171,4 @@ def _limit(limits: Limits, session: Session) -> tuple[int, Status]:
         total = min(total, limits.max_tokens_per_request)
     if limits.max_tokens:
         total = min(total, max(0, limits.max_tokens - session.spent_tokens))
-    return total, _COMPOSED if total else Status.EXHAUSTED
+    return total, Status.COMPOSED if total else Status.EXHAUSTED

@@ -43,8 +43,6 @@ from apportion.core.session.row import Session
 from apportion.core.text.tokens import TokenCounter
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
-_OMITTED = Outcome.OMITTED
-_EXPIRED = Reason.EXPIRED
 
 
 class AnswerParts(Struct, frozen=True):
@@ -182,8 +180,8 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
     """
     if len(entries) <= omitted_max:
         return tuple(entries), ()
-    omitted = [entry for entry in entries if entry.outcome is _OMITTED]
-    rest = [entry for entry in omitted[omitted_max:] if entry.reason is not _EXPIRED]
+    omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
+    rest = [entry for entry in omitted[omitted_max:] if entry.reason is not Reason.EXPIRED]
     if not rest:
         return tuple(entries), ()
     unlisted = {entry.rank for entry in rest}

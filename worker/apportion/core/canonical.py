@@ -22,37 +22,37 @@ from apportion.core.identity import (
 _encode = msgspec.json.Encoder().encode
 
 
-class Facts(Struct, gc=False):
-    """A candidate's fields in canonical form; absent ones are left out.
+class Facts(Struct, gc=False, kw_only=True):
+    """A candidate's fields in canonical form; absent fields are left out.
 
-    As they travel, but: numbers in integer thousandths (in decimal digits past 2**53), the creation time in
-    microseconds UTC, the content as its digest, the path normalised, the id always there. The fields stand
-    in the order of RFC 8785, which is that of their code points, so that encoding them is canonical. The
-    creation time and the recency bucket are there only while they are encoded: what a strategy sees of both
-    is an age.
+    Values are as in the event, except: numbers are integer thousandths (decimal digits past 2**53), the
+    creation time is in microseconds UTC, the content is its digest, the path is normalised, and the id is
+    always set. The fields are in the order of RFC 8785, which is that of their code points, so encoding them
+    is canonical. The creation time and the recency bucket are set only while the facts are encoded:
+    strategies see an age instead.
     """
 
-    activation: Opt[int]
+    activation: Opt[int] = UNSET
     category: Opt[str]
     chunk_index: Opt[int]
-    content: Opt[str]
-    created_at: Opt[int]
+    content: Opt[str] = UNSET
+    created_at: Opt[int] = UNSET
     id: str
     kind: Opt[str]
     lane: Opt[str]
     language: Opt[str]
     name: Opt[str]
-    path: Opt[str]
-    priority: Opt[int | str]
+    path: Opt[str] = UNSET
+    priority: Opt[int | str] = UNSET
     recency_bucket: Opt[int]
-    relevance: Opt[int]
-    risk_alignment: Opt[int]
+    relevance: Opt[int] = UNSET
+    risk_alignment: Opt[int] = UNSET
     shrink: Opt[str]
-    specificity: Opt[int]
+    specificity: Opt[int] = UNSET
     summary: Opt[str]
     tags: Opt[tuple[str, ...]]
     token_estimate: Opt[int]
-    weighted_agreement: Opt[int | str]
+    weighted_agreement: Opt[int | str] = UNSET
 
 
 class CanonicalCandidate(Struct, frozen=True, gc=False):
@@ -90,33 +90,39 @@ def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
 
 def canonical_of(candidate: Candidate, name: str, path: str | None) -> CanonicalCandidate:
     """Return a candidate under its id and normalised path, in canonical form."""
-    activation, priority, agreement = candidate.activation, candidate.priority, candidate.weighted_agreement
-    relevance, specificity = candidate.relevance, candidate.specificity
-    risk_alignment, created_at = candidate.risk_alignment, candidate.created_at
-    created_us = UNSET if created_at is UNSET else event_time_us(created_at)
+    # CPython passes more than 15 keywords in a dictionary, which takes 0.4 µs; other fields are set behind
     facts = Facts(
-        UNSET if activation is UNSET else thousandths(activation),
-        candidate.category,
-        candidate.chunk_index,
-        UNSET if candidate.content is UNSET else text_digest(candidate.content),
-        created_us,
-        name,
-        candidate.kind,
-        candidate.lane,
-        candidate.language,
-        candidate.name,
-        UNSET if path is None else path,
-        UNSET if priority is UNSET else exact_json_integer(thousandths(priority)),
-        candidate.recency_bucket,
-        UNSET if relevance is UNSET else thousandths(relevance),
-        UNSET if risk_alignment is UNSET else thousandths(risk_alignment),
-        candidate.shrink,
-        UNSET if specificity is UNSET else thousandths(specificity),
-        candidate.summary,
-        candidate.tags,
-        candidate.token_estimate,
-        UNSET if agreement is UNSET else exact_json_integer(thousandths(agreement)),
+        category=candidate.category,
+        chunk_index=candidate.chunk_index,
+        id=name,
+        kind=candidate.kind,
+        lane=candidate.lane,
+        language=candidate.language,
+        name=candidate.name,
+        recency_bucket=candidate.recency_bucket,
+        shrink=candidate.shrink,
+        summary=candidate.summary,
+        tags=candidate.tags,
+        token_estimate=candidate.token_estimate,
     )
-    canonical = _encode(facts)
+    if path is not None:
+        facts.path = path
+    if (content := candidate.content) is not UNSET:
+        facts.content = text_digest(content)
+    if (created_at := candidate.created_at) is not UNSET:
+        facts.created_at = event_time_us(created_at)
+    if (activation := candidate.activation) is not UNSET:
+        facts.activation = thousandths(activation)
+    if (relevance := candidate.relevance) is not UNSET:
+        facts.relevance = thousandths(relevance)
+    if (risk_alignment := candidate.risk_alignment) is not UNSET:
+        facts.risk_alignment = thousandths(risk_alignment)
+    if (specificity := candidate.specificity) is not UNSET:
+        facts.specificity = thousandths(specificity)
+    if (priority := candidate.priority) is not UNSET:
+        facts.priority = exact_json_integer(thousandths(priority))
+    if (agreement := candidate.weighted_agreement) is not UNSET:
+        facts.weighted_agreement = exact_json_integer(thousandths(agreement))
+    canonical, created_us = _encode(facts), facts.created_at
     facts.created_at = facts.recency_bucket = UNSET
     return CanonicalCandidate(candidate, name, path, facts, canonical, created_us)

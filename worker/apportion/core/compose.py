@@ -32,7 +32,6 @@ _WITHHELD = {
 }
 _MICROSECONDS = 1_000_000
 _NO_TRIGGER = Trigger()
-_COMPOSED = Status.COMPOSED
 _NONE = frozenset[str]()
 
 
@@ -87,7 +86,7 @@ def compose(
         after = after_answer(before, _charge(accepted, answered, made))
     else:
         after = after_duplicate(before)
-    status = made.status if accepted.status is _COMPOSED else accepted.status
+    status = made.status if accepted.status is Status.COMPOSED else accepted.status
     answer = AnswerParts(accepted, made, status, identity, after, key, counter)
     composed = composed_event(answer)
     record = decision_event(answer, composed, engine)
@@ -103,7 +102,7 @@ def _choose(
     task = _task(accepted, counter, memory)
     key, entries_max = "", policy.cache_entries_max
     ttl_us = policy.cache_ttl_s * _MICROSECONDS
-    if entries_max and accepted.status is _COMPOSED:
+    if entries_max and accepted.status is Status.COMPOSED:
         key = task.key(_scope(accepted, engine))
         if memory is not None:
             remembered = memory.compositions.get(policy.digest, key, event_us, ttl_us)
@@ -112,7 +111,7 @@ def _choose(
     answer = accepted.strategy.compose(task)
     if "candidates" in accepted.strategy.reads:
         assert len(answer.verdicts) == len(task.candidates), "a strategy accounts for every candidate"
-    made = account(answer, None if accepted.status is _COMPOSED else _WITHHELD[accepted.status])
+    made = account(answer, None if accepted.status is Status.COMPOSED else _WITHHELD[accepted.status])
     if key and memory is not None:
         memory.compositions.put(policy.digest, key, event_us, made, ttl_us=ttl_us, entries_max=entries_max)
     return made, key, False

@@ -59,7 +59,7 @@ class Verdict(Struct, gc=False):
         """Leave it out; nothing is left where more was used than there was."""
         self.fidelity = None
         self.bound = bound
-        self.margin = Margin(needed, left if left > 0 else 0)  # noqa: FURB136 - max() takes as long as the rest
+        self.margin = Margin(needed, max(0, left))
 
     def stand(self, fidelity: Fidelity) -> None:
         """Let it stand at a fidelity."""

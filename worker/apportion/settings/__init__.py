@@ -78,9 +78,6 @@ class Settings(ClusterSettings):
     Built directly it reads nothing: `load_settings` gathers what the user set.
     """
 
-    state_dir: OptionalPath = None
-    """Folder for the worker's files; unset: a temporary one, for the state itself lives in Kafka."""
-
     default_policy: Annotated[str, Field(min_length=1)] = "lanes"
     """Policy of requests that name none."""
     policies: OptionalPath = None

@@ -27,7 +27,6 @@ Check = Callable[[Candidate, Any], EventError | None]
 
 NO_CONSTRAINTS = Constraints()
 _CONSTRAINT_LISTS = ("must_exclude", "pinned", "must_include")
-_EXCLUDED, _WITHOUT_CONTENT = Bound.EXCLUSION, Bound.CONTENT
 _NEVER_BACKED_OFF = "constraint"
 """Candidates of this kind may come again with every prompt."""
 
@@ -164,11 +163,11 @@ def _prepared(
         bound, constraint, protected = None, "", False
         if lists:
             excluded, pinned, included = (each.first(name, kind, lane, one.path) for each in lists)
-            bound = _EXCLUDED if excluded else None
+            bound = Bound.EXCLUSION if excluded else None
             constraint = excluded or pinned or included
             protected = not excluded and bool(constraint)
         if bound is None and not content:
-            bound = _WITHOUT_CONTENT
+            bound = Bound.CONTENT
         age = NO_AGE
         if (created_us := one.created_us) is not UNSET:
             age = bisect_right(edges_us, event_us - created_us)

@@ -6,7 +6,6 @@ partition or an offset: the shell keeps those.
 """
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import TypeVar
 
 from msgspec import Struct
@@ -32,7 +31,6 @@ _OWN_DIGEST_BYTES = len('"own_digest":,') + _DIGEST_BYTES
 
 _MICROSECONDS = 1_000_000
 
-_request_id_of = attrgetter("request_id")
 
 T = TypeVar("T")
 
@@ -106,9 +104,10 @@ class Session(Struct, frozen=True, omit_defaults=True):
 
     def seen(self, request_id: str) -> SeenRequest | None:
         """Return the remembered request of that id."""
-        if request_id not in map(_request_id_of, self.recent):
-            return None
-        return next(one for one in self.recent if one.request_id == request_id)
+        for request in self.recent:
+            if request.request_id == request_id:
+                return request
+        return None
 
     def carried_under(self, policy: str) -> Carried | None:
         """Return what a strategy left under a policy of that name."""

@@ -72,7 +72,7 @@ class Artifacts:
 
     def put(self, key: bytes, row: Row) -> None:
         """Hold those of a row, and no other of its session."""
-        pool = zip(row.artifacts, row.session.pool, strict=False)
+        pool = zip(row.artifacts, row.session.pool, strict=True)
         if held := {name: encode_artifact(artifact) for name, artifact in pool}:
             self._held[key] = held
         else:

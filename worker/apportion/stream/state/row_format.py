@@ -1,18 +1,18 @@
-"""How a session stands in the changelog: one record for its row, and one for each artifact of its pool.
+"""The bytes of a session in the changelog: one record for its row, and one for each artifact of its pool.
 
-Decides the bytes, and nothing else. A row begins with what recovery needs of it, at fixed places, so that a
-million of them can be compared, joined and let go without being decoded. What an older version wrote is read.
+A row begins with the fields that recovery needs, at fixed places, so that a million rows can be compared,
+joined and removed without being decoded.
 
     row        key: the session's key
                version 2 (1 byte), seen offset (8), expiry in microseconds (8), that event's record time in
                milliseconds (8), count of artifacts (2), the name of each (12), then MessagePack: the session
                without its pool, the ids of its recent requests, and all digests as bytes
     artifact   key: the session's key, 0xff, the artifact's name: the offset of the event that published it
-               (8), and 0 (4); or, of a pool in a row of version 1, that row's seen offset and 1, 2, …
+               (8), and 0 (4)
                value: the artifact in JSON
     gone       a row's tombstone has the seen offset (8) in its header `seen_offset`
 
-All integers are big-endian. A row of version 1 is JSON, with its pool in it.
+All integers are big-endian.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,6 @@ SEEN_HEADER = "seen_offset"
 NEVER_US = (1 << 63) - 1
 
 _VERSION = 2
-_JSON = ord("{")
 _SEEN = Layout(">Q")
 _PREFIX = Layout(">BQqqH")
 _NAME = Layout(">QI")
@@ -59,8 +58,7 @@ class Row(Struct, frozen=True, gc=False):
 
     An offset counts in one partition of the requests topic, so a row belongs to one partition; by the time of
     the record at that offset the topic is known again (-1: not known). `artifacts` are the names under which
-    the pool's artifacts stand in the changelog, in its order; empty where they stand in the row itself, or
-    have no names yet.
+    the pool's artifacts stand in the changelog, in its order; empty until they have names.
     """
 
     seen_offset: int
@@ -78,40 +76,16 @@ class _Body(Struct, frozen=True, array_like=True):
     decisions: bytes
 
 
-class _RowOfVersion1(Struct, frozen=True):
-    seen_offset: int
-    session: Session
-
-
-class _TimesOfVersion1(Struct, frozen=True):
-    """As much of a session as its expiry takes."""
-
-    start_us: int | None = None
-    last_event_us: int = 0
-    idle_timeout_s: int = 0
-
-
-class _PrefixOfVersion1(Struct, frozen=True):
-    seen_offset: int
-    session: _TimesOfVersion1
-
-
 _encode_body = msgspec.msgpack.Encoder().encode
 _decode_body = msgspec.msgpack.Decoder(_Body).decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_artifact = msgspec.json.Decoder(Pooled).decode
-_decode_version_1 = msgspec.json.Decoder(_RowOfVersion1).decode
-_decode_prefix_1 = msgspec.json.Decoder(_PrefixOfVersion1).decode
 
 
 def encode_row(row: Row) -> bytes:
-    """Return a row as it stands in the changelog; its artifacts stand there by themselves.
-
-    A row whose artifacts have no names is one of version 1, and stays it.
-    """
+    """Return the bytes of a row, without its artifacts: each of them is a record of its own."""
     session = row.session
-    if session.pool and not row.artifacts:
-        return _encode_json(_RowOfVersion1(row.seen_offset, session))
+    assert len(row.artifacts) == len(session.pool), "artifacts get their names before their row is encoded"
     names = b"".join(row.artifacts)
     recent = session.recent
     digests = "".join([one.digest[_DIGEST_HEX] for one in recent]) + session.own_digest[_DIGEST_HEX]
@@ -132,9 +106,6 @@ def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
     Raises:
         UnreadableRowError: a newer version wrote it.
     """
-    if value[0] == _JSON:
-        old = _decode_version_1(value)
-        return Row(old.seen_offset, old.session)
     _, seen_offset, _, timestamp_ms, count = _prefix(value)
     names = artifact_names(value)
     assert len(pool) == count, "a row is joined with its artifacts before it is decoded"
@@ -161,37 +132,34 @@ def seen_offset_of(value: bytes) -> int:
     Raises:
         UnreadableRowError: a newer version wrote it.
     """
-    return _decode_prefix_1(value).seen_offset if value[0] == _JSON else _prefix(value)[1]
+    return _prefix(value)[1]
 
 
 def timestamp_ms_of(value: bytes) -> int:
-    """Return the time of the record at the last offset that a row has seen; -1: not known."""
-    return -1 if value[0] == _JSON else _prefix(value)[3]
-
-
-def expires_us_of(value: bytes) -> int:
-    """Return the event time from which a row's session is a fresh one; `NEVER_US`: never.
+    """Return the time of the record at the last offset that a row has seen; -1: not known.
 
     Raises:
         UnreadableRowError: a newer version wrote it.
     """
-    if value[0] != _JSON:
-        return int.from_bytes(value[_EXPIRY], "big", signed=True)
-    times = _decode_prefix_1(value).session
-    return _expires_us(Session(times.start_us, times.last_event_us, times.idle_timeout_s))
+    return _prefix(value)[3]
+
+
+def expires_us_of(value: bytes) -> int:
+    """Return the event time from which a row's session is a fresh one; `NEVER_US`: never."""
+    return int.from_bytes(value[_EXPIRY], "big", signed=True)
 
 
 def artifact_names(value: bytes) -> tuple[bytes, ...]:
-    """Return the names of a row's artifacts, in the order of its pool; none of a row of version 1."""
-    if value[_COUNT] == _NO_ARTIFACTS or value[0] == _JSON:
+    """Return the names of a row's artifacts, in the order of its pool."""
+    if value[_COUNT] == _NO_ARTIFACTS:  # most rows have none, and a recovery asks for each row
         return ()
     end = _PREFIX.size + _NAME.size * int.from_bytes(value[_COUNT], "big")
     return tuple([value[at : at + _NAME.size] for at in range(_PREFIX.size, end, _NAME.size)])
 
 
-def artifact_name(offset: int, number: int = 0) -> bytes:
+def artifact_name(offset: int) -> bytes:
     """Return the name of the artifact that the event at an offset published."""
-    return _NAME.pack(offset, number)
+    return _NAME.pack(offset, 0)
 
 
 def artifact_key(key: bytes, name: bytes) -> bytes:
@@ -229,18 +197,16 @@ def with_names(row: Row, before: Row | None) -> Row:
         return row
     if before is None:
         known: dict[str, tuple[Pooled, bytes]] = {}
-    elif pool is before.session.pool and before.artifacts:
+    elif pool is before.session.pool:
         return replace(row, artifacts=before.artifacts)
     else:
-        names = before.artifacts or [
-            artifact_name(before.seen_offset, number) for number in range(1, len(before.session.pool) + 1)
-        ]
-        known = {one.id: (one, name) for one, name in zip(before.session.pool, names, strict=True)}
+        pairs = zip(before.session.pool, before.artifacts, strict=True)
+        known = {artifact.id: (artifact, name) for artifact, name in pairs}
     own = artifact_name(row.seen_offset)
     named = []
-    for one in pool:
-        held = known.get(one.id)
-        named.append(held[1] if held is not None and (held[0] is one or held[0] == one) else own)
+    for artifact in pool:
+        held = known.get(artifact.id)
+        named.append(held[1] if held is not None and held[0] == artifact else own)
     assert named.count(own) <= 1, "an event publishes one artifact"
     return replace(row, artifacts=tuple(named))
 
@@ -255,6 +221,8 @@ def _expires_us(session: Session) -> int:
 
 def _prefix(value: bytes) -> tuple[int, int, int, int, int]:
     if value[0] != _VERSION or len(value) < _PREFIX.size:
-        raise UnreadableRowError(f"a row of version {value[0]}, where this worker knows up to {_VERSION}")
+        raise UnreadableRowError(
+            f"a row of version {value[0]}, and this worker reads version {_VERSION} only"
+        )
     version, seen_offset, expires_us, timestamp_ms, count = _PREFIX.unpack_from(value)
     return version, seen_offset, expires_us, timestamp_ms, count

@@ -34,11 +34,6 @@ from apportion.stream.state.stream_time import StreamTime
 
 _UPKEEP_MAX = 500
 """How many sessions are let go, or written again, beside one batch."""
-_VERSIONED = slice(0, 9)
-"""A row's version and the offset that it has seen: of two rows of one version the greater has seen more."""
-_COUNTED = slice(25, 27)
-_NO_ARTIFACTS = b"\x00\x00"
-_JSON = ord("{")
 
 
 Gap: TypeAlias = tuple[int, int]
@@ -257,11 +252,7 @@ class PartitionRows:
         Raises:
             ArtifactMissingError: a row has an artifact that the changelog has not.
         """
-        needed = {
-            key: names
-            for key, value in self._values.items()
-            if value[_COUNTED] != _NO_ARTIFACTS and (names := artifact_names(value))
-        }
+        needed = {key: names for key, value in self._values.items() if (names := artifact_names(value))}
         self._require_artifacts(needed, afresh=afresh)
         self._orphans += self._artifacts.keep(needed)
         self._gone.clear()
@@ -354,8 +345,6 @@ class PartitionRows:
         if held is None:
             gone = self._gone.get(key)
             return gone is None or seen_offset_of(value) > gone
-        if value[0] == held[0] != _JSON:
-            return value[_VERSIONED] >= held[_VERSIONED]
         return seen_offset_of(value) >= seen_offset_of(held)
 
     def _tell(self, key: bytes, row: Row) -> list[StateRecord]:

@@ -85,8 +85,7 @@ def rank(task: Task[LanesPolicy], lanes: Mapping[str, Lane]) -> list[Artifact]:
             relevance += recent_boost
         if lane_boosts:
             relevance += lane_boosts.get(lane.name, 0)
-        if relevance > ONE:  # noqa: PLR1730 - min() costs as much as all of the score
-            relevance = ONE
+        relevance = min(relevance, ONE)
         score = (30 * recency + 35 * relevance + 20 * specificity + 15 * risk + 50) // 100
         # candidates that are equal in all of these are equal in everything: the index only ends the tie
         keyed.append(

@@ -16,6 +16,7 @@ from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.task import Prepared
 from apportion.core.verdict import Bound, mark_covered
 
+# loops over candidates read these: Python 3.11 takes 0.05 to 0.2 µs to look up a member of an enum
 _FULL, _LANE, _LIMIT = Fidelity.FULL, Bound.LANE, Bound.LIMIT
 
 
