@@ -265,7 +265,7 @@ def test_the_command_tells_an_answer_without_a_form_and_goes_on() -> None:
     first, second = (json.loads(each) for each in ended.out.splitlines())
     assert ("body" in first, second["body"]) == (False, {"parts": []})
     assert ended.exit_code == 1
-    told = "a conversation has roles and calls, which a text cannot tell; take openai or anthropic"
+    told = "a text cannot express a conversation's roles and calls; use openai or anthropic"
     assert ended.err.splitlines() == [
         f"apportion: request r1: {told} (at $.messages)",
         "apportion: forms_missing: answers without a form in text: 1",
