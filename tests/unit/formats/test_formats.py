@@ -229,7 +229,7 @@ def test_results_that_come_later_have_no_form_for_anthropic() -> None:
 
 
 def test_a_conversation_has_no_text() -> None:
-    with pytest.raises(FormatError, match=r"take openai or anthropic \(at \$\.messages\)$"):
+    with pytest.raises(FormatError, match=r"use openai or anthropic \(at \$\.messages\)$"):
         text_body(conversation())
 
 

@@ -105,9 +105,9 @@ def imported(tree: ast.Module, names: Collection[str]) -> set[str]:
     ("broken", "ceiling"),
     [
         (class_names, 0),
-        (questions, 72),
+        (questions, 67),
         (long_sentences, 31),
-        (vague_variables, 238),
+        (vague_variables, 235),
         (long_functions, 8),
         (import_cycles, 4),
     ],
