@@ -16,7 +16,6 @@ from apportion.core.events import Event, Opt
 from apportion.core.policies.timeline import Timeline
 from apportion.core.results import ContextDeadLetter
 from apportion.core.wire import codec
-from apportion.core.wire.cloudevents import event_value
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
 from apportion.kafka.partitioning import check_place
@@ -68,7 +67,7 @@ class TopicReading:
             EventError: it holds none, passes a bound, stands elsewhere than its session, or is too late.
         """
         record = _record(line)
-        event = codec.decode(event_value(record, self._bounds), self._bounds)
+        event = codec.event_of(record, self._bounds)
         check_place(event, record, self._settings.partitioner, self._settings.partitions)
         self._time.see(event, record)
         return event
