@@ -105,9 +105,9 @@ def imported(tree: ast.Module, names: Collection[str]) -> set[str]:
     ("broken", "ceiling"),
     [
         (class_names, 0),
-        (questions, 80),
-        (long_sentences, 32),
-        (vague_variables, 245),
+        (questions, 79),
+        (long_sentences, 31),
+        (vague_variables, 233),
         (long_functions, 8),
         (import_cycles, 4),
     ],

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apportion.cli import ExitCode
-from apportion.cli._files import naming, open_events, require_distinct
-from apportion.cli._lines import lines_of, watched
-from apportion.cli._progress import progress
+from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 from apportion.cli._topics import (
@@ -26,11 +24,10 @@ from apportion.cli._topics import (
     Since,
     StartSnapshot,
     Until,
-    recomposition_of,
     require_files,
     selection_of,
 )
-from apportion.cli._verification import tell_empty, verification_of
+from apportion.cli._verification import open_file_run, open_topic_run, tell_empty
 from apportion.printable import printable
 
 if TYPE_CHECKING:
@@ -129,14 +126,11 @@ def _replay_files(
 ) -> None:
     from apportion.replay.replaying import Replay
 
-    with ExitStack() as stack:
-        source = stack.enter_context(open_events(events))
-        log = stack.enter_context(open_events(decisions))
-        run = Replay(verification_of(settings, log), what_if)
-        lines = lines_of(source, settings.event_max_bytes)
-        bar = ExitStack()
-        beside = printing.is_json
-        printing.show(run.run(watched(lines, source, "replaying", bar, beside_output=beside)), bar)
+    with open_file_run(
+        settings, events, decisions, what="replaying", beside_output=printing.is_json
+    ) as files:
+        run = Replay(files.verification, what_if)
+        printing.show(run.run(files.events), files.bar)
     printing.end(run.summary)
 
 
@@ -147,12 +141,11 @@ def _replay_topics(
     what_if: "WhatIf",
     printing: "_Printing",
 ) -> None:
-    with ExitStack() as stack:
-        run = stack.enter_context(recomposition_of(settings, selection, snapshot))
-        bar = ExitStack()
-        advance = bar.enter_context(progress("replaying", run.total, beside_output=printing.is_json))
-        printing.show(run.replay(what_if, advance), bar)
-    printing.end(run.sum)
+    with open_topic_run(
+        settings, selection, snapshot, what="replaying", beside_output=printing.is_json
+    ) as topics:
+        printing.show(topics.recomposition.replay(what_if, topics.advance), topics.bar)
+    printing.end(topics.recomposition.sum)
 
 
 def _change(

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apportion.cli import ExitCode
-from apportion.cli._files import naming, open_events, open_to_read, require_distinct
-from apportion.cli._lines import lines_of, watched
-from apportion.cli._progress import progress
+from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 from apportion.cli._topics import (
@@ -24,11 +22,10 @@ from apportion.cli._topics import (
     Since,
     StartSnapshot,
     Until,
-    recomposition_of,
     require_files,
     selection_of,
 )
-from apportion.cli._verification import tell_empty, verification_of
+from apportion.cli._verification import open_file_run, open_topic_run, tell_empty
 
 if TYPE_CHECKING:
     from apportion.recompose.ranges import RecordSelection
@@ -93,27 +90,17 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     events, decisions = require_files(events, decisions, snapshot)
     require_distinct(events, decisions, dead_letters)
     settings = read_settings(ctx, default_policy=policy)
-    with ExitStack() as stack:
-        source = stack.enter_context(open_events(events))
-        logs = [stack.enter_context(open_events(decisions))]
-        if dead_letters is not None:
-            logs.append(stack.enter_context(open_to_read(dead_letters)))
-        verification = verification_of(settings, *logs)
-        lines = lines_of(source, settings.event_max_bytes)
-        bar = ExitStack()
-        _show(verification.run(watched(lines, source, "verifying", bar, beside_output=False)), bar, form)
-    _end(verification.summary, form)
+    with open_file_run(settings, events, decisions, dead_letters, what="verifying") as run:
+        _show(run.verification.run(run.events), run.bar, form)
+    _end(run.verification.summary, form)
 
 
 def _verify_topics(
     settings: "Settings", selection: "RecordSelection", snapshot: Path | None, form: VerifyFormat
 ) -> None:
-    with ExitStack() as stack:
-        run = stack.enter_context(recomposition_of(settings, selection, snapshot))
-        bar = ExitStack()
-        advance = bar.enter_context(progress("verifying", run.total))
-        _show(run.run(advance), bar, form)
-    _end(run.summary, form)
+    with open_topic_run(settings, selection, snapshot, what="verifying") as run:
+        _show(run.recomposition.run(run.advance), run.bar, form)
+    _end(run.recomposition.summary, form)
 
 
 def _show(found: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:
