@@ -361,3 +361,10 @@ def test_a_decision_of_another_form_is_told_by_its_version() -> None:
     other = altered(altered(line, "status", value="novel"), "engine_version", value="\x1b9")
     with pytest.raises(UnreadableDecisionError, match=r"line 1 .* engine version \\x1b9"):
         find_decision(as_lines([other]), "")
+
+
+def test_a_decision_of_another_form_in_a_topic_is_told_by_its_place() -> None:
+    [line] = recorded([asked("r1")]).decisions
+    other = Record("made", 3, 17, -1, None, altered(line, "status", value="novel"))
+    with pytest.raises(UnreadableDecisionError, match="made/3/17 is of another form"):
+        find_decision([other], "")

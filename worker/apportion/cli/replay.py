@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apportion.cli import ExitCode
+from apportion.cli import ExitCode, _topics
 from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
-from apportion.cli._topics import (
-    DecisionsFile,
-    EventsFile,
-    FromTopics,
-    Offsets,
-    Since,
-    StartSnapshot,
-    Until,
-    require_files,
-    selection_of,
-)
 from apportion.cli._verification import open_file_run, open_topic_run, tell_empty
 from apportion.printable import printable
 
@@ -60,14 +49,14 @@ def _price(text: str) -> Decimal:
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "brokers", "app_id"))
 def replay(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
-    events: EventsFile = None,
-    decisions: DecisionsFile = None,
+    events: _topics.EventsFile = None,
+    decisions: _topics.DecisionsFile = None,
     *,
-    from_topics: FromTopics = False,
-    since: Since = None,
-    until: Until = None,
-    offsets: Offsets = None,
-    snapshot: StartSnapshot = None,
+    from_topics: _topics.FromTopics = False,
+    since: _topics.Since = None,
+    until: _topics.Until = None,
+    offsets: _topics.Offsets = None,
+    snapshot: _topics.StartSnapshot = None,
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -110,13 +99,13 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
       apportion replay events.jsonl decisions.jsonl --without history --format json | jq .lost
       apportion replay --from-topics --since 2026-03-01T00:00:00Z --budget 4000
     """
-    selection = selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
+    selection = _topics.selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
     what_if = _what_if(_change(policy, budget, counter, tuple(without or ())), evolve=evolve)
     settings = read_settings(ctx)
     if selection is not None:
         _replay_topics(settings, selection, snapshot, what_if, _Printing(form, price))
         return
-    events, decisions = require_files(events, decisions, snapshot)
+    events, decisions = _topics.require_files(events, decisions, snapshot)
     require_distinct(events, decisions)
     _replay_files(settings, events, decisions, what_if, _Printing(form, price))
 

@@ -10,21 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apportion.cli import ExitCode
+from apportion.cli import ExitCode, _topics
 from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
-from apportion.cli._topics import (
-    DecisionsFile,
-    EventsFile,
-    FromTopics,
-    Offsets,
-    Since,
-    StartSnapshot,
-    Until,
-    require_files,
-    selection_of,
-)
 from apportion.cli._verification import open_file_run, open_topic_run, tell_empty
 
 if TYPE_CHECKING:
@@ -49,14 +38,14 @@ class VerifyFormat(StrEnum):
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "brokers", "app_id"))
 def verify(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
-    events: EventsFile = None,
-    decisions: DecisionsFile = None,
+    events: _topics.EventsFile = None,
+    decisions: _topics.DecisionsFile = None,
     *,
-    from_topics: FromTopics = False,
-    since: Since = None,
-    until: Until = None,
-    offsets: Offsets = None,
-    snapshot: StartSnapshot = None,
+    from_topics: _topics.FromTopics = False,
+    since: _topics.Since = None,
+    until: _topics.Until = None,
+    offsets: _topics.Offsets = None,
+    snapshot: _topics.StartSnapshot = None,
     dead_letters: Annotated[
         Path | None, typer.Option(help="Compare the dead letters of this file, too.")
     ] = None,
@@ -83,11 +72,11 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
       apportion verify --from-topics --offsets 3:1200-1300
     """
     files = (events, decisions, dead_letters)
-    selection = selection_of(files, since, until, offsets, from_topics=from_topics)
+    selection = _topics.selection_of(files, since, until, offsets, from_topics=from_topics)
     if selection is not None:
         _verify_topics(read_settings(ctx, default_policy=policy), selection, snapshot, form)
         return
-    events, decisions = require_files(events, decisions, snapshot)
+    events, decisions = _topics.require_files(events, decisions, snapshot)
     require_distinct(events, decisions, dead_letters)
     settings = read_settings(ctx, default_policy=policy)
     with open_file_run(settings, events, decisions, dead_letters, what="verifying") as run:
