@@ -1,6 +1,7 @@
 """Events composed again: the policy of a request, and the rows of its session."""
 
 import json
+from typing import Any
 
 import pytest
 from support.composing import ENGINE, lanes_policy
@@ -17,7 +18,7 @@ LATER = lanes_policy(version="2", counter="bytes4")
 UNKNOWN_MS = -1
 
 
-def event(request_id: str, **changes: object) -> Event:
+def event(request_id: str, **changes: Any) -> Event:
     return codec.decode(json.dumps(asked(request_id, **changes)).encode(), Bounds())
 
 
