@@ -12,14 +12,14 @@ from msgspec import Struct, to_builtins
 
 from apportion.core.bounds import Bounds
 from apportion.core.compose import Answered
-from apportion.core.composer import Composer
+from apportion.core.composer import TimelineComposer
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import Event
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import Timeline
 from apportion.core.wire import codec
-from apportion.core.wire.cloudevents import EventHeaders, event_value
+from apportion.core.wire.cloudevents import EventHeaders
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Headers, Record
 from apportion.offline.rows import SessionRows
@@ -82,19 +82,18 @@ class Expectation:
     def of(self, records: Iterable[Record]) -> Iterator[Seen]:
         """Yield what is there after each record of one partition, from its first, in the order of offsets."""
         rows, memory = SessionRows(), Memory(compositions_max=0)
+        composers = TimelineComposer(self._engine, self._timeline, self._default_policy, memory)
         for record in records:
             try:
-                yield self._answered(record, rows, memory)
+                yield self._answered(record, rows, composers)
             except EventError as error:
                 yield Seen(record, (self._refused(record, error),), None)
 
-    def _answered(self, record: Record, rows: SessionRows, memory: Memory) -> Seen:
-        event = codec.decode(event_value(record, self._bounds), self._bounds)
+    def _answered(self, record: Record, rows: SessionRows, composers: TimelineComposer) -> Seen:
+        event = codec.event_of(record, self._bounds)
         self._check(event, record)
-        catalogue = self._timeline.at(record.timestamp_ms)
         key = (record.key or b"").decode()
-        composer = Composer(self._engine, catalogue, self._default_policy, memory)
-        session, answer = composer.handle(event, rows.get(key))
+        session, answer = composers.at(record.timestamp_ms).handle(event, rows.get(key))
         rows.put(key, session)
         return Seen(record, () if answer is None else self._outputs(record, answer), session.digest)
 

@@ -16,11 +16,13 @@ from apportion.core.policies.timeline import Timeline
 from apportion.core.policy import Policy
 from apportion.core.results import ContextDeadLetter, Detail, Phase, Run, Source
 from apportion.core.wire import codec
+from apportion.core.wire.record import Record
 from apportion.offline.answers import answer_lines
-from apportion.offline.lines import Line, read_lines
+from apportion.offline.lines import read_lines
 from apportion.offline.sessions import Sessions
 from apportion.replay.findings import Finding, Found, VerificationSummary
 from apportion.replay.reading import FileReading
+from apportion.replay.recomposing import Recomposer
 from apportion.replay.verify import Verification
 from support.composing import ENGINE, NOW, candidate, lanes_policy
 
@@ -81,7 +83,7 @@ def by_worker(decision: bytes, worker: str = "w") -> bytes:
     return decision[:-1] + b',"run":' + codec.encode(run) + b"}"
 
 
-def as_lines(lines: Iterable[bytes]) -> Iterator[Line]:
+def as_lines(lines: Iterable[bytes]) -> Iterator[Record]:
     """Yield lines as a file of them is read."""
     return read_lines(BytesIO(b"".join(line + b"\n" for line in lines)), LINE_MAX_BYTES)
 
@@ -112,9 +114,7 @@ def verified(
     decisions = changes.get("decisions", recording.decisions)
     dead_letters = changes.get("dead_letters", recording.dead_letters) if letters else None
     verification = Verification(
-        engine,
-        of_files(catalogue),
-        POLICY.name,
+        Recomposer(engine, of_files(catalogue), POLICY.name),
         FileReading(Bounds()),
         as_lines(decisions),
         None if dead_letters is None else as_lines(dead_letters),

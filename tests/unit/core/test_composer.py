@@ -4,10 +4,11 @@ import pytest
 from msgspec.structs import replace
 from support.composing import ENGINE, answer, artifact, candidate, lanes_policy, omitted, request, retraction
 
-from apportion.core.composer import Composer
+from apportion.core.composer import Composer, TimelineComposer
 from apportion.core.errors import EventError
 from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
+from apportion.core.policies.timeline import Published, Timeline
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
 from apportion.core.strategies.lanes import LanesStrategy
@@ -77,3 +78,21 @@ def test_a_request_that_is_sent_again_is_a_duplicate_whatever_todays_policy_says
         assert after.spent_tokens == session.spent_tokens
         with pytest.raises(EventError, match="conflicting_request"):
             again.handle(replace(asked, candidates=asked.candidates[:1]), session)  # type: ignore[index] # given
+
+
+def test_an_event_is_composed_under_the_policies_that_hold_at_its_record_time() -> None:
+    later = lanes_policy(name="later")
+    published = Published("later@1", later, counts_from_ms=1_000)
+    timeline = Timeline([lanes_policy(name="now")], "group", 0, (published,))
+    composers = TimelineComposer(ENGINE, timeline, "now", Memory())
+    with pytest.raises(EventError):
+        composers.at(999).handle(request([], policy="later"), EMPTY)
+    _, outcome = composers.at(1_000).handle(request([], policy="later"), EMPTY)
+    assert outcome is not None
+    assert outcome.composed.policy.name == "later"
+    assert composers.at(999).handle(request([]), EMPTY)[1] is not None
+
+
+def test_events_between_two_changes_of_policies_share_a_composer() -> None:
+    composers = TimelineComposer(ENGINE, Timeline([lanes_policy(name="now")], "group", 0), "now", Memory())
+    assert composers.at(1) is composers.at(2)

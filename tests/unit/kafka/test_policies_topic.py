@@ -78,7 +78,10 @@ class Topic:
     async def position(self, _: TopicPartition) -> int:
         return self.at
 
-    async def getmany(self, _: TopicPartition, *, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+    async def getmany(
+        self, _: TopicPartition, *, timeout_ms: int, max_records: int | None
+    ) -> dict[TopicPartition, list[Any]]:
+        assert max_records is None
         read = self.records[self.at : min(self.at + self.batch, self.end)]
         self.now_s += 0 if read else timeout_ms / 1000
         self.at += len(read)

@@ -136,7 +136,7 @@ def run_of(
 def audited(topics: Topics, extent: Extent = ALL, **arguments: Any) -> Audited:
     """Verify what stands in the topics."""
     run = run_of(topics, extent, **arguments)
-    findings = tuple(run.placed(one) for one in run.verification.run(run.events))
+    findings = tuple(run.verification.run(run.events))
     return Audited(run.verification.summary, findings)
 
 

@@ -26,10 +26,11 @@ from apportion.core.bounds import Bounds
 from apportion.core.engine import Engine
 from apportion.core.identity import Secrets
 from apportion.core.policies.catalogue import Catalogue
+from apportion.core.wire.record import Record
 from apportion.counters import COUNTERS
-from apportion.offline.lines import Line
 from apportion.replay.findings import Found
 from apportion.replay.reading import FileReading
+from apportion.replay.recomposing import Recomposer
 from apportion.replay.verify import Verification
 from apportion.replay.waiting import Waiting
 
@@ -334,29 +335,31 @@ def test_a_log_in_the_order_of_its_events_is_never_read_ahead() -> None:
     read = {"events": 0, "decisions": 0}
     ahead = []
 
-    def counted(what: str, lines: Iterator[Line]) -> Iterator[Line]:
-        for line in lines:
+    def counted(what: str, records: Iterator[Record]) -> Iterator[Record]:
+        for record in records:
             read[what] += 1
             ahead.append(read["decisions"] - read["events"])
-            yield line
+            yield record
 
     decisions = counted("decisions", as_lines(recording.decisions))
-    verification = Verification(ENGINE, of_files(CATALOGUE), POLICY.name, FileReading(Bounds()), decisions)
+    recomposer = Recomposer(ENGINE, of_files(CATALOGUE), POLICY.name)
+    verification = Verification(recomposer, FileReading(Bounds()), decisions)
     assert list(verification.run(counted("events", as_lines(recording.events)))) == []
     assert max(ahead) == 0
 
 
-def test_lines_that_wait_beyond_the_bound_wait_in_a_file() -> None:
+def test_records_that_wait_beyond_the_bound_wait_in_a_file() -> None:
     waiting = Waiting(held_max_bytes=4)
-    lines = [(number, bytes([65 + number]) * 3) for number in range(5)]
-    for number, value in lines:
-        waiting.put(b"ab"[number % 2 : number % 2 + 1], number, value)
-    assert list(waiting) == lines
-    assert waiting.first(b"a") == (0, b"AAA")
+    records = [Record("t", 3, offset, 0, None, bytes([65 + offset]) * 3) for offset in range(5)]
+    for record in records:
+        waiting.put(b"ab"[record.offset % 2 : record.offset % 2 + 1], record)
+    assert list(waiting) == records
+    assert waiting.first(b"a") == records[0]
     waiting.drop(b"a")
-    assert waiting.first(b"a") == (2, b"CCC")
-    waiting.put(b"c", 9, b"again")
-    assert list(waiting) == [*lines[1:], (9, b"again")]
+    assert waiting.first(b"a") == records[2]
+    again = Record("t", 3, 9, 0, None, b"again")
+    waiting.put(b"c", again)
+    assert list(waiting) == [*records[1:], again]
     assert waiting.first(b"d") is None
     waiting.close()
 
@@ -365,12 +368,11 @@ def test_no_composition_is_taken_from_a_cache() -> None:
     cached = Catalogue([lanes_policy(cache={"max_entries": 10, "ttl_s": 60})])
     events = [asked(f"r{number}", f"s{number}") for number in range(3)]
     recording = recorded(events, catalogue=cached)
-    verification = Verification(
-        ENGINE, of_files(cached), POLICY.name, FileReading(Bounds()), as_lines(recording.decisions)
-    )
+    recomposer = Recomposer(ENGINE, of_files(cached), POLICY.name)
+    verification = Verification(recomposer, FileReading(Bounds()), as_lines(recording.decisions))
     assert list(verification.run(as_lines(recording.events))) == []
     assert verification.summary.verified == 3
-    assert verification.memory.compositions.hits == 0
+    assert recomposer.memory.compositions.hits == 0
 
 
 def test_dead_letters_are_compared_where_they_are_given() -> None:

@@ -34,6 +34,7 @@ from apportion.counters import COUNTERS
 from apportion.policies import load_catalogue
 from apportion.replay.findings import Finding
 from apportion.replay.reading import FileReading
+from apportion.replay.recomposing import Recomposer
 from apportion.replay.replaying import Replay, WhatIf
 from apportion.replay.sums import Sum
 from apportion.replay.verify import Verification
@@ -75,7 +76,8 @@ def replayed(
 ) -> Replayed:
     """Replay a recording under a change."""
     lines = as_lines(recording.decisions if decisions is None else decisions)
-    verification = Verification(ENGINE, of_files(catalogue), POLICY.name, FileReading(Bounds()), lines)
+    recomposer = Recomposer(ENGINE, of_files(catalogue), POLICY.name)
+    verification = Verification(recomposer, FileReading(Bounds()), lines)
     return Replayed(Replay(verification, WhatIf(change, evolve)), recording, price)
 
 
@@ -369,9 +371,8 @@ def replayed_session(name: str, change: Change, *, evolve: bool = False) -> Repl
     events = tuple((GOLDEN / "sessions" / name / "events.jsonl").read_bytes().splitlines())
     decisions = decisions_of(name)
     bounds = Bounds(event_max_bytes=4_000, candidates_max=20) if name == "refusals" else Bounds()
-    verification = Verification(
-        SECRETS, of_files(POLICIES), "lanes", FileReading(bounds), as_lines(decisions)
-    )
+    recomposer = Recomposer(SECRETS, of_files(POLICIES), "lanes")
+    verification = Verification(recomposer, FileReading(bounds), as_lines(decisions))
     return Replayed(Replay(verification, WhatIf(change, evolve)), Recording(events, decisions, ()))
 
 

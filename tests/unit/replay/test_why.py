@@ -17,7 +17,7 @@ from apportion.core.publish import publish
 from apportion.core.results import ContextDecision, Fidelity, Reason
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
-from apportion.offline.lines import Line
+from apportion.core.wire.record import Record
 from apportion.replay.findings import Finding, Found
 from apportion.replay.origin import (
     AmbiguousDecisionError,
@@ -29,6 +29,7 @@ from apportion.replay.origin import (
     origin_of,
 )
 from apportion.replay.reading import FileReading
+from apportion.replay.recomposing import Recomposer
 from apportion.replay.verify import Verification
 from apportion.replay.why import AdmittingChange, Lever, Searched, Why, why
 
@@ -263,9 +264,10 @@ def session_of(recording: Recording, name: str, **changes: Iterable[bytes]) -> O
     lines = changes.get("decisions", recording.decisions)
     decision = find_decision(as_lines(lines), identity_of(recording, name))
 
-    def verification_of(those: Iterable[Line]) -> Verification:
+    def verification_of(those: Iterable[Record]) -> Verification:
         catalogue = Catalogue([POLICY, lanes_policy(version="2", counter="bytes4")])
-        return Verification(ENGINE, of_files(catalogue), POLICY.name, FileReading(Bounds()), those)
+        recomposer = Recomposer(ENGINE, of_files(catalogue), POLICY.name)
+        return Verification(recomposer, FileReading(Bounds()), those)
 
     events = as_lines(changes.get("events", recording.events))
     own = of_session(events, decision), of_session(as_lines(lines), decision)
@@ -359,3 +361,10 @@ def test_a_decision_of_another_form_is_told_by_its_version() -> None:
     other = altered(altered(line, "status", value="novel"), "engine_version", value="\x1b9")
     with pytest.raises(UnreadableDecisionError, match=r"line 1 .* engine version \\x1b9"):
         find_decision(as_lines([other]), "")
+
+
+def test_a_decision_of_another_form_in_a_topic_is_told_by_its_place() -> None:
+    [line] = recorded([asked("r1")]).decisions
+    other = Record("made", 3, 17, -1, None, altered(line, "status", value="novel"))
+    with pytest.raises(UnreadableDecisionError, match="made/3/17 is of another form"):
+        find_decision([other], "")

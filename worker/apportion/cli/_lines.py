@@ -10,10 +10,10 @@ from apportion.cli._files import naming
 from apportion.cli._progress import progress
 
 if TYPE_CHECKING:
-    from apportion.offline.lines import Line
+    from apportion.core.wire.record import Record
 
 
-def lines_of(source: BinaryIO, line_max_bytes: int) -> "Iterator[Line]":
+def lines_of(source: BinaryIO, line_max_bytes: int) -> "Iterator[Record]":
     """Yield the lines of a file.
 
     Raises:
@@ -26,8 +26,8 @@ def lines_of(source: BinaryIO, line_max_bytes: int) -> "Iterator[Line]":
 
 
 def watched(
-    lines: "Iterator[Line]", source: BinaryIO, what: str, stack: ExitStack, *, beside_output: bool
-) -> "Iterator[Line]":
+    lines: "Iterator[Record]", source: BinaryIO, what: str, stack: ExitStack, *, beside_output: bool
+) -> "Iterator[Record]":
     """Show how far a file is read; of a pipe nobody knows the end."""
     status = os.fstat(source.fileno())
     if not stat.S_ISREG(status.st_mode):

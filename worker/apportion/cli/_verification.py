@@ -1,37 +1,101 @@
-"""Recorded events composed again, for the commands that do so, as their settings say."""
+"""Recorded events composed again, from files or from topics: what `verify`, `replay` and `explain` share."""
 
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from apportion.cli._lines import lines_of
+from apportion.cli._files import open_events, open_to_read
+from apportion.cli._lines import lines_of, watched
+from apportion.cli._progress import progress
+from apportion.cli._topics import recomposition_of
 
 if TYPE_CHECKING:
+    from apportion.core.wire.record import Record
+    from apportion.recompose.ranges import RecordSelection
+    from apportion.recompose.run import Recomposition
     from apportion.replay.verify import Verification
     from apportion.settings import Settings
 
 
+class FileRun(NamedTuple):
+    """A verification of files, and its events; the progress bar ends with `bar`."""
+
+    verification: "Verification"
+    events: "Iterator[Record]"
+    bar: ExitStack
+
+
+class TopicRun(NamedTuple):
+    """A run over topics, and what shows how far it is; the progress bar ends with `bar`."""
+
+    recomposition: "Recomposition"
+    advance: Callable[[int], None]
+    bar: ExitStack
+
+
+@contextmanager
+def open_file_run(
+    settings: "Settings",
+    events: Path,
+    decisions: Path,
+    dead_letters: Path | None = None,
+    *,
+    what: str,
+    beside_output: bool = False,
+) -> Iterator[FileRun]:
+    """Open the files; `-` is stdin, but not for dead letters. The progress bar is named `what`.
+
+    Raises:
+        PolicyError, SettingsError: the policies or secrets that the settings name are wrong.
+    """
+    from apportion.replay.log import LINE_MAX_BYTES
+
+    with ExitStack() as stack:
+        source = stack.enter_context(open_events(events))
+        logs = [stack.enter_context(open_events(decisions))]
+        if dead_letters is not None:
+            logs.append(stack.enter_context(open_to_read(dead_letters)))
+        verification = verification_of(settings, *[lines_of(log, LINE_MAX_BYTES) for log in logs])
+        bar = ExitStack()
+        lines = lines_of(source, settings.event_max_bytes)
+        yield FileRun(verification, watched(lines, source, what, bar, beside_output=beside_output), bar)
+
+
+@contextmanager
+def open_topic_run(
+    settings: "Settings",
+    selection: "RecordSelection",
+    snapshot: Path | None,
+    *,
+    what: str,
+    beside_output: bool = False,
+) -> Iterator[TopicRun]:
+    """Connect to the topics, and settle what is read of them. The progress bar is named `what`."""
+    with ExitStack() as stack:
+        run = stack.enter_context(recomposition_of(settings, selection, snapshot))
+        bar = ExitStack()
+        advance = bar.enter_context(progress(what, run.total, beside_output=beside_output))
+        yield TopicRun(run, advance, bar)
+
+
 def verification_of(
-    settings: "Settings", decisions: BinaryIO, dead_letters: BinaryIO | None = None
+    settings: "Settings", decisions: "Iterable[Record]", dead_letters: "Iterable[Record] | None" = None
 ) -> "Verification":
-    """Return a run over these logs.
+    """Return a verification of the records of files.
 
     Raises:
         PolicyError, SettingsError: the policies or secrets that the settings name are wrong.
     """
     from apportion.assembly import create_engine, create_timeline
-    from apportion.replay.log import LINE_MAX_BYTES
     from apportion.replay.reading import FileReading
+    from apportion.replay.recomposing import Recomposer
     from apportion.replay.verify import Verification
 
-    return Verification(
-        create_engine(settings),
-        create_timeline(settings),
-        settings.default_policy,
-        FileReading(settings.bounds),
-        lines_of(decisions, LINE_MAX_BYTES),
-        None if dead_letters is None else lines_of(dead_letters, LINE_MAX_BYTES),
-    )
+    recomposer = Recomposer(create_engine(settings), create_timeline(settings), settings.default_policy)
+    return Verification(recomposer, FileReading(settings.bounds), decisions, dead_letters)
 
 
 def tell_empty() -> None:

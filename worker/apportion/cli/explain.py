@@ -11,18 +11,15 @@ from apportion.cli._files import open_events, require_distinct
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._topics import FromTopics
+from apportion.cli._verification import verification_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.console import RenderableType
 
     from apportion.core.engine import Engine
     from apportion.core.results import ContextDecision, Entry
-    from apportion.offline.lines import Line
     from apportion.replay.findings import Finding
     from apportion.replay.origin import Origin
-    from apportion.replay.verify import Verification
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -173,7 +170,7 @@ def _search(
             decision,
             of_session(lines, decision),
             of_session(lines_of(decisions, LINE_MAX_BYTES), decision),
-            lambda those: _verification(settings, those),
+            lambda records: verification_of(settings, records),
         )
     _print_changes(origin, engine, entry)
 
@@ -187,20 +184,6 @@ def _print_changes(origin: "Origin | Finding", engine: "Engine", entry: "Entry")
         typer.echo(f"apportion: {_not_searched(origin)}", err=True)
         raise typer.Exit(ExitCode.FAILURE)
     _print(changes_explanation(why(origin, engine, entry)))
-
-
-def _verification(settings: "Settings", decisions: "Iterable[Line]") -> "Verification":
-    from apportion.assembly import create_engine, create_timeline
-    from apportion.replay.reading import FileReading
-    from apportion.replay.verify import Verification
-
-    return Verification(
-        create_engine(settings),
-        create_timeline(settings),
-        settings.default_policy,
-        FileReading(settings.bounds),
-        decisions,
-    )
 
 
 def _not_searched(finding: "Finding") -> str:

@@ -12,25 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apportion.cli import ExitCode
-from apportion.cli._files import naming, open_events, require_distinct
-from apportion.cli._lines import lines_of, watched
-from apportion.cli._progress import progress
+from apportion.cli import ExitCode, _topics
+from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
-from apportion.cli._topics import (
-    DecisionsFile,
-    EventsFile,
-    FromTopics,
-    Offsets,
-    Since,
-    StartSnapshot,
-    Until,
-    recomposition_of,
-    require_files,
-    selection_of,
-)
-from apportion.cli._verification import tell_empty, verification_of
+from apportion.cli._verification import open_file_run, open_topic_run, tell_empty
 from apportion.printable import printable
 
 if TYPE_CHECKING:
@@ -63,14 +49,14 @@ def _price(text: str) -> Decimal:
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "brokers", "app_id"))
 def replay(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
-    events: EventsFile = None,
-    decisions: DecisionsFile = None,
+    events: _topics.EventsFile = None,
+    decisions: _topics.DecisionsFile = None,
     *,
-    from_topics: FromTopics = False,
-    since: Since = None,
-    until: Until = None,
-    offsets: Offsets = None,
-    snapshot: StartSnapshot = None,
+    from_topics: _topics.FromTopics = False,
+    since: _topics.Since = None,
+    until: _topics.Until = None,
+    offsets: _topics.Offsets = None,
+    snapshot: _topics.StartSnapshot = None,
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -113,13 +99,13 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
       apportion replay events.jsonl decisions.jsonl --without history --format json | jq .lost
       apportion replay --from-topics --since 2026-03-01T00:00:00Z --budget 4000
     """
-    selection = selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
+    selection = _topics.selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
     what_if = _what_if(_change(policy, budget, counter, tuple(without or ())), evolve=evolve)
     settings = read_settings(ctx)
     if selection is not None:
         _replay_topics(settings, selection, snapshot, what_if, _Printing(form, price))
         return
-    events, decisions = require_files(events, decisions, snapshot)
+    events, decisions = _topics.require_files(events, decisions, snapshot)
     require_distinct(events, decisions)
     _replay_files(settings, events, decisions, what_if, _Printing(form, price))
 
@@ -129,14 +115,11 @@ def _replay_files(
 ) -> None:
     from apportion.replay.replaying import Replay
 
-    with ExitStack() as stack:
-        source = stack.enter_context(open_events(events))
-        log = stack.enter_context(open_events(decisions))
-        run = Replay(verification_of(settings, log), what_if)
-        lines = lines_of(source, settings.event_max_bytes)
-        bar = ExitStack()
-        beside = printing.is_json
-        printing.show(run.run(watched(lines, source, "replaying", bar, beside_output=beside)), bar)
+    with open_file_run(
+        settings, events, decisions, what="replaying", beside_output=printing.is_json
+    ) as files:
+        run = Replay(files.verification, what_if)
+        printing.show(run.run(files.events), files.bar)
     printing.end(run.summary)
 
 
@@ -147,12 +130,11 @@ def _replay_topics(
     what_if: "WhatIf",
     printing: "_Printing",
 ) -> None:
-    with ExitStack() as stack:
-        run = stack.enter_context(recomposition_of(settings, selection, snapshot))
-        bar = ExitStack()
-        advance = bar.enter_context(progress("replaying", run.total, beside_output=printing.is_json))
-        printing.show(run.replay(what_if, advance), bar)
-    printing.end(run.sum)
+    with open_topic_run(
+        settings, selection, snapshot, what="replaying", beside_output=printing.is_json
+    ) as topics:
+        printing.show(topics.recomposition.replay(what_if, topics.advance), topics.bar)
+    printing.end(topics.recomposition.sum)
 
 
 def _change(

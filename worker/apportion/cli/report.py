@@ -163,7 +163,7 @@ def _lines(path: Path, what: str, stack: ExitStack) -> Iterable[bytes]:
     def lines() -> Iterator[bytes]:
         with ExitStack() as bar:
             for line in watched(lines_of(source, LINE_MAX_BYTES), source, what, bar, beside_output=False):
-                yield line.value
+                yield line.value or b""
 
     return lines()
 

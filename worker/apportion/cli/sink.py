@@ -109,7 +109,7 @@ def _sink_file(
     def values() -> Iterator[bytes]:
         lines = lines_of(source, _LINE_MAX_BYTES)
         for line in watched(lines, source, "written", stack, beside_output=False):
-            yield line.value
+            yield line.value or b""
 
     if force:
         forget_lines(store, topic)

@@ -10,25 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apportion.cli import ExitCode
-from apportion.cli._files import naming, open_events, open_to_read, require_distinct
-from apportion.cli._lines import lines_of, watched
-from apportion.cli._progress import progress
+from apportion.cli import ExitCode, _topics
+from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
-from apportion.cli._topics import (
-    DecisionsFile,
-    EventsFile,
-    FromTopics,
-    Offsets,
-    Since,
-    StartSnapshot,
-    Until,
-    recomposition_of,
-    require_files,
-    selection_of,
-)
-from apportion.cli._verification import tell_empty, verification_of
+from apportion.cli._verification import open_file_run, open_topic_run, tell_empty
 
 if TYPE_CHECKING:
     from apportion.recompose.ranges import RecordSelection
@@ -52,14 +38,14 @@ class VerifyFormat(StrEnum):
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "brokers", "app_id"))
 def verify(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
-    events: EventsFile = None,
-    decisions: DecisionsFile = None,
+    events: _topics.EventsFile = None,
+    decisions: _topics.DecisionsFile = None,
     *,
-    from_topics: FromTopics = False,
-    since: Since = None,
-    until: Until = None,
-    offsets: Offsets = None,
-    snapshot: StartSnapshot = None,
+    from_topics: _topics.FromTopics = False,
+    since: _topics.Since = None,
+    until: _topics.Until = None,
+    offsets: _topics.Offsets = None,
+    snapshot: _topics.StartSnapshot = None,
     dead_letters: Annotated[
         Path | None, typer.Option(help="Compare the dead letters of this file, too.")
     ] = None,
@@ -86,34 +72,24 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
       apportion verify --from-topics --offsets 3:1200-1300
     """
     files = (events, decisions, dead_letters)
-    selection = selection_of(files, since, until, offsets, from_topics=from_topics)
+    selection = _topics.selection_of(files, since, until, offsets, from_topics=from_topics)
     if selection is not None:
         _verify_topics(read_settings(ctx, default_policy=policy), selection, snapshot, form)
         return
-    events, decisions = require_files(events, decisions, snapshot)
+    events, decisions = _topics.require_files(events, decisions, snapshot)
     require_distinct(events, decisions, dead_letters)
     settings = read_settings(ctx, default_policy=policy)
-    with ExitStack() as stack:
-        source = stack.enter_context(open_events(events))
-        logs = [stack.enter_context(open_events(decisions))]
-        if dead_letters is not None:
-            logs.append(stack.enter_context(open_to_read(dead_letters)))
-        verification = verification_of(settings, *logs)
-        lines = lines_of(source, settings.event_max_bytes)
-        bar = ExitStack()
-        _show(verification.run(watched(lines, source, "verifying", bar, beside_output=False)), bar, form)
-    _end(verification.summary, form)
+    with open_file_run(settings, events, decisions, dead_letters, what="verifying") as run:
+        _show(run.verification.run(run.events), run.bar, form)
+    _end(run.verification.summary, form)
 
 
 def _verify_topics(
     settings: "Settings", selection: "RecordSelection", snapshot: Path | None, form: VerifyFormat
 ) -> None:
-    with ExitStack() as stack:
-        run = stack.enter_context(recomposition_of(settings, selection, snapshot))
-        bar = ExitStack()
-        advance = bar.enter_context(progress("verifying", run.total))
-        _show(run.run(advance), bar, form)
-    _end(run.summary, form)
+    with open_topic_run(settings, selection, snapshot, what="verifying") as run:
+        _show(run.recomposition.run(run.advance), run.bar, form)
+    _end(run.recomposition.summary, form)
 
 
 def _show(found: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:

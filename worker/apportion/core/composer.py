@@ -1,7 +1,7 @@
-"""Any event and its session's row in; the next row, and what answers the event, out.
+"""Composers of any event: its session's row in, the next row and the answer out.
 
-Decides which door an event takes, and under which policy. The worker and the command share this, so that
-they cannot differ.
+A composer chooses between composing and publishing, and finds the policy of an event. The worker and the
+commands share it, so that they cannot differ.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from apportion.core.events import ContextRequest, ContextRetraction, Event
 from apportion.core.identity import event_time_us
 from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
+from apportion.core.policies.timeline import Timeline
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.session.row import Session, at
@@ -58,3 +59,24 @@ class Composer:
             if at(session, event_us).seen(request.request_id) is None:
                 raise
             return self.catalogue.resolve(self._default_policy, event_us)
+
+
+class TimelineComposer:
+    """The composers of events by their record times: each goes by the policies that hold at that time."""
+
+    def __init__(self, engine: Engine, timeline: Timeline, default_policy: str, memory: Memory) -> None:
+        """All composers share the `memory`."""
+        self._engine = engine
+        self._timeline = timeline
+        self._default_policy = default_policy
+        self._memory = memory
+        self._latest: Composer | None = None
+
+    def at(self, recorded_ms: int) -> Composer:
+        """Return the composer of an event of that record time, in milliseconds since 1970 (-1: not known)."""
+        catalogue = self._timeline.at(recorded_ms)
+        composer = self._latest
+        if composer is None or composer.catalogue is not catalogue:
+            composer = Composer(self._engine, catalogue, self._default_policy, self._memory)
+            self._latest = composer
+        return composer

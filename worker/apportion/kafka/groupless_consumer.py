@@ -1,14 +1,16 @@
-"""Asking about topics from outside of any group: where they end, and what stands in them.
+"""Consumers in no group: they ask for the offsets of topics, and read partitions to their ends.
 
-Decides how long is waited for leaders that are away: for ever, so who asks has a deadline. Never commits.
+Waits for leaders that are away without a limit: the caller sets a deadline. Never commits.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
+from aiokafka.structs import ConsumerRecord
 
 from apportion.kafka.connection import close_consumer, connection_arguments
 from apportion.kafka.record_consumer import RecordConsumer
@@ -29,6 +31,18 @@ _LAG_S = 5.0
 _AGAIN_S = 0.2
 
 Offsets = Mapping[TopicPartition, int]
+
+
+class ReadStep(NamedTuple):
+    """The records that a poll brought of a partition, and the position behind them.
+
+    The position moves without a record, too: over markers and aborted records of transactions.
+    """
+
+    place: TopicPartition
+    records: Sequence[ConsumerRecord]
+    position: int
+    has_moved: bool
 
 
 @asynccontextmanager
@@ -60,6 +74,27 @@ async def open_reader(
         yield client
     finally:
         await close_consumer(client)
+
+
+async def read_to(
+    consumer: AIOKafkaConsumer, ends: Offsets, *, poll_ms: int = POLL_MS, max_records: int | None = None
+) -> AsyncIterator[ReadStep]:
+    """Read assigned partitions from their positions until each position is at its end (exclusive) or behind.
+
+    Yields one step of each partition for its first position, without records, and one after each poll. The
+    last poll may bring records behind the end. Waits without a limit: the caller sets a deadline.
+    """
+    positions: dict[TopicPartition, int] = {}
+    batches: Mapping[TopicPartition, Sequence[ConsumerRecord]] = {}
+    waiting = sorted(ends)
+    while waiting:
+        for place in waiting:
+            before, positions[place] = positions.get(place), await consumer.position(place)
+            yield ReadStep(place, batches.get(place, ()), positions[place], positions[place] != before)
+        waiting = [place for place in waiting if positions[place] < ends[place]]
+        if waiting:
+            batches = await consumer.getmany(*waiting, timeout_ms=poll_ms, max_records=max_records)
+            await asyncio.sleep(0)  # a client that has records at hand gives no other task a turn
 
 
 async def ends_of(asking: RecordConsumer, expected: Offsets) -> Offsets:

@@ -5,7 +5,6 @@ themselves, for each names its writer (`ce_source`). Never writes down whose a t
 """
 
 import asyncio
-from collections.abc import Iterable
 
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
@@ -13,6 +12,7 @@ from aiokafka.structs import ConsumerRecord
 
 from apportion.kafka.admin import why_unanswered
 from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.groupless_consumer import Offsets, read_to
 from apportion.kafka.record_consumer import RecordConsumer
 from apportion.settings import Settings
 
@@ -70,27 +70,23 @@ async def _last_records(settings: Settings) -> list[ConsumerRecord]:
         async with asyncio.timeout(settings.request_timeout_s):
             await consumer.start()
             begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-            filled = [place for place in places if begins[place] < ends[place]]
-            return await _read(consumer, filled, ends)
+            filled = {place: end for place, end in ends.items() if begins[place] < end}
+            return await _read(consumer, filled)
     except (KafkaError, TimeoutError) as error:
         raise why_unanswered(settings, error) from error
     finally:
         await close_consumer(consumer)
 
 
-async def _read(
-    consumer: RecordConsumer, places: Iterable[TopicPartition], ends: dict[TopicPartition, int]
-) -> list[ConsumerRecord]:
-    """Return what stands before the ends; nothing where a transaction's marker does."""
-    waiting = set(places)
+async def _read(consumer: RecordConsumer, ends: Offsets) -> list[ConsumerRecord]:
+    """Return the records before the ends; none where the marker of a transaction is there."""
     last: dict[TopicPartition, ConsumerRecord] = {}
-    consumer.assign(sorted(waiting))
-    for place in waiting:
-        consumer.seek(place, ends[place] - 1)
-    while waiting:
-        batches = await consumer.getmany(*waiting, timeout_ms=_POLL_MS)
-        last |= {place: records[0] for place, records in batches.items() if records}
-        waiting = {place for place in waiting - last.keys() if await consumer.position(place) < ends[place]}
+    consumer.assign(sorted(ends))
+    for place, end in ends.items():
+        consumer.seek(place, end - 1)
+    async for step in read_to(consumer, ends, poll_ms=_POLL_MS):
+        if step.records:
+            last.setdefault(step.place, step.records[0])
     return [last[place] for place in sorted(last)]
 
 

@@ -19,6 +19,7 @@ from apportion.core.policies.timeline import Files, PolicyRefusal, Timeline, fil
 from apportion.core.wire.record import Record
 from apportion.kafka.admin import BrokerUnreachableError, why_unanswered
 from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.groupless_consumer import read_to
 from apportion.kafka.outbound import OutboundRecord
 from apportion.kafka.record_batches import record_of
 from apportion.kafka.record_consumer import RecordConsumer
@@ -201,17 +202,17 @@ class PolicyReader:
             TimeoutError: nothing came for `request_timeout_s`.
         """
         records: list[Record] = []
-        waiting_since_s = self._clock()
-        while True:
-            position = await self._consumer.position(self._place)
-            if position >= max(end, self._consumer.highwater(self._place) or 0):
-                return records
-            batches = await self._consumer.getmany(self._place, timeout_ms=_READ_MS)
-            records += (record_of(each) for each in batches.get(self._place, ()))
-            if await self._consumer.position(self._place) > position:
-                waiting_since_s = self._clock()
-            elif self._clock() - waiting_since_s > self._settings.request_timeout_s:
-                raise TimeoutError(f"nothing came after offset {position}: is a transaction open there?")
+        position, moved_s = -1, self._clock()
+        while position < end:
+            async for step in read_to(self._consumer, {self._place: end}, poll_ms=_READ_MS):
+                records += map(record_of, step.records)
+                position = step.position
+                if step.has_moved:
+                    moved_s = self._clock()
+                elif self._clock() - moved_s > self._settings.request_timeout_s:
+                    raise TimeoutError(f"nothing came after offset {position}: is a transaction open there?")
+            end = max(end, self._consumer.highwater(self._place) or 0)
+        return records
 
     def _take(self, records: list[Record]) -> tuple[PolicyRefusal, ...]:
         """Go by what was read; say which records are refused, and whether the group's files changed."""

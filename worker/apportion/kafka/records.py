@@ -16,6 +16,7 @@ from msgspec import Struct
 from apportion.core.wire.record import Record
 from apportion.kafka.admin import BrokerUnreachableError
 from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.groupless_consumer import read_to
 from apportion.kafka.record_batches import record_of
 from apportion.kafka.record_consumer import RecordConsumer
 from apportion.settings import Settings
@@ -113,16 +114,14 @@ class RecordReader:
     async def _next(self, span: OffsetSpan, position: int) -> tuple[list[Record], int]:
         """Return the next records, and where those begin that follow; markers of transactions are passed."""
         place, consumer = span.place, self.client
+        records: list[Record] = []
         async with asyncio.timeout(self._settings.request_timeout_s):
-            read: list[Any] = []
-            after = position
-            while after == position:
-                batches = await consumer.getmany(place, timeout_ms=_POLL_MS, max_records=_SLICE)
-                read = batches.get(place, [])
-                after = await consumer.position(place)
-        if after >= span.end:
+            async for step in read_to(consumer, {place: position + 1}, poll_ms=_POLL_MS, max_records=_SLICE):
+                records += map(record_of, step.records)
+                position = step.position
+        if position >= span.end:
             consumer.pause(place)
-        return [record_of(one) for one in read], after
+        return records, position
 
 
 @contextmanager

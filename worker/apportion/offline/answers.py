@@ -1,8 +1,4 @@
-"""Answers to the events in the lines of a file, in the order of the lines.
-
-Every line counts as a record of topic `-`, partition 0, with its number as the offset. So the same lines give
-the same bytes, whatever the name of the file.
-"""
+"""Answers to the lines of a file, in their order: each event is answered, taken in or refused."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,22 +12,17 @@ from apportion.core.results import ContextDeadLetter
 from apportion.core.wire import codec
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
-from apportion.offline.lines import Line
+from apportion.offline.lines import CutRecord
 from apportion.offline.sessions import Sessions
-
-TOPIC = "-"
-"""Name that no topic of Kafka has, used for lines of any file."""
-UNKNOWN_MS = -1
-"""Timestamp of every line, in ms; a file does not say when its lines were recorded."""
 
 
 def answer_lines(
-    lines: Iterable[Line], sessions: Sessions, bounds: Bounds
+    lines: Iterable[Record], sessions: Sessions, bounds: Bounds
 ) -> Iterator[Answered | ContextDeadLetter]:
     """Yield the answer to every request, and the dead letter of every event that is refused."""
     for line in lines:
         try:
-            outcome = sessions.handle(event_of(line, bounds))
+            outcome = sessions.handle(event_of_line(line, bounds))
         except EventError as error:
             yield refused(line, error, sessions.engine.version)
         else:
@@ -39,24 +30,21 @@ def answer_lines(
                 yield outcome
 
 
-def event_of(line: Line, bounds: Bounds) -> Event:
+def event_of_line(line: Record, bounds: Bounds) -> Event:
     """Return the event that a line holds.
 
     Raises:
         EventError: it holds none, or exceeds a bound.
     """
-    if line.cut is not None:
-        message = f"the event has {line.cut.size_bytes} bytes, more than {bounds.event_max_bytes}"
+    if isinstance(line, CutRecord):
+        message = f"the event has {line.size_bytes} bytes, more than {bounds.event_max_bytes}"
         raise EventError(ErrorCode.TOO_LARGE, message)
-    return codec.decode(line.value, bounds)
+    return codec.event_of(line, bounds)
 
 
-def refused(line: Line, error: EventError, engine_version: str) -> ContextDeadLetter:
+def refused(line: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
     """Return the dead letter of a line."""
-    record = Record(TOPIC, 0, line.number, UNKNOWN_MS, None, line.value)
-    letter = dead_letter(record, error, engine_version)
-    if line.cut is None:
+    letter = dead_letter(line, error, engine_version)
+    if not isinstance(line, CutRecord):
         return letter
-    return replace(
-        letter, value_bytes=line.cut.size_bytes, value_digest=line.cut.digest, value_complete=False
-    )
+    return replace(letter, value_bytes=line.size_bytes, value_digest=line.digest, value_complete=False)

@@ -1,6 +1,7 @@
-"""Reading JSON lines from a stream of bytes, with bounded memory for lines of any length.
+"""JSON lines of a stream of bytes as records: in topic `-`, partition 0, at the offset of their number.
 
-A line ends at a line feed. Bytes after the last line feed are a line, too.
+A line ends at a line feed. Bytes after the last line feed are a line, too. The place of a line does not depend
+on the file's name, so the same lines give the same bytes. Memory is bounded for lines of any length.
 """
 
 import hashlib
@@ -8,45 +9,43 @@ from collections.abc import Iterator
 from itertools import count
 from typing import BinaryIO
 
-from msgspec import Struct
-
 from apportion.core.wire.dead_letter import COMPLETE_MAX_BYTES, KEPT_BYTES
+from apportion.core.wire.record import Record
 
+FILE_TOPIC = "-"
+"""The topic of records that are lines of a file."""
+UNKNOWN_MS = -1
+"""The record time of a line."""
 _PIECE_BYTES = 1 << 16
 
 
-class Cut(Struct, frozen=True):
-    """Size and digest of a line that was too long to be held in memory."""
+class CutRecord(Record, frozen=True, kw_only=True):
+    """A line that is too long to be held: its size and digest, and as value what a dead letter keeps."""
 
     size_bytes: int
     digest: str
 
 
-class Line(Struct, frozen=True):
-    """A line without its line feed, numbered from 0. If it is `cut`, `value` is what a dead letter keeps."""
+def read_lines(stream: BinaryIO, line_max_bytes: int) -> Iterator[Record]:
+    """Yield the lines of a stream, without their line feeds; offsets count from 0.
 
-    number: int
-    value: bytes
-    cut: Cut | None = None
-
-
-def read_lines(stream: BinaryIO, line_max_bytes: int) -> Iterator[Line]:
-    """Yield the lines of a stream. Longer lines are cut, except those that a dead letter holds whole."""
+    A line that is longer, and that no dead letter holds whole, is a `CutRecord`.
+    """
     most = max(line_max_bytes, COMPLETE_MAX_BYTES)
     for number in count():
         value = stream.readline(most + 1)
         if not value:
             return
         if value.endswith(b"\n"):
-            yield Line(number, value[:-1])
+            yield Record(FILE_TOPIC, 0, number, UNKNOWN_MS, None, value[:-1])
         elif len(value) <= most:
-            yield Line(number, value)
+            yield Record(FILE_TOPIC, 0, number, UNKNOWN_MS, None, value)
         else:
             yield _cut(stream, number, value)
 
 
-def _cut(stream: BinaryIO, number: int, first: bytes) -> Line:
-    """Read the rest of a line whose first part was read; keep only its size and digest."""
+def _cut(stream: BinaryIO, number: int, first: bytes) -> CutRecord:
+    """Read to the end of a line whose first part was read, and let go of the rest."""
     size_bytes, hashed = 0, hashlib.sha256()
     piece = first
     while piece:
@@ -55,4 +54,6 @@ def _cut(stream: BinaryIO, number: int, first: bytes) -> Line:
         size_bytes += len(part)
         hashed.update(part)
         piece = b"" if ended else stream.readline(_PIECE_BYTES)
-    return Line(number, first[:KEPT_BYTES], Cut(size_bytes, f"sha256:{hashed.hexdigest()}"))
+    digest = f"sha256:{hashed.hexdigest()}"
+    kept = first[:KEPT_BYTES]
+    return CutRecord(FILE_TOPIC, 0, number, UNKNOWN_MS, None, kept, size_bytes=size_bytes, digest=digest)

@@ -10,10 +10,11 @@ from msgspec import UNSET
 from apportion.assembly import create_engine
 from apportion.core.events import session_key
 from apportion.core.results import ContextDecision
-from apportion.recompose.partition import TopicReading, as_lines
+from apportion.recompose.partition import TopicReading
 from apportion.recompose.run import Recomposition
 from apportion.replay.findings import Finding, Found
 from apportion.replay.origin import Origin, find_decision, of_session, origin_of
+from apportion.replay.recomposing import Recomposer
 from apportion.replay.verify import DECISIONS, Verification
 
 
@@ -25,8 +26,8 @@ def decision_of(run: Recomposition, prefix: str) -> ContextDecision:
             of another form.
         BrokerUnreachableError: the topic can no longer be read.
     """
-    decisions = run.reader.read(*[one.decisions for one in run.ranges])
-    return find_decision(chain.from_iterable(map(as_lines, decisions)), prefix)
+    decisions = run.reader.read(*[span.decisions for span in run.ranges])
+    return find_decision(chain.from_iterable(decisions), prefix)
 
 
 def origin_in(run: Recomposition, decision: ContextDecision) -> Origin | Finding:
@@ -45,13 +46,11 @@ def origin_in(run: Recomposition, decision: ContextDecision) -> Origin | Finding
     key = session_key(decision.tenant, decision.session_id).encode()
     return origin_of(
         decision,
-        as_lines(one for one in events if one.key == key),
-        of_session(as_lines(decisions), decision),
-        lambda lines: Verification(
-            create_engine(run.settings),
-            run.timeline,
-            run.settings.default_policy,
+        (event for event in events if event.key == key),
+        of_session(decisions, decision),
+        lambda records: Verification(
+            Recomposer(create_engine(run.settings), run.timeline, run.settings.default_policy),
             TopicReading(run.settings, own.extent),
-            lines,
+            records,
         ),
     )

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from apportion.core.policies.timeline import Timeline
+from apportion.core.wire.record import Record
 from apportion.kafka.records import open_reader
 from apportion.recompose.partition import partition_run
 from apportion.recompose.ranges import PartitionRange
@@ -139,8 +140,8 @@ def _run(one: PartitionRange) -> None:
         _told.put(_PartitionFailure(code, str(error)))
 
 
-def _counted(events: Iterator[Any], first: int, done: Callable[[int], None]) -> Iterator[Any]:
-    for count, one in enumerate(events, 1):
-        yield one
+def _counted(events: Iterator[Record], first: int, done: Callable[[int], None]) -> Iterator[Record]:
+    for count, event in enumerate(events, 1):
+        yield event
         if count % _TOLD_EVERY == 0:
-            done(one.number + 1 - first)
+            done(event.offset + 1 - first)

@@ -7,38 +7,31 @@ it. Partitions know nothing of each other.
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from apportion.assembly import create_engine
 from apportion.core.errors import EventError
-from apportion.core.events import Event, Opt
+from apportion.core.events import Event
 from apportion.core.policies.timeline import Timeline
 from apportion.core.results import ContextDeadLetter
 from apportion.core.wire import codec
-from apportion.core.wire.cloudevents import event_value
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
 from apportion.kafka.partitioning import check_place
 from apportion.kafka.records import RecordReader
-from apportion.offline.lines import Line
 from apportion.offline.rows import SessionRows
 from apportion.recompose.ranges import PartitionRange
 from apportion.recompose.snapshot import StartRows
-from apportion.replay.findings import Finding, VerificationSummary
+from apportion.replay.findings import VerificationSummary
 from apportion.replay.reading import Extent
+from apportion.replay.recomposing import Recomposer
 from apportion.replay.recorded import Parse, parse_placed_dead_letter, place_name
 from apportion.replay.replaying import Replay, Told, WhatIf
 from apportion.replay.sums import Sum
 from apportion.replay.verify import Verification
 from apportion.settings import Settings
 from apportion.stream.state.stream_time import StreamTime
-
-
-class RecordLine(Line, frozen=True, kw_only=True):
-    """A record as a line whose number is its offset."""
-
-    record: Record
 
 
 class TopicReading:
@@ -61,60 +54,42 @@ class TopicReading:
         """By the place of the event."""
         return parse_placed_dead_letter
 
-    def event_of(self, line: Line) -> Event:
+    def event_of(self, record: Record) -> Event:
         """Return the event of a record, as the worker reads it.
 
         Raises:
             EventError: it holds none, passes a bound, stands elsewhere than its session, or is too late.
         """
-        record = _record(line)
-        event = codec.decode(event_value(record, self._bounds), self._bounds)
+        event = codec.event_of(record, self._bounds)
         check_place(event, record, self._settings.partitioner, self._settings.partitions)
         self._time.see(event, record)
         return event
 
-    def refused(self, line: Line, error: EventError, engine_version: str) -> ContextDeadLetter:
+    def refused(self, record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
         """Return the dead letter of a record."""
-        return dead_letter(_record(line), error, engine_version)
+        return dead_letter(record, error, engine_version)
 
-    def letter_name(self, line: Line) -> bytes:
+    def letter_name(self, record: Record) -> bytes:
         """Return the record's place, in short."""
-        return place_name(str(_record(line)))
-
-    def recorded_ms(self, line: Line) -> int:
-        """Return when the record was written."""
-        return _record(line).timestamp_ms
+        return place_name(str(record))
 
 
 class PartitionRun(Struct, frozen=True):
     """A partition's events, and what verifies the decisions that were made of them, or replays them."""
 
     partition: int
-    events: Iterator[Line]
+    events: Iterator[Record]
     verification: Verification
     replay: Replay | None = None
 
-    def told(self, events: Iterable[Line]) -> Iterator[Told]:
+    def told(self, events: Iterable[Record]) -> Iterator[Told]:
         """Yield what is told of these events and their decisions."""
-        run: Verification | Replay = self.replay or self.verification
-        for each in run.run(events):
-            yield self.placed(each) if isinstance(each, Finding) else each
+        yield from (self.replay or self.verification).run(events)
 
     @property
     def summary(self) -> VerificationSummary | Sum:
         """What was counted so far."""
         return (self.replay or self.verification).summary
-
-    def placed(self, finding: Finding) -> Finding:
-        """Return a finding with the places that it has in the topics."""
-        return replace(
-            finding,
-            line=UNSET,
-            event_line=UNSET,
-            partition=self.partition,
-            offset=_offset(finding.line),
-            event_offset=_offset(finding.event_line),
-        )
 
 
 def partition_run(
@@ -134,34 +109,25 @@ def partition_run(
     """
     events, decisions, dead_letters = reader.read(those.requests, those.decisions, those.dead_letters)
     extent = those.extent if start is None else replace(those.extent, seen=start.seen)
+    rows = None if start is None else SessionRows(start.rows)
     verification = Verification(
-        create_engine(settings),
-        timeline,
-        settings.default_policy,
+        Recomposer(create_engine(settings), timeline, settings.default_policy, rows),
         TopicReading(settings, extent),
-        as_lines(decisions),
-        as_lines(one for one in dead_letters if _is_of_requests(one, settings)),
+        decisions,
+        (letter for letter in dead_letters if _is_of_requests(letter, settings)),
     )
-    if start is not None:
-        verification.start_from(SessionRows(start.rows))
     replay = None
     if what_if is not None:
         replay = Replay(verification, what_if, None if start is None else SessionRows(dict(start.rows)))
-    return PartitionRun(those.partition, as_lines(_unseen(events, extent)), verification, replay)
-
-
-def as_lines(records: Iterable[Record]) -> Iterator[RecordLine]:
-    """Yield records as lines."""
-    for one in records:
-        yield RecordLine(one.offset, one.value or b"", record=one)
+    return PartitionRun(those.partition, _unseen(events, extent), verification, replay)
 
 
 def _unseen(records: Iterable[Record], extent: Extent) -> Iterator[Record]:
     """Yield the records that the rows have not seen with which sessions start."""
     seen = {key.encode(): offset for key, offset in extent.seen.items()}
-    for one in records:
-        if one.offset > seen.get(one.key or b"", -1):
-            yield one
+    for record in records:
+        if record.offset > seen.get(record.key or b"", -1):
+            yield record
 
 
 class _EventSource(Struct, frozen=True):
@@ -181,12 +147,3 @@ def _is_of_requests(record: Record, settings: Settings) -> bool:
         return _letter_decoder.decode(record.value or b"").source.topic != settings.policies_topic
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True  # who reads it tells what it is
-
-
-def _record(line: Line) -> Record:
-    assert isinstance(line, RecordLine), "lines of topics have their records"
-    return line.record
-
-
-def _offset(line: Opt[int]) -> Opt[int]:
-    return UNSET if line is UNSET else line - 1

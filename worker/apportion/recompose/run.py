@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from apportion.core.policies.timeline import Timeline
+from apportion.core.wire.record import Record
 from apportion.kafka.publishing import read_timeline
 from apportion.kafka.records import RecordReader, open_reader
-from apportion.offline.lines import Line
 from apportion.recompose.parallel import Job, run_partitions
 from apportion.recompose.partition import partition_run
 from apportion.recompose.ranges import PartitionRange, RecordSelection, require_topics, settle, topics_read
@@ -116,7 +116,7 @@ def open_run(
         yield Recomposition(settings, timeline, reader, ranges, snapshot)
 
 
-def _counted(events: Iterator[Line], before: int, advance: Callable[[int], None]) -> Iterator[Line]:
-    for one in events:
-        yield one
-        advance(before + one.number + 1)
+def _counted(events: Iterator[Record], before: int, advance: Callable[[int], None]) -> Iterator[Record]:
+    for event in events:
+        yield event
+        advance(before + event.offset + 1)

@@ -11,6 +11,8 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.events import Opt
+from apportion.core.wire.record import Record
+from apportion.offline.lines import FILE_TOPIC
 
 
 class Found(StrEnum):
@@ -35,10 +37,10 @@ class Found(StrEnum):
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
-    """Something that is not as it should be. Lines count from 1.
+    """Something that is not as it should be, made by `finding_at`.
 
-    `line` is that of the decision or dead letter in its own file (`log`), `event_line` that of the event; of
-    topics it is `offset` and `event_offset`, in that `partition`.
+    Its place and that of its event: in files `line` and `event_line`, which count from 1; in topics `offset`
+    and `event_offset` of a `partition`. `log` is the file or topic of decisions, or of dead letters.
     `place` is the first field that differs, as `$.candidates[3].margin.left`, with what was `recorded` there
     and what is `composed` now; a field that one of them lacks is left out.
     """
@@ -54,6 +56,35 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     place: Opt[str] = UNSET
     recorded: Opt[Any] = UNSET
     composed: Opt[Any] = UNSET
+
+
+def finding_at(
+    found: Found,
+    log: str,
+    record: Record | None,
+    event: Record | None = None,
+    decision_id: Opt[str] = UNSET,
+) -> Finding:
+    """Return a finding about a record and its event, at their places; at least one of them is known."""
+    place = record or event
+    assert place is not None, "a finding has a place"
+    offset = UNSET if record is None else record.offset
+    event_offset = UNSET if event is None else event.offset
+    if place.topic == FILE_TOPIC:
+        line, event_line = _line(offset), _line(event_offset)
+        return Finding(found, log, line, event_line, decision_id=decision_id)
+    return Finding(
+        found,
+        log,
+        partition=place.partition,
+        offset=offset,
+        event_offset=event_offset,
+        decision_id=decision_id,
+    )
+
+
+def _line(offset: Opt[int]) -> Opt[int]:
+    return UNSET if offset is UNSET else offset + 1
 
 
 class VerificationSummary(Struct, frozen=True):

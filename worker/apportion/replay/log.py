@@ -1,8 +1,8 @@
 """A log of decisions or dead letters, read as far as the events need it.
 
-Decides which recorded line belongs to an event: the first one of its name. A log in the order of its events
-is read line by line; of another order, what is read too early waits. What comes again under one identity is
-a repeat, as at-least-once delivery allows: alike, it is counted; otherwise it is told.
+The record of an event is the first of its name. A log in the order of its events is read record by record; in
+another order, records that are read too early wait. A second record of an identity is a repeat, as
+at-least-once delivery allows: it is counted if it is alike, and else a finding.
 """
 
 import hashlib
@@ -15,8 +15,9 @@ from msgspec import Struct
 from apportion.core.comparison import NotJsonError, read
 from apportion.core.identity import canonical_json
 from apportion.core.lru import Bounded
-from apportion.offline.lines import Line
-from apportion.replay.findings import Finding, Found
+from apportion.core.wire.record import Record
+from apportion.offline.lines import CutRecord
+from apportion.replay.findings import Finding, Found, finding_at
 from apportion.replay.recorded import Parse, Recorded
 from apportion.replay.waiting import Waiting
 
@@ -28,12 +29,12 @@ _TRUNCATED = "truncated"
 
 
 class RecordedLog:
-    """The lines of one log, each given once."""
+    """The records of one log, each given once."""
 
     def __init__(
         self,
         name: str,
-        lines: Iterable[Line],
+        records: Iterable[Record],
         parse: Parse,
         beside: Collection[str],
         tell: Callable[[Finding], None],
@@ -45,9 +46,9 @@ class RecordedLog:
         """
         self.name = name
         self.repeated = 0
-        self.last_source = -1
-        """The furthest event that a line which was read is about."""
-        self._lines = iter(lines)
+        self.last_event_offset = -1
+        """The furthest event of all records that were read."""
+        self._records = iter(records)
         self._parse = parse
         self._beside = beside
         self._tell = tell
@@ -57,23 +58,23 @@ class RecordedLog:
         self._answered: Bounded[str, bytes] = Bounded(_ANSWERED_MAX)
 
     def at_hand(self, name: bytes) -> Recorded | None:
-        """Return the first line of a name if it was read already, or is the next; it stays."""
+        """Return the first record of a name if it was read already, or is the next; it stays."""
         waiting = self._waiting.first(name)
         if waiting is not None:
-            return self._parse(*waiting)
+            return self._parse(waiting)
         if self._next is None:
             self._next = self._read()
         return self._next if self._next is not None and self._next.name == name else None
 
     def find(self, name: bytes) -> Recorded | None:
-        """Return the first line of a name, however far one must read; it stays."""
+        """Return the first record of a name, however far one must read; it stays."""
         while (found := self.at_hand(name)) is None and self._next is not None:
-            self._waiting.put(self._next.name, self._next.number, self._next.value)
+            self._waiting.put(self._next.name, self._next.record)
             self._next = None
         return found
 
     def answered(self, recorded: Recorded, composed: Struct | None) -> None:
-        """Let a line go that was found, and know any that repeats it, now or later.
+        """Let a record go that was found, and know any that repeats it, now or later.
 
         A repeat must be as it was composed; where that is not known, as it was recorded.
         """
@@ -87,15 +88,14 @@ class RecordedLog:
         if self._next is not None and self._is_repeat(self._next):
             self._next = None
         while (waiting := self._waiting.first(recorded.name)) is not None:
-            again = self._parse(*waiting)
+            again = self._parse(waiting)
             if not self._is_repeat(again):
                 return
             self._waiting.drop(recorded.name)
 
     def rest(self) -> Iterator[Recorded]:
-        """Yield all lines that no event was found for."""
-        for number, value in self._waiting:
-            yield self._parse(number, value)
+        """Yield all records that no event was found for."""
+        yield from map(self._parse, self._waiting)
         if self._next is not None:
             yield self._next
         while (recorded := self._read()) is not None:
@@ -106,42 +106,42 @@ class RecordedLog:
         self._waiting.close()
 
     def _read(self) -> Recorded | None:
-        """Return the next line that is a record and no repeat."""
-        for line in self._lines:
-            recorded = self._recorded(line)
+        """Return the next record that can be read and is no repeat."""
+        for record in self._records:
+            recorded = self._recorded(record)
             if recorded is None:
                 continue
-            self.last_source = max(self.last_source, recorded.source)
+            self.last_event_offset = max(self.last_event_offset, recorded.event_offset)
             if self._takes(self, recorded) and not self._is_repeat(recorded):
                 return recorded
         return None
 
-    def _recorded(self, line: Line) -> Recorded | None:
+    def _recorded(self, record: Record) -> Recorded | None:
         found = Found.NO_RECORD
         try:
-            if line.cut is None:
-                return self._parse(line.number, line.value)
+            if not isinstance(record, CutRecord):
+                return self._parse(record)
         except msgspec.ValidationError:
             pass
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             found = Found.CUT_OFF if _TRUNCATED in str(error) else Found.NOT_JSON
-        self._tell(Finding(found, self.name, line.number + 1))
+        self._tell(finding_at(found, self.name, record))
         return None
 
     def _is_repeat(self, recorded: Recorded) -> bool:
-        """Tell whether a line repeats an answered one, and count it, or say that it is not alike."""
+        """Tell whether a record repeats an answered one, and count it, or say that it is not alike."""
         answered = self._answered.get(recorded.identity)
         if answered is None:
             return False
         if _digest(self._content(recorded)) == answered:
             self.repeated += 1
         else:
-            line, identity = recorded.number + 1, recorded.identity
-            self._tell(Finding(Found.ALTERED_REPEAT, self.name, line, decision_id=identity))
+            identity = recorded.identity
+            self._tell(finding_at(Found.ALTERED_REPEAT, self.name, recorded.record, decision_id=identity))
         return True
 
     def _content(self, recorded: Recorded) -> dict[str, Any]:
-        """Return the fields of a line that are compared; of one that cannot be read, none."""
+        """Return the fields of a record that are compared; none if it cannot be read."""
         try:
             return {key: value for key, value in read(recorded.value).items() if key not in self._beside}
         except NotJsonError:

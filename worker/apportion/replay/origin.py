@@ -13,7 +13,8 @@ from apportion.core.events import ContextRequest
 from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
 from apportion.core.session.row import Session
-from apportion.offline.lines import Line
+from apportion.core.wire.record import Record
+from apportion.offline.lines import FILE_TOPIC, CutRecord
 from apportion.printable import printable
 from apportion.replay.findings import Finding, Found
 from apportion.replay.recorded import Recorded, parse_decision
@@ -60,7 +61,7 @@ _keyed_decoder = msgspec.json.Decoder(_Keyed)
 _decision_decoder = msgspec.json.Decoder(ContextDecision)
 
 
-def find_decision(lines: Iterable[Line], prefix: str) -> ContextDecision:
+def find_decision(records: Iterable[Record], prefix: str) -> ContextDecision:
     """Return the one decision whose id begins so; recorded several times, the first record.
 
     Raises:
@@ -70,9 +71,9 @@ def find_decision(lines: Iterable[Line], prefix: str) -> ContextDecision:
     """
     found: Recorded | None = None
     unreadable = 0
-    for line in lines:
+    for record in records:
         try:
-            recorded = None if line.cut else parse_decision(line.number, line.value)
+            recorded = None if isinstance(record, CutRecord) else parse_decision(record)
         except _UNREADABLE:
             recorded = None
         if recorded is None:
@@ -91,15 +92,17 @@ def find_decision(lines: Iterable[Line], prefix: str) -> ContextDecision:
         return _decision_decoder.decode(found.value)
     except _UNREADABLE:
         version = _shown(found.engine_version)
-        message = f"line {found.number + 1} is of another form; it says engine version {version}"
+        record = found.record
+        place = f"line {record.offset + 1}" if record.topic == FILE_TOPIC else str(record)
+        message = f"{place} is of another form; it says engine version {version}"
         raise UnreadableDecisionError(message) from None
 
 
 def origin_of(
     decision: ContextDecision,
-    events: Iterable[Line],
-    decisions: Iterable[Line],
-    verification_of: Callable[[Iterable[Line]], Verification],
+    events: Iterable[Record],
+    decisions: Iterable[Record],
+    verification_of: Callable[[Iterable[Record]], Verification],
 ) -> Origin | Finding:
     """Return what a decision was made of, or why that cannot be told.
 
@@ -109,33 +112,36 @@ def origin_of(
     met: list[Origin] = []
     about: list[Finding] = []
     verification = verification_of(decisions)
-    for one in verification.recompose(_until(events, met)):
-        if isinstance(one, Finding):
-            if one.decision_id == decision.decision_id and one.found is not Found.ALTERED_REPEAT:
-                about.append(one)
-        elif one.answered is not None and one.answered.decision.decision_id == decision.decision_id:
-            assert isinstance(one.event, ContextRequest), "only requests are answered"
-            assert one.policy is not None, "under a policy"
-            met.append(Origin(one.event, one.before, one.policy))
+    for judged in verification.recompose(_until(events, met)):
+        if isinstance(judged, Finding):
+            if judged.decision_id == decision.decision_id and judged.found is not Found.ALTERED_REPEAT:
+                about.append(judged)
+            continue
+        recomposed = judged.recomposed
+        answered, request = recomposed.answered, recomposed.event
+        if answered is not None and answered.decision.decision_id == decision.decision_id:
+            assert isinstance(request, ContextRequest), "only requests are answered"
+            assert recomposed.policy is not None, "requests have a policy"
+            met.append(Origin(request, recomposed.before, recomposed.policy))
     if about:
         return about[0]
     return met[0] if met else Finding(Found.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
 
 
-def of_session(lines: Iterable[Line], decision: ContextDecision) -> Iterator[Line]:
-    """Yield the lines of a decision's session; one that cannot be read is of none."""
+def of_session(records: Iterable[Record], decision: ContextDecision) -> Iterator[Record]:
+    """Yield the records of a decision's session; one that cannot be read is of none."""
     own = _Keyed(decision.session_id, decision.tenant)
-    for line in lines:
+    for record in records:
         try:
-            if line.cut is None and _keyed_decoder.decode(line.value) == own:
-                yield line
+            if not isinstance(record, CutRecord) and _keyed_decoder.decode(record.value or b"") == own:
+                yield record
         except _UNREADABLE:
             continue
 
 
-def _until(lines: Iterable[Line], met: list[Origin]) -> Iterator[Line]:
-    for line in lines:
-        yield line
+def _until(records: Iterable[Record], met: list[Origin]) -> Iterator[Record]:
+    for record in records:
+        yield record
         if met:
             return
 

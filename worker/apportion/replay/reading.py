@@ -1,6 +1,6 @@
-"""How recorded events are read: as the lines of a file, or, by who knows topics, as their records.
+"""Readings of recorded events: their extent, their decoding, and the names of their dead letters.
 
-Decides what an event of a file is called, and which events a run is about. What an event is, the core says.
+The reading of a file is here; the one of a topic is in `recompose`.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,14 @@ from apportion.core.errors import EventError
 from apportion.core.events import Event
 from apportion.core.identity import digest
 from apportion.core.results import ContextDeadLetter
-from apportion.offline.answers import UNKNOWN_MS, event_of, refused
-from apportion.offline.lines import Line
+from apportion.core.wire.record import Record
+from apportion.offline.answers import event_of_line, refused
+from apportion.offline.lines import CutRecord
 from apportion.replay.recorded import MAX_OFFSET, Parse, parse_dead_letter, value_name
 
 
 class Extent(Struct, frozen=True):
-    """Which events a run is about, by their numbers in their log.
+    """Range of the events that a run is about, by their offsets.
 
     Those from `first` to before `end` are composed; what was decided about those from `asked` on is compared,
     and known to be decided for those before `decided`. Where `asked` lies before `first`, what lay between is
@@ -48,24 +49,20 @@ class Reading(Protocol):
         """What reads the dead letters of these events, and names them."""
         ...
 
-    def event_of(self, line: Line) -> Event:
-        """Return the event that a line holds.
+    def event_of(self, record: Record) -> Event:
+        """Return the event that a record holds.
 
         Raises:
             EventError: it is refused before its session is known.
         """
         ...
 
-    def refused(self, line: Line, error: EventError, engine_version: str) -> ContextDeadLetter:
-        """Return the dead letter of a line that is refused."""
+    def refused(self, record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
+        """Return the dead letter of a record that is refused."""
         ...
 
-    def letter_name(self, line: Line) -> bytes:
-        """Return what a line and its dead letter share."""
-        ...
-
-    def recorded_ms(self, line: Line) -> int:
-        """Return when a line was recorded; -1: not known."""
+    def letter_name(self, record: Record) -> bytes:
+        """Return what a record and its dead letter share."""
         ...
 
 
@@ -84,22 +81,18 @@ class FileReading(Struct, frozen=True):
         """By the digest of the event's value: a file does not tell where its lines stood."""
         return parse_dead_letter
 
-    def event_of(self, line: Line) -> Event:
-        """Return the event that a line holds.
+    def event_of(self, record: Record) -> Event:
+        """Return the event that a record holds.
 
         Raises:
             EventError: it holds none, or passes a bound.
         """
-        return event_of(line, self.bounds)
+        return event_of_line(record, self.bounds)
 
-    def refused(self, line: Line, error: EventError, engine_version: str) -> ContextDeadLetter:
+    def refused(self, record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
         """Return the dead letter that `apportion compose` writes."""
-        return refused(line, error, engine_version)
+        return refused(record, error, engine_version)
 
-    def letter_name(self, line: Line) -> bytes:
+    def letter_name(self, record: Record) -> bytes:
         """Return the digest of its value, in short."""
-        return value_name(digest(line.value) if line.cut is None else line.cut.digest)
-
-    def recorded_ms(self, _: Line) -> int:
-        """Return that nobody knows."""
-        return UNKNOWN_MS
+        return value_name(record.digest if isinstance(record, CutRecord) else digest(record.value or b""))

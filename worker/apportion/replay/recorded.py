@@ -1,7 +1,4 @@
-"""A line of a log as far as it must be known to find the event that it answers.
-
-Decides what names a decision or a dead letter before it is compared.
-"""
+"""Recorded decisions and dead letters, read as far as needed to find the events that they answer."""
 
 import hashlib
 from base64 import b64decode
@@ -15,7 +12,8 @@ from msgspec.structs import replace
 from apportion.core.events import session_key
 from apportion.core.identity import canonical_json
 from apportion.core.results import DeadLetterValue, Detail
-from apportion.offline.answers import TOPIC, UNKNOWN_MS
+from apportion.core.wire.record import Record
+from apportion.offline.lines import FILE_TOPIC, UNKNOWN_MS
 
 MAX_OFFSET = (1 << 63) - 1
 _NAME_BYTES = 16
@@ -77,17 +75,17 @@ class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-lette
 
 
 class Recorded(Struct, frozen=True):
-    """A line of a log: what it answers, by `name`; its `identity`, by which consumers drop repeats.
+    """A decision or a dead letter in a record of a log.
 
-    Of a dead letter, policy and rows are empty, and `code` is why its event was refused. One `is_placed` that
-    is compared with the place of its event: read from its topic, or of a file, which is so if its topic is
-    that of files, or it has neither time, key nor headers, so that no edit of one field makes it a worker's.
-    `number` counts from 0, and `source` is that of the event, -1 where the record does not tell it. `key` is
-    the session's, or the one under which a refused event came.
+    `name` is shared with its event, and consumers drop repeats of an `identity`. `event_offset` is the offset
+    of its event (-1: not known). `key` is the session's, or the one under which a refused event came.
+
+    A dead letter has no policy and no rows, and `code` is why its event was refused. If it `is_placed`, its
+    source, key and headers are compared, too: it was read from a topic, or `apportion compose` wrote it
+    (topic `-`, or no time, key and headers). Two tests, so that editing one field cannot turn that off.
     """
 
-    number: int
-    value: bytes
+    record: Record
     name: bytes
     identity: str
     engine_version: str
@@ -97,14 +95,19 @@ class Recorded(Struct, frozen=True):
     session_after: str = ""
     is_placed: bool = False
     detail: Detail = Detail.FULL
-    source: int = -1
+    event_offset: int = -1
     key: str = ""
     code: str = ""
     dead_letter_value: DeadLetterValue = DeadLetterValue.FULL
 
+    @property
+    def value(self) -> bytes:
+        """The JSON of the decision or dead letter."""
+        return self.record.value or b""
 
-Parse: TypeAlias = Callable[[int, bytes], Recorded]
-"""Reads a line; raises `msgspec.ValidationError` if it is JSON of another form."""
+
+Parse: TypeAlias = Callable[[Record], Recorded]
+"""Reads a record; raises `msgspec.ValidationError` if it is JSON of another form."""
 
 _decision_decoder = msgspec.json.Decoder(_Decision)
 _run_decoder = msgspec.json.Decoder(_Run)
@@ -126,55 +129,55 @@ def place_name(place: str) -> bytes:
     return _short(place.encode())
 
 
-def parse_decision(number: int, value: bytes) -> Recorded:
+def parse_decision(record: Record) -> Recorded:
     """Read a decision."""
-    one = _decision_decoder.decode(value)
+    decision = _decision_decoder.decode(record.value or b"")
     return Recorded(
-        number,
-        value,
-        request_name(one.tenant, one.session_id, one.request_id),
-        one.decision_id,
-        one.engine_version,
-        one.policy.name,
-        one.policy.digest,
-        one.digests.session_before,
-        one.digests.session_after,
-        detail=one.detail,
-        source=_source_of(one.run),
-        key=session_key(one.tenant, one.session_id),
+        record,
+        request_name(decision.tenant, decision.session_id, decision.request_id),
+        decision.decision_id,
+        decision.engine_version,
+        decision.policy.name,
+        decision.policy.digest,
+        decision.digests.session_before,
+        decision.digests.session_after,
+        detail=decision.detail,
+        event_offset=_event_offset(decision.run),
+        key=session_key(decision.tenant, decision.session_id),
     )
 
 
-def parse_dead_letter(number: int, value: bytes) -> Recorded:
-    """Read a dead letter."""
-    one = _dead_letter_decoder.decode(value)
-    identity = f"{one.source.topic}/{one.source.partition}/{one.source.offset}"
-    name = value_name(one.value_digest)
-    held = DeadLetterValue.FULL if one.value_complete or one.value != _NO_VALUE else DeadLetterValue.DIGEST
-    bare = one.source.timestamp_ms == UNKNOWN_MS and one.key is None and not one.headers
-    return Recorded(
-        number,
-        value,
-        name,
-        identity,
-        one.engine_version,
-        is_placed=bare or one.source.topic == TOPIC,
-        code=one.error.code,
-        dead_letter_value=held,
-    )
+def parse_dead_letter(record: Record) -> Recorded:
+    """Read a dead letter; its name is the digest of its event."""
+    return _recorded(record, _dead_letter_decoder.decode(record.value or b""))
 
 
-def parse_placed_dead_letter(number: int, value: bytes) -> Recorded:
+def parse_placed_dead_letter(record: Record) -> Recorded:
     """Read a dead letter of a topic; its name is the place of its event."""
-    one = parse_dead_letter(number, value)
-    letter = _dead_letter_decoder.decode(value)
+    letter = _dead_letter_decoder.decode(record.value or b"")
+    recorded = _recorded(record, letter)
     key = b64decode(letter.key or "").decode(errors="replace")
-    name = place_name(one.identity)
-    return replace(one, name=name, is_placed=True, source=letter.source.offset, key=key)
+    name = place_name(recorded.identity)
+    return replace(recorded, name=name, is_placed=True, event_offset=letter.source.offset, key=key)
 
 
-def _source_of(run: Raw) -> int:
-    """Return where the event of a decision stood; `run` is not compared, and anything may stand in it."""
+def _recorded(record: Record, letter: _DeadLetter) -> Recorded:
+    source = letter.source
+    is_bare = source.timestamp_ms == UNKNOWN_MS and letter.key is None and not letter.headers
+    has_value = letter.value_complete or letter.value != _NO_VALUE
+    return Recorded(
+        record,
+        value_name(letter.value_digest),
+        f"{source.topic}/{source.partition}/{source.offset}",
+        letter.engine_version,
+        is_placed=is_bare or source.topic == FILE_TOPIC,
+        code=letter.error.code,
+        dead_letter_value=DeadLetterValue.FULL if has_value else DeadLetterValue.DIGEST,
+    )
+
+
+def _event_offset(run: Raw) -> int:
+    """Return the offset of a decision's event; `run` is not compared, and may hold anything."""
     try:
         return _run_decoder.decode(run).source.offset
     except msgspec.DecodeError:

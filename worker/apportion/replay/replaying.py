@@ -16,12 +16,13 @@ from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.results import Failure, Status
 from apportion.core.session.row import Session
-from apportion.offline.lines import Line
+from apportion.core.wire.record import Record
 from apportion.offline.rows import SessionRows
 from apportion.replay.changed_row import row_under
 from apportion.replay.findings import Finding, Found
+from apportion.replay.recomposing import Recomposed
 from apportion.replay.sums import DifferenceSum, Sum
-from apportion.replay.verify import Recomposed, Verification
+from apportion.replay.verify import JudgedEvent, Verification
 from apportion.replay.whatif import Change, DecisionDifference, Misfit, difference
 
 Told: TypeAlias = Finding | DecisionDifference | Misfit
@@ -41,20 +42,21 @@ class Replay:
     def __init__(self, verification: Verification, what_if: WhatIf, start: SessionRows | None = None) -> None:
         """Start with no session, or with those that the verification starts from."""
         self._verification = verification
+        self._recomposer = verification.recomposer
         self._change = what_if.change
         self._rows = (start or SessionRows()) if what_if.evolve else None
-        self._known = {policy.name for policy in verification.policies.values()}
+        self._known = {policy.name for policy in verification.recomposer.policies.values()}
         self._policies: dict[str, Policy] = {}
         self._tally = DifferenceSum()
 
-    def run(self, events: Iterable[Line]) -> Iterator[Told]:
+    def run(self, events: Iterable[Record]) -> Iterator[Told]:
         """Yield each decision: what the change makes of it, or why it is not replayed."""
-        for one in self._verification.recompose(events):
-            if isinstance(one, Finding):
-                yield one
+        for judged in self._verification.recompose(events):
+            if isinstance(judged, Finding):
+                yield judged
                 continue
-            outcome = self._replayed(one)
-            if outcome is not None and one.found is None and one.asked:
+            outcome = self._replayed(judged)
+            if outcome is not None and judged.found is None and judged.asked:
                 self._tally.add(outcome)
                 yield outcome
 
@@ -67,8 +69,9 @@ class Replay:
             unverifiable = {str(Found.DIFFERENCE): summary.differences} | unverifiable
         return self._tally.sum(unverifiable, summary.in_flight)
 
-    def _replayed(self, one: Recomposed) -> DecisionDifference | Misfit | None:
+    def _replayed(self, judged: JudgedEvent) -> DecisionDifference | Misfit | None:
         """Return what becomes of a request, and move the session's row on where sessions evolve."""
+        one = judged.recomposed
         key = session_key(one.event.tenant, one.event.session_id)
         before = one.before if self._rows is None else self._rows.get(key)
         if not isinstance(one.event, ContextRequest):
@@ -76,7 +79,7 @@ class Replay:
                 self._rows.put(key, self._published(one, before))
             return None
         assert one.answered is not None, "requests are answered"
-        if self._rows is None and (one.found is not None or not one.asked):
+        if self._rows is None and (judged.found is not None or not judged.asked):
             return None  # nobody asks for it, and no row goes on from it
         if self._rows is None and one.answered.composed.status is Status.DUPLICATE:
             return difference(one.answered, one.answered)  # the row knows the request as it was
@@ -91,16 +94,16 @@ class Replay:
 
     def _composed(self, request: ContextRequest, before: Session, one: Recomposed) -> Answered:
         assert one.policy is not None, "requests have a policy"
-        verification, policy = self._verification, self._policy(one.policy)
+        recomposer, policy = self._recomposer, self._policy(one.policy)
         asked = self._change.request_for(request, policy)
         if self._rows is None:
             before = row_under(before, one.policy, policy)
-        return compose(asked, before, policy, verification.engine, verification.memory)
+        return compose(asked, before, policy, recomposer.engine, recomposer.memory)
 
     def _published(self, one: Recomposed, before: Session) -> Session:
         assert not isinstance(one.event, ContextRequest), "requests are composed"
         idle_timeout_s = 0 if one.policy is None else self._policy(one.policy).session.idle_timeout_s
-        return publish(one.event, before, self._verification.engine, idle_timeout_s)
+        return publish(one.event, before, self._recomposer.engine, idle_timeout_s)
 
     def _policy(self, recorded: Policy) -> Policy:
         policy = self._policies.get(recorded.digest)

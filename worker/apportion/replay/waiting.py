@@ -1,7 +1,7 @@
-"""Recorded lines that were read before their events: in memory up to a bound, beyond it in a file.
+"""Recorded records that were read before their events: values in memory up to a bound, then in a file.
 
-Decides where they lie. Of each that is in the file, memory holds some hundred bytes. The file has no name,
-and is gone when it is closed.
+Memory holds some hundred bytes of each record whose value is in the file. The file has no name, and is gone
+when it is closed.
 """
 
 from collections import deque
@@ -11,68 +11,72 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from apportion.core.wire.record import Record
 
 HELD_MAX_BYTES = 32 << 20
 
 
-class _WaitingLine(Struct, frozen=True, gc=False):
-    """A line that is `held`, or that begins at a byte of the file."""
+class _WaitingRecord(Struct, frozen=True, gc=False):
+    """A record and the size of its value, which it holds, or which begins at the byte `start` of the file."""
 
-    number: int
-    size: int
-    held: bytes | None
-    start: int
+    record: Record
+    size_bytes: int
+    start: int | None = None
 
 
 class Waiting:
-    """Numbered lines by name, those of one name in their order."""
+    """Records by name, those of one name in their order. Their keys and headers are dropped."""
 
     def __init__(self, held_max_bytes: int = HELD_MAX_BYTES) -> None:
         """Start empty."""
-        self._lines: dict[bytes, deque[_WaitingLine]] = {}
+        self._records: dict[bytes, deque[_WaitingRecord]] = {}
         self._left_bytes = held_max_bytes
         self._file: IO[bytes] | None = None
 
-    def put(self, name: bytes, number: int, value: bytes) -> None:
-        """Let a line wait behind those of its name."""
-        size = len(value)
-        if size <= self._left_bytes:
-            self._left_bytes -= size
-            line = _WaitingLine(number, size, value, 0)
+    def put(self, name: bytes, record: Record) -> None:
+        """Let a record wait behind those of its name."""
+        value = record.value or b""
+        size_bytes = len(value)
+        bare = replace(record, key=None, headers=(), value=None)
+        if size_bytes <= self._left_bytes:
+            self._left_bytes -= size_bytes
+            waiting = _WaitingRecord(replace(bare, value=value), size_bytes)
         else:
             if self._file is None:
                 self._file = TemporaryFile()  # noqa: SIM115 - `close` closes it
-            line = _WaitingLine(number, size, None, self._file.seek(0, SEEK_END))
+            waiting = _WaitingRecord(bare, size_bytes, self._file.seek(0, SEEK_END))
             self._file.write(value)
-        self._lines.setdefault(name, deque()).append(line)
+        self._records.setdefault(name, deque()).append(waiting)
 
-    def first(self, name: bytes) -> tuple[int, bytes] | None:
-        """Return the first line of a name, which stays."""
-        lines = self._lines.get(name)
-        return self._loaded(lines[0]) if lines else None
+    def first(self, name: bytes) -> Record | None:
+        """Return the first record of a name, which stays."""
+        records = self._records.get(name)
+        return self._loaded(records[0]) if records else None
 
     def drop(self, name: bytes) -> None:
-        """Let the first line of a name go."""
-        lines = self._lines[name]
-        line = lines.popleft()
-        if line.held is not None:
-            self._left_bytes += line.size
-        if not lines:
-            del self._lines[name]
+        """Let the first record of a name go."""
+        records = self._records[name]
+        waiting = records.popleft()
+        if waiting.start is None:
+            self._left_bytes += waiting.size_bytes
+        if not records:
+            del self._records[name]
 
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """Yield all lines, in their order."""
-        lines = [line for those in self._lines.values() for line in those]
-        yield from map(self._loaded, sorted(lines, key=lambda line: line.number))
+    def __iter__(self) -> Iterator[Record]:
+        """Yield all records, in the order of their offsets."""
+        waiting = [waiting for records in self._records.values() for waiting in records]
+        yield from map(self._loaded, sorted(waiting, key=lambda waiting: waiting.record.offset))
 
     def close(self) -> None:
         """Let the file go."""
         if self._file is not None:
             self._file.close()
 
-    def _loaded(self, line: _WaitingLine) -> tuple[int, bytes]:
-        if line.held is not None:
-            return line.number, line.held
-        assert self._file is not None, "what is not held is in the file"
-        self._file.seek(line.start)
-        return line.number, self._file.read(line.size)
+    def _loaded(self, waiting: _WaitingRecord) -> Record:
+        if waiting.start is None:
+            return waiting.record
+        assert self._file is not None, "values that are not held are in the file"
+        self._file.seek(waiting.start)
+        return replace(waiting.record, value=self._file.read(waiting.size_bytes))

@@ -8,7 +8,8 @@ import pytest
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
 from apportion.core.wire import codec
-from apportion.core.wire.codec import decode
+from apportion.core.wire.codec import decode, event_of
+from apportion.core.wire.record import Record
 
 GOOD: dict[str, Any] = {
     "type": "context-request",
@@ -201,3 +202,10 @@ def test_a_string_without_end_is_read_once() -> None:
 
 def test_bounds_are_settings() -> None:
     assert refusal(json.dumps(GOOD).encode(), Bounds(event_max_bytes=20)) == ("too_large", "$")
+
+
+def test_a_record_holds_its_event_as_its_value_or_in_an_envelope() -> None:
+    structured = (("content-type", b"application/cloudevents+json"),)
+    value = Record("t", 0, 0, 0, None, json.dumps(GOOD).encode())
+    envelope = Record("t", 0, 1, 0, None, json.dumps({"data": GOOD}).encode(), structured)
+    assert event_of(value, Bounds()) == event_of(envelope, Bounds()) == decode(value.value, Bounds())

@@ -1,4 +1,4 @@
-"""How long reading sessions back may take: as long as it moves."""
+"""Reading sessions back: to the ends of changelogs, and for as long as it moves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,9 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 
+from apportion.core.session.row import EMPTY
+from apportion.kafka.topics import changelog_topic
 from apportion.settings import Settings
 from apportion.stream.state import recovery
+from apportion.stream.state.row_format import Row, encode_row
 
 pytestmark = pytest.mark.asyncio
 
@@ -50,3 +54,66 @@ async def test_rows_are_read_from_outside_for_as_long_as_it_moves(
         with pytest.raises(TimeoutError):
             await recovery.read_rows(SETTINGS, [0])
     assert steps == (5 if moves else 2)
+
+
+class Changelog:
+    """Stands for the client of a changelog: a record at each offset, None for a marker of a transaction."""
+
+    def __init__(self, *keys: bytes | None) -> None:
+        self._keys = keys
+        self._positions: dict[TopicPartition, int] = {}
+        self.paused: list[TopicPartition] = []
+
+    async def beginning_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, 0)
+
+    async def end_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, len(self._keys))
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        self._positions = dict.fromkeys(places, 0)
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        self._positions[place] = offset
+
+    def pause(self, place: TopicPartition) -> None:
+        self.paused.append(place)
+
+    async def position(self, place: TopicPartition) -> int:
+        return self._positions[place]
+
+    async def getmany(
+        self, *places: TopicPartition, timeout_ms: int, max_records: int
+    ) -> dict[TopicPartition, list[Any]]:
+        assert timeout_ms > 0
+        assert max_records > 0
+        read = {}
+        for place in places:
+            first = self._positions[place]
+            self._positions[place] = min(first + 2, len(self._keys))
+            offsets = range(first, self._positions[place])
+            read[place] = [record for offset in offsets if (record := self._record(offset))]
+        return read
+
+    def _record(self, offset: int) -> Any:
+        key = self._keys[offset]
+        value = encode_row(Row(offset, EMPTY, 0))
+        return None if key is None else SimpleNamespace(offset=offset, key=key, value=value, headers=())
+
+
+async def test_rows_are_read_to_the_end_of_each_changelog_and_not_behind_a_wanted_offset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changelog = Changelog(b"t/a", b"t/b", b"t/c", None, None)
+
+    @asynccontextmanager
+    async def reading(*_: object) -> AsyncIterator[Any]:
+        yield changelog
+
+    monkeypatch.setattr(recovery, "open_reader", reading)
+    rows = await recovery.read_rows(SETTINGS, [0, 1], {1: 1})
+    assert set(rows[0].values) == {b"t/a", b"t/b", b"t/c"}
+    assert set(rows[1].values) == {b"t/a"}
+    assert [rows[0].changelog_end, rows[1].changelog_end] == [5, 1]
+    topic = changelog_topic(SETTINGS)
+    assert changelog.paused == [TopicPartition(topic, 1), TopicPartition(topic, 0)]

@@ -45,8 +45,11 @@ class Topic:
     async def position(self, place: TopicPartition) -> int:
         return self.positions[place]
 
-    async def getmany(self, *places: TopicPartition, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+    async def getmany(
+        self, *places: TopicPartition, timeout_ms: int, max_records: int | None
+    ) -> dict[TopicPartition, list[Any]]:
         assert timeout_ms > 0
+        assert max_records is None
         batches = {}
         for place in places:
             offset = self.positions[place]

@@ -24,7 +24,9 @@ from apportion.core.events import (
     LayerContent,
 )
 from apportion.core.nesting import bytes_are_deeper, has_many_brackets, is_deeper
+from apportion.core.wire.cloudevents import event_value
 from apportion.core.wire.not_json import one_line, why_not_json
+from apportion.core.wire.record import Record
 from apportion.core.wire.refusal import refusal
 
 
@@ -48,6 +50,15 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 def encode(event: msgspec.Struct) -> bytes:
     """Return the event as it travels: compact JSON, fields in the order of their declaration."""
     return _encoder.encode(event)
+
+
+def event_of(record: Record, bounds: Bounds) -> Event:
+    """Return the event that a record holds, as its value or in an envelope.
+
+    Raises:
+        EventError: the record cannot be read, holds no event, or passes a bound.
+    """
+    return decode(event_value(record, bounds), bounds)
 
 
 def decode(value: bytes | None, bounds: Bounds) -> Event:

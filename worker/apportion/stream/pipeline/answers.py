@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from msgspec import UNSET, Struct, json, to_builtins
 
 from apportion.core.compose import Answered
-from apportion.core.composer import Composer
+from apportion.core.composer import TimelineComposer
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
@@ -21,7 +21,7 @@ from apportion.core.policies.timeline import Timeline
 from apportion.core.results import Detail
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.wire import codec
-from apportion.core.wire.cloudevents import EventHeaders, event_value
+from apportion.core.wire.cloudevents import EventHeaders
 from apportion.core.wire.dead_letter import dead_letter, holding
 from apportion.core.wire.record import Record
 from apportion.kafka.outbound import OutboundRecord
@@ -85,17 +85,8 @@ class Answers:
 
     def go_by(self, timeline: Timeline) -> None:
         """Go by these policies from now on: those of before, and what was read since."""
-        self._timeline = timeline
-        self._composer: Composer | None = None
-
-    def _composer_of(self, record: Record) -> Composer:
-        """Return what composes by the policies that an event of that record's time meets."""
-        catalogue = self._timeline.at(record.timestamp_ms)
-        composer = self._composer
-        if composer is None or composer.catalogue is not catalogue:
-            composer = Composer(self._engine, catalogue, self._settings.default_policy, self.memory)
-            self._composer = composer
-        return composer
+        default_policy = self._settings.default_policy
+        self._composers = TimelineComposer(self._engine, timeline, default_policy, self.memory)
 
     def answer(self, record: Record, row: Row | None, time: StreamTime | None = None) -> Answer:
         """Return what answers a record. The partition's stream time is moved on by it, and may refuse it.
@@ -104,13 +95,13 @@ class Answers:
             EventError: the record is refused; nothing has happened.
         """
         clock = _Clock()
-        event = codec.decode(event_value(record, self._bounds), self._bounds)
+        event = codec.event_of(record, self._bounds)
         check_place(event, record, self._partitioner, self._partitions)
         if time is not None:
             time.see(event, record)
         clock.phase("decode")
         before = EMPTY if row is None else row.session
-        session, outcome = self._composer_of(record).handle(event, before, clock.phase)
+        session, outcome = self._composers.at(record.timestamp_ms).handle(event, before, clock.phase)
         row = Row(record.offset, session, record.timestamp_ms)
         if outcome is None:
             return Answer(record, row)
@@ -129,14 +120,15 @@ class Answers:
         self, verifier: ShareVerifier, record: Record, before: Session, outcome: Answered, decision: bytes
     ) -> None:
         digest = outcome.decision.policy.digest
-        policy = next(one for one in self._composer_of(record).catalogue if one.digest == digest)
+        catalogue = self._composers.at(record.timestamp_ms).catalogue
+        policy = next(policy for policy in catalogue if policy.digest == digest)
         verifier.offer(record, before, policy, decision, outcome.decision.decision_id)
 
     def pass_over(self, record: Record, time: StreamTime) -> None:
         """Move stream time on by a record that is not answered, for its row has seen it."""
         if time.is_bounded:
             with suppress(EventError):
-                event = codec.decode(event_value(record, self._bounds), self._bounds)
+                event = codec.event_of(record, self._bounds)
                 check_place(event, record, self._partitioner, self._partitions)
                 time.see(event, record)
 

@@ -27,7 +27,6 @@ from apportion.core.results import ContextDecision
 from apportion.core.session.row import Session
 from apportion.core.strategies import parse_policy
 from apportion.core.wire import codec
-from apportion.core.wire.cloudevents import event_value
 from apportion.core.wire.record import Record
 from apportion.operations.log import log_fact
 from apportion.settings import Settings
@@ -139,7 +138,7 @@ def _end_with_parent() -> None:
 
 def _different_at(chosen: _Chosen) -> str | None:
     """Return the first field in which a decision differs from what is composed; None: in none."""
-    event = codec.decode(event_value(chosen.record, _settings.bounds), _settings.bounds)
+    event = codec.event_of(chosen.record, _settings.bounds)
     assert isinstance(event, ContextRequest), "only requests are answered"
     answered = compose(event, _decode_session(chosen.session), _policy(chosen.policy), _engine)
     decision = in_detail(answered.decision, _settings.decision_detail)

@@ -17,13 +17,13 @@ from apportion.kafka.commits import CommittedOffset, read_commits
 from apportion.kafka.faults import OffsetOutOfRangeError
 from apportion.kafka.groupless_consumer import (
     FETCH_MAX_BYTES,
-    POLL_MS,
     SLICE,
     Offsets,
     ends_of,
     named,
     open_reader,
     patiently,
+    read_to,
 )
 from apportion.kafka.record_batches import UnreadableRecord
 from apportion.kafka.topics import changelog_topic
@@ -117,20 +117,14 @@ async def _read(
         reader.assign(list(ends))
         for place, end in ends.items():
             reader.seek(place, max(begins[place], min(end, rows[place.partition].changelog_offset)))
-        waiting, passed = sorted(ends), -1
-        while waiting:
-            positions = {place: await reader.position(place) for place in waiting}
-            if passed != (passed := sum(positions.values())):
+        async for place, records, position, has_moved in read_to(reader, ends, max_records=SLICE):
+            if has_moved:
                 moved()
-            for place in [place for place in waiting if positions[place] >= ends[place]]:
+            if records:
+                _take(rows[place.partition], place, records, ends[place])
+            if position >= ends[place]:
                 rows[place.partition].join(ends[place], afresh=settings.sessions_afresh)
                 reader.pause(place)
-                waiting.remove(place)
-            if waiting:
-                batches = await reader.getmany(*waiting, timeout_ms=POLL_MS, max_records=SLICE)
-                for place, records in batches.items():
-                    _take(rows[place.partition], place, records, ends[place])
-            await asyncio.sleep(0)  # the client gives what it has without letting anybody else have a turn
 
 
 def _take(

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
-from apportion.kafka.groupless_consumer import POLL_MS, Offsets, ends_of, named, open_reader, patiently
+from apportion.kafka.groupless_consumer import Offsets, ends_of, named, open_reader, patiently, read_to
 from apportion.settings import Settings
 from apportion.stream.state.faults import RequestsReplacedError
 
@@ -109,11 +109,7 @@ async def _records_at(asking: AIOKafkaConsumer, offsets: Offsets) -> Mapping[Top
     asking.assign(list(offsets))
     for place, offset in offsets.items():
         asking.seek(place, offset)
-    waiting = set(offsets)
-    while waiting:
-        batches = await asking.getmany(*waiting, timeout_ms=POLL_MS)
-        for place, records in batches.items():
-            if records and records[0].offset == offsets[place]:
-                found[place] = records[0]
-        waiting = {place for place in waiting if await asking.position(place) <= offsets[place]}
+    async for step in read_to(asking, {place: offset + 1 for place, offset in offsets.items()}):
+        if step.records and step.records[0].offset == offsets[step.place]:
+            found[step.place] = step.records[0]
     return found

@@ -1,0 +1,91 @@
+"""Recorded events composed again, each after the row that its session has come to.
+
+A request is composed under the policy whose digest its decision names, if it may have been composed under it;
+else under the policy that holds at its record time. No composition is taken from a cache.
+"""
+
+from msgspec import UNSET, Struct
+
+from apportion.core.compose import Answered, compose
+from apportion.core.composer import TimelineComposer
+from apportion.core.engine import Engine
+from apportion.core.events import ContextArtifact, ContextRequest, Event, session_key
+from apportion.core.identity import event_time_us
+from apportion.core.memory import Memory
+from apportion.core.policies.timeline import Timeline
+from apportion.core.policy import Policy
+from apportion.core.session.row import Session, at
+from apportion.offline.rows import SessionRows
+from apportion.policies import builtin_policies
+
+_COUNTS_MAX = 1 << 14
+
+
+class Recomposed(Struct, frozen=True):
+    """An event that was composed again, with the rows of its session before and after it.
+
+    `policy` is that of a request, and the default one of an artifact; a retraction has none. Only requests
+    are `answered`.
+    """
+
+    event: Event
+    before: Session
+    after: Session
+    policy: Policy | None = None
+    answered: Answered | None = None
+
+
+class Recomposer:
+    """Sessions of recorded events, and the engine and policies that compose them again."""
+
+    def __init__(
+        self, engine: Engine, timeline: Timeline, default_policy: str, rows: SessionRows | None = None
+    ) -> None:
+        """Start with these rows, or without any."""
+        self.engine = engine
+        self.memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
+        self.policies = {policy.digest: policy for policy in (*builtin_policies(), *timeline)}
+        self._default_policy = default_policy
+        self._composers = TimelineComposer(engine, timeline, default_policy, self.memory)
+        self._rows = rows or SessionRows()
+
+    def recompose(self, event: Event, recorded_ms: int, policy_digest: str | None = None) -> Recomposed:
+        """Return an event composed again; its session's row stays until `advance`.
+
+        `policy_digest` is that of the recorded decision of a request.
+
+        Raises:
+            EventError: the event is refused.
+        """
+        before = self._rows.get(session_key(event.tenant, event.session_id))
+        composer = self._composers.at(recorded_ms)
+        if isinstance(event, ContextRequest):
+            named = self._named_policy(event, before, policy_digest)
+            if named is None:
+                _, answered = composer.handle(event, before)
+                assert answered is not None, "requests are answered"
+            else:
+                answered = compose(event, before, named, self.engine, self.memory)
+            policy = self.policies[answered.decision.policy.digest]
+            return Recomposed(event, before, answered.session, policy, answered)
+        after, _ = composer.handle(event, before)
+        if not isinstance(event, ContextArtifact):
+            return Recomposed(event, before, after)
+        published_us = event_time_us(event.published_at)
+        default = composer.catalogue.resolve(self._default_policy, published_us)
+        return Recomposed(event, before, after, default)
+
+    def advance(self, recomposed: Recomposed) -> None:
+        """Move the session's row on to the one after an event."""
+        event = recomposed.event
+        self._rows.put(session_key(event.tenant, event.session_id), recomposed.after)
+
+    def _named_policy(
+        self, request: ContextRequest, session: Session, policy_digest: str | None
+    ) -> Policy | None:
+        """Return the policy of a digest, if the request may have been composed under it."""
+        policy = None if policy_digest is None else self.policies.get(policy_digest)
+        names = {self._default_policy if request.policy is UNSET else request.policy}
+        if at(session, event_time_us(request.requested_at)).seen(request.request_id) is not None:
+            names.add(self._default_policy)  # of a request that is sent again it may be gone
+        return policy if policy is not None and policy.name in names else None
