@@ -1,7 +1,7 @@
 """JSON lines of a stream of bytes as records: in topic `-`, partition 0, at the offset of their number.
 
-A line ends at a line feed. Bytes after the last line feed are a line, too. The place of a line does not depend
-on the file's name, so the same lines give the same bytes. Memory is bounded for lines of any length.
+A line ends at a line feed. Bytes after the last line feed are a line, too. The place of a line does not
+depend on the file's name, so the same lines give the same bytes. Memory is bounded for lines of any length.
 """
 
 import hashlib
