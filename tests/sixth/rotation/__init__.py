@@ -4,13 +4,15 @@ Decides where a turn begins: after the last id that stood in the turn before, go
 the policy's `most` and the limit let; one that does not fit is passed over, and the rest is tried.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from sixth.rotation.policy import RotationPolicy
+from sixth.rotation.policy import MOST, RotationPolicy
 
 from apportion.core.errors import EventError
 from apportion.core.events import Candidate
-from apportion.core.results import Fidelity
+from apportion.core.levers import Ceiling, Lever, Levers, Meaning
+from apportion.core.results import Fidelity, Reason
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.task import Task
 from apportion.core.verdict import Bound, Verdict, Verdicts, mark_repeats
@@ -34,6 +36,14 @@ class RotationStrategy:
     needs = frozenset({"candidates"})
     age_edges_us = ()
     candidate_needs = CandidateNeeds(every=_NEEDS)
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.NO_ROOM: Meaning("as many as one turn takes stood before it", (Lever.CEILING,))
+    }
+
+    def levers(self, policy: RotationPolicy, group: str) -> Levers:
+        """Return how many stand in one turn."""
+        del group
+        return Levers(Ceiling(("rotation", "most"), policy.rotation.most, MOST))
 
     def unsuitable(self, candidate: Candidate, policy: RotationPolicy) -> EventError | None:
         """Refuse a candidate that lacks a content."""

@@ -4,14 +4,16 @@ Decides the shape of a strategy. It is a value, has no state, and sees one task 
 verdicts, and tells nothing by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from msgspec import UNSET, Struct
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
+from apportion.core.levers import Levers, Meaning
 from apportion.core.policy import Policy
+from apportion.core.results import Reason
 from apportion.core.task import Task
 from apportion.core.verdict import Verdicts
 
@@ -59,6 +61,15 @@ class Strategy(Protocol[P]):
     @property
     def candidate_needs(self) -> CandidateNeeds:
         """The fields that its candidates have."""
+        ...
+
+    @property
+    def meanings(self) -> Mapping[Reason, Meaning]:
+        """The meanings of reasons that it alone gives, or gives in another sense than `levers.MEANINGS`."""
+        ...
+
+    def levers(self, policy: P, group: str) -> Levers:
+        """Return the levers that may admit an omitted candidate of a group."""
         ...
 
     def unsuitable(self, candidate: Candidate, policy: P) -> EventError | None:

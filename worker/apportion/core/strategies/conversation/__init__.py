@@ -24,6 +24,7 @@ follows a message that does not fit, and counts no overhead for the new message;
   was considered, and is its whole group's. A system prompt without room is `no_room`.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import UNSET
@@ -31,6 +32,8 @@ from msgspec import UNSET
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
 from apportion.core.history import as_message
+from apportion.core.levers import Levers, Meaning
+from apportion.core.results import Reason
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.base import CandidateNeeds
 from apportion.core.strategies.conversation.choose import MessageChoice, Terms, choose
@@ -57,6 +60,17 @@ class ConversationStrategy:
     reads: ClassVar = frozenset({"budget_tokens", "conversation"})
     needs: ClassVar = frozenset({"conversation"})
     candidate_needs: ClassVar = CandidateNeeds()
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.HISTORY_TRUNCATED: Meaning("it did not fit into the part of the total that is for messages")
+    }
+
+    def levers(
+        self,
+        policy: ConversationPolicy,  # noqa: ARG002 - the protocol's
+        group: str,  # noqa: ARG002 - likewise
+    ) -> Levers:
+        """Return none: only the total can be changed."""
+        return Levers()
 
     def unsuitable(
         self,

@@ -17,7 +17,7 @@ numbers these are; where it contradicts itself, the rules here hold:
   end of that order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from msgspec import UNSET
@@ -25,9 +25,10 @@ from msgspec import UNSET
 from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
+from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.recency import AGE_EDGES_US
-from apportion.core.results import Certificate
+from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
@@ -72,6 +73,19 @@ class LanesStrategy:
 
     needs: ClassVar = frozenset({"candidates"})
     candidate_needs: ClassVar = CandidateNeeds(REQUIRED, (("created_at",), ("recency_bucket",)))
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.LANE_MAX_REACHED: Meaning("it did not fit under its lane's ceiling"),
+        Reason.DISPLACED_BY_PREFIX: Meaning("it gave way to what the session's text before began with"),
+        Reason.DROPPED_AFTER_RENDER: Meaning(
+            "it was chosen, and went when the text as a whole passed the limit"
+        ),
+    }
+
+    def levers(self, policy: LanesPolicy, group: str) -> Levers:
+        """Return the ceiling of the lane, and the relevance."""
+        lane = policy.lanes.get(group)
+        ceiling = None if lane is None else Ceiling(("lanes", group, "max_tokens"), lane.max_tokens)
+        return Levers(ceiling, (ScoreField("relevance"),))
 
     def unsuitable(self, candidate: Candidate, policy: LanesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, its lane or kind is unknown."""

@@ -25,12 +25,13 @@ specification, whose numbers these are; where it is silent, the rules here hold:
   of the layer's next entry or code point: what the text with it had more, and what was left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate
-from apportion.core.results import Margin
+from apportion.core.levers import Levers, Meaning
+from apportion.core.results import Margin, Reason
 from apportion.core.strategies.base import CandidateNeeds
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.policy import LayersPolicy
@@ -51,6 +52,15 @@ class LayersStrategy:
     reads: ClassVar = frozenset({"layers"})
     needs: ClassVar = frozenset({"layers"})
     candidate_needs: ClassVar = CandidateNeeds()
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {}
+
+    def levers(
+        self,
+        policy: LayersPolicy,  # noqa: ARG002 - the protocol's
+        group: str,  # noqa: ARG002 - likewise
+    ) -> Levers:
+        """Return none: only the total can be changed."""
+        return Levers()
 
     def unsuitable(
         self,

@@ -16,12 +16,13 @@ where it contradicts itself, the rules here hold:
 - What the whole costs at each step follows from its lines (see `reckon`); what comes out was counted itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate
-from apportion.core.results import Fidelity
+from apportion.core.levers import Lever, Levers, Meaning, ScoreField
+from apportion.core.results import Fidelity, Reason
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.tiers.demote import fit
 from apportion.core.strategies.tiers.policy import TiersPolicy
@@ -43,6 +44,19 @@ class TiersStrategy:
     reads: ClassVar = frozenset({"candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
     candidate_needs: ClassVar = CandidateNeeds(("content", "kind", "activation"))
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.BELOW_THRESHOLD: Meaning(
+            "its activation is below the lowest of the policy's tiers", (Lever.SCORE,)
+        )
+    }
+
+    def levers(
+        self,
+        policy: TiersPolicy,  # noqa: ARG002 - the protocol's
+        group: str,  # noqa: ARG002 - likewise
+    ) -> Levers:
+        """Return the activation."""
+        return Levers(scores=(ScoreField("activation"),))
 
     def unsuitable(self, candidate: Candidate, policy: TiersPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, or its kind is unknown."""
