@@ -10,11 +10,11 @@ from typing import ClassVar
 from sixth.rotation.policy import MOST, RotationPolicy
 
 from apportion.core.errors import EventError
-from apportion.core.events import Candidate
+from apportion.core.events import Candidate, ContextRequest
 from apportion.core.levers import Ceiling, Lever, Levers, Meaning
 from apportion.core.results import Fidelity, Reason
 from apportion.core.strategies.base import CandidateNeeds, missing
-from apportion.core.task import Task
+from apportion.core.task import SessionPart, Task
 from apportion.core.verdict import Bound, Verdict, Verdicts, mark_repeats
 
 _NEEDS = ("content",)
@@ -50,7 +50,12 @@ class RotationStrategy:
         del policy
         return missing(candidate, _NEEDS)
 
-    def compose(self, task: Task[RotationPolicy]) -> Verdicts:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> SessionPart:
+        """Read where the turn before ended."""
+        del request
+        return session
+
+    def compose(self, task: Task[RotationPolicy, SessionPart]) -> Verdicts:
         """Choose in turn; the ids' order, then the tie, end all ties."""
         pieces = _in_turn(task)
         if not task.limit_tokens:
@@ -78,9 +83,9 @@ class RotationStrategy:
         )
 
 
-def _in_turn(task: Task[RotationPolicy]) -> Sequence[_Piece]:
+def _in_turn(task: Task[RotationPolicy, SessionPart]) -> Sequence[_Piece]:
     """Return a piece for each candidate, beginning after the last of the turn before."""
-    last = task.carried.decode()
+    last = task.own.carried.decode()
     ordered = sorted(task.candidates, key=lambda one: (one.id <= last, one.id, one.tie))
     counts = task.count_contents(ordered) if task.limit_tokens else [0] * len(ordered)
     pieces = [

@@ -13,7 +13,7 @@ from apportion.core.strategies.lanes import LanesStrategy
 from apportion.core.strategies.layers import LayersStrategy
 from apportion.core.strategies.tiers import TiersStrategy
 
-STRATEGIES: Mapping[str, Strategy[Any]] = {
+STRATEGIES: Mapping[str, Strategy[Any, Any]] = {
     strategy.name: strategy
     for strategy in (
         LanesStrategy(),

@@ -10,14 +10,15 @@ from typing import Protocol, TypeVar
 from msgspec import UNSET, Struct
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate
+from apportion.core.events import Candidate, ContextRequest
 from apportion.core.levers import Levers, Meaning
 from apportion.core.policy import Policy
 from apportion.core.results import Reason
-from apportion.core.task import Task
+from apportion.core.task import OwnPart, SessionPart, Task
 from apportion.core.verdict import Verdicts
 
 P = TypeVar("P", bound=Policy)
+T = TypeVar("T", bound=OwnPart | None)
 
 
 class CandidateNeeds(Struct, frozen=True):
@@ -30,7 +31,7 @@ class CandidateNeeds(Struct, frozen=True):
     alternatives: tuple[tuple[str, ...], ...] = ()
 
 
-class Strategy(Protocol[P]):
+class Strategy(Protocol[P, T]):
     """A way to choose. `reads` names the request's fields that it reads, `constraints.…` included."""
 
     @property
@@ -76,7 +77,11 @@ class Strategy(Protocol[P]):
         """Return why this candidate cannot be used, its pointer relative (`.lane`); None if it can."""
         ...
 
-    def compose(self, task: Task[P]) -> Verdicts:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> T:
+        """Return what this strategy alone reads; of the request no other fields than those in `reads`."""
+        ...
+
+    def compose(self, task: Task[P, T]) -> Verdicts:
         """Choose and render; never passes the limit.
 
         Raises:

@@ -21,14 +21,14 @@ from typing import ClassVar
 from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError, unknown
-from apportion.core.events import MAX_INTEGER, Candidate
+from apportion.core.events import MAX_INTEGER, Candidate, ContextRequest
 from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
 from apportion.core.results import Reason
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, CategoriesPolicy
 from apportion.core.strategies.categories.rank import AGE_EDGES_US, SCORE_PARTS, rank
 from apportion.core.strategies.categories.select import certified, select
-from apportion.core.task import Task
+from apportion.core.task import SessionPart, Task
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
 RANKED_BY = ("relevance", "created_at", "weighted_agreement")
@@ -76,7 +76,14 @@ class CategoriesStrategy:
                     return EventError(ErrorCode.MISSING_FIELD, message, f".{field}")
         return None
 
-    def compose(self, task: Task[CategoriesPolicy]) -> Verdicts:
+    def read_own(
+        self,
+        request: ContextRequest,
+        session: SessionPart,
+    ) -> None:
+        """Read nothing."""
+
+    def compose(self, task: Task[CategoriesPolicy, None]) -> Verdicts:
         """Choose by category, as long as the text fits; nothing is protected."""
         if 0 < task.total_tokens < SMALLEST_TOTAL_TOKENS:
             message = f"strategy categories shares out {SMALLEST_TOTAL_TOKENS} tokens or more; 0 disables"

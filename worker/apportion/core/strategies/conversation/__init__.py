@@ -30,7 +30,7 @@ from typing import ClassVar
 from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate
+from apportion.core.events import Candidate, ContextRequest, Conversation
 from apportion.core.history import as_message
 from apportion.core.levers import Levers, Meaning
 from apportion.core.results import Reason
@@ -47,8 +47,14 @@ from apportion.core.strategies.conversation.verdicts import (
     verdict_on_prompt,
     verdicts_on_messages,
 )
-from apportion.core.task import Task
+from apportion.core.task import OwnPart, SessionPart, Task
 from apportion.core.verdict import Verdicts
+
+
+class ConversationPart(OwnPart, frozen=True):
+    """The conversation of a request."""
+
+    conversation: Conversation
 
 
 class ConversationStrategy:
@@ -80,10 +86,18 @@ class ConversationStrategy:
         """Return that no candidate can be used."""
         return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
 
-    def compose(self, task: Task[ConversationPolicy]) -> Verdicts:
+    def read_own(
+        self,
+        request: ContextRequest,
+        session: SessionPart,  # noqa: ARG002 - the protocol's
+    ) -> ConversationPart:
+        """Read the conversation."""
+        assert request.conversation is not UNSET, "a request without a conversation is refused"
+        return ConversationPart(request.conversation)
+
+    def compose(self, task: Task[ConversationPolicy, ConversationPart]) -> Verdicts:
         """Keep the newest messages and as much of the system prompt as their parts allow."""
-        asked, policy, counter = task.conversation, task.policy, task.counter
-        assert asked is not UNSET, "compose requires it"
+        asked, policy, counter = task.own.conversation, task.policy, task.counter
         chat = read(asked.messages, as_message(asked.new_message))
         parts = policy.parts(task.total_tokens)
         cut_plan = plan(len(asked.messages), chat.calls, chat.results)

@@ -24,7 +24,7 @@ from msgspec import UNSET
 
 from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
-from apportion.core.events import Candidate
+from apportion.core.events import Candidate, ContextRequest
 from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.recency import AGE_EDGES_US
@@ -33,6 +33,7 @@ from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.near_miss import tell_more
+from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.prefix_report import tell
 from apportion.core.strategies.lanes.prefix_state import items_of
@@ -47,7 +48,7 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
-from apportion.core.task import Task
+from apportion.core.task import SessionPart
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
 _SHRINKS = frozenset(ShrinkStrategy)
@@ -109,10 +110,16 @@ class LanesStrategy:
             return EventError(ErrorCode.UNKNOWN_SHRINK, f"one of {', '.join(ShrinkStrategy)}", ".shrink")
         return None
 
-    def compose(self, task: Task[LanesPolicy]) -> Verdicts:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> LanesPart:
+        """Read the vitals, the lane requirements and the session."""
+        constraints = request.constraints
+        requirements = () if constraints is UNSET else constraints.lane_requirements
+        return LanesPart(request.vitals, requirements, session)
+
+    def compose(self, task: LanesTask) -> Verdicts:
         """Choose by floors, ceilings and score, then render, shrinking and dropping what does not fit."""
         policy = task.policy
-        lanes = open_lanes(policy, task.lane_requirements)
+        lanes = open_lanes(policy, task.own.lane_requirements)
         ranked = rank(task, lanes)
         mark_repeats(ranked)
         if not task.limit_tokens:
@@ -155,7 +162,7 @@ class LanesStrategy:
         return answer if holding is None or not rendered.standing else tell(answer, holding, rendered, task)
 
 
-def _new_order(task: Task[LanesPolicy], choosable: Choosable) -> Callable[[], Order]:
+def _new_order(task: LanesTask, choosable: Choosable) -> Callable[[], Order]:
     """Return what gives the order of a selection: with `[overlap]`, what is said twice is discounted."""
     threshold = task.policy.overlap.threshold
     if not threshold:
@@ -180,11 +187,11 @@ def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection
 
 
 def _held(
-    task: Task[LanesPolicy], ranked: list[Artifact], choosable: Choosable, new_order: Callable[[], Order]
+    task: LanesTask, ranked: list[Artifact], choosable: Choosable, new_order: Callable[[], Order]
 ) -> Holding:
     """Return what `[prefix]` chooses."""
-    before = before_of(items_of(task.carried), ranked, choosable, task.policy.render.template)
-    return hold_beginning(choosable, before, task.policy.prefix, new_order, cold=task.carried_cold)
+    before = before_of(items_of(task.own.session.carried), ranked, choosable, task.policy.render.template)
+    return hold_beginning(choosable, before, task.policy.prefix, new_order, cold=task.own.session.is_cold)
 
 
 def _bounds(choosable: Choosable, selection: Selection) -> list[GroupBounds]:

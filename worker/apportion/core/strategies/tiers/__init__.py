@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate
+from apportion.core.events import Candidate, ContextRequest
 from apportion.core.levers import Lever, Levers, Meaning, ScoreField
 from apportion.core.results import Fidelity, Reason
 from apportion.core.strategies.base import CandidateNeeds, missing
@@ -28,7 +28,7 @@ from apportion.core.strategies.tiers.demote import fit
 from apportion.core.strategies.tiers.policy import TiersPolicy
 from apportion.core.strategies.tiers.rank import FULL, NAME, OMITTED, TITLES, RankedItem, rank
 from apportion.core.strategies.tiers.render import sections, texts_of
-from apportion.core.task import Task
+from apportion.core.task import SessionPart, Task
 from apportion.core.text.characters import lowered
 from apportion.core.verdict import Bound, GroupBounds, Verdicts, mark_repeats
 
@@ -66,7 +66,14 @@ class TiersStrategy:
             return EventError(ErrorCode.UNKNOWN_KIND, message, ".kind")
         return error
 
-    def compose(self, task: Task[TiersPolicy]) -> Verdicts:
+    def read_own(
+        self,
+        request: ContextRequest,
+        session: SessionPart,
+    ) -> None:
+        """Read nothing."""
+
+    def compose(self, task: Task[TiersPolicy, None]) -> Verdicts:
         """Give each its tier, then demote until the text fits; constraints are never left out."""
         items = rank(task)
         mark_repeats(items)
@@ -106,7 +113,7 @@ class TiersStrategy:
         )
 
 
-def _count_shown(task: Task[TiersPolicy], items: Sequence[RankedItem]) -> None:
+def _count_shown(task: Task[TiersPolicy, None], items: Sequence[RankedItem]) -> None:
     """Set the tokens of what each item was to show at first, and of what it shows."""
     by_tier: tuple[list[RankedItem], ...] = ([], [], [])
     for one in items:
@@ -117,7 +124,7 @@ def _count_shown(task: Task[TiersPolicy], items: Sequence[RankedItem]) -> None:
         _count(task, tier, those)
 
 
-def _count(task: Task[TiersPolicy], tier: int, items: Sequence[RankedItem]) -> None:
+def _count(task: Task[TiersPolicy, None], tier: int, items: Sequence[RankedItem]) -> None:
     """Set the tokens of what a tier shows of these items."""
     if tier == FULL:
         counts = task.count_contents([one.prepared for one in items])
