@@ -1,4 +1,4 @@
-"""Why a candidate was left out, asked of the engine: the smallest change that would have admitted it.
+"""Search for the smallest change that would have admitted an omitted candidate, by composing again.
 
 The changes are the total, the ceiling and the score that the strategy names, and a pin, each by itself. The
 smallest of each is searched in doubling steps up from what was, then by bisection. Exact counts are not
