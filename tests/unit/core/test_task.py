@@ -10,6 +10,7 @@ from support.composing import lanes_policy
 
 from apportion.core.canonical import Facts
 from apportion.core.events import Constraints, ContextRequest, Conversation, LaneRequirement, Vitals
+from apportion.core.identity import digest
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
@@ -97,6 +98,16 @@ def test_every_field_of_a_task_is_in_its_key(name: str) -> None:
 )
 def test_every_field_of_an_own_part_is_in_the_key(part: OwnPart, name: str, value: Any) -> None:
     assert key(replace(TASK, own=replace(part, **{name: value}))) != key(replace(TASK, own=part))
+
+
+def test_what_a_session_part_adds_to_a_key_is_as_recorded_decisions_have_it() -> None:
+    assert SessionPart(carried=b"x").key() == [b"x"]
+    assert SessionPart(carried=b"x", is_cold=True).key() == [(b"x", True, False)]
+    assert SessionPart(carried=b"", is_outdated=True, marking_key=b"k").key() == [
+        (b"", False, True),
+        digest(b"k"),
+    ]
+    assert LanesPart(UNSET, (), SESSION).key() == [None, (), None, None, b""]
 
 
 class Watched:
