@@ -7,6 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from msgspec import UNSET
 from support.expectations import assert_holds, shown
 from tools.schemas import schemas
 
@@ -20,7 +21,7 @@ from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY, Session
-from apportion.core.strategies import STRATEGIES, parse_policy
+from apportion.core.strategies import STRATEGIES, meaning_of, parse_policy
 from apportion.core.wire.codec import decode, encode
 from apportion.counters import COUNTERS
 from apportion.policies import builtin_policies
@@ -72,6 +73,9 @@ def step(value: bytes, rows: dict[str, Session], composer: Composer) -> dict[str
         return {"error": {"code": str(error.code), "pointer": error.pointer}}
     if outcome is None:
         return {}
+    strategy = outcome.decision.policy.strategy
+    reasons = [entry.reason for entry in outcome.decision.candidates if entry.reason is not UNSET]
+    assert all(meaning_of(strategy, reason) for reason in reasons)
     for answered in (outcome.composed, outcome.decision):
         told = json.loads(encode(answered))
         VALIDATORS[told["type"]].validate(told)

@@ -10,8 +10,8 @@ from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.layer_count import Levels
 from apportion.core.text.piecewise_count import Joined, joined, stretch_of
 from apportion.core.text.prefixes import Prefixes
+from apportion.core.text.reckoning import Correction, beginning_of, end_of
 from apportion.core.text.render import join
-from apportion.core.text.token_boundaries import beginning_of, end_of
 from apportion.core.text.tokens import CounterName, units_of
 from apportion.counters import COUNTERS
 
@@ -98,7 +98,7 @@ def test_a_beginning_is_worth_its_text_whatever_was_asked_before(
     text: str, asked: list[tuple[int, str]], name: CounterName
 ) -> None:
     units = units_of(COUNTERS[name])
-    prefixes = Prefixes(text, units)
+    prefixes = Prefixes(text, units, Correction())
     for number, after in asked:
         code_points = number % (len(text) + 1)
         assert prefixes.units(code_points, after) == units.of(text[:code_points] + after)
@@ -106,15 +106,15 @@ def test_a_beginning_is_worth_its_text_whatever_was_asked_before(
 
 def test_only_what_ends_in_a_stretch_without_a_seam_in_sight_is_reckoned_near_its_count() -> None:
     text = "word " * 10_000 + "-" * 40_000 + " word" * 10_000
-    units = units_of(COUNTERS["o200k_base"])
-    prefixes = Prefixes(text, units)
+    units, correction = units_of(COUNTERS["o200k_base"]), Correction()
+    prefixes = Prefixes(text, units, correction)
     for code_points in (130_000, 49_999, 60_001, 90_001, 90_300, 99_000):
         assert prefixes.units(code_points, "") == units.of(text[:code_points])
-    assert not prefixes.on_grid
+    assert not correction.on_grid
     for code_points in (89_990, 70_003):
         exact = units.of(text[:code_points])
         assert exact <= prefixes.units(code_points, "") <= exact + 10
-    assert prefixes.on_grid
+    assert correction.on_grid
     assert prefixes.units(91_000, "") == units.of(text[:91_000])
 
 
@@ -135,7 +135,7 @@ def test_a_layer_is_worth_its_text_at_every_level(
     counter = COUNTERS[name]
     units = units_of(counter)
     layer = Layer("l", heading, SectionedLayer(tuple(sections), preamble), counter.count_many)
-    levels = Levels(layer, counter.count(layer.text(layer.top)), units)
+    levels = Levels(layer, counter.count(layer.text(layer.top)), units, Correction())
     near = {0, 1, len(preamble) - 1, len(preamble), len(preamble) + 1, layer.top - 1, layer.top}
     for level in sorted(near & set(range(layer.top + 1))):
         text, run = layer.text(level), levels.run(level)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.core.text.token_boundaries import last_seam
+from apportion.core.text.reckoning import last_seam
 from apportion.core.text.tokens import CounterName, units_of
 from apportion.counters import COUNTERS
 

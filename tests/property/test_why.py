@@ -10,11 +10,12 @@ from support.composing import ENGINE, answer, lanes_policy, request, selected
 from support.drawn_lanes import candidates, constraints, tables, vitals
 
 from apportion.core.events import ContextRequest
+from apportion.core.levers import Lever
 from apportion.core.policy import Policy
 from apportion.core.results import Reason
 from apportion.core.session.row import EMPTY
 from apportion.replay.origin import Origin
-from apportion.replay.why import AdmittingChange, Lever, Searched, why
+from apportion.replay.why import AdmittingChange, Searched, why
 
 RECOMPOSITIONS_MAX = 150
 

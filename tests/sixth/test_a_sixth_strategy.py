@@ -4,7 +4,7 @@ import ast
 import json
 import random
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +294,47 @@ def test_the_command_composes_under_it(tmp_path: Path, monkeypatch: pytest.Monke
     composed = [json.loads(line) for line in ended.out.splitlines()]
     assert [[item["id"] for item in each["items"]] for each in composed] == [["a", "b"], ["c", "a"]]
     assert [len(json.loads(line)["candidates"]) for line in decisions.read_bytes().splitlines()] == [3, 3]
+
+
+@pytest.fixture
+def explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Sequence[Any]], str]:
+    """Return what `apportion explain` prints about one of a request's candidates."""
+    monkeypatch.setenv("APPORTION_POLICIES", str(HERE))
+    monkeypatch.setenv("APPORTION_DEFAULT_POLICY", "rotation")
+    monkeypatch.setenv("APPORTION_FINGERPRINT_SECRET", "a fixed secret for tests")
+    events, decisions = tmp_path / "events.jsonl", tmp_path / "decisions.jsonl"
+
+    def run(candidate_id: str, candidates: Sequence[Any]) -> str:
+        event = {"type": "context-request", "session_id": "s", "request_id": "r", "requested_at": NOW}
+        events.write_text(json.dumps(event | {"candidates": candidates}) + "\n")
+        assert apportion("compose", events, "--decisions", decisions).exit_code == 0
+        identity = json.loads(decisions.read_bytes())["decision_id"]
+        flags = ("--decisions", decisions, "--candidate", candidate_id, "--events", events)
+        ended = apportion("explain", identity, *flags)
+        assert (ended.exit_code, ended.err) == (0, "")
+        return ended.out.decode()
+
+    return run
+
+
+def test_explain_finds_how_many_its_turn_must_take_and_tries_nothing_else(
+    explain: Callable[[str, Sequence[Any]], str],
+) -> None:
+    printed = explain("d", named("abcd"))
+    assert "Left out, no_room: as many as one turn takes stood before it." in printed
+    rows = [row.split() for row in printed.splitlines()]
+    assert ["rotation.most", "2", "4", "0", "full"] in rows
+    assert not any(row[:1] == ["budget_tokens"] for row in rows)
+
+
+def test_explain_says_in_common_words_what_it_gives_no_meaning_of_its_own(
+    explain: Callable[[str, Sequence[Any]], str],
+) -> None:
+    printed = explain("a", named("a", 60))
+    assert "Left out, budget_exceeded: it did not fit under the limit of the request." in printed
+    rows = [row.split() for row in printed.splitlines()]
+    assert ["budget_tokens", "40", "60", "0", "full"] in rows
+    assert ["rotation.most", "2", "none", "found", "up", "to", "1,000:", "budget_exceeded"] in rows
 
 
 def test_the_schemas_know_it() -> None:

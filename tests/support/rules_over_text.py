@@ -43,11 +43,11 @@ def rules() -> Iterator[tuple[str, Callable[[str], Any]]]:
     from apportion.core import identity, shrink  # noqa: PLC0415 - see above
     from apportion.core.candidates.glob import Globs, Paths  # noqa: PLC0415 - likewise
     from apportion.core.errors import EventError  # noqa: PLC0415 - likewise
-    from apportion.core.text import characters, cut, token_boundaries, tokens  # noqa: PLC0415 - see above
+    from apportion.core.text import characters, cut, reckoning, tokens  # noqa: PLC0415 - see above
 
     yield "small letters", characters.lowered
     yield "white space", lambda text: text.strip(characters.SPACE_OR_SEPARATOR)
-    yield "seams", token_boundaries.last_seam
+    yield "seams", reckoning.last_seam
     yield "cuts", lambda text: cut.cut_to_fit(text, lambda form: len(form) <= 2 * len(text) // 3)
     for counter in tokens.ESTIMATORS:
         yield counter.name, counter.count

@@ -15,7 +15,7 @@ from apportion.core.strategies.base import CandidateNeeds, Strategy
 _CANDIDATE, _CONSTRAINTS = "Candidate", "Constraints"
 
 
-def request_schema(strategy: Strategy[Any]) -> dict[str, Any]:
+def request_schema(strategy: Strategy[Any, Any]) -> dict[str, Any]:
     """Return the schema; that a strategy knows a lane or a kind, or what a message holds, it cannot say."""
     body, parts = components(ContextRequest)
     body["title"] += f" for strategy {strategy.name}"

@@ -4,15 +4,17 @@ Decides where a turn begins: after the last id that stood in the turn before, go
 the policy's `most` and the limit let; one that does not fit is passed over, and the rest is tried.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from sixth.rotation.policy import RotationPolicy
+from sixth.rotation.policy import MOST, RotationPolicy
 
 from apportion.core.errors import EventError
-from apportion.core.events import Candidate
-from apportion.core.results import Fidelity
+from apportion.core.events import Candidate, ContextRequest
+from apportion.core.levers import Ceiling, Lever, Levers, Meaning
+from apportion.core.results import Fidelity, Reason
 from apportion.core.strategies.base import CandidateNeeds, missing
-from apportion.core.task import Task
+from apportion.core.task import SessionPart, Task
 from apportion.core.verdict import Bound, Verdict, Verdicts, mark_repeats
 
 _NEEDS = ("content",)
@@ -34,13 +36,26 @@ class RotationStrategy:
     needs = frozenset({"candidates"})
     age_edges_us = ()
     candidate_needs = CandidateNeeds(every=_NEEDS)
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.NO_ROOM: Meaning("as many as one turn takes stood before it", (Lever.CEILING,))
+    }
+
+    def levers(self, policy: RotationPolicy, group: str) -> Levers:
+        """Return how many stand in one turn."""
+        del group
+        return Levers(Ceiling(("rotation", "most"), policy.rotation.most, MOST))
 
     def unsuitable(self, candidate: Candidate, policy: RotationPolicy) -> EventError | None:
         """Refuse a candidate that lacks a content."""
         del policy
         return missing(candidate, _NEEDS)
 
-    def compose(self, task: Task[RotationPolicy]) -> Verdicts:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> SessionPart:
+        """Read where the turn before ended."""
+        del request
+        return session
+
+    def compose(self, task: Task[RotationPolicy, SessionPart]) -> Verdicts:
         """Choose in turn; the ids' order, then the tie, end all ties."""
         pieces = _in_turn(task)
         if not task.limit_tokens:
@@ -68,9 +83,9 @@ class RotationStrategy:
         )
 
 
-def _in_turn(task: Task[RotationPolicy]) -> Sequence[_Piece]:
+def _in_turn(task: Task[RotationPolicy, SessionPart]) -> Sequence[_Piece]:
     """Return a piece for each candidate, beginning after the last of the turn before."""
-    last = task.carried.decode()
+    last = task.own.carried.decode()
     ordered = sorted(task.candidates, key=lambda one: (one.id <= last, one.id, one.tie))
     counts = task.count_contents(ordered) if task.limit_tokens else [0] * len(ordered)
     pieces = [

@@ -7,6 +7,8 @@ from pydantic import Field
 
 from apportion.core.policy import Policy, PolicyTable
 
+MOST = 1_000
+"""The most candidates that may stand in one turn."""
 _REMEMBERED_MAX = 64
 _REMEMBERED_S = 300
 
@@ -14,7 +16,7 @@ _REMEMBERED_S = 300
 class RotationTable(PolicyTable):
     """`[rotation]`: how many candidates stand in one turn."""
 
-    most: Annotated[int, Field(ge=1, le=1000)] = 3
+    most: Annotated[int, Field(ge=1, le=MOST)] = 3
 
 
 class RotationPolicy(Policy):

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console, RenderableType
 from support.commands import Ended, apportion
 from support.composing import answer, candidate, lanes_policy, request
 from support.recording import altered, asked
 
+from apportion.core.levers import Lever
 from apportion.core.results import Entry, Fidelity, Outcome, Reason
+from apportion.core.strategies import STRATEGIES, meaning_of
 from apportion.explain.candidate import candidate_explanation, changes_explanation
-from apportion.replay.why import AdmittingChange, Lever, Searched, Why
+from apportion.replay.why import AdmittingChange, Searched, Why, can_help
 
 POLICY = """
 name = "lanes"
@@ -239,13 +242,34 @@ def test_of_many_displaced_the_first_are_named_and_the_rest_counted() -> None:
     assert "8, 9 and 3 more" in told
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_every_reason_is_told(reason: Reason) -> None:
+REASONS = [(name, reason) for name in STRATEGIES for reason in Reason if meaning_of(name, reason)]
+
+
+@pytest.mark.parametrize(("strategy", "reason"), REASONS)
+def test_every_reason_is_told(strategy: str, reason: Reason) -> None:
     made = answer(request(), lanes_policy()).decision
+    made = replace(made, policy=replace(made.policy, strategy=strategy))
     entry = Entry("\x1b[2J", "kind", "group", 1, Outcome.OMITTED, reason=reason)
     lines = shown(candidate_explanation(made, [entry]), 120)
     assert lines[0] == "candidate \\x1b[2J"
     assert any(line.startswith(f"Left out, {reason}: ") for line in lines)
+
+
+def test_no_reason_is_without_a_meaning() -> None:
+    assert {reason for _, reason in REASONS} == set(Reason)
+
+
+def test_of_a_strategy_and_a_reason_of_another_version_the_names_are_enough() -> None:
+    made = answer(request(), lanes_policy()).decision
+    made = replace(made, policy=replace(made.policy, strategy="another"))
+    for reason, line in (
+        (Reason("its_own"), "Left out, its_own."),
+        (Reason.INFEASIBLE, "Left out, infeasible: "),
+    ):
+        entry = Entry("a", "kind", "group", 1, Outcome.OMITTED, reason=reason)
+        assert line in "\n".join(shown(candidate_explanation(made, [entry]), 120))
+    assert can_help("another", Reason("its_own"))
+    assert not can_help("another", Reason.NO_CONTENT)
 
 
 def test_it_is_told_who_says_how_much_of_it() -> None:

@@ -8,6 +8,7 @@ from support.wholes import CountedWhole
 from apportion.core.fit import Fit, Piece
 from apportion.core.shrink import Ladder, Shrunk
 from apportion.core.shrink.ladder import Rung
+from apportion.core.text.reckoning import Correction
 
 
 def piece(letter: str, full: int, *forms: int, protected: bool = False) -> Piece:
@@ -21,7 +22,7 @@ def fitted(pieces: list[Piece], limit: int, floor: int, count: Callable[[str], i
     """Return the text that fits, which shrinks from its first piece; None: there is none."""
 
     whole = CountedWhole(pieces, count)
-    fit = Fit(pieces, whole, count, limit, floor)
+    fit = Fit(pieces, whole, count, limit, floor, Correction())
     if not fit.fit(whole.tokens()):
         return None
     assert (fit.text, fit.tokens) == (whole.text(), whole.tokens())
@@ -70,7 +71,7 @@ def test_where_the_reckoning_was_too_low_it_begins_again_with_what_was_missing()
         counted.append(text)
         return len(text)
 
-    fit = Fit(pieces, whole, count, 9, 0)
+    fit = Fit(pieces, whole, count, 9, 0, Correction())
     # as reckoned, ten of a are nine; a token more, nothing is left that fits but nothing
     assert fit.fit(15)
     assert (fit.text, fit.tokens) == ("", 0)
@@ -96,7 +97,7 @@ def test_stepping_back_over_thousands_of_pieces_moves_each_a_few_times() -> None
 
     pieces = [piece("a", 1) for _ in range(3_000)]
     whole = Following(pieces, len)
-    fit = Fit(pieces, whole, lambda text: len(text) // 2, 1_000, 0)
+    fit = Fit(pieces, whole, lambda text: len(text) // 2, 1_000, 0, Correction())
     assert fit.fit(1_500)
     assert len(fit.text) == 2_001
     assert whole.moves < 3 * 3_000

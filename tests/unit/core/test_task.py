@@ -1,19 +1,27 @@
 """The key of a task: whatever a strategy may read is in it, and the order of the candidates is not."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import UNSET
 from msgspec.structs import asdict, fields, replace
+from support.asking import asked
 from support.composing import lanes_policy
 
 from apportion.core.canonical import Facts
-from apportion.core.events import Conversation, LaneRequirement, Vitals
+from apportion.core.events import Constraints, ContextRequest, Conversation, LaneRequirement, Vitals
+from apportion.core.identity import digest
 from apportion.core.overlap.selection_order import Overlap
-from apportion.core.task import Prepared, Task
+from apportion.core.strategies import STRATEGIES
+from apportion.core.strategies.base import Strategy
+from apportion.core.strategies.conversation import ConversationPart
+from apportion.core.strategies.lanes.own_part import LanesPart
+from apportion.core.strategies.layers import LayersPart
+from apportion.core.task import OwnPart, Prepared, SessionPart, Task
 from apportion.core.verdict import Bound
 from apportion.counters import COUNTERS
 
+PINNED = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
 NO_FACTS: dict[str, Any] = dict.fromkeys((field.name for field in fields(Facts)), UNSET)
 
 
@@ -22,20 +30,14 @@ def prepared(name: str) -> Prepared:
     return Prepared(name, "recent_edit", "local", "x", facts, 1, None, "", protected=False, tie=b"")
 
 
-TASK: Task[Any] = Task(
+SESSION = SessionPart(carried=b"")
+TASK: Task[Any, Any] = Task(
     policy=lanes_policy(),
     limit_tokens=100,
     total_tokens=0,
     counter=COUNTERS["chars4"],
     candidates=(prepared("a"), prepared("b")),
-    vitals=UNSET,
-    lane_requirements=(),
-    layers={},
-    conversation=UNSET,
-    carried=b"",
-    carried_cold=False,
-    carried_outdated=False,
-    marking_key=b"",
+    own=SESSION,
     count_contents=lambda those: [len(one.content) for one in those],
     overlap_of=lambda those, _: Overlap([() for _ in those], range(len(those)), {}),
 )
@@ -45,15 +47,21 @@ OTHERWISE: dict[str, Any] = {
     "total_tokens": 1,
     "counter": COUNTERS["bytes4"],
     "candidates": TASK.candidates[:1],
-    "vitals": Vitals(oxygen=0.4),
-    "lane_requirements": (LaneRequirement("local", 1),),
-    "layers": {"project": "x"},
-    "conversation": Conversation("x"),
-    "carried": b"x",
-    "carried_cold": True,
-    "carried_outdated": True,
-    "marking_key": b"x",
+    "own": None,
 }
+OWN_PARTS: list[tuple[OwnPart, dict[str, Any]]] = [
+    (SESSION, {"carried": b"x", "is_cold": True, "is_outdated": True, "marking_key": b"x"}),
+    (
+        LanesPart(UNSET, (), SESSION),
+        {
+            "vitals": Vitals(oxygen=0.4),
+            "lane_requirements": (LaneRequirement("local", 1),),
+            "session": SessionPart(carried=b"x"),
+        },
+    ),
+    (LayersPart({}), {"layers": {"project": "x"}}),
+    (ConversationPart(Conversation("x")), {"conversation": Conversation("y")}),
+]
 FACTS_OTHERWISE: dict[str, Any] = dict.fromkeys(
     ("activation", "chunk_index", "priority", "relevance", "risk_alignment", "specificity"), 7
 ) | {"tags": ("x",), "token_estimate": 7, "weighted_agreement": 7}
@@ -73,7 +81,7 @@ COVERED = {
 GONE = {"created_at": "it is an age", "recency_bucket": "likewise"}
 
 
-def key(task: Task[Any]) -> str:
+def key(task: Task[Any, Any]) -> str:
     return task.key(("a scope",))
 
 
@@ -82,6 +90,47 @@ def key(task: Task[Any]) -> str:
 )
 def test_every_field_of_a_task_is_in_its_key(name: str) -> None:
     assert key(replace(TASK, **{name: OTHERWISE[name]})) != key(TASK)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [(part, field.name, changes[field.name]) for part, changes in OWN_PARTS for field in fields(part)],
+)
+def test_every_field_of_an_own_part_is_in_the_key(part: OwnPart, name: str, value: Any) -> None:
+    assert key(replace(TASK, own=replace(part, **{name: value}))) != key(replace(TASK, own=part))
+
+
+def test_what_a_session_part_adds_to_a_key_is_as_recorded_decisions_have_it() -> None:
+    assert SessionPart(carried=b"x").key() == [b"x"]
+    assert SessionPart(carried=b"x", is_cold=True).key() == [(b"x", True, False)]
+    assert SessionPart(carried=b"", is_outdated=True, marking_key=b"k").key() == [
+        (b"", False, True),
+        digest(b"k"),
+    ]
+    assert LanesPart(UNSET, (), SESSION).key() == [None, (), None, None, b""]
+
+
+class Watched:
+    """A request, or its constraints, that notes the names of the fields that are read of it."""
+
+    def __init__(self, of: Any, names: set[str], prefix: str = "") -> None:
+        self._of, self._names, self._prefix = of, names, prefix
+
+    def __getattr__(self, field: str) -> Any:
+        value = getattr(self._of, field)
+        if isinstance(value, Constraints):
+            return Watched(value, self._names, f"{field}.")
+        self._names.add(self._prefix + field)
+        return value
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_of_a_request_a_strategy_reads_only_the_fields_that_it_declares(strategy: Strategy[Any, Any]) -> None:
+    given = asked(layers={"project": "x"}, conversation={"new_message": "x"}, constraints=PINNED)
+    names: set[str] = set()
+    part = strategy.read_own(cast("ContextRequest", Watched(given, names)), SESSION)
+    assert names <= strategy.reads
+    assert (part is None) == (not names)
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Prepared) if field.name not in COVERED])

@@ -105,9 +105,9 @@ def imported(tree: ast.Module, names: Collection[str]) -> set[str]:
     ("broken", "ceiling"),
     [
         (class_names, 0),
-        (questions, 64),
-        (long_sentences, 30),
-        (vague_variables, 217),
+        (questions, 61),
+        (long_sentences, 27),
+        (vague_variables, 216),
         (long_functions, 9),
         (import_cycles, 4),
     ],

@@ -11,6 +11,7 @@ from support.recording import POLICY, Recording, altered, as_lines, asked, of_fi
 
 from apportion.core.bounds import Bounds
 from apportion.core.events import ContextRequest
+from apportion.core.levers import Lever
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
@@ -31,7 +32,7 @@ from apportion.replay.origin import (
 from apportion.replay.reading import FileReading
 from apportion.replay.recomposing import Recomposer
 from apportion.replay.verify import Verification
-from apportion.replay.why import AdmittingChange, Lever, Searched, Why, why
+from apportion.replay.why import AdmittingChange, Searched, Why, why
 
 LANES = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 100}}
 WIDE = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 1_000}}

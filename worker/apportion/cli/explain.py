@@ -93,7 +93,7 @@ def explain(
         if events is not None:
             source = stack.enter_context(open_events(events))
             _search(settings, decision, entries[0], source, recorded)
-        elif _is_open(entries[0]):
+        elif _is_open(decision, entries[0]):
             typer.echo("--events FILE, the recorded events, looks for the smallest change that admits it.")
 
 
@@ -112,7 +112,7 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
             return
         entries = _entries(decision, candidate)
         _print(candidate_explanation(decision, entries))
-        if _is_open(entries[0]):
+        if _is_open(decision, entries[0]):
             _print_changes(origin_in(run, decision), create_engine(settings), entries[0])
 
 
@@ -142,19 +142,19 @@ def _entries(decision: "ContextDecision", candidate_id: str) -> "list[Entry]":
     return sorted(entries, key=lambda one: one.reason is Reason.DUPLICATE)
 
 
-def _is_open(entry: "Entry") -> bool:
+def _is_open(decision: "ContextDecision", entry: "Entry") -> bool:
     from msgspec import UNSET
 
     from apportion.replay.why import can_help
 
-    return entry.reason is not UNSET and can_help(entry.reason)
+    return entry.reason is not UNSET and can_help(decision.policy.strategy, entry.reason)
 
 
 def _search(
     settings: "Settings", decision: "ContextDecision", entry: "Entry", events: BinaryIO, decisions: BinaryIO
 ) -> None:
     """Look for the smallest changes, and print them, or why they cannot be looked for."""
-    if not _is_open(entry):
+    if not _is_open(decision, entry):
         return
     from apportion.assembly import create_engine
     from apportion.replay.log import LINE_MAX_BYTES

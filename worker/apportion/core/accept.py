@@ -62,7 +62,7 @@ class Accepted(Struct, frozen=True):
 
     asked: RecognisedRequest
     policy: Policy
-    strategy: Strategy[Any]
+    strategy: Strategy[Any, Any]
     prepared: Preparation
     limits: Limits
     limit_tokens: int
@@ -122,7 +122,7 @@ def accept_again(asked: RecognisedRequest, policy: Policy) -> Accepted:
     return Accepted(asked, policy, strategy, sent_again(asked.own), limits, 0, Status.DUPLICATE)
 
 
-def _check_fields(request: ContextRequest, strategy: Strategy[Any]) -> None:
+def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None:
     """Refuse a field that the strategy does not read: nothing asked for is silently ignored."""
     message = f"strategy {strategy.name} does not read this field; leave it out"
     reads, needs = strategy.reads, strategy.needs

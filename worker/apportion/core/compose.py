@@ -6,13 +6,13 @@ arguments give the same bytes, on every machine.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from msgspec import UNSET, Struct
 
 from apportion.core.accept import Accepted, RecognisedRequest, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
 from apportion.core.answer import AnswerParts, composed_event, decision_event
-from apportion.core.candidates.preparation import NO_CONSTRAINTS
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
@@ -22,7 +22,7 @@ from apportion.core.overlap.selection_order import Overlap
 from apportion.core.policy import Policy
 from apportion.core.results import ContextComposed, ContextDecision, Reason, Status
 from apportion.core.session.row import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
-from apportion.core.task import Prepared, Task
+from apportion.core.task import Prepared, SessionPart, Task
 from apportion.core.text.tokens import Estimator, TokenCounter
 
 _WITHHELD = {
@@ -117,8 +117,8 @@ def _choose(
     return made, key, False
 
 
-def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> Task[Policy]:
-    request, policy, reads = accepted.asked.request, accepted.policy, accepted.strategy.reads
+def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> Task[Policy, Any]:
+    policy, reads = accepted.policy, accepted.strategy.reads
     counts = None if memory is None or isinstance(counter, Estimator) else memory.counts
 
     def count_contents(those: Sequence[Prepared]) -> list[int]:
@@ -136,27 +136,28 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
             return pairs.overlap_of(digests, [sketch.sketch(one) for one in contents], threshold)
         return pairs.overlap_of(digests, memory.sketches.of(digests, contents, sketch.sketch), threshold)
 
-    constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
-    before = accepted.asked.before
-    left = before.carried_under(policy.name) if before.carried else None
-    is_own = left is not None and left.policy_digest == policy.digest
     return Task(
         policy=policy,
         limit_tokens=accepted.limit_tokens,
         total_tokens=accepted.limits.budget_tokens if "budget_tokens" in reads else 0,
         counter=counter,
         candidates=accepted.prepared.candidates,
-        vitals=request.vitals,
-        lane_requirements=constraints.lane_requirements,
-        layers={} if request.layers is UNSET else request.layers,
-        conversation=request.conversation,
-        carried=left.value if left is not None and is_own else b"",
-        carried_cold=left is not None and is_own and _is_cold(left, policy, accepted.asked.event_us),
-        carried_outdated=left is not None and not is_own and policy.prefix_ttl_s > 0,
-        marking_key=_marking_key(accepted.asked) if policy.marks_items else b"",
+        own=accepted.strategy.read_own(accepted.asked.request, _session_part(accepted)),
         count_contents=count_contents,
         overlap_of=overlap_of,
     )
+
+
+def _session_part(accepted: Accepted) -> SessionPart:
+    asked, policy = accepted.asked, accepted.policy
+    key = _marking_key(asked) if policy.marks_items else b""
+    left = asked.before.carried_under(policy.name) if asked.before.carried else None
+    if left is None:
+        return SessionPart(carried=b"", marking_key=key)
+    if left.policy_digest != policy.digest:
+        return SessionPart(carried=b"", is_outdated=policy.prefix_ttl_s > 0, marking_key=key)
+    is_cold = _is_cold(left, policy, asked.event_us)
+    return SessionPart(carried=left.value, is_cold=is_cold, marking_key=key)
 
 
 def _marking_key(asked: RecognisedRequest) -> bytes:

@@ -16,8 +16,7 @@ along the path that is described here. To measure is to reckon what the whole co
    Protected pieces are never dropped.
 3. If that is not enough, shrink the protected ones, alone, without a floor. Else there is no fit.
 
-What comes out is counted itself. Should that pass the limit, for the reckoning was too low, all begins again
-with every reckoning higher by what was missing, and by at least twice as much as the last time.
+What comes out is counted itself. If it passes the limit, all begins again (see `core.text.reckoning`).
 """
 
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from apportion.core.shrink import Ladder, Shrunk
+from apportion.core.text.reckoning import Attempt, Correction
 
 _JOIN_TOKENS = 2
 """How far the count of a whole may be from the sum of its counts, a piece that has changed."""
@@ -81,6 +81,7 @@ class Fit:
         count: Callable[[str], int],
         limit_tokens: int,
         floor_tokens: int,
+        correction: Correction,
     ) -> None:
         """Begin with all pieces in full."""
         self._pieces = pieces
@@ -90,7 +91,7 @@ class Fit:
         self._count = count
         self._limit = limit_tokens
         self._floor = floor_tokens
-        self._missing = 0
+        self._correction = correction
         self.text = ""
         self.tokens = 0
 
@@ -100,17 +101,19 @@ class Fit:
         False: it cannot be made to.
         """
         self.tokens = whole_tokens
-        while self._fit_as_reckoned():
-            reckoned = self.tokens
-            self.text = self._whole.text()
-            self.tokens = self._count(self.text)
-            if self.tokens <= self._limit:
-                return True
-            self._missing += max(self._missing, self.tokens - reckoned)
+        return self._correction.settle(self._attempt, self._limit)
+
+    def _attempt(self) -> Attempt | None:
+        if self._correction.missing_tokens:
             self._drop(0)
             self._put_all([piece.full for piece in self._pieces])
             self._measure()
-        return False
+        if not self._fit_as_reckoned():
+            return None
+        reckoned = self.tokens
+        self.text = self._whole.text()
+        self.tokens = self._count(self.text)
+        return Attempt(reckoned, self.tokens)
 
     def _fit_as_reckoned(self) -> bool:
         """Make the text fit as far as it is reckoned."""
@@ -127,7 +130,7 @@ class Fit:
 
     def _measure(self) -> int:
         tokens = self._whole.tokens()
-        self.tokens = tokens + self._missing if tokens else 0
+        self.tokens = tokens + self._correction.missing_tokens if tokens else 0
         return self.tokens
 
     def _put(self, piece: Piece, form: Shrunk) -> None:

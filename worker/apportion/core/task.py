@@ -2,7 +2,8 @@
 
 Decides what composing depends on, and so the key under which a composition may be remembered: the key is
 made from the task's own fields, so that nothing which a strategy reads can be forgotten. Never knows an
-event, a session, or an identifier of either.
+event, a session, or an identifier of either. What all strategies read are fields of the task; what one alone
+reads is its own part.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +11,9 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from apportion.core.canonical import Facts
-from apportion.core.events import Conversation, LaneRequirement, LayerContent, Opt, Vitals
 from apportion.core.identity import canonical_json_of_any, digest
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.policy import Policy
@@ -21,6 +21,7 @@ from apportion.core.text.tokens import TokenCounter
 from apportion.core.verdict import Bound
 
 P = TypeVar("P", bound=Policy)
+T = TypeVar("T", bound="OwnPart | None")
 
 NO_AGE = -1
 """The age class of a candidate that gives neither a creation time nor a recency bucket."""
@@ -50,17 +51,43 @@ class Prepared(Struct, frozen=True, gc=False):
     tie: bytes
 
 
-class Task(Struct, Generic[P], frozen=True, kw_only=True):
+class OwnPart(Struct, frozen=True):
+    """Inputs that one strategy alone reads, made by its `read_own`."""
+
+    def key(self) -> Sequence[Any]:
+        """Return all of them for the key of a task."""
+        return [in_key(getattr(self, name)) for name in self.__struct_fields__]
+
+
+class SessionPart(OwnPart, frozen=True, kw_only=True):
+    """The session as far as a strategy may read it.
+
+    `carried` is what the strategy left for this session's next task, empty where it left nothing under this
+    policy. Under a policy that holds prefixes, `is_cold` says that it was left too long ago, or for a later
+    time. `is_outdated` says that something was left under another policy of that name, and so is not here.
+    `marking_key` is the key of the session's marks, empty where the policy marks no items.
+    """
+
+    carried: bytes
+    is_cold: bool = False
+    is_outdated: bool = False
+    marking_key: bytes = b""
+
+    def key(self) -> Sequence[Any]:
+        """Return `carried` alone if no flag is set: so it was in keys before there were flags."""
+        flags = self.is_cold, self.is_outdated
+        carried = (self.carried, *flags) if any(flags) else self.carried
+        return [carried, digest(self.marking_key)] if self.marking_key else [carried]
+
+
+class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
     """One composition to make.
 
     Where `limit_tokens` is 0 nothing may stand, and nothing needs to be counted. `total_tokens` is the
     configured total, for strategies that read `budget_tokens` beside the limit, else 0. `candidates` stand in
-    no order that means anything. `carried` is what the strategy left for this session's next task, empty
-    where it left nothing under this policy. Under a policy that holds prefixes, `carried_cold` tells that it
-    was left too long ago, or for a later time, and `carried_outdated` that something was left under another
-    policy of that name, and so is not here. `marking_key` is the key of the session's marks, empty where the
-    policy marks no items. `count_contents` counts contents as `counter` does, each distinct
-    one once; `overlap_of` tells what candidates, in canonical order, say of each other, by a threshold.
+    no order that means anything. `own` is what this strategy alone reads, None if there is nothing.
+    `count_contents` counts contents as `counter` does, each distinct one once; `overlap_of` tells what
+    candidates, in canonical order, say of each other, by a threshold.
     """
 
     policy: P
@@ -68,14 +95,7 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
     total_tokens: int
     counter: TokenCounter
     candidates: tuple[Prepared, ...]
-    vitals: Opt[Vitals]
-    lane_requirements: tuple[LaneRequirement, ...]
-    layers: Mapping[str, LayerContent]
-    conversation: Opt[Conversation]
-    carried: bytes
-    carried_cold: bool
-    carried_outdated: bool
-    marking_key: bytes
+    own: T
     count_contents: Callable[[Sequence[Prepared]], list[int]]
     overlap_of: Callable[[Sequence[Prepared], int], Overlap]
 
@@ -85,37 +105,28 @@ class Task(Struct, Generic[P], frozen=True, kw_only=True):
         The order of the candidates does not show.
         """
         read = [view(self) for view in _READ]
-        if self.marking_key:
-            read.append(digest(self.marking_key))
+        if self.own is not None:
+            read += self.own.key()
         return digest(_encode((scope, read)))
 
 
-def _canonical(value: Any) -> Any:
-    return msgspec.Raw(canonical_json_of_any(msgspec.to_builtins(value)))
+def in_key(value: Any) -> Any:
+    """Return a value of an own part as a key has it: in canonical JSON, null where it is absent."""
+    return None if value is UNSET else msgspec.Raw(canonical_json_of_any(msgspec.to_builtins(value)))
 
 
-def _candidates(task: Task[Any]) -> Any:
+def _candidates(task: Task[Any, Any]) -> Any:
     """Return all that is read of candidates; a content is covered by its digest, an id by the facts."""
     ordered = sorted(task.candidates, key=_by_id)
     return [(one.facts, one.age, one.bound, one.constraint, one.protected, one.tie) for one in ordered]
 
 
-def _carried(task: Task[Any]) -> Any:
-    """Return what is carried alone where there is nothing else to tell of it, as keys always had it."""
-    told = task.carried_cold, task.carried_outdated
-    return (task.carried, *told) if any(told) else task.carried
-
-
-_VIEWS: Mapping[str, Callable[[Task[Any]], Any]] = {
+_VIEWS: Mapping[str, Callable[[Task[Any, Any]], Any]] = {
     "policy": attrgetter("policy.digest"),
     "counter": attrgetter("counter.name", "counter.digest"),
     "candidates": _candidates,
-    "vitals": lambda task: _canonical(task.vitals) if task.vitals else None,
-    "layers": lambda task: _canonical(task.layers) if task.layers else None,
-    "conversation": lambda task: _canonical(task.conversation) if task.conversation else None,
-    "carried": _carried,
 }
 """How a field enters the key, where not as it is."""
-_ELSEWHERE = frozenset({"carried_cold", "carried_outdated", "marking_key", "count_contents", "overlap_of"})
+_ELSEWHERE = frozenset({"own", "count_contents", "overlap_of"})
 _READ = tuple(_VIEWS.get(name, attrgetter(name)) for name in Task.__struct_fields__ if name not in _ELSEWHERE)
 """How each field is read for the key; functions of what it has are no inputs of their own."""

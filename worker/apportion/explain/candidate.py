@@ -12,10 +12,12 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from apportion.core.levers import Lever
 from apportion.core.results import ContextDecision, Entry, Reason, Status
+from apportion.core.strategies import meaning_of
 from apportion.explain.decision import in_points, percent
 from apportion.printable import printable
-from apportion.replay.why import AdmittingChange, Lever, Searched, Why
+from apportion.replay.why import AdmittingChange, Searched, Why
 
 _NUMBERS = ("From", "To", "Displaces")
 _DISPLACED_SHOWN = 10
@@ -24,27 +26,6 @@ _TOLD_MOST = 1 << 29
 _HEADING = Style(bold=True)
 _ASIDE = Style(dim=True)
 _NO_CHANGE = "no total, no ceiling, no score and no pin would have admitted it"
-_MEANINGS = {
-    Reason.DUPLICATE: f"another candidate of that id stands for it: {_NO_CHANGE}",
-    Reason.SUPERSEDED: f"the request brought a candidate of its id, which stood for it: {_NO_CHANGE}",
-    Reason.UNSUITABLE: f"it lacked what the strategy needs, or what goes with it: {_NO_CHANGE}",
-    Reason.EXPIRED: f"it had expired when the request was made: {_NO_CHANGE}",
-    Reason.EXCLUDED_BY_POLICY: f"a constraint of the request excludes it: {_NO_CHANGE}",
-    Reason.BACKOFF: "it stood in a context shortly before; only a pin, where there are any, goes before that",
-    Reason.NO_CONTENT: f"it has no content: {_NO_CHANGE}",
-    Reason.BELOW_THRESHOLD: "its activation is below the lowest of the policy's tiers",
-    Reason.REDUNDANT: "what was chosen before it says all of it",
-    Reason.LANE_MAX_REACHED: "it did not fit under its lane's ceiling",
-    Reason.CATEGORY_BUDGET_REACHED: "its category could not pay for it, nor what it may draw on beside",
-    Reason.BUDGET_EXCEEDED: "it did not fit under the limit of the request",
-    Reason.DISPLACED_BY_PREFIX: "it gave way to what the session's text before began with",
-    Reason.NO_ROOM: "there was no room for the least of it that could stand",
-    Reason.HISTORY_TRUNCATED: "it did not fit into the part of the total that is for messages",
-    Reason.DROPPED_AFTER_RENDER: "it was chosen, and went when the text as a whole passed the limit",
-    Reason.DISABLED: "the policy or the request set a budget of 0",
-    Reason.EXHAUSTED: f"the session had spent its tokens: {_NO_CHANGE}",
-    Reason.INFEASIBLE: "what must stand did not fit, so nothing stood",
-}
 
 
 def candidate_explanation(decision: ContextDecision, entries: Sequence[Entry]) -> RenderableType:
@@ -70,8 +51,7 @@ def _of_record(decision: ContextDecision, one: Entry) -> Iterator[RenderableType
             f"The request was answered before, by decision {decision.duplicate_of}: ask about that one."
         )
         return
-    meaning = _MEANINGS.get(one.reason)
-    yield _line(f"Left out, {one.reason}: {meaning}." if meaning else f"Left out, {one.reason}.")
+    yield _line(f"Left out, {_in_words(decision.policy.strategy, one.reason)}.")
     if one.constraint is not UNSET:
         yield _line(f"The constraint that decided is {one.constraint} of the request.")
     if one.redundant is not UNSET:
@@ -85,6 +65,14 @@ def _of_record(decision: ContextDecision, one: Entry) -> Iterator[RenderableType
             yield _line(f"In the end {group.name} had: {floor}{most}, {had}.")
     whole = decision.tokens
     yield _line(f"In the end the limit of {whole.limit:,} had {whole.used:,} used, {whole.remaining:,} left.")
+
+
+def _in_words(strategy: str, reason: Reason) -> str:
+    """Return a reason and its meaning; of a reason of another version only the name is known."""
+    meaning = meaning_of(strategy, reason)
+    if meaning is None:
+        return reason
+    return f"{reason}: {meaning.text}" if meaning.helps else f"{reason}: {meaning.text}: {_NO_CHANGE}"
 
 
 def _of_standing(one: Entry) -> Iterator[RenderableType]:

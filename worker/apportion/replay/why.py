@@ -1,13 +1,14 @@
-"""Why a candidate was left out, asked of the engine: the smallest change that would have admitted it.
+"""Search for the smallest change that would have admitted an omitted candidate, by composing again.
 
-Decides which changes are tried (the total, the ceiling of its lane or the budget of its category, its
-score, a pin), each by itself, and how the smallest of each is searched: in doubling steps up from what
-was, then by bisection. Exact counts are not monotone, so that a smaller one may be missed: what is found
-admits, one less does not, and more is not claimed. Never changes what is recorded.
+The changes are the total, the ceiling and the score that the strategy names, and a pin, each by itself. The
+smallest of each is searched in doubling steps up from what was, then by bisection. Exact counts are not
+monotone, so that a smaller one may be missed: what is found admits, one less does not, and more is not
+claimed. Never changes what is recorded.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -27,32 +28,17 @@ from apportion.core.events import (
     Opt,
 )
 from apportion.core.identity import event_time_us, thousandths
+from apportion.core.levers import Ceiling, Lever, ScoreField
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Entry, Fidelity, Reason
 from apportion.core.session.row import at
-from apportion.core.strategies import STRATEGIES, parse_policy
-from apportion.core.strategies.categories.policy import CategoriesPolicy
-from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.core.strategies import STRATEGIES, meaning_of, parse_policy
 from apportion.replay.changed_row import row_under
 from apportion.replay.origin import Origin
 
 RECOMPOSITIONS_MAX = 256
 _COUNTS_MAX = 1 << 14
-_FRACTION_MOST = 1_000
-_PRIORITY_MOST = 1 << 30
-"""Thousandths; no product of relevance, recency and diversity comes near."""
-_SCORED_BY = {"lanes": ("relevance",), "categories": ("priority", "relevance"), "tiers": ("activation",)}
-"""What a client gives that moves a candidate up: the first that it gave."""
-
-
-class Lever(StrEnum):
-    """What is changed."""
-
-    TOTAL = "total"
-    CEILING = "ceiling"
-    SCORE = "score"
-    PIN = "pin"
 
 
 class Searched(StrEnum):
@@ -66,10 +52,10 @@ class Searched(StrEnum):
 class AdmittingChange(Struct, frozen=True, kw_only=True):
     """One change, by itself: of `key`, from what was `now` to what is `needed`, where that was found.
 
-    Tokens; of a score thousandths; of a pin 0 and 1. `most` is the most that the key may be. `displaced`
-    stood in the context and then do not, in the order of its text. A search that was stopped may tell what
-    is `needed`: it admits, and a smaller one was not ruled out. Where none was found, `reason` is why it was
-    left out under the most, if that can be composed.
+    Tokens, or what the ceiling's key counts; of a score thousandths; of a pin 0 and 1. `most` is the highest
+    value of the key. `displaced` stood in the context and then do not, in the order of its text. A search
+    that was stopped may tell what is `needed`: it admits, and a smaller one was not ruled out. Where none
+    was found, `reason` is why it was left out under the most, if that can be composed.
     """
 
     lever: Lever
@@ -88,22 +74,6 @@ class Why(Struct, frozen=True):
 
     changes: tuple[AdmittingChange, ...]
     recompositions: int
-
-
-_HELPFUL: Mapping[Reason, tuple[Lever, ...]] = {
-    Reason.DUPLICATE: (),
-    Reason.SUPERSEDED: (),
-    Reason.UNSUITABLE: (),
-    Reason.EXPIRED: (),
-    Reason.EXCLUDED_BY_POLICY: (),
-    Reason.NO_CONTENT: (),
-    Reason.EXHAUSTED: (),
-    Reason.BACKOFF: (Lever.PIN,),
-    Reason.BELOW_THRESHOLD: (Lever.SCORE,),
-    Reason.REDUNDANT: (Lever.SCORE, Lever.PIN),
-    Reason.DISABLED: (Lever.TOTAL,),
-}
-"""What can help against reasons that are not about room; against all others, everything may."""
 
 
 class _Case(Struct, frozen=True):
@@ -126,9 +96,9 @@ class _TooManyError(Exception):
     """The limit of recompositions is reached."""
 
 
-def can_help(reason: Reason) -> bool:
+def can_help(strategy: str, reason: Reason) -> bool:
     """Tell whether there is a change to look for."""
-    return bool(_HELPFUL.get(reason, tuple(Lever)))
+    return bool(_helpful(strategy, reason))
 
 
 def why(origin: Origin, engine: Engine, entry: Entry, recompositions_max: int = RECOMPOSITIONS_MAX) -> Why:
@@ -139,9 +109,15 @@ def why(origin: Origin, engine: Engine, entry: Entry, recompositions_max: int = 
     """
     assert entry.reason is not UNSET, "it was left out"
     search = _AdmissionSearch(origin, engine, entry.id, recompositions_max)
-    helpful = _HELPFUL.get(entry.reason, tuple(Lever))
+    helpful = _helpful(origin.policy.strategy, entry.reason)
     ways = [way for way in _ways(origin, engine, entry) if way.lever in helpful]
     return Why(tuple([search.smallest(way) for way in ways]), search.recompositions)
+
+
+def _helpful(strategy: str, reason: Reason) -> tuple[Lever, ...]:
+    """Return the levers that may help against a reason: all, if its meaning is not known."""
+    meaning = meaning_of(strategy, reason)
+    return tuple(Lever) if meaning is None else meaning.helps
 
 
 class _AdmissionSearch:
@@ -217,36 +193,36 @@ def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
         step,
         lambda value: _Case(replace(request, budget_tokens=value), policy),
     )
-    yield from _ceiling(origin, entry.group, step)
+    strategy = STRATEGIES[policy.strategy]
+    levers = strategy.levers(policy, entry.group)
+    if levers.ceiling is not None:
+        yield _ceiling(origin, levers.ceiling, step)
     began_us = at(origin.session, event_time_us(request.requested_at)).start_us or 0
-    yield from _score(origin, engine.secrets.of(request.tenant, began_us), entry.id)
-    if "constraints.pinned" in STRATEGIES[policy.strategy].reads:
+    yield from _score(origin, engine.secrets.of(request.tenant, began_us), entry.id, levers.scores)
+    if "constraints.pinned" in strategy.reads:
         yield _Way(
             Lever.PIN, "constraints.pinned", 0, 1, 1, lambda _: _Case(_pinned(request, entry.id), policy)
         )
 
 
-def _ceiling(origin: Origin, group: str, step: int) -> Iterator[_Way]:
-    """Yield the ceiling of a lane, or the budget of a category, which may not pass what the others leave."""
-    request, policy = origin.request, origin.policy
-    if isinstance(policy, LanesPolicy) and group in policy.lanes:
-        table, key, now, most = "lanes", "max_tokens", policy.lanes[group].max_tokens, MAX_INTEGER
-    elif isinstance(policy, CategoriesPolicy) and group in policy.categories:
-        table, key, now = "categories", "budget_tokens", policy.categories[group].budget_tokens
-        parts = sum(one.budget_tokens for one in policy.categories.values()) + (policy.reserve.tokens or 0)
-        most = now + max(0, policy.budget_tokens - parts) if policy.budget_tokens else MAX_INTEGER
-    else:
-        return
-    raw = policy.model_dump()
+def _ceiling(origin: Origin, ceiling: Ceiling, step: int) -> _Way:
+    raw = origin.policy.model_dump()
 
     def case(value: int) -> _Case:
-        own = raw[table] | {group: raw[table][group] | {key: value}}
-        return _Case(request, parse_policy(raw | {table: own}))
+        return _Case(origin.request, parse_policy(_with(raw, ceiling.keys, value)))
 
-    yield _Way(Lever.CEILING, f"{table}.{group}.{key}", now, most, step, case)
+    return _Way(Lever.CEILING, ".".join(ceiling.keys), ceiling.now, ceiling.most, step, case)
 
 
-def _score(origin: Origin, secret: bytes | None, candidate_id: str) -> Iterator[_Way]:
+def _with(table: Mapping[str, Any], keys: Sequence[str], value: int) -> Mapping[str, Any]:
+    """Return a copy of a table with another value at the end of these keys."""
+    first, *rest = keys
+    return {**table, first: _with(table[first], rest, value) if rest else value}
+
+
+def _score(
+    origin: Origin, secret: bytes | None, candidate_id: str, fields: Sequence[ScoreField]
+) -> Iterator[_Way]:
     """Yield what moves a candidate up; one of the pool is sent with the request, in place of itself."""
     request, policy = origin.request, origin.policy
     candidates = request.candidates or ()
@@ -254,8 +230,8 @@ def _score(origin: Origin, secret: bytes | None, candidate_id: str) -> Iterator[
         pool = [one.artifact for one in origin.session.pool if one.id == candidate_id]
         candidates += tuple([replace(one, id=candidate_id) for one in pool])
     own = [one for one in candidates if _is(one, candidate_id, secret)]
-    for field in _SCORED_BY.get(policy.strategy, ()):
-        given = [thousandths(value) for one in own if (value := getattr(one, field)) is not UNSET]
+    for field in fields:
+        given = [thousandths(value) for one in own if (value := getattr(one, field.name)) is not UNSET]
         if given:
             break
     else:
@@ -264,14 +240,13 @@ def _score(origin: Origin, secret: bytes | None, candidate_id: str) -> Iterator[
     def case(value: int) -> _Case:
         changed = tuple(
             [
-                replace(one, **{field: value / 1_000}) if _is(one, candidate_id, secret) else one
+                replace(one, **{field.name: value / 1_000}) if _is(one, candidate_id, secret) else one
                 for one in candidates
             ]
         )
         return _Case(replace(request, candidates=changed), policy)
 
-    most = _PRIORITY_MOST if field == "priority" else _FRACTION_MOST
-    yield _Way(Lever.SCORE, field, max(given), most, 1, case)
+    yield _Way(Lever.SCORE, field.name, max(given), field.most, 1, case)
 
 
 def _is(candidate: Candidate, candidate_id: str, secret: bytes | None) -> bool:

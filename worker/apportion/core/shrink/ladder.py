@@ -11,7 +11,7 @@ lo = mid, else hi = mid - 1. If lo > 0, form lo is the answer, else the next run
 rung there is no answer.
 
 Each step counts a form as it would stand, its marker included: what is found fits, and costs less than the
-whole, as far as `count` is exact and does not reckon (see `core.text.fixed_chunks`). BPE counts are not
+whole, as far as `count` is exact and does not reckon (see `core.text.reckoning`). BPE counts are not
 monotone, so "largest" holds along this path. Forms halve until one fits, so a small target costs about one
 count of the whole for each rung that is searched; a large one, too, where `count` adds up what forms have
 in common (see `core.text.variant_counter`).

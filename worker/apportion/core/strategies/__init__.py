@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from apportion.core.levers import MEANINGS, Meaning
 from apportion.core.policy import Policy, PolicyError, Problem
+from apportion.core.results import Reason
 from apportion.core.strategies.base import Strategy
 from apportion.core.strategies.categories import CategoriesStrategy
 from apportion.core.strategies.conversation import ConversationStrategy
@@ -11,7 +13,7 @@ from apportion.core.strategies.lanes import LanesStrategy
 from apportion.core.strategies.layers import LayersStrategy
 from apportion.core.strategies.tiers import TiersStrategy
 
-STRATEGIES: Mapping[str, Strategy[Any]] = {
+STRATEGIES: Mapping[str, Strategy[Any, Any]] = {
     strategy.name: strategy
     for strategy in (
         LanesStrategy(),
@@ -21,6 +23,12 @@ STRATEGIES: Mapping[str, Strategy[Any]] = {
         ConversationStrategy(),
     )
 }  # fmt: skip
+
+
+def meaning_of(strategy: str, reason: Reason) -> Meaning | None:
+    """Return the meaning of a reason in decisions of a strategy; None for a reason of another version."""
+    own = STRATEGIES[strategy].meanings if strategy in STRATEGIES else {}
+    return own.get(reason) or MEANINGS.get(reason)
 
 
 def parse_policy(raw: Mapping[str, Any]) -> Policy:

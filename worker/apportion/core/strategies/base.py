@@ -4,18 +4,21 @@ Decides the shape of a strategy. It is a value, has no state, and sees one task 
 verdicts, and tells nothing by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from msgspec import UNSET, Struct
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate
+from apportion.core.events import Candidate, ContextRequest
+from apportion.core.levers import Levers, Meaning
 from apportion.core.policy import Policy
-from apportion.core.task import Task
+from apportion.core.results import Reason
+from apportion.core.task import OwnPart, SessionPart, Task
 from apportion.core.verdict import Verdicts
 
 P = TypeVar("P", bound=Policy)
+T = TypeVar("T", bound=OwnPart | None)
 
 
 class CandidateNeeds(Struct, frozen=True):
@@ -28,7 +31,7 @@ class CandidateNeeds(Struct, frozen=True):
     alternatives: tuple[tuple[str, ...], ...] = ()
 
 
-class Strategy(Protocol[P]):
+class Strategy(Protocol[P, T]):
     """A way to choose. `reads` names the request's fields that it reads, `constraints.…` included."""
 
     @property
@@ -61,11 +64,24 @@ class Strategy(Protocol[P]):
         """The fields that its candidates have."""
         ...
 
+    @property
+    def meanings(self) -> Mapping[Reason, Meaning]:
+        """The meanings of reasons that it alone gives, or gives in another sense than `levers.MEANINGS`."""
+        ...
+
+    def levers(self, policy: P, group: str) -> Levers:
+        """Return the levers that may admit an omitted candidate of a group."""
+        ...
+
     def unsuitable(self, candidate: Candidate, policy: P) -> EventError | None:
         """Return why this candidate cannot be used, its pointer relative (`.lane`); None if it can."""
         ...
 
-    def compose(self, task: Task[P]) -> Verdicts:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> T:
+        """Return what this strategy alone reads; of the request no other fields than those in `reads`."""
+        ...
+
+    def compose(self, task: Task[P, T]) -> Verdicts:
         """Choose and render; never passes the limit.
 
         Raises:

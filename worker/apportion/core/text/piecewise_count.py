@@ -2,7 +2,7 @@
 
 Decides nothing: it is what counting the whole would give. Each piece adds its own units, and each joint what
 two pieces add to each other, for which their ends up to the next seam are enough (see
-`core.text.token_boundaries`). So a piece that changes takes no longer than that piece. Between two joints
+`core.text.reckoning`). So a piece that changes takes no longer than that piece. Between two joints
 without a seam, a piece that has none itself, nor an ASCII letter or digit, joins what is before it to what
 is after it; more than eight of these in a row are reckoned as if the first ones were not there. Whoever
 needs certainty counts the whole.
@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from apportion.core.text.reckoning import REACH, beginning_of, end_of, stands_apart
 from apportion.core.text.render import SEPARATOR
-from apportion.core.text.token_boundaries import REACH, beginning_of, end_of, stands_apart
 from apportion.core.text.tokens import Units
 
 

@@ -1,27 +1,23 @@
 """What the beginnings of one text cost, each with something after it.
 
 Decides nothing: it is what counting each would give. What is known up to a seam (see
-`core.text.token_boundaries`) is not counted again, so that all that a bisection asks for costs about one
+`core.text.reckoning`) is not counted again, so that all that a bisection asks for costs about one
 count of the text. With a counter that is dear, a beginning that ends in a stretch without a seam in sight
-is reckoned on a grid (see `core.text.fixed_chunks`), which is near what counting it would give.
+is reckoned on a grid (see `core.text.reckoning`), which is near what counting it would give.
 """
 
 from bisect import bisect_left, insort
 
-from apportion.core.text.fixed_chunks import MESH, SIGHT
-from apportion.core.text.token_boundaries import REACH, last_seam
+from apportion.core.text.reckoning import MESH, REACH, SIGHT, Correction, last_seam
 from apportion.core.text.tokens import Units
 
 
 class Prefixes:
-    """The beginnings of a text, and the seams up to which its units are known.
+    """The beginnings of a text, and the seams up to which its units are known."""
 
-    `on_grid` tells whether any was reckoned on a grid.
-    """
-
-    def __init__(self, text: str, units: Units) -> None:
-        """Know nothing yet."""
-        self.on_grid = False
+    def __init__(self, text: str, units: Units, correction: Correction) -> None:
+        """Know nothing yet. A beginning that is reckoned on the grid sets the correction's `on_grid`."""
+        self._correction = correction
         self._text = text
         self._units = units
         self._known = [(0, 0)]
@@ -39,8 +35,8 @@ class Prefixes:
             seam, units = place, units + self._units.of(self._text[seam:place])
             insort(self._known, (seam, units))
         if self._units.dear and code_points - seam > SIGHT:
-            seam, on_grid = self._last_of_grid(seam, code_points)
-            units += on_grid
+            seam, units_to_seam = self._last_of_grid(seam, code_points)
+            units += units_to_seam
         return units + self._units.of(self._text[seam:code_points] + after)
 
     def _seam_far_back(self, seam: int, code_points: int) -> int:
@@ -57,7 +53,7 @@ class Prefixes:
 
     def _last_of_grid(self, seam: int, code_points: int) -> tuple[int, int]:
         """Return where the last part of the grid from a seam begins, and the units from the seam to there."""
-        self.on_grid = True
+        self._correction.on_grid = True
         up_to = self._grids.setdefault(seam, [0])
         number = (code_points - seam - 1) // MESH
         for place in range(seam + MESH * (len(up_to) - 1), seam + MESH * number, MESH):

@@ -53,7 +53,7 @@ class Units(Struct, frozen=True):
     """What a counter adds up: `of` a text, `known` of one whose count is, and the `tokens` of their sum.
 
     `dear` ones take so long that a long text without a seam is reckoned on a grid (see
-    `core.text.fixed_chunks`).
+    `core.text.reckoning`).
     """
 
     of: Callable[[str], int]

@@ -1,18 +1,17 @@
 """What texts cost that have most of their beginning or their end in common, as the forms of one text have.
 
 Decides nothing: it is what counting each would give. A text is counted in parts, from seam to seam (see
-`core.text.token_boundaries`); a part that it has in common with the text that is remembered is not counted
+`core.text.reckoning`); a part that it has in common with the text that is remembered is not counted
 again. So all that a bisection asks for costs about one count of the longest. Where there is no seam in
 sight, it is one count each, or, if that is asked for and the counter dear, a reckoning on a grid (see
-`core.text.fixed_chunks`), which is near what counting each would give.
+`core.text.reckoning`), which is near what counting each would give.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, chain, pairwise
 
-from apportion.core.text.fixed_chunks import places
-from apportion.core.text.token_boundaries import REACH, first_seam
+from apportion.core.text.reckoning import REACH, first_seam, places
 from apportion.core.text.tokens import TokenCounter, units_of
 
 _SHORT = 4_096

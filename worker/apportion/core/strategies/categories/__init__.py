@@ -15,21 +15,26 @@ specification, whose numbers these are; where it contradicts itself, the rules h
   after it are considered as if it had never been there. What comes out was counted itself.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError, unknown
-from apportion.core.events import Candidate
+from apportion.core.events import MAX_INTEGER, Candidate, ContextRequest
+from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
+from apportion.core.results import Reason
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, CategoriesPolicy
 from apportion.core.strategies.categories.rank import AGE_EDGES_US, SCORE_PARTS, rank
 from apportion.core.strategies.categories.select import certified, select
-from apportion.core.task import Task
+from apportion.core.task import SessionPart, Task
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
 RANKED_BY = ("relevance", "created_at", "weighted_agreement")
 """What a priority is made from where none is given."""
+_SCORES = (ScoreField("priority", most=1 << 30), ScoreField("relevance"))
+"""No product of relevance, recency and diversity comes near the highest priority that is tried."""
 
 
 class CategoriesStrategy:
@@ -41,6 +46,21 @@ class CategoriesStrategy:
     reads: ClassVar = frozenset({"budget_tokens", "candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
     candidate_needs: ClassVar = CandidateNeeds(("content", "category"), (("priority",), RANKED_BY))
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.CATEGORY_BUDGET_REACHED: Meaning(
+            "its category could not pay for it, nor what it may draw on beside"
+        )
+    }
+
+    def levers(self, policy: CategoriesPolicy, group: str) -> Levers:
+        """Return the budget of the category, up to what the others leave of the total, and the priority."""
+        if group not in policy.categories:
+            return Levers(scores=_SCORES)
+        now, total = policy.categories[group].budget_tokens, policy.budget_tokens
+        parts = sum(category.budget_tokens for category in policy.categories.values())
+        left = max(0, total - parts - (policy.reserve.tokens or 0))
+        keys = ("categories", group, "budget_tokens")
+        return Levers(Ceiling(keys, now, now + left if total else MAX_INTEGER), _SCORES)
 
     def unsuitable(self, candidate: Candidate, policy: CategoriesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, or its category is unknown."""
@@ -56,7 +76,14 @@ class CategoriesStrategy:
                     return EventError(ErrorCode.MISSING_FIELD, message, f".{field}")
         return None
 
-    def compose(self, task: Task[CategoriesPolicy]) -> Verdicts:
+    def read_own(
+        self,
+        request: ContextRequest,
+        session: SessionPart,
+    ) -> None:
+        """Read nothing."""
+
+    def compose(self, task: Task[CategoriesPolicy, None]) -> Verdicts:
         """Choose by category, as long as the text fits; nothing is protected."""
         if 0 < task.total_tokens < SMALLEST_TOTAL_TOKENS:
             message = f"strategy categories shares out {SMALLEST_TOTAL_TOKENS} tokens or more; 0 disables"

@@ -31,7 +31,7 @@ class Contender(Verdict, gc=False, kw_only=True):
     priority: int
 
 
-def rank(task: Task[CategoriesPolicy], places: Mapping[str, int]) -> list[Contender]:
+def rank(task: Task[CategoriesPolicy, None], places: Mapping[str, int]) -> list[Contender]:
     """Return all candidates in canonical order; `places` are those of the categories."""
     ranked = [_contender(one) for one in task.candidates]
     ranked.sort(key=lambda one: (places[one.group], -one.priority, one.id, one.prepared.tie))

@@ -23,7 +23,10 @@ from apportion.core.verdict import Bound, mark_covered
 
 
 def select(
-    queue: list[Contender], budgets: Mapping[str, int], reserve_tokens: int, task: Task[CategoriesPolicy]
+    queue: list[Contender],
+    budgets: Mapping[str, int],
+    reserve_tokens: int,
+    task: Task[CategoriesPolicy, None],
 ) -> tuple[str, int]:
     """Select from the candidates, category by category; return their text and its exact count."""
     _estimate(queue, task)
@@ -48,7 +51,10 @@ def select(
 
 
 def certified(
-    queue: Sequence[Contender], budgets: Mapping[str, int], reserve_tokens: int, task: Task[CategoriesPolicy]
+    queue: Sequence[Contender],
+    budgets: Mapping[str, int],
+    reserve_tokens: int,
+    task: Task[CategoriesPolicy, None],
 ) -> Certificate | None:
     """Return how good a selection is, where the policy asks for it.
 
@@ -78,7 +84,7 @@ def certified(
     return certify(choice, undiscounted=bool(policy.overlap.threshold))
 
 
-def _order_and_text(queue: Sequence[Contender], task: Task[CategoriesPolicy]) -> tuple[Order, Text]:
+def _order_and_text(queue: Sequence[Contender], task: Task[CategoriesPolicy, None]) -> tuple[Order, Text]:
     """Return in which order candidates are considered: with `[overlap]`, what is said twice is discounted."""
     threshold, units = task.policy.overlap.threshold, units_of(task.counter)
     prepared = [one.prepared for one in queue]
@@ -94,7 +100,7 @@ def _order_and_text(queue: Sequence[Contender], task: Task[CategoriesPolicy]) ->
     return order, OrderedText(contents, counted, units)
 
 
-def _estimate(queue: list[Contender], task: Task[CategoriesPolicy]) -> None:
+def _estimate(queue: list[Contender], task: Task[CategoriesPolicy, None]) -> None:
     """Set the cost of each candidate that can still be chosen."""
     unknown = [one.prepared for one in queue if one.prepared.facts.token_estimate is UNSET]
     counts = iter(task.count_contents(unknown))
@@ -102,7 +108,7 @@ def _estimate(queue: list[Contender], task: Task[CategoriesPolicy]) -> None:
         one.cost = one.prepared.facts.token_estimate or next(counts)
 
 
-def _counted(standing: list[Contender], task: Task[CategoriesPolicy]) -> tuple[str, int]:
+def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> tuple[str, int]:
     """Return the text of what was selected, and its count; where it passes the limit, the last of it go.
 
     Bisection finds how many. None have to go where units add up as far as the text looks; the limit

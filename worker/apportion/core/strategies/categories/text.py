@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from apportion.core.text.piecewise_count import Joined
+from apportion.core.text.reckoning import end_of, stands_apart
 from apportion.core.text.render import SEPARATOR
-from apportion.core.text.token_boundaries import end_of, stands_apart
 from apportion.core.text.tokens import Units
 
 
@@ -34,7 +34,7 @@ class GrowingText:
     """A text to which candidates are joined in output order, each at the end.
 
     What stands after its last seam is all that a next piece can change. No more than its last code points
-    are looked at for that (see `core.text.token_boundaries.REACH`).
+    are looked at for that (see `core.text.reckoning.REACH`).
     """
 
     def __init__(self, contents: Sequence[str], units: Units) -> None:

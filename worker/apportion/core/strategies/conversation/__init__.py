@@ -24,13 +24,16 @@ follows a message that does not fit, and counts no overhead for the new message;
   was considered, and is its whole group's. A system prompt without room is `no_room`.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate
+from apportion.core.events import Candidate, ContextRequest, Conversation
 from apportion.core.history import as_message
+from apportion.core.levers import Levers, Meaning
+from apportion.core.results import Reason
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.base import CandidateNeeds
 from apportion.core.strategies.conversation.choose import MessageChoice, Terms, choose
@@ -44,8 +47,14 @@ from apportion.core.strategies.conversation.verdicts import (
     verdict_on_prompt,
     verdicts_on_messages,
 )
-from apportion.core.task import Task
+from apportion.core.task import OwnPart, SessionPart, Task
 from apportion.core.verdict import Verdicts
+
+
+class ConversationPart(OwnPart, frozen=True):
+    """The conversation of a request."""
+
+    conversation: Conversation
 
 
 class ConversationStrategy:
@@ -57,6 +66,17 @@ class ConversationStrategy:
     reads: ClassVar = frozenset({"budget_tokens", "conversation"})
     needs: ClassVar = frozenset({"conversation"})
     candidate_needs: ClassVar = CandidateNeeds()
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.HISTORY_TRUNCATED: Meaning("it did not fit into the part of the total that is for messages")
+    }
+
+    def levers(
+        self,
+        policy: ConversationPolicy,  # noqa: ARG002 - the protocol's
+        group: str,  # noqa: ARG002 - likewise
+    ) -> Levers:
+        """Return none: only the total can be changed."""
+        return Levers()
 
     def unsuitable(
         self,
@@ -66,10 +86,18 @@ class ConversationStrategy:
         """Return that no candidate can be used."""
         return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
 
-    def compose(self, task: Task[ConversationPolicy]) -> Verdicts:
+    def read_own(
+        self,
+        request: ContextRequest,
+        session: SessionPart,  # noqa: ARG002 - the protocol's
+    ) -> ConversationPart:
+        """Read the conversation."""
+        assert request.conversation is not UNSET, "a request without a conversation is refused"
+        return ConversationPart(request.conversation)
+
+    def compose(self, task: Task[ConversationPolicy, ConversationPart]) -> Verdicts:
         """Keep the newest messages and as much of the system prompt as their parts allow."""
-        asked, policy, counter = task.conversation, task.policy, task.counter
-        assert asked is not UNSET, "compose requires it"
+        asked, policy, counter = task.own.conversation, task.policy, task.counter
         chat = read(asked.messages, as_message(asked.new_message))
         parts = policy.parts(task.total_tokens)
         cut_plan = plan(len(asked.messages), chat.calls, chat.results)

@@ -15,6 +15,7 @@ from apportion.core.strategies.conversation.groups import Plan
 from apportion.core.strategies.conversation.policy import Parts
 from apportion.core.text.cut import MARK, cut, cut_to_fit, largest
 from apportion.core.text.prefixes import Prefixes
+from apportion.core.text.reckoning import Attempt, Correction
 from apportion.core.text.tokens import TokenCounter, units_of
 
 
@@ -74,33 +75,34 @@ class _Cuts:
         self._whole = whole
         self._counter = counter
         self._units = units_of(counter)
-        self._prefixes = Prefixes(whole.text, self._units)
+        self._correction = Correction()
+        self._prefixes = Prefixes(whole.text, self._units, self._correction)
         self._known = {0: 0, len(whole.text): whole.tokens}
 
     def within(self, tokens: int) -> tuple[str, int, Margin | None]:
         """Return the prompt cut to that many tokens, its count, and the margin where nothing of it stands.
 
-        Its beginnings are reckoned; where what is found does not count as reckoned, each is counted instead.
-        Where they are reckoned on a grid (see `core.text.fixed_chunks`), what is found is taken if it is
-        within; else they are searched again, every reckoning higher by what was missing, and at least twice
-        as much as before.
+        Its beginnings are reckoned, and corrected as `core.text.reckoning` says.
         """
         text, whole_tokens = self._whole.text, self._whole.tokens
         if whole_tokens <= tokens:
             return text, whole_tokens, None
-        missing = 0
-        while True:
+        prompt, prompt_tokens = "", 0
+
+        def attempt() -> Attempt:
+            nonlocal prompt, prompt_tokens
+            missing = self._correction.missing_tokens
             code_points = self._largest(tokens - missing)
             prompt = cut(text, code_points)
             prompt_tokens = self._counter.count(prompt)
-            further = prompt_tokens - self._reckoned(code_points) - missing
-            if not further or (self._prefixes.on_grid and prompt_tokens <= tokens):
-                break
-            if not self._prefixes.on_grid:
-                prompt = cut_to_fit(text, lambda part: self._counter.count(part) <= tokens)
-                prompt_tokens = self._counter.count(prompt)
-                break
-            missing += max(missing, further)
+            return Attempt(self._reckoned(code_points) + missing, prompt_tokens)
+
+        def count_each() -> None:
+            nonlocal prompt, prompt_tokens
+            prompt = cut_to_fit(text, lambda part: self._counter.count(part) <= tokens)
+            prompt_tokens = self._counter.count(prompt)
+
+        self._correction.settle(attempt, tokens, count_each)
         return prompt, prompt_tokens, None if prompt else Margin(whole_tokens, tokens)
 
     def _largest(self, tokens: int) -> int:

@@ -17,21 +17,23 @@ numbers these are; where it contradicts itself, the rules here hold:
   end of that order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from msgspec import UNSET
 
 from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
-from apportion.core.events import Candidate
+from apportion.core.events import Candidate, ContextRequest
+from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.recency import AGE_EDGES_US
-from apportion.core.results import Certificate
+from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.near_miss import tell_more
+from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.prefix_report import tell
 from apportion.core.strategies.lanes.prefix_state import items_of
@@ -46,7 +48,7 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
-from apportion.core.task import Task
+from apportion.core.task import SessionPart
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
 _SHRINKS = frozenset(ShrinkStrategy)
@@ -72,6 +74,19 @@ class LanesStrategy:
 
     needs: ClassVar = frozenset({"candidates"})
     candidate_needs: ClassVar = CandidateNeeds(REQUIRED, (("created_at",), ("recency_bucket",)))
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.LANE_MAX_REACHED: Meaning("it did not fit under its lane's ceiling"),
+        Reason.DISPLACED_BY_PREFIX: Meaning("it gave way to what the session's text before began with"),
+        Reason.DROPPED_AFTER_RENDER: Meaning(
+            "it was chosen, and went when the text as a whole passed the limit"
+        ),
+    }
+
+    def levers(self, policy: LanesPolicy, group: str) -> Levers:
+        """Return the ceiling of the lane, and the relevance."""
+        lane = policy.lanes.get(group)
+        ceiling = None if lane is None else Ceiling(("lanes", group, "max_tokens"), lane.max_tokens)
+        return Levers(ceiling, (ScoreField("relevance"),))
 
     def unsuitable(self, candidate: Candidate, policy: LanesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, its lane or kind is unknown."""
@@ -95,10 +110,16 @@ class LanesStrategy:
             return EventError(ErrorCode.UNKNOWN_SHRINK, f"one of {', '.join(ShrinkStrategy)}", ".shrink")
         return None
 
-    def compose(self, task: Task[LanesPolicy]) -> Verdicts:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> LanesPart:
+        """Read the vitals, the lane requirements and the session."""
+        constraints = request.constraints
+        requirements = () if constraints is UNSET else constraints.lane_requirements
+        return LanesPart(request.vitals, requirements, session)
+
+    def compose(self, task: LanesTask) -> Verdicts:
         """Choose by floors, ceilings and score, then render, shrinking and dropping what does not fit."""
         policy = task.policy
-        lanes = open_lanes(policy, task.lane_requirements)
+        lanes = open_lanes(policy, task.own.lane_requirements)
         ranked = rank(task, lanes)
         mark_repeats(ranked)
         if not task.limit_tokens:
@@ -141,7 +162,7 @@ class LanesStrategy:
         return answer if holding is None or not rendered.standing else tell(answer, holding, rendered, task)
 
 
-def _new_order(task: Task[LanesPolicy], choosable: Choosable) -> Callable[[], Order]:
+def _new_order(task: LanesTask, choosable: Choosable) -> Callable[[], Order]:
     """Return what gives the order of a selection: with `[overlap]`, what is said twice is discounted."""
     threshold = task.policy.overlap.threshold
     if not threshold:
@@ -166,11 +187,11 @@ def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection
 
 
 def _held(
-    task: Task[LanesPolicy], ranked: list[Artifact], choosable: Choosable, new_order: Callable[[], Order]
+    task: LanesTask, ranked: list[Artifact], choosable: Choosable, new_order: Callable[[], Order]
 ) -> Holding:
     """Return what `[prefix]` chooses."""
-    before = before_of(items_of(task.carried), ranked, choosable, task.policy.render.template)
-    return hold_beginning(choosable, before, task.policy.prefix, new_order, cold=task.carried_cold)
+    before = before_of(items_of(task.own.session.carried), ranked, choosable, task.policy.render.template)
+    return hold_beginning(choosable, before, task.policy.prefix, new_order, cold=task.own.session.is_cold)
 
 
 def _bounds(choosable: Choosable, selection: Selection) -> list[GroupBounds]:

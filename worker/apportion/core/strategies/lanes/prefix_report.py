@@ -11,17 +11,16 @@ from msgspec.structs import replace
 from apportion.core.events import MAX_INTEGER
 from apportion.core.results import Break, Breakpoint, Broken, Fidelity, Prefix
 from apportion.core.strategies.lanes.hold import Holding
-from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.core.strategies.lanes.own_part import LanesTask
 from apportion.core.strategies.lanes.prefix_state import value_of
 from apportion.core.strategies.lanes.render import Rendered
-from apportion.core.task import Task
 from apportion.core.verdict import Verdicts
 
 _BREAKPOINTS_MAX = 4
 _EIGHTHS = (3, 5, 6, 7)
 
 
-def tell(answer: Verdicts, holding: Holding, rendered: Rendered, task: Task[LanesPolicy]) -> Verdicts:
+def tell(answer: Verdicts, holding: Holding, rendered: Rendered, task: LanesTask) -> Verdicts:
     """Return the answer with what is told of its text, and what the session carries of it."""
     template = task.policy.render.template
     held, ends = _held_items(rendered, holding), rendered.ends(template)
@@ -31,7 +30,9 @@ def tell(answer: Verdicts, holding: Holding, rendered: Rendered, task: Task[Lane
     return replace(
         answer,
         carried=value_of(rendered.standing, template),
-        prefix=_prefix(holding, held, tokens, cold=task.carried_cold, outdated=task.carried_outdated),
+        prefix=_prefix(
+            holding, held, tokens, cold=task.own.session.is_cold, outdated=task.own.session.is_outdated
+        ),
         breakpoints=_breakpoints(ends, len(rendered.text), held),
     )
 

@@ -13,8 +13,9 @@ from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import LaneRequirement, Pressure, Vitals
 from apportion.core.identity import mark
 from apportion.core.recency import AGE_EDGES_US, recency_bucket
+from apportion.core.strategies.lanes.own_part import LanesTask
 from apportion.core.strategies.lanes.policy import Lane, LanesPolicy, open_lane
-from apportion.core.task import Prepared, Task
+from apportion.core.task import Prepared
 from apportion.core.verdict import Verdict
 
 ONE = 1_000
@@ -69,9 +70,9 @@ def _boosts(vitals: Vitals) -> tuple[int, Mapping[str, int]]:
     return 100 if vitals.pressure is Pressure.HIGH else 0, by_lane
 
 
-def rank(task: Task[LanesPolicy], lanes: Mapping[str, Lane]) -> list[Artifact]:
+def rank(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
     """Return all candidates in canonical order."""
-    recent_boost, lane_boosts = (0, _NO_BOOSTS) if task.vitals is UNSET else _boosts(task.vitals)
+    recent_boost, lane_boosts = (0, _NO_BOOSTS) if task.own.vitals is UNSET else _boosts(task.own.vitals)
     kind_order = task.policy.kind_order
     keyed: list[tuple[Any, ...]] = []
     for prepared in task.candidates:
@@ -111,9 +112,9 @@ def rank(task: Task[LanesPolicy], lanes: Mapping[str, Lane]) -> list[Artifact]:
         )
     keyed.sort()
     ranked: list[Artifact] = [one[-1] for one in keyed]
-    if task.marking_key:
+    if task.own.session.marking_key:
         for artifact in ranked:
             prepared = artifact.prepared
             named = (prepared.id, prepared.kind, prepared.lane, prepared.facts.content or "")
-            artifact.mark = mark(task.marking_key, named)
+            artifact.mark = mark(task.own.session.marking_key, named)
     return ranked

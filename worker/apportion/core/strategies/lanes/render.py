@@ -4,7 +4,7 @@ Decides nothing about who was selected, only how each stands, or that it cannot.
 the output order: without `[prefix]` from the last lane to the first, within a lane the lowest score first.
 
 Where a content has no seam in sight, and the counter is dear, forms are reckoned on a grid (see
-`core.text.fixed_chunks`), and so is the whole until it is counted itself. Then what stands shrunk is
+`core.text.reckoning`), and so is the whole until it is counted itself. Then what stands shrunk is
 counted once more, for its tokens.
 """
 
@@ -19,7 +19,7 @@ from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, Shrunk, ladde
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategies.lanes.text import LanesText, rendered, with_headings
-from apportion.core.text.fixed_chunks import needs_grid
+from apportion.core.text.reckoning import Correction, needs_grid
 from apportion.core.text.render import SEPARATOR, join
 from apportion.core.text.tokens import TokenCounter, units_of
 from apportion.core.text.variant_counter import Alike
@@ -70,10 +70,11 @@ def _fitted(
     counter: TokenCounter,
 ) -> Rendered | None:
     template = policy.render.template
-    on_grid = units_of(counter).dear and any(needs_grid(one.prepared.content) for one in standing)
-    pieces = _pieces(standing, policy, counter, on_grid=on_grid)
-    text = LanesText(standing, pieces, template, counter, on_grid=on_grid)
-    fit = Fit(pieces[::-1], text, text.count, limit_tokens, policy.shrink.floor_tokens)
+    is_dear = units_of(counter).dear
+    correction = Correction(on_grid=is_dear and any(needs_grid(one.prepared.content) for one in standing))
+    pieces = _pieces(standing, policy, counter, correction)
+    text = LanesText(standing, pieces, template, counter, correction)
+    fit = Fit(pieces[::-1], text, text.count, limit_tokens, policy.shrink.floor_tokens, correction)
     fits = fit.fit(whole.tokens)
     for one, piece in zip(standing, pieces, strict=True):
         stands = fits and not piece.dropped
@@ -83,7 +84,7 @@ def _fitted(
         elif piece.form.text != piece.full.text:
             one.stand(Fidelity.SHRUNK)
             one.full_tokens = piece.full.tokens
-            if on_grid:  # what a form was reckoned at is not told
+            if correction.on_grid:  # what a form was reckoned at is not told
                 one.tokens = counter.count(rendered(one, piece.form.text, template))
     if not fits:
         return None
@@ -92,13 +93,13 @@ def _fitted(
 
 
 def _pieces(
-    standing: Sequence[Artifact], policy: LanesPolicy, counter: TokenCounter, *, on_grid: bool
+    standing: Sequence[Artifact], policy: LanesPolicy, counter: TokenCounter, correction: Correction
 ) -> list[Piece]:
     parsing = Parsing()
     return [
         Piece(
             Shrunk(one.prepared.content, one.tokens),
-            _ladder_of(one, policy, Alike(counter, reckons=on_grid), parsing),
+            _ladder_of(one, policy, Alike(counter, reckons=correction.on_grid), parsing),
             protected=one.prepared.protected,
         )
         for one in standing

@@ -11,6 +11,7 @@ from functools import lru_cache
 from apportion.core.fit import Piece
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.text.piecewise_count import Joined
+from apportion.core.text.reckoning import Correction
 from apportion.core.text.render import join
 from apportion.core.text.tokens import TokenCounter, units_of
 
@@ -22,7 +23,7 @@ class LanesText:
     """The text of artifacts as they stand, and what it costs; a lane's heading stands with any of it.
 
     The first few times it is counted: that is less work than to take it apart, unless pieces are reckoned on
-    a grid (see `core.text.fixed_chunks`).
+    a grid (see `core.text.reckoning`).
     """
 
     def __init__(
@@ -31,16 +32,15 @@ class LanesText:
         pieces: Sequence[Piece],
         template: str | None,
         counter: TokenCounter,
-        *,
-        on_grid: bool,
+        correction: Correction,
     ) -> None:
-        """Begin with all pieces in full, in output order; `on_grid` tells whether they are reckoned so."""
+        """Begin with all pieces in full, in output order."""
         self._standing = standing
         self._pieces = pieces
         self._template = template
         self._counter = counter
         self.count = lru_cache(maxsize=_COUNTS_OF_WHOLE)(counter.count)
-        self._counts_left = 0 if on_grid else _COUNTS_OF_WHOLE
+        self._counts_left = 0 if correction.on_grid else _COUNTS_OF_WHOLE
         self._parts: _Parts | None = None
 
     def text(self) -> str:

@@ -25,21 +25,30 @@ specification, whose numbers these are; where it is silent, the rules here hold:
   of the layer's next entry or code point: what the text with it had more, and what was left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from msgspec import UNSET
+
 from apportion.core.errors import ErrorCode, EventError, unknown
-from apportion.core.events import Candidate
-from apportion.core.results import Margin
+from apportion.core.events import Candidate, ContextRequest, LayerContent
+from apportion.core.levers import Levers, Meaning
+from apportion.core.results import Margin, Reason
 from apportion.core.strategies.base import CandidateNeeds
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.policy import LayersPolicy
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
 from apportion.core.strategies.layers.verdicts import group_bounds, verdicts_of, verdicts_on_nothing
-from apportion.core.task import Task
+from apportion.core.task import OwnPart, SessionPart, Task
 from apportion.core.text.tokens import TokenCounter
 from apportion.core.text.variant_counter import Alike
 from apportion.core.verdict import Verdicts
+
+
+class LayersPart(OwnPart, frozen=True):
+    """The layers of a request."""
+
+    layers: Mapping[str, LayerContent]
 
 
 class LayersStrategy:
@@ -51,6 +60,15 @@ class LayersStrategy:
     reads: ClassVar = frozenset({"layers"})
     needs: ClassVar = frozenset({"layers"})
     candidate_needs: ClassVar = CandidateNeeds()
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {}
+
+    def levers(
+        self,
+        policy: LayersPolicy,  # noqa: ARG002 - the protocol's
+        group: str,  # noqa: ARG002 - likewise
+    ) -> Levers:
+        """Return none: only the total can be changed."""
+        return Levers()
 
     def unsuitable(
         self,
@@ -60,7 +78,16 @@ class LayersStrategy:
         """Return that no candidate can be used."""
         return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
 
-    def compose(self, task: Task[LayersPolicy]) -> Verdicts:
+    def read_own(
+        self,
+        request: ContextRequest,
+        session: SessionPart,  # noqa: ARG002 - the protocol's
+    ) -> LayersPart:
+        """Read the layers."""
+        assert request.layers is not UNSET, "a request without layers is refused"
+        return LayersPart(request.layers)
+
+    def compose(self, task: Task[LayersPolicy, LayersPart]) -> Verdicts:
         """Share the limit out, and cut each layer to what it has."""
         counter = Alike(task.counter)  # a layer is counted alone, after a blank line, and within the text
         shares = _open(task, counter)
@@ -85,7 +112,9 @@ class LayersStrategy:
         )
 
 
-def _nothing(task: Task[LayersPolicy], shares: Sequence[Share], margin: Margin | None) -> Verdicts:
+def _nothing(
+    task: Task[LayersPolicy, LayersPart], shares: Sequence[Share], margin: Margin | None
+) -> Verdicts:
     """Return the verdicts where nothing stands: what is set aside alone passes the limit, by the margin."""
     return Verdicts(
         verdicts=verdicts_on_nothing(shares, margin),
@@ -94,9 +123,9 @@ def _nothing(task: Task[LayersPolicy], shares: Sequence[Share], margin: Margin |
     )
 
 
-def _open(task: Task[LayersPolicy], counter: TokenCounter) -> list[Share]:
+def _open(task: Task[LayersPolicy, LayersPart], counter: TokenCounter) -> list[Share]:
     """Return a share for every layer of the policy, in order; those that are not given are empty."""
-    given = task.layers
+    given = task.own.layers
     for index, name in enumerate(given):
         if name not in task.policy.layers:
             message = unknown("layer", task.policy.name, [name for name, _ in task.policy.in_order])

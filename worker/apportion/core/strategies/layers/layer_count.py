@@ -1,7 +1,7 @@
 """The count of a layer as it follows from its lines, at every level.
 
 Decides nothing: it is what counting the layer would give. Headings, entries and markers of sections begin at
-seams (see `core.text.token_boundaries`), so that each adds the same units wherever it stands; what stands
+seams (see `core.text.reckoning`), so that each adds the same units wherever it stands; what stands
 before the first section is cut, and counted, as one text, or near that, where it has no seam in sight (see
 `core.text.prefixes`).
 """
@@ -13,8 +13,8 @@ from apportion.core.strategies.layers.form import Layer, SectionLines, omission
 from apportion.core.text.cut import MARK
 from apportion.core.text.piecewise_count import Stretch, stretch_of
 from apportion.core.text.prefixes import Prefixes
+from apportion.core.text.reckoning import REACH, Correction
 from apportion.core.text.render import SEPARATOR
-from apportion.core.text.token_boundaries import REACH
 from apportion.core.text.tokens import Units
 
 _SECTION = "##"
@@ -23,10 +23,11 @@ _SECTION = "##"
 class Levels:
     """What a layer costs at each level."""
 
-    def __init__(self, layer: Layer, whole_tokens: int, units: Units) -> None:
+    def __init__(self, layer: Layer, whole_tokens: int, units: Units, correction: Correction) -> None:
         """Begin with the count of the whole."""
         self._layer = layer
         self._units = units
+        self._correction = correction
         whole = layer.text(layer.top)
         self._whole = stretch_of(whole, units.known(whole, whole_tokens)) if whole else None
         before = "" if layer.heading is None else layer.heading
@@ -34,11 +35,6 @@ class Levels:
         self._front = self._heading + layer.preamble
         self._runs: dict[int, Stretch | None] = {}
         self._of_repeated = cache(units.of)
-
-    @property
-    def on_grid(self) -> bool:
-        """Whether any level was reckoned on a grid (see `core.text.fixed_chunks`)."""
-        return self._prefixes.on_grid
 
     def run(self, level: int) -> Stretch | None:
         """Return the layer at a level; None where nothing of it stands."""
@@ -77,7 +73,7 @@ class Levels:
 
     @cached_property
     def _prefixes(self) -> Prefixes:
-        return Prefixes(self._front, self._units)
+        return Prefixes(self._front, self._units, self._correction)
 
     def _front_units(self, level: int) -> int:
         """Return the units of what stands before the first section, with the blank line."""

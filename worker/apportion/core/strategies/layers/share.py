@@ -15,6 +15,7 @@ from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.layer_count import Levels
 from apportion.core.strategies.layers.policy import WHOLE_PERCENT
 from apportion.core.text.piecewise_count import Stretch, joined
+from apportion.core.text.reckoning import Attempt, Correction
 from apportion.core.text.render import SEPARATOR, join
 from apportion.core.text.tokens import TokenCounter, units_of
 
@@ -88,27 +89,27 @@ def fill(shares: Sequence[Share], limit_tokens: int, counter: TokenCounter) -> N
     Forward: a layer has its part and what those before it left. Back: what is left at the end goes to the
     layers that were cut, first the first, until none of them can have the next entry or code point.
 
-    Each step is reckoned. Where what comes out does not count as reckoned, every step is counted instead.
-    Where any was reckoned on a grid (see `core.text.fixed_chunks`), what comes out stands if it is within
-    the limit, with margins as reckoned; else the layers grow anew, every reckoning higher by what was
-    missing, and by at least twice as much as the last time.
+    Each step is reckoned, and corrected as `core.text.reckoning` says. Margins are as reckoned.
     """
     least = [share.level for share in shares]
-    measure = _Reckoned(shares, counter)
-    while True:
-        _fill(shares, limit_tokens, measure)
-        tokens = counter.count(text_of(shares))
-        further = tokens - measure.at(0)(shares[0].level, alone=False)
-        grown = [share.level for share in shares] != least
-        if not further or (measure.on_grid and (tokens <= limit_tokens or not grown)):
-            return
+    correction = Correction()
+    measure = _Reckoned(shares, counter, correction)
+
+    def grow_from_least(steps: _Measure) -> None:
         for share, level in zip(shares, least, strict=True):
-            share.stand(level)
+            if share.level != level:
+                share.stand(level)
             share.margin = None
-        if not measure.on_grid:
-            _fill(shares, limit_tokens, _Counted(shares, counter))
-            return
-        measure.missing += max(measure.missing, further)
+        _fill(shares, limit_tokens, steps)
+
+    def attempt() -> Attempt | None:
+        grow_from_least(measure)
+        if correction.on_grid and [share.level for share in shares] == least:
+            return None  # the least is within the limit as it was counted
+        reckoned = measure.at(0)(shares[0].level, alone=False)
+        return Attempt(reckoned, counter.count(text_of(shares)))
+
+    correction.settle(attempt, limit_tokens, lambda: grow_from_least(_Counted(shares, counter)))
 
 
 class _Tokens(Protocol):
@@ -161,18 +162,15 @@ def _grow(share: Share, tokens: _Tokens, limit_tokens: int | None, reach_tokens:
 
 
 class _Reckoned:
-    """Reckons what the text costs from what each layer costs at its level, and adds what was `missing`."""
+    """Reckons what the text costs from what each layer costs at its level."""
 
-    def __init__(self, shares: Sequence[Share], counter: TokenCounter) -> None:
+    def __init__(self, shares: Sequence[Share], counter: TokenCounter, correction: Correction) -> None:
         self._shares = shares
-        self.missing = 0
+        self._correction = correction
         self._units = units_of(counter)
-        self._levels = [Levels(share.layer, share.available_tokens, self._units) for share in shares]
-
-    @property
-    def on_grid(self) -> bool:
-        """Whether any level was reckoned on a grid."""
-        return any(levels.on_grid for levels in self._levels)
+        self._levels = [
+            Levels(share.layer, share.available_tokens, self._units, correction) for share in shares
+        ]
 
     def at(self, place: int) -> _Tokens:
         before, after = self._standing(0, place), self._standing(place + 1, len(self._shares))
@@ -181,7 +179,7 @@ class _Reckoned:
             run = joined(before, self._levels[place].run(level), self._units)
             if not alone:
                 run = joined(run, after, self._units)
-            return self._units.tokens(run.units) + self.missing if run else 0
+            return self._units.tokens(run.units) + self._correction.missing_tokens if run else 0
 
         return tokens
 

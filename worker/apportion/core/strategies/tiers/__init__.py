@@ -16,18 +16,19 @@ where it contradicts itself, the rules here hold:
 - What the whole costs at each step follows from its lines (see `reckon`); what comes out was counted itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate
-from apportion.core.results import Fidelity
+from apportion.core.events import Candidate, ContextRequest
+from apportion.core.levers import Lever, Levers, Meaning, ScoreField
+from apportion.core.results import Fidelity, Reason
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.tiers.demote import fit
 from apportion.core.strategies.tiers.policy import TiersPolicy
 from apportion.core.strategies.tiers.rank import FULL, NAME, OMITTED, TITLES, RankedItem, rank
 from apportion.core.strategies.tiers.render import sections, texts_of
-from apportion.core.task import Task
+from apportion.core.task import SessionPart, Task
 from apportion.core.text.characters import lowered
 from apportion.core.verdict import Bound, GroupBounds, Verdicts, mark_repeats
 
@@ -43,6 +44,19 @@ class TiersStrategy:
     reads: ClassVar = frozenset({"candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
     candidate_needs: ClassVar = CandidateNeeds(("content", "kind", "activation"))
+    meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.BELOW_THRESHOLD: Meaning(
+            "its activation is below the lowest of the policy's tiers", (Lever.SCORE,)
+        )
+    }
+
+    def levers(
+        self,
+        policy: TiersPolicy,  # noqa: ARG002 - the protocol's
+        group: str,  # noqa: ARG002 - likewise
+    ) -> Levers:
+        """Return the activation."""
+        return Levers(scores=(ScoreField("activation"),))
 
     def unsuitable(self, candidate: Candidate, policy: TiersPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, or its kind is unknown."""
@@ -52,7 +66,14 @@ class TiersStrategy:
             return EventError(ErrorCode.UNKNOWN_KIND, message, ".kind")
         return error
 
-    def compose(self, task: Task[TiersPolicy]) -> Verdicts:
+    def read_own(
+        self,
+        request: ContextRequest,
+        session: SessionPart,
+    ) -> None:
+        """Read nothing."""
+
+    def compose(self, task: Task[TiersPolicy, None]) -> Verdicts:
         """Give each its tier, then demote until the text fits; constraints are never left out."""
         items = rank(task)
         mark_repeats(items)
@@ -92,7 +113,7 @@ class TiersStrategy:
         )
 
 
-def _count_shown(task: Task[TiersPolicy], items: Sequence[RankedItem]) -> None:
+def _count_shown(task: Task[TiersPolicy, None], items: Sequence[RankedItem]) -> None:
     """Set the tokens of what each item was to show at first, and of what it shows."""
     by_tier: tuple[list[RankedItem], ...] = ([], [], [])
     for one in items:
@@ -103,7 +124,7 @@ def _count_shown(task: Task[TiersPolicy], items: Sequence[RankedItem]) -> None:
         _count(task, tier, those)
 
 
-def _count(task: Task[TiersPolicy], tier: int, items: Sequence[RankedItem]) -> None:
+def _count(task: Task[TiersPolicy, None], tier: int, items: Sequence[RankedItem]) -> None:
     """Set the tokens of what a tier shows of these items."""
     if tier == FULL:
         counts = task.count_contents([one.prepared for one in items])

@@ -48,7 +48,7 @@ class RankedItem(Verdict, gc=False, kw_only=True):
         return f"- {self.texts[self.tier]}"
 
 
-def rank(task: Task[TiersPolicy]) -> list[RankedItem]:
+def rank(task: Task[TiersPolicy, None]) -> list[RankedItem]:
     """Return all candidates in canonical order, at the tiers of their activation."""
     table = task.policy.tiers
     levels = [thousandths(level) for level in (table.full, table.summary, table.name)]

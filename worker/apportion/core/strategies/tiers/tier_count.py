@@ -1,7 +1,7 @@
 """The count of a text of items as it follows from their lines, while they go from tier to tier.
 
 Decides nothing: it is what counting the whole would give. Every line and heading begins at a seam (see
-`core.text.token_boundaries`), so that it adds the same units wherever it stands. Only what follows the last
+`core.text.reckoning`), so that it adds the same units wherever it stands. Only what follows the last
 line of a section is no line end, but a blank line, or nothing.
 """
 

@@ -1,0 +1,80 @@
+"""Levers and meanings: the changes that may admit an omitted candidate, and each reason in words.
+
+The meanings here hold for all strategies. A strategy adds its own, and names its levers (see
+`strategies/base.py`). Composing never reads them: `replay` searches the levers, `explain` prints the
+meanings.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from apportion.core.events import MAX_INTEGER
+from apportion.core.results import Reason
+
+
+class Lever(StrEnum):
+    """The kind of a change, in the order in which changes are tried."""
+
+    TOTAL = "total"
+    CEILING = "ceiling"
+    SCORE = "score"
+    PIN = "pin"
+
+
+class Ceiling(Struct, frozen=True):
+    """A number of the policy that bounds a candidate.
+
+    `keys` lead to it from the top of the policy, `now` is its value, `most` the highest that the policy may
+    have there.
+    """
+
+    keys: tuple[str, ...]
+    now: int
+    most: int = MAX_INTEGER
+
+
+class ScoreField(Struct, frozen=True):
+    """A field of a candidate that moves it up in the order; `most` is its highest value in thousandths."""
+
+    name: str
+    most: int = 1_000
+
+
+class Levers(Struct, frozen=True):
+    """The levers of one strategy for one candidate, beside the total and a pin.
+
+    Of `scores`, the first field that the candidate has is changed.
+    """
+
+    ceiling: Ceiling | None = None
+    scores: tuple[ScoreField, ...] = ()
+
+
+class Meaning(Struct, frozen=True):
+    """A reason in words, without a full stop, and the levers that may help against it."""
+
+    text: str
+    helps: tuple[Lever, ...] = tuple(Lever)
+
+
+MEANINGS: Mapping[Reason, Meaning] = {
+    Reason.DUPLICATE: Meaning("another candidate of that id stands for it", ()),
+    Reason.SUPERSEDED: Meaning("the request brought a candidate of its id, which stood for it", ()),
+    Reason.UNSUITABLE: Meaning("it lacked what the strategy needs, or what goes with it", ()),
+    Reason.EXPIRED: Meaning("it had expired when the request was made", ()),
+    Reason.EXCLUDED_BY_POLICY: Meaning("a constraint of the request excludes it", ()),
+    Reason.BACKOFF: Meaning(
+        "it stood in a context shortly before; only a pin, where there are any, goes before that",
+        (Lever.PIN,),
+    ),
+    Reason.NO_CONTENT: Meaning("it has no content", ()),
+    Reason.REDUNDANT: Meaning("what was chosen before it says all of it", (Lever.SCORE, Lever.PIN)),
+    Reason.BUDGET_EXCEEDED: Meaning("it did not fit under the limit of the request"),
+    Reason.NO_ROOM: Meaning("there was no room for the least of it that could stand"),
+    Reason.DISABLED: Meaning("the policy or the request set a budget of 0", (Lever.TOTAL,)),
+    Reason.EXHAUSTED: Meaning("the session had spent its tokens", ()),
+    Reason.INFEASIBLE: Meaning("what must stand did not fit, so nothing stood"),
+}
+"""The reasons that any strategy may give."""

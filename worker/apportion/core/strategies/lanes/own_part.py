@@ -1,0 +1,26 @@
+"""Inputs that `lanes` alone reads: the vitals, the lane requirements, and the session.
+
+Their part of a task's key is recorded in decisions, so its form stays as it is.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from apportion.core.events import LaneRequirement, Opt, Vitals
+from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.core.task import OwnPart, SessionPart, Task, in_key
+
+
+class LanesPart(OwnPart, frozen=True):
+    """The own part of `lanes`."""
+
+    vitals: Opt[Vitals]
+    lane_requirements: tuple[LaneRequirement, ...]
+    session: SessionPart
+
+    def key(self) -> Sequence[Any]:
+        """Return all of it; the two nulls are places of layers and conversation, which keys once had."""
+        return [in_key(self.vitals), self.lane_requirements, None, None, *self.session.key()]
+
+
+LanesTask: TypeAlias = Task[LanesPolicy, LanesPart]
