@@ -1,4 +1,4 @@
-"""Lines of a file that a command reads: the file is named where it fails, and shown as it is read."""
+"""Lines of a file that a command reads, with the file's name in errors, and a progress bar."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ def lines_of(source: BinaryIO, line_max_bytes: int) -> "Iterator[Line]":
     """Yield the lines of a file.
 
     Raises:
-        FileFailedError: it can no longer be read.
+        FileFailedError: the file cannot be read.
     """
     from apportion.offline.lines import read_lines
 
@@ -28,7 +28,7 @@ def lines_of(source: BinaryIO, line_max_bytes: int) -> "Iterator[Line]":
 def watched(
     lines: "Iterator[Line]", source: BinaryIO, what: str, stack: ExitStack, *, beside_output: bool
 ) -> "Iterator[Line]":
-    """Show how far a file is read; of a pipe nobody knows the end."""
+    """Yield the lines, and show the progress in a file. A pipe has no bar, because its size is unknown."""
     status = os.fstat(source.fileno())
     if not stat.S_ISREG(status.st_mode):
         yield from lines

@@ -1,4 +1,4 @@
-"""Recorded events composed again, for the commands that do so, as their settings say."""
+"""The verification of recorded files, set up from the settings."""
 
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 def verification_of(
     settings: "Settings", decisions: BinaryIO, dead_letters: BinaryIO | None = None
 ) -> "Verification":
-    """Return a run over these logs.
+    """Return a verification of these files.
 
     Raises:
-        PolicyError, SettingsError: the policies or secrets that the settings name are wrong.
+        PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
     """
     from apportion.assembly import create_engine, create_timeline
     from apportion.replay.log import LINE_MAX_BYTES
@@ -34,6 +34,6 @@ def verification_of(
     )
 
 
-def tell_empty() -> None:
-    """Say on stderr that there was nothing to compose again: what is right of nothing proves nothing."""
-    typer.echo("apportion: nothing was compared: no request and no decision is there", err=True)
+def warn_empty() -> None:
+    """Warn on stderr that there was nothing to compare, so that the result proves nothing."""
+    typer.echo("apportion: nothing was compared: there is no request and no decision", err=True)
