@@ -215,7 +215,7 @@ async def test_a_range_is_asked_about_by_offsets_or_time(kafka: str) -> None:
         assert since.out == b"12 decisions verified, 0 differences\n"
         none = await verified(settings, "--since", "2120-01-01T00:00:00Z")
         assert (none.exit_code, none.out) == (0, b"0 decisions verified, 0 differences\n")
-        assert none.err == "apportion: nothing was compared: no request and no decision is there\n"
+        assert none.err == "apportion: nothing was compared: there is no request and no decision\n"
         identity = stage.outputs.decisions[0]["decision_id"]
         one = await ran(settings, "explain", identity[:12], "--from-topics", "--candidate", "b")
         assert (one.exit_code, identity.encode() in one.out) == (0, True)

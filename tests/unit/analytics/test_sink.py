@@ -202,9 +202,9 @@ def test_an_object_store_that_goes_away_ends_the_command_and_what_stands_is_gone
     ("given", "said"),
     [
         (("--from", "nothing.jsonl", "--tables", "t"), "nothing.jsonl: No such file or directory"),
-        (("--from", "nothing.jsonl"), "--tables (or APPORTION_TABLES) says where"),
-        (("--force", "--tables", "t"), "--name and --force go with --from"),
-        (("--from", "a", "--once", "--tables", "t"), "--once is of topics"),
+        (("--from", "nothing.jsonl"), "give --tables (or APPORTION_TABLES)"),
+        (("--force", "--tables", "t"), "--name and --force need --from"),
+        (("--from", "a", "--once", "--tables", "t"), "--once reads topics"),
     ],
 )
 def test_wrong_usage_is_told(tmp_path: Path, given: tuple[str, ...], said: str) -> None:

@@ -316,7 +316,7 @@ def test_a_file_that_holds_something_is_written_over_only_by_force(option: str) 
     Path("kept").write_text("of before\n", "utf-8")
     ended = apportion("compose", option, "kept", stdin=mixed_events())
     assert (ended.exit_code, ended.out) == (2, b"")
-    assert "kept is there; --force writes over it" in ended.err
+    assert "kept exists; --force overwrites it" in ended.err
     assert Path("kept").read_text("utf-8") == "of before\n"
     assert apportion("compose", option, "kept", "--force", stdin=mixed_events()).exit_code == 3
     assert b"of before" not in Path("kept").read_bytes()

@@ -100,7 +100,7 @@ def test_of_a_candidate_the_record_tells_what_it_needed_and_what_was_left(decisi
     assert "Left out, lane_max_reached: it did not fit under its lane's ceiling." in lines
     assert "It needed 50 tokens; when it was considered last 10 were left, 40 too few." in lines
     assert "In the end local had: ceiling 100, 90 used, 140 available." in lines
-    assert lines[-1].startswith("--events FILE")
+    assert lines[-1].startswith("With --events FILE")
 
 
 def test_a_reason_of_another_version_is_shown_by_its_name(decisions: list[bytes]) -> None:
@@ -143,8 +143,8 @@ def test_no_change_is_looked_for_where_a_constraint_excludes(decisions: list[byt
 
 def test_a_candidate_that_stands_says_so_and_how_often_its_id_came(decisions: list[bytes]) -> None:
     told = explain(decisions[1], "--candidate", "b", "--events", "events").out.decode()
-    assert "It stands in the context: full, 30 tokens." in told
-    assert "Its id came once more" in told
+    assert "It is in the context: full, 30 tokens." in told
+    assert "has its id once more" in told
 
 
 def test_of_a_request_that_was_sent_again_the_first_decision_is_named(decisions: list[bytes]) -> None:
@@ -159,7 +159,7 @@ def test_of_a_request_that_was_sent_again_the_first_decision_is_named(decisions:
 def test_an_unknown_candidate_is_wrong_usage_and_not_repeated(decisions: list[bytes]) -> None:
     ended = explain(decisions[1], "--candidate", "private")
     assert (ended.exit_code, ended.out) == (2, b"")
-    assert ended.err == "apportion: unknown_candidate: the decision lists no candidate of that id\n"
+    assert ended.err == "apportion: unknown_candidate: the decision lists no candidate with this id\n"
 
 
 def test_of_candidates_that_are_not_listed_the_error_says_how_many(decisions: list[bytes]) -> None:
@@ -281,9 +281,9 @@ def test_it_is_told_who_says_how_much_of_it() -> None:
     ]
     made = answer(request(ones), policy).decision
     told = [shown(candidate_explanation(made, [one]), 120) for one in made.candidates]
-    assert "When it was chosen 100.0 % of it was in a." in told[1]
+    assert "When it was selected, 100.0 % of it was in a." in told[1]
     assert "100.0 % of it is in a." in told[2]
-    assert any(line.startswith("Left out, redundant: what was chosen") for line in told[2])
+    assert any(line.startswith("Left out, redundant: the candidates selected") for line in told[2])
 
 
 def test_a_floor_is_told_where_there_is_one() -> None:

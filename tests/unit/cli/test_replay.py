@@ -58,7 +58,7 @@ def test_that_nothing_was_there_to_replay_is_said() -> None:
     Path("decisions").write_bytes(b"")
     ended = replay("--budget", "45")
     assert (ended.exit_code, ended.out.splitlines()[0].split()[0]) == (0, b"0")
-    assert ended.err == "apportion: nothing was compared: no request and no decision is there\n"
+    assert ended.err == "apportion: nothing was compared: there is no request and no decision\n"
 
 
 def test_a_pipe_gets_a_line_for_each_change_each_group_and_kind_and_the_sum() -> None:
@@ -112,7 +112,7 @@ def test_what_is_unverifiable_is_counted_alone_and_exits_with_1(decisions: list[
     ended = replay("--budget", "45")
     assert ended.exit_code == 1
     assert ended.out.decode().splitlines()[-1] == "1 unverifiable (difference 1)"
-    assert ended.err == "apportion: apportion verify names each decision that is unverifiable\n"
+    assert ended.err == "apportion: apportion verify lists each unverifiable decision\n"
     finding, _, whole = map(json.loads, replay("--budget", "45", "--format", "json").out.splitlines())
     assert (finding["found"], finding["line"], whole["replayed"]) == ("difference", 1, 1)
 
@@ -143,7 +143,7 @@ def test_only_the_largest_changes_are_shown_and_it_says_how_many_are_not() -> No
     shown = [row.split("\t") for row in ended.out.decode().splitlines() if " > " in row and "\t" in row]
     assert [row[2].partition(",")[0] for row in shown] == ["composed > empty"] * 20
     assert [int(row[2].split()[3]) for row in shown] == [3] * 10 + [2] * 10
-    assert ended.err == "apportion: 10 more are not shown here; --format json tells all\n"
+    assert ended.err == "apportion: 10 more are not shown here; --format json shows all\n"
 
 
 def test_events_or_decisions_may_come_through_a_pipe() -> None:

@@ -47,7 +47,7 @@ def test_that_nothing_was_there_to_compare_is_said_and_is_no_failure(decisions: 
     Path("events").write_bytes(b"")
     ended = verify([])
     assert (ended.exit_code, ended.out) == (0, b"0 decisions verified, 0 differences\n")
-    assert ended.err == "apportion: nothing was compared: no request and no decision is there\n"
+    assert ended.err == "apportion: nothing was compared: there is no request and no decision\n"
     assert verify([], "--format", "json").err == ended.err
 
 
@@ -216,7 +216,7 @@ def test_without_a_secret_there_are_no_ids() -> None:
         (["--from-topics", "--since", "2026-03-01T12:00:00"], "2026-03-01T12:00:00Z"),
         (["--from-topics", "--offsets", "1-2"], "PARTITION:FIRST-LAST"),
         (["--from-topics", "--offsets", "1:9-2"], "ends before it begins"),
-        (["--from-topics", "--offsets", "1:0-", "--offsets", "1:5-"], "named twice"),
+        (["--from-topics", "--offsets", "1:0-", "--offsets", "1:5-"], "given twice"),
         (["--from-topics", "--snapshot", "missing"], "No such file"),
     ],
 )

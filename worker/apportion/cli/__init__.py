@@ -1,13 +1,13 @@
-"""The command `apportion`: one file a command.
+"""The command `apportion`: one file per command.
 
-Decides which commands there are, how an error looks and which exit code it has. What a command does is
-not decided here, nor in its file: that reads flags, calls a room and prints.
+A command's file reads flags, calls another package and prints. The list of commands, the form of errors and
+the exit codes are here.
 
-To add the command `NAME`, write `worker/apportion/cli/NAME.py` with a Typer `app`, and put its name into
-`COMMANDS`. It imports the rooms inside its functions, for `--help` and completion import every file here
-(`tests/unit/cli/test_frame.py` holds it to that). `config.py` is a command, `topics.py` a group of two.
-Files with an underscore are what commands share. This one imports next to nothing before it runs, so that a
-Ctrl-C right at the start leaves no stack trace.
+To add the command `NAME`, write `worker/apportion/cli/NAME.py` with a Typer `app`, and add its name to
+`COMMANDS`. Import other packages inside its functions, because `--help` and completion import every file here
+(checked by `tests/unit/cli/test_frame.py`). `config.py` is a command, `topics.py` a group of two. Files with
+an underscore are shared by commands. This file imports almost nothing before it runs, so that a Ctrl-C right
+at the start leaves no stack trace.
 """
 
 import sys
@@ -31,9 +31,9 @@ COMMANDS = (
     "topics",
     "config",
 )
-"""In the order of `--help`."""
+"""The commands, in the order of `--help`."""
 
-_OF_EXTRAS = {
+_EXTRAS = {
     "aiohttp": "worker",
     "aiokafka": "worker",
     "cramjam": "worker",
@@ -42,8 +42,8 @@ _OF_EXTRAS = {
     "opentelemetry": "otel",
     "prometheus_client": "worker",
 }
-"""What extras bring: composing needs none of it."""
-_NEEDING = {
+"""Libraries that are only installed with an extra, by the extra's name."""
+_MISSING = {
     "worker": "this command talks to Kafka, and {library} is not installed: "
     "run `pip install 'apportion[worker]'`; for the demo, `pip install 'apportion[demo]'`",
     "otel": "tracing is on, and {library} is not installed: run `pip install 'apportion[otel]'`",
@@ -51,7 +51,7 @@ _NEEDING = {
 
 
 class ExitCode(IntEnum):
-    """What the shell sees; a typed error may name its own as `exit_code`, and is a failure otherwise."""
+    """The exit codes. A typed error can have another one as `exit_code`; by default it is a failure."""
 
     OK = 0
     FAILURE = 1
@@ -61,30 +61,30 @@ class ExitCode(IntEnum):
 
 
 def main() -> None:
-    """Run the command line; a typed error becomes one line a problem on stderr, and an exit code."""
+    """Run the command line. A typed error becomes one line per problem on stderr, and an exit code."""
     try:
         _run()
-    except KeyboardInterrupt:  # while something is imported; Typer ends commands likewise
+    except KeyboardInterrupt:  # during an import; Typer ends commands in the same way
         sys.exit(ExitCode.INTERRUPTED)
-    except BrokenPipeError:  # nobody reads any more, which needs no word
+    except BrokenPipeError:  # the reader of the output has ended, which needs no message
         sys.exit(ExitCode.FAILURE)
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
-        if library not in _OF_EXTRAS:
+        if library not in _EXTRAS:
             raise
-        _tell("missing_extra: " + _NEEDING[_OF_EXTRAS[library]].format(library=library))
+        _print_error("missing_extra: " + _MISSING[_EXTRAS[library]].format(library=library))
         sys.exit(ExitCode.USAGE)
     except Exception as error:
         code = "file_failed" if isinstance(error, OSError) else getattr(error, "code", None)
         if not isinstance(code, str):
             raise
-        for line in _said(error).splitlines():
-            _tell(line if line.startswith(code) else f"{code}: {line}")
+        for line in _message(error).splitlines():
+            _print_error(line if line.startswith(code) else f"{code}: {line}")
         sys.exit(getattr(error, "exit_code", ExitCode.FAILURE))
 
 
-def _tell(line: str) -> None:
-    print(f"apportion: {line}", file=sys.stderr)  # noqa: T201 - this is where errors are told
+def _print_error(line: str) -> None:
+    print(f"apportion: {line}", file=sys.stderr)  # noqa: T201 - errors are printed here
 
 
 def _run() -> None:
@@ -100,8 +100,8 @@ def _run() -> None:
         flush_stdout()
 
 
-def _said(error: Exception) -> str:
-    """Return what an error says; of the system's own the file, if it names one, and the reason."""
+def _message(error: Exception) -> str:
+    """Return the message of an error; for an error of the system, its file, if known, and the reason."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     return f"{error.filename or 'reading or writing failed'}: {error.strerror}"

@@ -1,7 +1,6 @@
-"""`python -m apportion.cli._child ARGUMENT…`: the command, ending when the process that started it does.
+"""`python -m apportion.cli._child ARGUMENT…`: the command as a child process, which ends with its parent.
 
-Decides only that nobody is left behind: standard input is a pipe from the parent, and its end means that the
-parent is gone, however it went.
+Standard input is a pipe from the parent. Its end means that the parent has ended, for whatever reason.
 """
 
 import os
@@ -13,7 +12,7 @@ from apportion.cli import main
 
 
 def _end_with_parent() -> None:
-    # not through sys.stdin: who waits there holds its lock, and the interpreter could not end
+    # not through sys.stdin: a waiting reader holds its lock, and the interpreter could not end
     os.read(sys.stdin.fileno(), 1)
     os.kill(os.getpid(), signal.SIGTERM)
 

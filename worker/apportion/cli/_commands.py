@@ -1,4 +1,4 @@
-"""The root of the command line: finds each command when it is asked for, and says what is common to all."""
+"""The root of the command line: it imports each command on demand, and describes what all have in common."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -13,7 +13,7 @@ from apportion.cli import COMMANDS
 
 
 class _Commands(Mapping[str, Any]):
-    """Each command by name, its file imported when it is asked for."""
+    """The commands by name; the file of a command is imported on demand."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
@@ -37,13 +37,13 @@ class _Group(TyperGroup):
 app = typer.Typer(
     cls=_Group,
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # what it adds to a stack trace may hold content
+    pretty_exceptions_enable=False,  # their stack traces can show content
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001 - Typer passes a flag's value by position
-    if asked:
+def _print_version(is_given: bool) -> None:  # noqa: FBT001 - Typer passes a flag's value by position
+    if is_given:
         typer.echo(f"apportion {ENGINE_VERSION}")
         raise typer.Exit
 
@@ -57,8 +57,8 @@ def apportion(
 ) -> None:
     """Compose model context under a hard token ceiling, as a Kafka stream worker.
 
-    Settings: a flag wins over the environment (APPORTION_BROKERS),
-    that over apportion.toml (brokers), that over the default.
+    Settings: a flag overrides the environment (APPORTION_BROKERS),
+    which overrides apportion.toml (brokers), which overrides the default.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, settings or policies,
     3 dead letters, 130 interrupted.

@@ -1,4 +1,4 @@
-"""What tables and report need beside the package: the extra `analytics`."""
+"""The check that the extra `analytics` is installed, which tables and the report need."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ class NotInstalledError(Exception):
 
 @contextmanager
 def needing_analytics() -> Iterator[None]:
-    """Say what to install, where what is imported is not there.
+    """Turn the error of a missing import into one that names the extra to install.
 
     Raises:
         NotInstalledError: the extra is not installed.
@@ -22,5 +22,5 @@ def needing_analytics() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise NotInstalledError(
-            f"{error.name} is missing: pip install 'apportion[analytics]' brings what this needs"
+            f"{error.name} is not installed: run `pip install 'apportion[analytics]'`"
         ) from None

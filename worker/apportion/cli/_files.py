@@ -1,4 +1,4 @@
-"""Files that a command reads and writes; one that cannot be opened is wrong usage."""
+"""Files that a command reads and writes; a file that cannot be opened is a usage error."""
 
 import sys
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ import typer
 _STDIN = Path("-")
 
 EventsFile: TypeAlias = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="Events as JSON lines; - or none: stdin.")
+    Path | None, typer.Argument(metavar="FILE", help="Events as JSON lines; - or no file: stdin.")
 ]
-"""Nothing is checked by Typer: its `allow_dash` does not know `-` as a Path."""
+"""Without checks by Typer, because its `allow_dash` does not accept `-` as a Path."""
 
 
 class FileFailedError(Exception):
-    """A file that was opened can no longer be read or written: its disk is full, or gone."""
+    """Reading or writing an open file failed, for example because its disk is full or removed."""
 
     code = "file_failed"
 
@@ -33,34 +33,34 @@ def open_to_read(path: Path) -> BinaryIO:
 
 
 def open_to_write(path: Path) -> BinaryIO:
-    """Open a file for bytes; what it held is gone."""
+    """Open a file to write bytes; its old content is deleted."""
     return _open(path, "wb")
 
 
 def require_distinct(*paths: Path | None) -> None:
-    """Refuse to write over what is read, or twice to one file; devices and pipes may come again."""
+    """Refuse a file that is given twice; devices and pipes may be given twice."""
     places = [path.resolve() for path in paths if path is not None and (path.is_file() or not path.exists())]
     if len(set(places)) < len(places):
         raise typer.BadParameter("the same file is given twice; name different ones")
 
 
 def require_place(output: Path, option: str, *, force: bool) -> None:
-    """Refuse to write to where no file can be, or over one that is there, unless with `force`."""
+    """Refuse a path that is a folder or is in no folder, and an existing file unless `force` is set."""
     if output.is_dir() or not output.parent.is_dir():
-        raise typer.BadParameter(f"{output}: not a place for a file", param_hint=option)
+        raise typer.BadParameter(f"{output}: is a folder, or its folder does not exist", param_hint=option)
     if output.exists() and not force:
-        raise typer.BadParameter(f"{output} is there; --force writes over it", param_hint=option)
+        raise typer.BadParameter(f"{output} exists; --force overwrites it", param_hint=option)
 
 
 def require_free(path: Path | None, option: str, *, force: bool) -> None:
-    """Refuse to write over a file that holds something, unless with `force`; devices and pipes are none."""
+    """Refuse to overwrite a file that is not empty, unless `force` is set; devices and pipes are allowed."""
     if path is not None and not force and path.is_file() and path.stat().st_size:
-        raise typer.BadParameter(f"{path} is there; --force writes over it", param_hint=option)
+        raise typer.BadParameter(f"{path} exists; --force overwrites it", param_hint=option)
 
 
 @contextmanager
 def naming(file: BinaryIO) -> Iterator[None]:
-    """Name the file that fails. A reader of stdout that went away is no failure: Typer ends without a word.
+    """Name the file in errors. A closed reader of stdout is no error: Typer then ends without a message.
 
     Raises:
         FileFailedError: reading or writing failed.

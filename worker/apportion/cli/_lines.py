@@ -1,4 +1,4 @@
-"""Lines of a file that a command reads: the file is named where it fails, and shown as it is read."""
+"""Lines of a file that a command reads, with the file's name in errors, and a progress bar."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ def lines_of(source: BinaryIO, line_max_bytes: int) -> "Iterator[Record]":
     """Yield the lines of a file.
 
     Raises:
-        FileFailedError: it can no longer be read.
+        FileFailedError: the file cannot be read.
     """
     from apportion.offline.lines import read_lines
 

@@ -1,4 +1,4 @@
-"""A progress bar for long work: on stderr, and only where somebody looks at it."""
+"""A progress bar for long work, on stderr, if that is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,9 +9,10 @@ from contextlib import contextmanager
 def progress(
     what: str, total: int | None, *, in_bytes: bool = False, beside_output: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Show how much is done: call what this gives with the number done so far. None: no total is known.
+    """Show a progress bar, and give the function to call with the number done so far.
 
-    Shows nothing in a pipe; nor `beside_output` where stdout is a terminal, for that shows it.
+    There is no bar if stderr is not a terminal. With `beside_output`, there is none either if stdout is a
+    terminal, because the output itself shows the progress. `total` is None if it is unknown.
     """
     if not sys.stderr.isatty() or (beside_output and sys.stdout.isatty()):
         yield lambda _: None
@@ -28,6 +29,6 @@ def progress(
 
     amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as shown:
-        task = shown.add_task(what, total=total)
-        yield lambda done: shown.update(task, completed=done)
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,6 +1,6 @@
-"""Settings as flags, made from the model.
+"""Flags for settings, made from the settings' model.
 
-Decides which flags a command shows. Never parses a value: that is done where variables are parsed.
+Values are parsed by `apportion.settings`, as those of variables.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ _PANEL = "Settings (every setting is a flag: see apportion config)"
 
 
 def with_settings(*shown: str) -> type[TyperCommand]:
-    """Return the class of a command that takes every setting as a flag; its help shows these, or all.
+    """Return the class of a command with a flag for every setting. Its help shows these settings, or all.
 
     `@app.command(cls=with_settings("brokers", "app_id"))`, then `read_settings(ctx)` in the command.
     """
 
     class Command(TyperCommand):
-        """Makes its flags when it parses or shows its own help, not when it is listed."""
+        """Makes its flags when it parses arguments or shows its help, not when it is listed."""
 
         _explained = False
 
@@ -38,12 +38,12 @@ def with_settings(*shown: str) -> type[TyperCommand]:
 
         def get_params(self, ctx: Any) -> list[Any]:
             own, flags = super().get_params(ctx), _make_flags(shown, explained=self._explained)
-            everything, named = [*own, *flags], ctx.meta.get(_NAMED)
+            params, named = [*own, *flags], ctx.meta.get(_NAMED)
             if self._explained or named is None:
-                return everything
-            if not named <= {name for one in everything for name in _names(one)}:
-                return everything  # for the error says what may have been meant
-            # Typer makes a validator for each that is parsed: a tenth of the start
+                return params
+            if not named <= {name for param in params for name in _names(param)}:
+                return params  # the error suggests similar flags
+            # Typer makes a validator for each flag that it parses: for all, a tenth of the start-up time
             return [*own, *(flag for flag in flags if not named.isdisjoint(_names(flag)))]
 
         def format_help(self, *arguments: Any) -> None:
@@ -66,10 +66,10 @@ def read_settings(ctx: typer.Context, **own: Any) -> "Settings":
 
     Args:
         ctx: the command's context.
-        own: settings that flags of the command's own say; they win, None says nothing.
+        own: settings from the command's own flags, which override others; None: not given.
 
     Raises:
-        SettingsError: they are wrong; `main` tells the user.
+        SettingsError: the settings are invalid; `main` prints the problems.
     """
     from apportion.settings import load_settings
 
@@ -81,18 +81,18 @@ def read_settings(ctx: typer.Context, **own: Any) -> "Settings":
 
 @cache
 def _make_flags(shown: tuple[str, ...], *, explained: bool) -> list[Any]:
-    """Let Typer make the flags from the signature of a function that has them as parameters.
+    """Return the flags, which Typer makes from the signature of a function that has them as parameters.
 
-    They are `explained` only for who reads them: what there is to say is slow to find.
+    They have help texts only if `explained`, because reading the texts is slow.
     """
     from apportion.settings import FILE_NAME, NAMES, SECRETS
 
     def carrier() -> None: ...
 
-    said = _explanations() if explained else {}
+    texts = _explanations() if explained else {}
     file = _parameter("config", Path, None, help=f"File of settings, instead of {FILE_NAME} in this folder.")
     flags = [
-        _flag(name, said.get(name, ""), hidden=bool(shown) and name not in shown)
+        _flag(name, texts.get(name, ""), hidden=bool(shown) and name not in shown)
         for name in NAMES
         if name not in SECRETS
     ]
@@ -110,7 +110,7 @@ def _explanations() -> dict[str, str]:
     return {name: escape(text) for name, text in help_texts().items()}
 
 
-def _flag(name: str, said: str, *, hidden: bool) -> Parameter:
+def _flag(name: str, text: str, *, hidden: bool) -> Parameter:
     from apportion.settings import PATHS, Settings
 
     field = Settings.model_fields[name]
@@ -120,7 +120,7 @@ def _flag(name: str, said: str, *, hidden: bool) -> Parameter:
         name,
         kind if isinstance(kind, type) and not is_number else str,
         ",".join(field.default) if isinstance(field.default, tuple) else field.default,
-        help=said,
+        help=text,
         metavar=f"<{kind.__name__}>" if is_number else None,
         hidden=hidden,
     )
@@ -132,7 +132,7 @@ def _parameter(name: str, kind: Any, default: Any, **option: Any) -> Parameter:
 
 
 def _keep(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
-    """Remember a flag that was given; a default is here only to be shown."""
+    """Store the value of a flag that was given; defaults are only for the help."""
     source = ctx.get_parameter_source(str(param.name))
     if source is not None and source.name == "COMMANDLINE":
         ctx.meta.setdefault(_GIVEN, {})[param.name] = value

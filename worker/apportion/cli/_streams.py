@@ -1,4 +1,4 @@
-"""The standard streams, whatever they are when the command starts: closed, full, or not of Unicode."""
+"""Preparation of the standard streams, which can be closed, full, or not able to show Unicode."""
 
 import io
 import os
@@ -6,12 +6,12 @@ import sys
 from typing import TextIO, cast
 
 _INSTEAD = {"stdin": ("r", os.O_WRONLY), "stdout": ("w", os.O_RDONLY), "stderr": ("w", os.O_WRONLY)}
-"""What is opened in the place of a closed stream: as GNU's programs do, such that reading and writing fail,
-which is told; only what is told is lost."""
+"""The mode and flags with which /dev/null replaces a closed stream, as in GNU's programs: reading and writing
+then fail, and the command reports an error. Only messages on a closed stderr are lost."""
 
 
 def mend_streams() -> None:
-    """Open closed streams, or a file could take their place; write what a terminal cannot show escaped."""
+    """Replace closed streams, or a file could get their descriptor; escape what a terminal cannot show."""
     for name, (mode, flags) in _INSTEAD.items():
         if getattr(sys, name) is None:
             setattr(sys, name, _open_null(f"<{name}>", mode, flags))
@@ -20,14 +20,15 @@ def mend_streams() -> None:
 
 
 def flush_stdout() -> None:
-    """Write out what stdout holds while a failure can be told; what cannot be written is given up.
+    """Flush stdout while an error can still be reported; what cannot be written is dropped.
 
     Raises:
-        OSError: it cannot. The interpreter would try again in the end, and report that in its own way.
+        OSError: it cannot be written.
     """
     try:
         sys.stdout.flush()
     except OSError:
+        # or the interpreter would try again at its end, and report the error in its own way
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
 

@@ -1,14 +1,14 @@
-"""Rows for a person or for a pipe."""
+"""Tables for a terminal or for a pipe."""
 
 import sys
 from collections.abc import Iterable, Sequence
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table on a terminal; in a pipe a line a row, tabs between its cells, and no heading."""
+    """Print a table on a terminal; in a pipe, a line per row, with tabs between cells, without heading."""
     if not sys.stdout.isatty():
         for row in rows:
-            print(*row, sep="\t")  # noqa: T201 - this is what a command prints with
+            print(*row, sep="\t")  # noqa: T201 - commands print with this function
         return
     from rich import box
     from rich.console import Console
@@ -16,9 +16,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.columns[0].no_wrap = True  # names are there to be copied
+    table.columns[0].no_wrap = True  # names can be copied
     for column in table.columns[1:-1]:
-        column.overflow = "fold"  # what is cut is no value; at the end stands prose, or a digest
+        column.overflow = "fold"  # values are not cut; the last column holds prose or a digest
     for row in rows:
         table.add_row(*map(Text, row))
     Console().print(table)

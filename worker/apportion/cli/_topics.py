@@ -1,4 +1,4 @@
-"""Which part of the topics a command reads, as its flags say."""
+"""The flags that select files or parts of topics."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -21,42 +21,44 @@ EventsFile: TypeAlias = Annotated[
     Path | None, typer.Argument(help="The recorded events, as JSON lines; - is stdin.")
 ]
 DecisionsFile: TypeAlias = Annotated[
-    Path | None, typer.Argument(help="The decisions that were made of them.")
+    Path | None, typer.Argument(help="The decisions on these events, as JSON lines.")
 ]
 FromTopics: TypeAlias = Annotated[
     bool, typer.Option("--from-topics", help="Read the topics of the settings instead of files.")
 ]
 RecordedSince: TypeAlias = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Only what was written then or later (RFC 3339)."),
+    typer.Option("--since", metavar="TIME", help="Only records written then or later (RFC 3339)."),
 ]
 RecordedUntil: TypeAlias = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Only what was written before.")
+    str | None, typer.Option("--until", metavar="TIME", help="Only records written before.")
 ]
 Since: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Only requests that were recorded then or later (RFC 3339)."),
+    typer.Option(metavar="TIME", help="Only requests recorded then or later (RFC 3339)."),
 ]
-Until: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Only requests that were recorded before.")
-]
+Until: TypeAlias = Annotated[str | None, typer.Option(metavar="TIME", help="Only requests recorded before.")]
 Offsets: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PARTITION:FIRST-LAST",
-        help="Only these requests, and only these partitions; may be repeated, LAST may be left out.",
+        help="Only these requests, and only these partitions; can be repeated; LAST is optional.",
     ),
 ]
 StartSnapshot: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--snapshot", metavar="FILE", help="Sessions start as apportion snapshot wrote them."),
+    typer.Option(
+        "--snapshot",
+        metavar="FILE",
+        help="Start with the sessions of this file, which apportion snapshot wrote.",
+    ),
 ]
 
 
 def require_files(events: Path | None, decisions: Path | None, snapshot: Path | None) -> tuple[Path, Path]:
-    """Return the files that are read where topics are not; refuse a snapshot beside them."""
+    """Return the files to read instead of topics; refuse a snapshot together with files."""
     if snapshot is not None:
-        raise typer.BadParameter("is of use only with --from-topics", param_hint="--snapshot")
+        raise typer.BadParameter("needs --from-topics", param_hint="--snapshot")
     if events is None or decisions is None:
         raise typer.BadParameter("give the files EVENTS and DECISIONS, or --from-topics")
     return events, decisions
@@ -66,7 +68,7 @@ def require_files(events: Path | None, decisions: Path | None, snapshot: Path | 
 def recomposition_of(
     settings: "Settings", selection: "RecordSelection", snapshot: Path | None
 ) -> "Iterator[Recomposition]":
-    """Settle what is read of the topics; sessions start as a snapshot has them, if one is given."""
+    """Open a run over the selected records; sessions start with the rows of the snapshot, if one is given."""
     from apportion.recompose.run import open_run
     from apportion.recompose.snapshot import Snapshot
 
@@ -85,15 +87,15 @@ def selection_of(
     *,
     from_topics: bool,
 ) -> "RecordSelection | None":
-    """Return what is asked about; None: files are."""
+    """Return the selected records of the topics; None: files are read."""
     if not from_topics:
         if since or until or offsets:
-            raise typer.BadParameter("--from-topics is missing; times and offsets are of topics")
+            raise typer.BadParameter("times and offsets need --from-topics")
         return None
-    if any(one is not None for one in files):
+    if any(file is not None for file in files):
         raise typer.BadParameter("give files, or --from-topics, not both")
 
-    from apportion.recompose.ranges import RecordSelection  # it needs Kafka's libraries
+    from apportion.recompose.ranges import RecordSelection  # imports Kafka's libraries
 
     return RecordSelection(_time_ms("--since", since), _time_ms("--until", until), _offsets(offsets or []))
 
@@ -109,7 +111,7 @@ def _time_ms(flag: str, text: str | None) -> int | None:
     except (ValueError, OverflowError):
         time_ms = None
     if time_ms is None:
-        raise typer.BadParameter("expected a time as 2026-03-01T12:00:00Z", param_hint=flag)
+        raise typer.BadParameter("expected a time, such as 2026-03-01T12:00:00Z", param_hint=flag)
     return time_ms
 
 
@@ -119,11 +121,11 @@ def _offsets(texts: list[str]) -> dict[int, tuple[int, int | None]]:
         match = _OFFSETS.fullmatch(text)
         if match is None:
             raise typer.BadParameter(
-                "expected PARTITION:FIRST-LAST, as 3:100-200 or 3:100-", param_hint="--offsets"
+                "expected PARTITION:FIRST-LAST, such as 3:100-200 or 3:100-", param_hint="--offsets"
             )
         partition, first, last = match.groups()
         if int(partition) in offsets:
-            raise typer.BadParameter(f"partition {int(partition)} is named twice", param_hint="--offsets")
+            raise typer.BadParameter(f"partition {int(partition)} is given twice", param_hint="--offsets")
         offsets[int(partition)] = (int(first), int(last) if last else None)
         if last and int(last) < int(first):
             raise typer.BadParameter(f"{text}: ends before it begins", param_hint="--offsets")

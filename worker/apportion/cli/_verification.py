@@ -87,7 +87,7 @@ def verification_of(
     """Return a verification of the records of files.
 
     Raises:
-        PolicyError, SettingsError: the policies or secrets that the settings name are wrong.
+        PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
     """
     from apportion.assembly import create_engine, create_timeline
     from apportion.replay.reading import FileReading
@@ -99,5 +99,5 @@ def verification_of(
 
 
 def tell_empty() -> None:
-    """Say on stderr that there was nothing to compose again: what is right of nothing proves nothing."""
-    typer.echo("apportion: nothing was compared: no request and no decision is there", err=True)
+    """Warn on stderr that there was nothing to compare, so that the result proves nothing."""
+    typer.echo("apportion: nothing was compared: there is no request and no decision", err=True)

@@ -1,4 +1,4 @@
-"""`apportion compose`: the engine without Kafka."""
+"""`apportion compose`: composing without Kafka."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ _PIPE_COLUMNS = 140
 
 
 class ComposeFormat(StrEnum):
-    """For whom the answers are written."""
+    """The format of the answers."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -42,14 +42,14 @@ class ComposeFormat(StrEnum):
 
 
 class DeadLettersError(Exception):
-    """All was read, and some of it refused."""
+    """All events were read, and some of them were refused."""
 
     code = "dead_letters"
     exit_code = 3
 
 
 class FormsMissingError(Exception):
-    """All was composed, and some of it has no form in the format that was asked for."""
+    """All requests were answered, and some answers cannot be expressed in the requested format."""
 
     code = "forms_missing"
 
@@ -61,11 +61,11 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     *,
     decisions: Annotated[Path | None, typer.Option(help="Write the decisions to this file.")] = None,
     dead_letters: Annotated[
-        Path | None, typer.Option(help="Write dead letters to this file; without it stderr names them.")
+        Path | None, typer.Option(help="Write dead letters to this file; without it, stderr lists them.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The default policy, whatever the settings say.")
+        str | None, typer.Option(metavar="NAME", help="The default policy; overrides the settings.")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Explain each decision on stderr.")] = False,
     output_format: Annotated[
@@ -73,16 +73,15 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
         typer.Option(
             "--format",
             help="Write each answer for a provider: its ids, its status and, as `body`, the messages"
-            " (openai, anthropic) or the text's parts (text). Without it: composed events.",
+            " (openai, anthropic) or the parts of the text (text). Without it: composed events.",
         ),
     ] = None,
 ) -> None:
-    """Compose contexts without Kafka: events in, one JSON a line; composed events out.
+    """Compose contexts without Kafka: events in, one JSON object per line; composed events out.
 
-    Takes requests, artifacts and retractions from a file or stdin, in their order.
-    The session ledger starts empty and runs across the lines. Exits with 3 if there were dead letters,
-    with 1 where a file fails (a full disk) or an answer has no form in the format, and so, without a word,
-    if nobody reads its output any more.
+    Reads requests, artifacts and retractions from a file or stdin, in their order. Sessions start empty and
+    continue from line to line. Exits with 3 if there are dead letters. Exits with 1 if a file fails (such as
+    a full disk), if an answer cannot be expressed in the format, or if the reader of its output has ended.
 
     Examples:
       apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
@@ -97,7 +96,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     with ExitStack() as stack:
         source = stack.enter_context(open_events(file))
         if source.isatty():
-            typer.echo("apportion: reading events from the terminal, one a line; Ctrl-D ends", err=True)
+            typer.echo("apportion: reading events from the terminal, one per line; Ctrl-D ends", err=True)
         answers = _answers(source, settings, None if explain else stack)
         decided = stack.enter_context(open_to_write(decisions)) if decisions else None
         refused = stack.enter_context(open_to_write(dead_letters)) if dead_letters else None
@@ -133,7 +132,7 @@ def _write_all(
     explain: "Callable[[ContextDecision], None] | None",
     form: "_Form",
 ) -> int:
-    """Write every answer where it belongs, and return how many were dead letters."""
+    """Write every answer to its file, and return the number of dead letters."""
     from apportion.core.detail import in_detail
     from apportion.core.results import ContextDeadLetter
     from apportion.core.wire.dead_letter import holding
@@ -143,7 +142,7 @@ def _write_all(
         if isinstance(answer, ContextDeadLetter):
             count += 1
             if refused is None:
-                typer.echo(f"apportion: {_told(answer)}", err=True)
+                typer.echo(f"apportion: {_error_line(answer)}", err=True)
             else:
                 _write(refused, holding(answer, settings.dead_letter_value))
             continue
@@ -151,18 +150,18 @@ def _write_all(
             _write(decided, in_detail(answer.decision, settings.decision_detail))
         if explain is not None:
             explain(answer.decision)
-        _write(sys.stdout.buffer, form.of(answer.composed))
+        _write(sys.stdout.buffer, form.shape(answer.composed))
     return count
 
 
 class _Form:
-    """What is written of an answer; counts those that have no form, and tells each on stderr."""
+    """The requested format. Answers that it cannot express are counted, and reported on stderr."""
 
     def __init__(self, output_format: ComposeFormat | None) -> None:
         self.missing = 0
         self._format = output_format
 
-    def of(self, composed: "ContextComposed") -> "Struct":
+    def shape(self, composed: "ContextComposed") -> "Struct":
         if self._format is None:
             return composed
         from apportion.formats import BODIES, FormatError, shaped
@@ -177,7 +176,7 @@ class _Form:
 
 
 def _write(file: BinaryIO, event: "Struct") -> None:
-    """Write a line and let it go: somebody may be waiting for it, and what fails now shall not fail again."""
+    """Write a line without buffering: a reader may wait for it, and a failed write must not be repeated."""
     from apportion.core.wire.codec import encode
 
     left = memoryview(encode(event) + b"\n")
@@ -197,7 +196,7 @@ def _explainer() -> "Callable[[ContextDecision], None]":
     return lambda decision: console.print(explanation(decision))
 
 
-def _told(letter: "ContextDeadLetter") -> str:
+def _error_line(letter: "ContextDeadLetter") -> str:
     from apportion.printable import printable
 
     error = letter.error

@@ -1,4 +1,4 @@
-"""`apportion config`: the settings as every other command would see them."""
+"""`apportion config`: the settings that every other command would use."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,16 +18,16 @@ app = typer.Typer(add_completion=False)
 def config(
     ctx: typer.Context,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, by setting.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, by name of the setting.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Print nothing; read the files that they name, too.")
+        bool, typer.Option("--check", help="Print only problems; also read the files that the settings name.")
     ] = False,
 ) -> None:
-    """Show every setting: its value, where that came from, and what it does.
+    """Show every setting: its value, the source of the value, and its meaning.
 
-    Secrets are masked. In a pipe: name, value, origin and help, with tabs between them. With --check only
-    what is wrong is told, of secrets, policies and certificates as well: what would end a worker's start
-    before it asks a broker.
+    Secrets are masked. In a pipe: name, value, origin and help, separated by tabs. With --check only problems
+    are printed, also those of secrets, policies and certificates: all that would end a worker before it
+    connects to a broker.
 
     Examples:
       apportion config
@@ -57,7 +57,7 @@ def config(
 
 
 def _read_files(settings: "Settings") -> None:
-    """Read what the settings name, as a worker does that starts."""
+    """Read the files that the settings name, as a worker does at its start."""
     from apportion.assembly import create_engine, create_timeline
 
     create_engine(settings)

@@ -1,4 +1,4 @@
-"""`apportion demo`: everything at once, for a first look."""
+"""`apportion demo`: broker, worker, workload and report in one command, for a first look."""
 
 import shutil
 import sys
@@ -35,21 +35,22 @@ def demo(
         ),
     ] = None,
     requests: Annotated[
-        int, typer.Option(min=1, help="How many moments of that history, the newest.")
+        int, typer.Option(min=1, help="Number of requests, from the latest part of the history.")
     ] = REQUESTS,
     report: Annotated[
-        Path, typer.Option(metavar="FILE", help="Where to write the page; one that is there goes.")
+        Path, typer.Option(metavar="FILE", help="The report to write; an existing file is overwritten.")
     ] = _REPORT,
-    keep: Annotated[bool, typer.Option("--keep", help="Stay afterwards, until Ctrl-C.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep broker and worker running until Ctrl-C.")
+    ] = False,
 ) -> None:
-    """See real sessions composed: an embedded broker, the worker, and a workload.
+    """Show real sessions being composed, with an embedded broker, the worker, and a workload.
 
-    Without --repo the sessions are of moments in Apportion's own history, which the package ships.
-    Each line is a decision as it comes: whose session, what was used of the limit, what was chosen
-    and left out, mainly why, and how long the answer took. In the middle the worker is killed.
-    In the end all decisions are verified, and a page of them is written.
-    The agent's policy is `agent`, unless a setting names another as the default.
-    Needs the extra `demo` (the broker's wheel). Leaves nothing behind but the page.
+    Without --repo the requests are from Apportion's own history, which the package ships. Each line is a
+    decision: its session, the tokens used of the limit, the candidates selected and left out, the main
+    reason, and the time of the answer. Halfway the worker is killed. At the end all decisions are verified,
+    and a report is written. The policy is `agent`, unless a setting names another default. Needs the extra
+    `demo` (the broker's wheel). Leaves nothing behind but the report.
 
     Examples:
       apportion demo
@@ -67,14 +68,14 @@ def demo(
     require_demo_policy(settings)
     require_place(report, "--report", force=True)
     with needing_analytics():
-        import apportion.analytics.source  # noqa: F401 - what is missing is told before anything starts
+        import apportion.analytics.source  # noqa: F401 - a missing extra is reported before anything starts
     screen = Screen(_activate())
     if repo is not None:
         screen.tell(f"Reading the history of {repo} …")
     story = story_of(_last_recorded(requests) if repo is None else _last_of(repo, requests))
-    telling = run_demo(settings, story, screen, report.absolute(), recorded=repo is None, stay=keep)
+    running = run_demo(settings, story, screen, report.absolute(), recorded=repo is None, stay=keep)
     try:
-        asyncio.run(telling)
+        asyncio.run(running)
     except KeyboardInterrupt:
         screen.tell("Stopped.")
         raise typer.Exit(ExitCode.OK if keep else ExitCode.INTERRUPTED) from None
@@ -90,7 +91,7 @@ def _last_recorded(count: int) -> Iterable[bytes]:
 
 
 def _last_of(repo: Path, count: int) -> Iterable[bytes]:
-    """Make the events beforehand: what is wrong is told at once, and making them takes no answer's time."""
+    """Make the events in advance: problems appear at once, and making events delays no answer."""
     from apportion.examples.workload.requests import from_git
 
     events: list[bytes] = []
@@ -102,7 +103,7 @@ def _last_of(repo: Path, count: int) -> Iterable[bytes]:
 
 
 def _activate() -> str:
-    """Return the command that puts ours on the path of a shell, or nothing where it is there."""
+    """Return the shell command that puts `apportion` on the path, or nothing if it is there."""
     script = Path(sys.executable).with_name("activate")
     if shutil.which("apportion") or not script.exists():
         return ""

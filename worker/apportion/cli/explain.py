@@ -1,4 +1,4 @@
-"""`apportion explain`: one recorded decision for a person, and why a candidate was left out of it."""
+"""`apportion explain`: the explanation of a recorded decision, or of a candidate that it rejected."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,7 +28,7 @@ _PIPE_COLUMNS = 140
 
 
 class UnknownCandidateError(Exception):
-    """The decision does not list a candidate of that id."""
+    """The decision does not list a candidate with this id."""
 
     code = "unknown_candidate"
     exit_code = 2
@@ -39,7 +39,7 @@ def explain(
     ctx: typer.Context,
     decision_id: Annotated[
         str,
-        typer.Argument(metavar="DECISION_ID", help="The decision's id, or as much of it as no other has."),
+        typer.Argument(metavar="DECISION_ID", help="The decision's id, or a unique beginning of it."),
     ],
     *,
     decisions: Annotated[
@@ -47,18 +47,20 @@ def explain(
     ] = None,
     from_topics: FromTopics = False,
     events: Annotated[
-        Path | None, typer.Option(help="The recorded events, to look for what would admit the candidate.")
+        Path | None,
+        typer.Option(help="The recorded events, to search for changes that would admit the candidate."),
     ] = None,
     candidate: Annotated[
-        str | None, typer.Option(metavar="ID", help="Tell why this candidate was left out.")
+        str | None, typer.Option(metavar="ID", help="Explain why this candidate was left out.")
     ] = None,
 ) -> None:
     """Show one recorded decision, or why one candidate was left out of it.
 
-    The record is enough for what was decided, and why. With the recorded
-    events the smallest change is looked for that admits the candidate:
-    the total, its lane's ceiling or its category's budget, its score,
-    or a pin; each by itself, and each composed. docs/explain.md says how.
+    The decision alone shows what was decided, and why. With the recorded
+    events, the command also searches for the smallest change that admits
+    the candidate: of the total, its lane's ceiling or its category's
+    budget, its score, or a pin. Each change is composed by itself. See
+    docs/explain.md.
 
     Examples:
       apportion explain 6891f1 --decisions decisions.jsonl
@@ -70,7 +72,7 @@ def explain(
     from apportion.explain.decision import explanation
 
     if events is not None and candidate is None:
-        raise typer.BadParameter("--events is of use only with --candidate", param_hint="--events")
+        raise typer.BadParameter("needs --candidate", param_hint="--events")
     require_distinct(decisions, events)
     settings = read_settings(ctx)
     if from_topics:
@@ -83,8 +85,8 @@ def explain(
     with ExitStack() as stack:
         recorded = stack.enter_context(open_events(decisions))
         if events is not None and not recorded.seekable():
-            raise typer.BadParameter("with --events it is read twice; give a file", param_hint="--decisions")
-        decision = _found(recorded, decision_id)
+            raise typer.BadParameter("is read twice with --events: give a file", param_hint="--decisions")
+        decision = _find(recorded, decision_id)
         if candidate is None:
             _print(explanation(decision))
             return
@@ -94,7 +96,9 @@ def explain(
             source = stack.enter_context(open_events(events))
             _search(settings, decision, entries[0], source, recorded)
         elif _is_open(decision, entries[0]):
-            typer.echo("--events FILE, the recorded events, looks for the smallest change that admits it.")
+            typer.echo(
+                "With --events FILE, the recorded events, the smallest change that admits it is searched."
+            )
 
 
 def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str | None) -> None:
@@ -116,7 +120,7 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
             _print_changes(origin_in(run, decision), create_engine(settings), entries[0])
 
 
-def _found(recorded: BinaryIO, prefix: str) -> "ContextDecision":
+def _find(recorded: BinaryIO, prefix: str) -> "ContextDecision":
     from apportion.replay.log import LINE_MAX_BYTES
     from apportion.replay.origin import find_decision
 
@@ -126,20 +130,20 @@ def _found(recorded: BinaryIO, prefix: str) -> "ContextDecision":
 
 
 def _entries(decision: "ContextDecision", candidate_id: str) -> "list[Entry]":
-    """Return the entries of an id: the one that stands for it first, then those left out for it.
+    """Return the entries of an id: first the entry that counts, then its duplicates.
 
     Raises:
-        UnknownCandidateError: there is none.
+        UnknownCandidateError: the decision lists no candidate with this id.
     """
     from apportion.core.results import Detail, Reason
 
-    entries = [one for one in decision.candidates if one.id == candidate_id]
+    entries = [entry for entry in decision.candidates if entry.id == candidate_id]
     if not entries:
-        unlisted = sum([one.count for one in decision.unlisted])
+        unlisted = sum(omitted.count for omitted in decision.unlisted)
         setting = "decision_omitted_max" if decision.detail is Detail.FULL else "decision_detail"
-        aside = f"; {unlisted:,} that were left out are not listed ({setting})" if unlisted else ""
-        raise UnknownCandidateError(f"the decision lists no candidate of that id{aside}")
-    return sorted(entries, key=lambda one: one.reason is Reason.DUPLICATE)
+        hint = f"; {unlisted:,} that were left out are not listed ({setting})" if unlisted else ""
+        raise UnknownCandidateError(f"the decision lists no candidate with this id{hint}")
+    return sorted(entries, key=lambda entry: entry.reason is Reason.DUPLICATE)
 
 
 def _is_open(decision: "ContextDecision", entry: "Entry") -> bool:
@@ -191,10 +195,10 @@ def _not_searched(finding: "Finding") -> str:
     from apportion.replay.findings import Found
 
     if finding.found is Found.NO_EVENT:
-        return "no_event: the events do not hold this decision's request, so no change was looked for"
+        return "no_event: the events do not hold this decision's request, so no change was searched"
     place = f" at {printable(finding.place)}" if finding.place else ""
-    said = "these events do not give this decision, so no change was looked for; docs/verify.md says more"
-    return f"{finding.found}{place}: {said}"
+    message = "these events do not give this decision, so no change was searched; see docs/verify.md"
+    return f"{finding.found}{place}: {message}"
 
 
 def _print(shown: "RenderableType") -> None:

@@ -1,4 +1,4 @@
-"""`apportion fingerprint`: the ids under which paths stand in decisions."""
+"""`apportion fingerprint`: the ids of paths in decisions."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,7 @@ app = typer.Typer(add_completion=False)
 
 
 class NoSecretError(Exception):
-    """There is no secret to make ids with."""
+    """The tenant has no fingerprint secret."""
 
     code = "no_secret"
     exit_code = 2
@@ -24,18 +24,22 @@ class NoSecretError(Exception):
 @app.command(cls=with_settings("fingerprint_secret_file"))
 def fingerprint(
     ctx: typer.Context,
-    paths: Annotated[list[str], typer.Argument(metavar="PATH", help="As in the candidates of events.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH", help="Paths, as in the candidates of events.")
+    ],
     *,
     kind: Annotated[str, typer.Option(help="The candidate's kind, if it has one.")] = "",
-    lane: Annotated[str, typer.Option(help="Its lane, if it has one.")] = "",
-    chunk_index: Annotated[int, typer.Option(min=0, help="Its part of the file.")] = 0,
-    tenant: Annotated[str, typer.Option(help="Whose secret it is.")] = "default",
+    lane: Annotated[str, typer.Option(help="The candidate's lane, if it has one.")] = "",
+    chunk_index: Annotated[
+        int, typer.Option(min=0, help="The index of the candidate's part of the file.")
+    ] = 0,
+    tenant: Annotated[str, typer.Option(help="The tenant whose secret is used.")] = "default",
 ) -> None:
-    """Say under which ids paths stand in decisions: an id and its path, one line each.
+    """Print the ids that paths have in decisions: an id and its path on each line.
 
-    An id is made from the path and from the candidate's kind, lane and chunk index, under the secret of the
-    tenant: docs/verify.md says how. Who does not hold the secret cannot do this. While secrets are rotated, a
-    path has a line for each, with the sessions that go by it and the key id by which decisions name it.
+    An id is made from the path and from the candidate's kind, lane and chunk index, with the secret of the
+    tenant; see docs/verify.md. It cannot be made without the secret. While secrets are rotated, a path has a
+    line for each secret, with the sessions that use it and its key id in decisions.
 
     Examples:
       apportion fingerprint src/auth.py --kind local_diff --lane local
@@ -46,8 +50,8 @@ def fingerprint(
     from apportion.printable import printable
     from apportion.settings.fingerprint_secrets import read_secrets
 
-    held = _by_sessions(read_secrets(read_settings(ctx)), tenant)
-    if not held:
+    secrets = _by_sessions(read_secrets(read_settings(ctx)), tenant)
+    if not secrets:
         raise NoSecretError(
             "this tenant has no fingerprint secret; "
             "set fingerprint_secret_file, or APPORTION_FINGERPRINT_SECRET in the environment"
@@ -59,18 +63,18 @@ def fingerprint(
     rows = [
         (path_id(secret, path, kind, lane, chunk_index), printable(path), sessions, key_id(secret))
         for path in normal
-        for sessions, secret in held.items()
+        for sessions, secret in secrets.items()
     ]
-    if len(held) == 1:
+    if len(secrets) == 1:
         print_table(("Id", "Path"), [row[:2] for row in rows])
     else:
         print_table(("Id", "Path", "Sessions that began", "Key id"), rows)
 
 
 def _by_sessions(secrets: "Secrets", tenant: str) -> dict[str, bytes]:
-    """Return a tenant's secrets by the sessions that go by them."""
+    """Return a tenant's secrets by the sessions that use them."""
     moment = datetime.fromtimestamp(secrets.since_us / 1_000_000, UTC).isoformat().replace("+00:00", "Z")
-    held = {f"since {moment}": secrets.of(tenant, secrets.since_us)}
+    by_sessions = {f"since {moment}": secrets.of(tenant, secrets.since_us)}
     if secrets.previous is not None:
-        held[f"before {moment}"] = secrets.of(tenant, secrets.since_us - 1)
-    return {sessions: secret for sessions, secret in held.items() if secret is not None}
+        by_sessions[f"before {moment}"] = secrets.of(tenant, secrets.since_us - 1)
+    return {sessions: secret for sessions, secret in by_sessions.items() if secret is not None}

@@ -1,4 +1,4 @@
-"""`apportion health`: how the worker of this machine is."""
+"""`apportion health`: the health of the worker on this machine."""
 
 from typing import Annotated
 
@@ -14,15 +14,15 @@ def health(
     ctx: typer.Context,
     *,
     ready: Annotated[
-        bool, typer.Option("--ready", help="Whether it answers events, not only whether it lives.")
+        bool, typer.Option("--ready", help="Check that it answers events, not only that it is alive.")
     ] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="How long it may take to answer, in seconds.")
+        float, typer.Option("--timeout", min=0.1, help="Longest time for its answer, in seconds.")
     ] = 5.0,
 ) -> None:
-    """Ask the worker on this machine whether it makes progress: exit code 0 if so, else 1.
+    """Check that the worker on this machine makes progress: exit code 0 if so, else 1.
 
-    For health checks of containers. It reads the same settings as the worker.
+    For health checks of containers. It uses the same settings as the worker.
 
     Examples:
       apportion health
@@ -32,6 +32,6 @@ def health(
 
     settings = read_settings(ctx)
     if not settings.health_port:
-        raise UnhealthyError("health_port is 0: the worker serves nothing that could be asked")
+        raise UnhealthyError("health_port is 0, so the worker serves no health endpoints")
     ask(settings.health_host, settings.health_port, "/readyz" if ready else "/livez", timeout_s)
     typer.echo("ok")

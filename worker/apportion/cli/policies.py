@@ -1,4 +1,4 @@
-"""`apportion policies check`, `publish` and `list`: policy files judged and published, and what holds."""
+"""`apportion policies check`, `publish` and `list`: checking, publishing and listing of policies."""
 
 import asyncio
 import json
@@ -24,24 +24,24 @@ PolicyFiles = Annotated[
 
 
 class PoliciesFormat(StrEnum):
-    """How a list is printed."""
+    """The format of a list of policies."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class FilesRefusedError(Exception):
-    """The files were checked, and some are no policies: an answer, and no wrong usage."""
+    """The files were checked, and some are invalid. This is a result, not a usage error."""
 
     code = "invalid_policy"
 
 
 @app.command()
 def check(files: PolicyFiles) -> None:
-    """Say what is wrong with policy files: every error of every file at once, with file, key and reason.
+    """Check policy files: print every error of every file, with file, key and reason.
 
-    Two files with one name and version are wrong, too: check a folder's files together.
-    Prints name, version, strategy and digest of the others. Exits with 1 if one is refused.
+    Two files with the same name and version are an error, so check the files of a folder together.
+    Prints name, version, strategy and digest of valid files. Exits with 1 if a file is refused.
 
     Examples:
       apportion policies check policies/*.toml
@@ -53,21 +53,21 @@ def check(files: PolicyFiles) -> None:
         print_table(
             ("File", "Status", "Name", "Version", "Strategy", "Digest"),
             [
-                (file, "ok", each.name, each.version, each.strategy, each.digest)
-                for file, each in policies.items()
+                (file, "ok", policy.name, policy.version, policy.strategy, policy.digest)
+                for file, policy in policies.items()
             ],
         )
     if problems:
-        raise FilesRefusedError("\n".join(f"{each.key}: {each.reason}" for each in problems))
+        raise FilesRefusedError("\n".join(f"{problem.key}: {problem.reason}" for problem in problems))
 
 
 @app.command(cls=with_settings("brokers", "app_id", "policies_topic", "policy_settle_s", "policies"))
 def publish(ctx: typer.Context, files: PolicyFiles) -> None:
     """Publish policy files to the policies topic, for every worker that reads it, without a restart.
 
-    All or none: exits with 1 if one is refused. A published version never changes, nor does one of a
-    policy file or a built-in one: what changes gets a new version. What the topic has already is left.
-    Prints from which record time on each counts.
+    If a file is refused, none is published, and the exit code is 1. A version never changes, whether it is
+    published, in a policy file or built-in: give a changed policy a new version. Policies that the topic has
+    already are left. Prints the record time from which each policy applies.
 
     Examples:
       apportion policies publish policies/*.toml
@@ -77,13 +77,13 @@ def publish(ctx: typer.Context, files: PolicyFiles) -> None:
 
     policies, problems = load_policies(files)
     if problems:
-        raise FilesRefusedError("\n".join(f"{each.key}: {each.reason}" for each in problems))
+        raise FilesRefusedError("\n".join(f"{problem.key}: {problem.reason}" for problem in problems))
     published = asyncio.run(publish_policies(read_settings(ctx), policies))
     print_table(
         ("Name", "Version", "Status", "Counts from", "Digest"),
         [
-            (one.policy.name, one.policy.version, one.status, _moment(one.counts_from_ms), one.policy.digest)
-            for one in published
+            (row.policy.name, row.policy.version, row.status, _moment(row.counts_from_ms), row.policy.digest)
+            for row in published
         ],
     )
 
@@ -93,17 +93,18 @@ def list_(
     ctx: typer.Context,
     *,
     output: Annotated[
-        PoliciesFormat, typer.Option("--format", help="How to print them.")
+        PoliciesFormat, typer.Option("--format", help="Format of the list.")
     ] = PoliciesFormat.TABLE,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Only this machine's: the built-in ones and those of files.")
+        bool,
+        typer.Option("--offline", help="List only the built-in policies and those of this machine's files."),
     ] = False,
 ) -> None:
-    """List the policies that workers go by: built-in ones, those of files, those of the topic.
+    """List the policies that workers use: built-in ones, those of files, those of the topic.
 
-    Those of files are the group's (app_id), as its workers started with them last; where they are not
-    this machine's, stderr says so. Each with the record time from which on it counts: always, where
-    there is none.
+    The policies of files are those with which the workers of the group (app_id) last started. If this
+    machine's files differ, stderr says so. Each policy has the record time from which it applies; without
+    one, it always applies.
 
     Examples:
       apportion policies list
@@ -117,19 +118,19 @@ def list_(
     settings = read_settings(ctx)
     timeline = create_timeline(settings) if offline else _of_the_topic(settings)
     if differing := different(timeline.own, timeline.latest_files or timeline.own):
-        told = f"the group {settings.app_id} goes by others than this machine's: {', '.join(differing)}"
-        typer.echo(f"apportion: file_policies: {told}", err=True)
+        message = f"the group {settings.app_id} uses other files than this machine: {', '.join(differing)}"
+        typer.echo(f"apportion: file_policies: {message}", err=True)
     rows = [
         {
-            "name": one.policy.name,
-            "version": one.policy.version,
-            "strategy": one.policy.strategy,
-            "source": one.source,
-            "effective_from": None if (since := one.policy.effective_from) is None else _in_utc(since),
-            "counts_from": None if one.counts_from_ms is None else _moment(one.counts_from_ms),
-            "digest": one.policy.digest,
+            "name": entry.policy.name,
+            "version": entry.policy.version,
+            "strategy": entry.policy.strategy,
+            "source": entry.source,
+            "effective_from": None if (since := entry.policy.effective_from) is None else _in_utc(since),
+            "counts_from": None if entry.counts_from_ms is None else _moment(entry.counts_from_ms),
+            "digest": entry.policy.digest,
         }
-        for one in listed(timeline, builtin_policies())
+        for entry in listed(timeline, builtin_policies())
     ]
     if output is PoliciesFormat.JSON:
         typer.echo(json.dumps(rows, indent=2))

@@ -1,4 +1,4 @@
-"""`apportion replay`: what a change would have made of recorded decisions."""
+"""`apportion replay`: recorded requests composed again under a change of policy, budget or counter."""
 
 import heapq
 import re
@@ -34,7 +34,7 @@ _SHOWN_MAX = 20
 
 
 class ReplayFormat(StrEnum):
-    """How a replay is printed."""
+    """The format of a replay's output."""
 
     TABLE = "table"
     JSON = "json"
@@ -42,7 +42,7 @@ class ReplayFormat(StrEnum):
 
 def _price(text: str) -> Decimal:
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
-        raise typer.BadParameter("expected a number, as 2.50")
+        raise typer.BadParameter("expected a number, such as 2.50")
     return Decimal(text)
 
 
@@ -64,34 +64,36 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
             exists=True,
             dir_okay=False,
             readable=True,
-            help="In the place of the policies of its name, or of its strategy.",
+            help="Use this policy instead of the policies of its name, or of its strategy.",
         ),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Every request asks for N tokens, and gets them.")
+        int | None, typer.Option(metavar="N", min=0, help="Give every request a budget of N tokens.")
     ] = None,
     counter: Annotated[str | None, typer.Option(metavar="NAME", help="Count with this counter.")] = None,
     without: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND|LANE", help="Exclude what is of that kind or lane; may be repeated."),
+        typer.Option(metavar="KIND|LANE", help="Exclude the candidates of a kind or lane; can be repeated."),
     ] = None,
     evolve: Annotated[
-        bool, typer.Option("--evolve", help="Let sessions go on from what the change makes of them.")
+        bool, typer.Option("--evolve", help="Continue each session with its state under the change.")
     ] = False,
     price: Annotated[
         Decimal | None,
-        typer.Option("--price-per-million", metavar="PRICE", parser=_price, help="Of a million tokens."),
+        typer.Option(
+            "--price-per-million", metavar="PRICE", parser=_price, help="Price of a million tokens."
+        ),
     ] = None,
     form: Annotated[
-        ReplayFormat, typer.Option("--format", help="How to print the replay.")
+        ReplayFormat, typer.Option("--format", help="Format of the output.")
     ] = ReplayFormat.TABLE,
 ) -> None:
-    """Compose recorded events under a change, and tell what it makes of each decision.
+    """Compose recorded events again under a change, and show how each decision changes.
 
-    Each request meets its session as it was recorded; with --evolve, as the change has left it.
-    Only decisions that are verified are replayed: docs/replay.md says what is told, and what it means.
-    Exits with 1 if a decision could not be replayed. Without a change it is apportion verify.
-    With --from-topics all is read from Kafka, as by apportion verify, and nothing is written there.
+    Each request has its session as recorded; with --evolve, as it is after the change. Only verified
+    decisions are replayed. docs/replay.md explains the output. Exits with 1 if a decision could not be
+    replayed. To compare without a change, use apportion verify. With --from-topics everything is read from
+    Kafka, as by apportion verify, and nothing is written there.
 
     Examples:
       apportion replay events.jsonl decisions.jsonl --budget 4000 --price-per-million 3
@@ -146,7 +148,7 @@ def _change(
 
     if policy is None and budget is None and counter is None and not without:
         raise typer.BadParameter(
-            "nothing is changed; give --policy, --budget, --counter or --without, or call apportion verify"
+            "there is no change: give --policy, --budget, --counter or --without, or use apportion verify"
         )
     if counter is not None and counter not in list(CounterName):
         raise typer.BadParameter(f"expected one of {', '.join(CounterName)}", param_hint="--counter")
@@ -165,84 +167,86 @@ def _what_if(change: "Change", *, evolve: bool) -> "WhatIf":
 
 
 class _Printing:
-    """Prints what a replay tells, as it was asked for, and ends the command."""
+    """Prints the results of a replay in the requested format, and ends the command."""
 
     def __init__(self, form: ReplayFormat, price: Decimal | None) -> None:
         self.is_json = form is ReplayFormat.JSON
         self._price = price
         self._shown: _Shown | None = None
 
-    def show(self, told: "Iterable[Told]", bar: ExitStack) -> None:
-        """Print what is told, or keep of it what a person is shown; the bar ends with it."""
+    def show(self, results: "Iterable[Told]", bar: ExitStack) -> None:
+        """Print the results as JSON, or keep those that the table shows; then close the progress bar."""
         with bar:
             if self.is_json:
-                _print_lines(told)
+                _print_lines(results)
             else:
-                self._shown = _Shown(told)
+                self._shown = _Shown(results)
 
-    def end(self, whole: "Sum") -> None:
+    def end(self, total: "Sum") -> None:
         """Print the sum; exit with 1 if a decision was not replayed."""
-        whole = whole.priced(self._price)
+        total = total.priced(self._price)
         if self._shown is None:
-            _print_lines([whole])
+            _print_lines([total])
         else:
-            self._shown.print(whole)
-        if whole.is_empty:
+            self._shown.print(total)
+        if total.is_empty:
             tell_empty()
-        if not whole.is_whole:
+        if not total.is_whole:
             raise typer.Exit(ExitCode.FAILURE)
 
 
-def _print_lines(told: "Iterable[Struct]") -> None:
+def _print_lines(results: "Iterable[Struct]") -> None:
     from apportion.core.wire.codec import encode
 
     with naming(sys.stdout.buffer):
-        for each in told:
-            typer.echo(encode(each).decode())
+        for result in results:
+            typer.echo(encode(result).decode())
 
 
 class _Shown:
-    """What a person is shown of a replay: the largest changes, and the first that are refused under it."""
+    """The results that the table shows: the largest changes, and the first refused requests."""
 
-    def __init__(self, told: "Iterable[Told]") -> None:
-        """Take all in, and keep little of it."""
+    def __init__(self, results: "Iterable[Told]") -> None:
+        """Read all results, and keep those to show."""
         from apportion.replay.whatif import DecisionDifference, Misfit
 
         self._misfits: list[Misfit] = []
 
         def changes() -> Iterator[DecisionDifference]:
-            for each in told:
-                if isinstance(each, Misfit) and len(self._misfits) < _SHOWN_MAX:
-                    self._misfits.append(each)
-                elif isinstance(each, DecisionDifference) and each.is_change:
-                    yield each
+            for result in results:
+                if isinstance(result, Misfit) and len(self._misfits) < _SHOWN_MAX:
+                    self._misfits.append(result)
+                elif isinstance(result, DecisionDifference) and result.is_change:
+                    yield result
 
-        self._largest = heapq.nlargest(_SHOWN_MAX, changes(), key=lambda each: each.weight)
+        self._largest = heapq.nlargest(_SHOWN_MAX, changes(), key=lambda change: change.weight)
 
-    def print(self, whole: "Sum") -> None:
-        """Print the changes, then what comes and goes by group and kind, then the sum."""
+    def print(self, total: "Sum") -> None:
+        """Print the changes, then the gains and losses by group and kind, then the sum."""
         changes = [
-            (each.decision_id, f"{each.before.used:,} > {each.after.used:,}", str(each))
-            for each in self._largest
+            (change.decision_id, f"{change.before.used:,} > {change.after.used:,}", str(change))
+            for change in self._largest
         ]
-        refused = [(each.decision_id, "", f"{each.error.code}: {_told(each)}") for each in self._misfits]
+        refused = [
+            (misfit.decision_id, "", f"{misfit.error.code}: {_message(misfit)}") for misfit in self._misfits
+        ]
         _print_rows(("Decision", "Tokens", "Change"), changes + refused)
         flows = [
             (
-                f"{what} {printable(name)}",
+                f"{label} {printable(name)}",
                 *(f"{count:,}" for count in (flow.gained, flow.lost, flow.shrunk, flow.grown)),
                 f"+{flow.tokens_gained:,} -{flow.tokens_lost:,}",
             )
-            for what, flows in (("group", whole.groups), ("kind", whole.kinds))
+            for label, flows in (("group", total.groups), ("kind", total.kinds))
             for name, flow in flows.items()
         ]
         _print_rows(("Group or kind", "Gained", "Lost", "Shrunk", "Grown", "Tokens"), flows)
-        typer.echo(str(whole))
-        hidden = whole.changed - len(changes) + sum(whole.misfits.values()) - len(refused)
+        typer.echo(str(total))
+        hidden = total.changed - len(changes) + sum(total.misfits.values()) - len(refused)
         if hidden:
-            typer.echo(f"apportion: {hidden:,} more are not shown here; --format json tells all", err=True)
-        if whole.unverifiable:
-            typer.echo("apportion: apportion verify names each decision that is unverifiable", err=True)
+            typer.echo(f"apportion: {hidden:,} more are not shown here; --format json shows all", err=True)
+        if total.unverifiable:
+            typer.echo("apportion: apportion verify lists each unverifiable decision", err=True)
 
 
 def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -252,5 +256,5 @@ def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             typer.echo()
 
 
-def _told(misfit: "Misfit") -> str:
+def _message(misfit: "Misfit") -> str:
     return printable(f"{misfit.error.message} (at {misfit.error.pointer})")

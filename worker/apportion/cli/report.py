@@ -1,4 +1,4 @@
-"""`apportion report`: a week of decisions as one page."""
+"""`apportion report`: decisions as one HTML page."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,16 +45,16 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
     ),
     replay: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Show what apportion replay --format json printed, too."),
+        typer.Option(metavar="FILE", help="Also show the output of apportion replay --format json."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over the page that is there.")] = False,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the queries of the report, and end.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing page.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Only print the queries of the report.")] = False,
 ) -> None:
-    """Write decisions as one page: a file of HTML that needs no server and no network.
+    """Write a report on decisions: an HTML file that needs no server and no network.
 
-    Utilisation, what is left out and why, near misses, floors, sessions, latency; decisions to filter
-    and sort, each as a waterfall against its limit. The page holds ids and numbers, no content, no path.
-    Needs the extra apportion[analytics]. Exits with 1 if there is no decision to report.
+    It shows utilisation, omitted candidates and reasons, near misses, floors, sessions and latency, and a
+    list of decisions to filter and sort, each as a waterfall against its limit. It holds ids and numbers, but
+    no content and no path. Needs the extra apportion[analytics]. Exits with 1 if there is no decision.
     With --from-topics decisions and dead letters are read from Kafka, and nothing is written there.
 
     Examples:
@@ -75,7 +75,7 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
     require_place(output, "--output", force=force)
     require_distinct(output, replay, *sources or ())
     with needing_analytics():
-        import apportion.analytics.source  # noqa: F401 - what is missing is told before anything is read
+        import apportion.analytics.source  # noqa: F401 - a missing extra is reported before anything is read
     with ExitStack() as stack:
         replayed = None if replay is None else _replayed(replay, stack)
         if selection is None:
@@ -97,7 +97,7 @@ def _print_queries() -> None:
 
 
 def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path], Sequence[LogSource]]":
-    """Return the folders of tables, and the files of lines, opened."""
+    """Return the folders of tables, and the opened files of lines."""
     from apportion.analytics.source import is_tables
 
     folders = [path for path in sources if path.is_dir()]
@@ -110,7 +110,7 @@ def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path]
 def _logs_of_topics(
     settings: "Settings", selection: "RecordSelection", stack: ExitStack
 ) -> "Sequence[LogSource]":
-    """Return a log for each partition of decisions and dead letters, which is read when it is wanted."""
+    """Return a log for each partition of decisions and dead letters, which is read lazily."""
     from apportion.analytics.source import LogSource
     from apportion.kafka.records import open_reader
     from apportion.recompose.ranges import require_topics, settle_spans
@@ -124,11 +124,11 @@ def _logs_of_topics(
 
     def lines(span: "OffsetSpan") -> Iterator[bytes]:
         [records] = reader.read(span)
-        for one in records:
-            yield one.value or b""
+        for record in records:
+            yield record.value or b""
             advance(next(done))
 
-    return [LogSource(f"{one.topic}/{one.partition}", lines(one)) for one in spans if one]
+    return [LogSource(f"{span.topic}/{span.partition}", lines(span)) for span in spans if span]
 
 
 def _report(
@@ -155,7 +155,7 @@ def _replayed(path: Path, stack: ExitStack) -> "Replayed":
 
 
 def _lines(path: Path, what: str, stack: ExitStack) -> Iterable[bytes]:
-    """Return the lines of a file, which is opened now and read when they are wanted."""
+    """Return the lines of a file, which is opened now and read lazily."""
     from apportion.replay.log import LINE_MAX_BYTES
 
     source = stack.enter_context(open_to_read(path))
@@ -169,17 +169,17 @@ def _lines(path: Path, what: str, stack: ExitStack) -> Iterable[bytes]:
 
 
 def _write(output: Path, made: "Report") -> int:
-    """Write the page beside its place, then put it there: nobody sees a half of it. Returns its size."""
+    """Write the page to a temporary file, then rename it, so that it is never incomplete. Return its size."""
     from apportion.analytics.page import page_of
 
     page = page_of(made).encode()
-    with _aside(output) as place, place.open("wb") as file, naming(file):
+    with _temporary(output) as place, place.open("wb") as file, naming(file):
         file.write(page)
     return len(page)
 
 
 @contextmanager
-def _aside(output: Path) -> Iterator[Path]:
+def _temporary(output: Path) -> Iterator[Path]:
     place = output.with_name(f".{output.name}.part")
     try:
         yield place

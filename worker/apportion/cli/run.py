@@ -11,11 +11,11 @@ app = typer.Typer(add_completion=False)
     cls=with_settings("brokers", "app_id", "partitions", "default_policy", "policies", "verify_share")
 )
 def run(ctx: typer.Context) -> None:
-    """Run the worker against the brokers of its settings, until SIGTERM or Ctrl-C.
+    """Run the worker until SIGTERM or Ctrl-C.
 
-    It then finishes the event in flight, commits, and leaves its consumer group, within 10 s.
-    Start as many as there are partitions: they share them. The topics must be there (apportion
-    topics create). Logs to stderr, a line a fact.
+    It then finishes the batches in flight, commits, and leaves its consumer group, within 10 s.
+    Workers of a group share the partitions, so start up to one per partition. The topics must exist
+    (apportion topics create). It logs to stderr, one line per fact.
 
     Examples:
       apportion run --brokers kafka-1:9092,kafka-2:9092

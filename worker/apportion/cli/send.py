@@ -1,4 +1,4 @@
-"""`apportion send`: publishes events, and waits for what comes back if asked."""
+"""`apportion send`: publishes events, and optionally waits for the answers."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -19,13 +19,13 @@ _IN_FLIGHT_WAITING = 64
 
 
 class NotSentError(Exception):
-    """An event could not be published; those before it are."""
+    """An event could not be published; the events before it are published."""
 
     code = "not_sent"
 
 
 class _Events:
-    """The lines that are not blank, and how many were taken."""
+    """The lines that are not blank, with a count of those read so far."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self.taken = 0
@@ -43,15 +43,20 @@ def send(
     ctx: typer.Context,
     file: EventsFile = None,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Print what comes back for each request.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the answer to each request, and print it.")
+    ] = False,
     patience_s: Annotated[
-        float, typer.Option("--patience-s", min=0.1, help="With --wait: how long to wait for an answer.")
+        float,
+        typer.Option(
+            "--patience-s", min=0.1, help="With --wait: longest time to wait for an answer, in seconds."
+        ),
     ] = 30.0,
 ) -> None:
-    """Publish events, one JSON a line, each under its session's key.
+    """Publish events, one JSON object per line, each with the key of its session.
 
-    With --wait the composed events are printed as they come, one JSON a line; dead letters
-    are told on stderr, and the exit code is then 3. Artifacts and retractions answer nothing.
+    With --wait the composed events are printed as they arrive, one JSON object per line. Dead letters are
+    reported on stderr, and the exit code is then 3. Artifacts and retractions have no answer.
 
     Examples:
       apportion send events.jsonl
@@ -93,18 +98,18 @@ async def _publish(settings: "Settings", events: _Events) -> int:
 
 
 async def _exchange(settings: "Settings", events: _Events, patience_s: float) -> int:
-    """Return how many were refused."""
+    """Return the number of refused events."""
     from apportion.kafka.client import open_client
 
     refused = 0
     async with open_client(settings) as client:
         async for answered in client.exchange(events, _IN_FLIGHT_WAITING, patience_s):
-            refused += _tell(answered)
+            refused += _print_reply(answered)
     return refused
 
 
-def _tell(answered: "Reply") -> bool:
-    """Print an answer; return whether it was a dead letter."""
+def _print_reply(answered: "Reply") -> bool:
+    """Print an answer, and return whether it is a dead letter."""
     from apportion.printable import printable
 
     if answered.dead_letter is None:

@@ -24,7 +24,7 @@ _LINE_MAX_BYTES = 64 << 20
 
 
 class UnreadableLinesError(Exception):
-    """All was read, and some of it fits no table of decisions or dead letters."""
+    """All records were read, and some are neither decisions nor dead letters that the tables can hold."""
 
     code = "unreadable"
     exit_code = 3
@@ -38,26 +38,28 @@ def sink(
     *,
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="Lines of a file (-: stdin) instead of the topics."),
+        typer.Option(
+            "--from", metavar="FILE", help="Read the lines of a file (-: stdin) instead of the topics."
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --from: the topic that the tables call it by.")
+        str | None, typer.Option(metavar="NAME", help="With --from: the topic's name in the tables.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="With --from: replace what stands under that name.")
+        bool, typer.Option("--force", help="With --from: replace the rows under that name.")
     ] = False,
     once: Annotated[
-        bool, typer.Option("--once", help="End where the topics ended when they were begun.")
+        bool, typer.Option("--once", help="Read to the current end of the topics, then stop.")
     ] = False,
 ) -> None:
     """Write decisions and dead letters as Parquet tables, for SQL and for apportion report.
 
-    Reads the topics of decisions and dead letters, as a consumer group of its own, until SIGTERM or
-    Ctrl-C; start as many as you like, they share the partitions. Every record is written once,
-    whenever one of them is killed. With --from it writes a file of them, and goes on behind what
-    stands of it. docs/analytics.md names every column.
+    Reads the topics of decisions and dead letters until SIGTERM or Ctrl-C. All sinks are one consumer group,
+    which shares the partitions. Every record is written exactly once, even if a sink is killed. With --from
+    it writes the lines of a file, and continues after those that are written already. docs/analytics.md
+    describes every column.
 
-    Exits with 3 if --from or --once met records that fit no table; their places are in the table unreadable.
+    Exits with 3 if --from or --once met records that fit no table; the table unreadable has their places.
 
     Examples:
       apportion sink --tables /var/lib/apportion/tables
@@ -65,12 +67,12 @@ def sink(
       APPORTION_TABLES=s3://bucket/prefix apportion sink --brokers kafka:9092
     """
     if source is None and (name is not None or force):
-        raise typer.BadParameter("--name and --force go with --from")
+        raise typer.BadParameter("--name and --force need --from")
     if source is not None and once:
-        raise typer.BadParameter("--once is of topics, not with --from")
+        raise typer.BadParameter("--once reads topics, and cannot be used with --from")
     settings = read_settings(ctx)
     if settings.tables is None:
-        raise typer.BadParameter("--tables (or APPORTION_TABLES) says where: a folder, or s3://bucket/prefix")
+        raise typer.BadParameter("give --tables (or APPORTION_TABLES): a folder, or s3://bucket/prefix")
     store = _open(settings.tables, settings)
     with ExitStack() as stack:
         written = (
@@ -78,7 +80,7 @@ def sink(
             if source is None
             else _sink_file(settings, store, source, name, stack, force=force)
         )
-    _tell(written, settings.tables)
+    _print_counts(written, settings.tables)
     if written.unreadable and (once or source is not None):
         counts = ", ".join(f"{code} {count:,}" for code, count in written.unreadable.most_common())
         raise UnreadableLinesError(
@@ -102,7 +104,7 @@ def _sink_file(
     source = stack.enter_context(open_events(path))
     total = WrittenFiles()
 
-    def told(written: WrittenFiles) -> None:
+    def report(written: WrittenFiles) -> None:
         nonlocal total
         total += written
 
@@ -113,7 +115,7 @@ def _sink_file(
 
     if force:
         forget_lines(store, topic)
-    sink_lines(store, topic, values(), settings.sink_roll_bytes, told)
+    sink_lines(store, topic, values(), settings.sink_roll_bytes, report)
     return total
 
 
@@ -125,17 +127,17 @@ def _sink_topics(settings: "Settings", store: "Store", stack: ExitStack, *, once
     total = WrittenFiles()
     show = stack.enter_context(progress("decisions", None))
 
-    def told(written: WrittenFiles) -> None:
+    def report(written: WrittenFiles) -> None:
         nonlocal total
         total += written
         show(total.rows["decisions"])
 
-    asyncio.run(_consume(settings, store, told, once=once))
+    asyncio.run(_consume(settings, store, report, once=once))
     return total
 
 
 async def _consume(
-    settings: "Settings", store: "Store", told: "Callable[[WrittenFiles], None]", *, once: bool
+    settings: "Settings", store: "Store", report: "Callable[[WrittenFiles], None]", *, once: bool
 ) -> None:
     import asyncio
     from signal import SIGINT, SIGTERM
@@ -148,7 +150,7 @@ async def _consume(
     from apportion.kafka.topics import check_topics, require_ready
 
     topics = (settings.decisions_topic, settings.dead_letters_topic)
-    require_ready(one for one in await check_topics(settings) if one.topic in topics)
+    require_ready(checked for checked in await check_topics(settings) if checked.topic in topics)
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for signal in (SIGINT, SIGTERM):
         loop.add_signal_handler(signal, stop.set)
@@ -161,16 +163,18 @@ async def _consume(
     }
     rolling = Rolling(settings.sink_roll_bytes, settings.sink_roll_s, settings.sink_memory_bytes)
     try:
-        sinking = TopicsSink(store, rolling, SinkReports(told, _tell_lost))
+        sinking = TopicsSink(store, rolling, SinkReports(report, _warn_lost))
         await sinking.run(topics, arguments, stop, once=once)
     except KafkaError as error:
         raise BrokerUnreachableError(settings) from error
 
 
-def _tell_lost(what: str) -> None:
-    typer.echo(f"apportion: records_lost: {what} were deleted from the topic before they were read", err=True)
+def _warn_lost(offsets: str) -> None:
+    typer.echo(
+        f"apportion: records_lost: {offsets} were deleted from the topic before they were read", err=True
+    )
 
 
-def _tell(written: "WrittenFiles", place: str) -> None:
+def _print_counts(written: "WrittenFiles", place: str) -> None:
     rows = ", ".join(f"{table} {count:,}" for table, count in written.rows.items())
     typer.echo(f"{place}: {rows or 'nothing new'}; {written.files:,} files", err=True)

@@ -1,4 +1,4 @@
-"""`apportion snapshot`: the sessions' rows as they are now, in a file."""
+"""`apportion snapshot`: a file with the current rows of all sessions."""
 
 import asyncio
 from pathlib import Path
@@ -17,12 +17,12 @@ def snapshot(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="The file to write.")],
     *,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write the sessions' rows from the changelog into a file, where a verification may start.
+    """Write the sessions' rows from the changelog into a file, from which a verification can start.
 
-    Workers go on meanwhile; nothing is written to Kafka. The file holds what sessions hold, contents
-    and paths of pooled artifacts among them: keep it as you keep the topics. docs/verify.md says more.
+    Workers can run meanwhile; nothing is written to Kafka. The file holds all data of sessions, such as
+    contents and paths of pooled artifacts: protect it like the topics. See docs/verify.md.
 
     Examples:
       apportion snapshot rows.jsonl
@@ -36,6 +36,6 @@ def snapshot(
     asyncio.run(require_topics(settings, (settings.requests_topic, changelog_topic(settings))))
     with progress("reading rows", settings.partitions) as advance:
         kept = write_snapshot(settings, file, advance, force=force)
-    rows = sum(one.rows for one in kept)
-    events = sum(one.offset for one in kept)
+    rows = sum(partition.rows for partition in kept)
+    events = sum(partition.offset for partition in kept)
     typer.echo(f"{rows:,} rows of {len(kept)} partitions, from {events:,} events on")

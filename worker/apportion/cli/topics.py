@@ -1,4 +1,4 @@
-"""`apportion topics create` and `check`: the topics of a worker, made and compared."""
+"""`apportion topics create` and `check`: creating and checking of a worker's topics."""
 
 import asyncio
 from collections.abc import Iterable
@@ -29,11 +29,11 @@ _Command = with_settings(
 
 @app.command(cls=_Command)
 def create(ctx: typer.Context) -> None:
-    """Create the topics that are missing; say what exists, and what differs in it.
+    """Create the missing topics, and report existing ones that differ from their plan.
 
-    Run it as often as you like: a topic that exists is never changed.
-    Without --production or --replication-factor there is one copy of each, which a cluster of
-    several brokers does not get. Exits with 1 if a topic differs from its plan, or was refused.
+    An existing topic is never changed, so the command can be repeated. Without --production or
+    --replication-factor each topic has one copy; a cluster of several brokers does not get that.
+    Exits with 1 if a topic differs from its plan, or was refused.
 
     Examples:
       apportion topics create
@@ -47,13 +47,14 @@ def create(ctx: typer.Context) -> None:
     require_ready(reports)
     if settings.copies == 1:
         typer.echo(
-            "one copy of each topic: what its broker loses is lost (--production makes three)", err=True
+            "one copy of each topic: if its broker loses data, it is lost (--production makes three copies)",
+            err=True,
         )
 
 
 @app.command(cls=_Command)
 def check(ctx: typer.Context) -> None:
-    """Say which topics are missing, and what differs in those that exist.
+    """Report missing topics, and existing ones that differ from their plan.
 
     Changes nothing. Exits with 1 if a topic is missing or differs from its plan, or if another
     app_id writes into the output topics.
@@ -69,7 +70,7 @@ def check(ctx: typer.Context) -> None:
     reports = asyncio.run(check_topics(settings))
     _show(reports)
     ready = {report.topic for report in reports if report.is_ready}
-    if ready.issuperset(output_topics(settings)):  # else others are asked about that are not there
+    if ready.issuperset(output_topics(settings)):  # the check reads all of them
         asyncio.run(require_own_outputs(settings))
     require_ready(reports)
 

@@ -1,4 +1,4 @@
-"""`apportion verify`: recorded decisions proven, by composing their events again."""
+"""`apportion verify`: verification of recorded decisions, by composing their events again."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ _VALUE_MAX_CHARACTERS = 60
 
 
 class VerifyFormat(StrEnum):
-    """How what is found is printed."""
+    """The format of the findings."""
 
     LINES = "lines"
     JSON = "json"
@@ -47,22 +47,22 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     offsets: _topics.Offsets = None,
     snapshot: _topics.StartSnapshot = None,
     dead_letters: Annotated[
-        Path | None, typer.Option(help="Compare the dead letters of this file, too.")
+        Path | None, typer.Option(help="Also compare the dead letters of this file.")
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The default policy, whatever the settings say.")
+        str | None, typer.Option(metavar="NAME", help="The default policy; overrides the settings.")
     ] = None,
     form: Annotated[
-        VerifyFormat, typer.Option("--format", help="How to print what is found.")
+        VerifyFormat, typer.Option("--format", help="Format of the findings.")
     ] = VerifyFormat.LINES,
 ) -> None:
-    """Compose recorded events again, and compare the decisions that were made of them.
+    """Compose recorded events again, and compare the results with the recorded decisions.
 
-    Everything of a decision is compared but its run, field by field. What differs is told with its place,
-    what cannot be compared with its reason: docs/verify.md says what to do about each.
-    Policies are found by the digests that decisions name. Exits with 1 unless all decisions are equal.
-    With --from-topics all is read from Kafka, and nothing is written there: a session's row is rebuilt
-    from its first event that is retained, and what is asked about is compared.
+    All fields of a decision except `run` are compared. A difference is reported with its place, a decision
+    that cannot be compared with the reason; docs/verify.md describes the remedies. Policies are found by the
+    digests in the decisions. Exits with 1 unless all decisions are equal. With --from-topics everything is
+    read from Kafka, and nothing is written there: sessions are rebuilt from their first retained event, and
+    the selected requests are compared.
 
     Examples:
       apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
@@ -92,29 +92,31 @@ def _verify_topics(
     _end(run.recomposition.summary, form)
 
 
-def _show(found: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:
-    """Print what is found; on a terminal the bar first, then what was found."""
+def _show(findings: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:
+    """Print the findings; on a terminal after the progress bar has ended."""
     shown, more = [], 0
     with bar:
         if sys.stdout.isatty():
-            shown = list(islice(found, _ON_TERMINAL_MAX))
-            more = sum(1 for _ in found)
+            shown = list(islice(findings, _ON_TERMINAL_MAX))
+            more = sum(1 for _ in findings)
         else:
-            _print(found, form)
+            _print(findings, form)
     if shown:
         _print(shown, form)
     if more:
-        typer.echo(f"apportion: {more:,} more are not shown here; a pipe or a file takes all", err=True)
+        typer.echo(
+            f"apportion: {more:,} more are not shown here; write to a pipe or a file to see all", err=True
+        )
 
 
-def _print(found: "Iterable[Finding]", form: VerifyFormat) -> None:
+def _print(findings: "Iterable[Finding]", form: VerifyFormat) -> None:
     if form is VerifyFormat.TABLE:
         columns = ("Log", "Line", "Event", "Found", "Decision", "Place", "Recorded", "Composed")
-        print_table(columns, (_cells(each) for each in found))
+        print_table(columns, (_cells(finding) for finding in findings))
         return
     with naming(sys.stdout.buffer):
-        for each in found:
-            typer.echo(_json(each) if form is VerifyFormat.JSON else _line(each))
+        for finding in findings:
+            typer.echo(_json(finding) if form is VerifyFormat.JSON else _line(finding))
 
 
 def _end(summary: "VerificationSummary", form: VerifyFormat) -> None:
@@ -135,17 +137,17 @@ def _json(finding: "Finding") -> str:
 
 def _cells(finding: "Finding") -> tuple[str, ...]:
     line, event_line = _places(finding)
-    values = (_value(each) if finding.place else "" for each in (finding.recorded, finding.composed))
+    values = (_value(value) if finding.place else "" for value in (finding.recorded, finding.composed))
     place = _shown(finding.place or "")
     return (finding.log, line, event_line, finding.found, _shown(finding.decision_id or ""), place, *values)
 
 
 def _places(finding: "Finding") -> tuple[str, ...]:
-    """Return the lines of a record and its event, or their partition and offset in topics, as `3/17`."""
+    """Return the lines of a record and of its event; in topics their partition and offset, such as `3/17`."""
     if not finding.partition and finding.partition != 0:
-        return tuple([str(one or "") for one in (finding.line, finding.event_line)])
+        return tuple(str(line or "") for line in (finding.line, finding.event_line))
     offsets = (finding.offset, finding.event_offset)
-    return tuple([f"{finding.partition}/{one}" if one or one == 0 else "" for one in offsets])
+    return tuple(f"{finding.partition}/{offset}" if offset or offset == 0 else "" for offset in offsets)
 
 
 def _line(finding: "Finding") -> str:

@@ -20,19 +20,19 @@ _Out = Annotated[Path | None, typer.Option("-o", "--out", help="Write to this fi
 def from_git(
     repository: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Any git repository.")],
     *,
-    revision: Annotated[str, typer.Option(help="The commit whose history it is.")] = "HEAD",
+    revision: Annotated[str, typer.Option(help="The last commit of the history.")] = "HEAD",
     max_requests: Annotated[
-        int | None, typer.Option(min=1, help="Only the last so many; by default all.")
+        int | None, typer.Option(min=1, help="Make only the last N requests; by default all.")
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(help="Policy that the requests name; by default they name none.")
+        str | None, typer.Option(help="Policy that the requests name; by default none.")
     ] = None,
     out: _Out = None,
 ) -> None:
-    """Make requests from a repository's history: one for every file saved, one for every commit.
+    """Make requests from a repository's history: one for every saved file, one for every commit.
 
     The same commit gives the same bytes on every machine. Candidates are named by their paths, so
-    composing them takes a fingerprint secret.
+    composing them needs a fingerprint secret.
 
     Examples:
       apportion workload from-git . --max-requests 100 -o events.jsonl

@@ -60,9 +60,9 @@ class Meaning(Struct, frozen=True):
 
 
 MEANINGS: Mapping[Reason, Meaning] = {
-    Reason.DUPLICATE: Meaning("another candidate of that id stands for it", ()),
-    Reason.SUPERSEDED: Meaning("the request brought a candidate of its id, which stood for it", ()),
-    Reason.UNSUITABLE: Meaning("it lacked what the strategy needs, or what goes with it", ()),
+    Reason.DUPLICATE: Meaning("another candidate has the same id and counts instead", ()),
+    Reason.SUPERSEDED: Meaning("the request has a candidate with its id, which counts instead", ()),
+    Reason.UNSUITABLE: Meaning("it lacked what the strategy needs, or what belongs to it", ()),
     Reason.EXPIRED: Meaning("it had expired when the request was made", ()),
     Reason.EXCLUDED_BY_POLICY: Meaning("a constraint of the request excludes it", ()),
     Reason.BACKOFF: Meaning(
@@ -70,11 +70,13 @@ MEANINGS: Mapping[Reason, Meaning] = {
         (Lever.PIN,),
     ),
     Reason.NO_CONTENT: Meaning("it has no content", ()),
-    Reason.REDUNDANT: Meaning("what was chosen before it says all of it", (Lever.SCORE, Lever.PIN)),
+    Reason.REDUNDANT: Meaning(
+        "the candidates selected before it contain all of it", (Lever.SCORE, Lever.PIN)
+    ),
     Reason.BUDGET_EXCEEDED: Meaning("it did not fit under the limit of the request"),
-    Reason.NO_ROOM: Meaning("there was no room for the least of it that could stand"),
+    Reason.NO_ROOM: Meaning("there was no room for its smallest form"),
     Reason.DISABLED: Meaning("the policy or the request set a budget of 0", (Lever.TOTAL,)),
     Reason.EXHAUSTED: Meaning("the session had spent its tokens", ()),
-    Reason.INFEASIBLE: Meaning("what must stand did not fit, so nothing stood"),
+    Reason.INFEASIBLE: Meaning("the required content did not fit, so nothing was selected"),
 }
 """The reasons that any strategy may give."""

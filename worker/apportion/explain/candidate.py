@@ -1,6 +1,6 @@
-"""One candidate that was left out, for a person: why, by how much, and what would have admitted it.
+"""The explanation of a rejected candidate: why, by how much, and the changes that would have admitted it.
 
-Decides only how it looks. What the record tells stands apart from what was found by composing again.
+What the record says is shown separately from what was found by composing again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,50 +21,52 @@ from apportion.replay.why import AdmittingChange, Searched, Why
 
 _NUMBERS = ("From", "To", "Displaces")
 _DISPLACED_SHOWN = 10
-_TOLD_MOST = 1 << 29
-"""A bound above it is that of integers, and says nothing."""
+_SHOWN_MOST = 1 << 29
+"""A larger bound is only that of integers, and is not shown."""
 _HEADING = Style(bold=True)
 _ASIDE = Style(dim=True)
 _NO_CHANGE = "no total, no ceiling, no score and no pin would have admitted it"
 
 
 def candidate_explanation(decision: ContextDecision, entries: Sequence[Entry]) -> RenderableType:
-    """Return what the record tells of the entries of one id, the one that stands for it first."""
+    """Return what the record says about the entries of one id, the entry that counts first."""
     return Group(*_of_record(decision, entries[0]), *_of_repeats(entries[1:]))
 
 
-def changes_explanation(found: Why) -> RenderableType:
-    """Return the smallest changes that were found, one a row, and how far they are to be believed."""
-    return Group(*_of_search(found))
+def changes_explanation(why: Why) -> RenderableType:
+    """Return the smallest changes that were found, entry per row, and how reliable they are."""
+    return Group(*_of_search(why))
 
 
-def _of_record(decision: ContextDecision, one: Entry) -> Iterator[RenderableType]:
-    score = "" if one.score is UNSET else f", score {in_points(one.score)}"
-    yield _line(f"candidate {one.id}", _HEADING)
-    yield _line(f"{one.kind or 'no kind'}, group {one.group or 'none'}, rank {one.rank}{score}")
+def _of_record(decision: ContextDecision, entry: Entry) -> Iterator[RenderableType]:
+    score = "" if entry.score is UNSET else f", score {in_points(entry.score)}"
+    yield _line(f"candidate {entry.id}", _HEADING)
+    yield _line(f"{entry.kind or 'no kind'}, group {entry.group or 'none'}, rank {entry.rank}{score}")
     yield _line(f"decision {decision.decision_id}", _ASIDE)
-    if one.reason is UNSET:
-        yield from _of_standing(one)
+    if entry.reason is UNSET:
+        yield from _of_standing(entry)
         return
     if decision.status is Status.DUPLICATE:
         yield _line(
-            f"The request was answered before, by decision {decision.duplicate_of}: ask about that one."
+            f"The request was answered before, by decision {decision.duplicate_of}: explain that decision."
         )
         return
-    yield _line(f"Left out, {_in_words(decision.policy.strategy, one.reason)}.")
-    if one.constraint is not UNSET:
-        yield _line(f"The constraint that decided is {one.constraint} of the request.")
-    if one.redundant is not UNSET:
-        yield _line(f"{percent(one.redundant.permille)} of it is in {one.redundant.covered_by}.")
-    yield from _of_margin(one)
+    yield _line(f"Left out, {_in_words(decision.policy.strategy, entry.reason)}.")
+    if entry.constraint is not UNSET:
+        yield _line(f"The constraint that decided is {entry.constraint} of the request.")
+    if entry.redundant is not UNSET:
+        yield _line(f"{percent(entry.redundant.permille)} of it is in {entry.redundant.covered_by}.")
+    yield from _of_margin(entry)
     for group in decision.groups:
-        if group.name == one.group:
+        if group.name == entry.group:
             floor = f"floor {group.min:,}, " if group.min else ""
             most = "no ceiling" if group.max is UNSET else f"ceiling {group.max:,}"
             had = f"{group.used:,} used, {group.available:,} available"
             yield _line(f"In the end {group.name} had: {floor}{most}, {had}.")
-    whole = decision.tokens
-    yield _line(f"In the end the limit of {whole.limit:,} had {whole.used:,} used, {whole.remaining:,} left.")
+    tokens = decision.tokens
+    yield _line(
+        f"In the end the limit of {tokens.limit:,} had {tokens.used:,} used, {tokens.remaining:,} left."
+    )
 
 
 def _in_words(strategy: str, reason: Reason) -> str:
@@ -75,57 +77,57 @@ def _in_words(strategy: str, reason: Reason) -> str:
     return f"{reason}: {meaning.text}" if meaning.helps else f"{reason}: {meaning.text}: {_NO_CHANGE}"
 
 
-def _of_standing(one: Entry) -> Iterator[RenderableType]:
-    tokens = "" if one.tokens is UNSET else f", {one.tokens:,} tokens"
-    full = "" if one.full_tokens is UNSET else f" of {one.full_tokens:,}"
-    yield _line(f"It stands in the context: {one.fidelity}{tokens}{full}.")
-    if one.redundant is not UNSET:
-        said = percent(one.redundant.permille)
-        yield _line(f"When it was chosen {said} of it was in {one.redundant.covered_by}.")
+def _of_standing(entry: Entry) -> Iterator[RenderableType]:
+    tokens = "" if entry.tokens is UNSET else f", {entry.tokens:,} tokens"
+    full = "" if entry.full_tokens is UNSET else f" of {entry.full_tokens:,}"
+    yield _line(f"It is in the context: {entry.fidelity}{tokens}{full}.")
+    if entry.redundant is not UNSET:
+        share = percent(entry.redundant.permille)
+        yield _line(f"When it was selected, {share} of it was in {entry.redundant.covered_by}.")
 
 
-def _of_margin(one: Entry) -> Iterator[RenderableType]:
-    if one.margin is not None:
-        needed, left = one.margin.needed, one.margin.left
+def _of_margin(entry: Entry) -> Iterator[RenderableType]:
+    if entry.margin is not None:
+        needed, left = entry.margin.needed, entry.margin.left
         short = f", {needed - left:,} too few" if needed > left else ""
         yield _line(f"It needed {needed:,} tokens; when it was considered last {left:,} were left{short}.")
-        if one.more is not UNSET:
-            yield _line(f"With {one.more:,} tokens more of that alone it would have been selected.")
-        if one.limit_left is not UNSET:
-            yield _line(f"The limit had {one.limit_left:,} left then: too few as well.")
-    elif one.tokens is not UNSET:
-        yield _line(f"It would have cost {one.tokens:,} tokens.")
+        if entry.more is not UNSET:
+            yield _line(f"With {entry.more:,} tokens more of that alone it would have been selected.")
+        if entry.limit_left is not UNSET:
+            yield _line(f"The limit had {entry.limit_left:,} left then: too few as well.")
+    elif entry.tokens is not UNSET:
+        yield _line(f"It would have cost {entry.tokens:,} tokens.")
 
 
 def _of_repeats(repeats: Sequence[Entry]) -> Iterator[RenderableType]:
     if repeats:
         times = "once" if len(repeats) == 1 else f"{len(repeats):,} times"
-        yield _line(f"Its id came {times} more in the request; the others were left out as duplicates.")
+        yield _line(f"The request has its id {times} more; the others were left out as duplicates.")
 
 
-def _of_search(found: Why) -> Iterator[RenderableType]:
+def _of_search(why: Why) -> Iterator[RenderableType]:
     yield _line("\nThe smallest change found of each kind, by itself", _HEADING)
-    if not found.changes:
-        yield _line("none: there is nothing of the kind to change under this strategy")
+    if not why.changes:
+        yield _line("none: this strategy has nothing to change that could admit it")
         return
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=_ASIDE)
-    for column in ("Change", "From", "To", "Displaces", "Then it stands"):
+    for column in ("Change", "From", "To", "Displaces", "Admitted as"):
         justify: Literal["left", "right"] = "right" if column in _NUMBERS else "left"
         table.add_column(column, justify=justify, overflow="fold")
-    for change in found.changes:
+    for change in why.changes:
         table.add_row(*map(_text, _cells(change)))
     yield table
-    for change in found.changes:
+    for change in why.changes:
         if change.displaced:
             yield _line(f"{change.key} displaces {_named(change.displaced)}")
     yield _line(
-        f"Found by composing {found.recompositions:,} times, each answer checked by composing once more. "
-        "Counts are not monotone: what was found admits it and one less does not; "
-        "a smaller one elsewhere is not ruled out.",
+        f"Found by composing {why.recompositions:,} times, each answer checked by composing once more. "
+        "Counts are not monotone: the value found admits it, and one less does not; "
+        "a smaller value elsewhere is possible.",
         _ASIDE,
     )
-    if any(change.ended is Searched.STOPPED for change in found.changes):
-        yield _line("The limit of recompositions was reached: what is marked so was not searched to its end.")
+    if any(change.ended is Searched.STOPPED for change in why.changes):
+        yield _line("The limit of recompositions was reached: rows marked so were not searched to the end.")
 
 
 def _cells(change: AdmittingChange) -> tuple[str, str, str, str, str]:
@@ -150,10 +152,10 @@ def _named(ids: Sequence[str]) -> str:
 
 
 def _most(change: AdmittingChange) -> str:
-    """Return how far was searched, where a policy or a field's range says it, and what refused it there."""
-    is_bounded = change.lever is not Lever.PIN and change.most <= _TOLD_MOST
-    told = f" up to {_value(change, change.most)}" if is_bounded else ""
-    return told if change.reason is UNSET else f"{told}: {change.reason}"
+    """Return the largest value tried, if a policy or a range sets it, and the reason that remained."""
+    is_bounded = change.lever is not Lever.PIN and change.most <= _SHOWN_MOST
+    searched = f" up to {_value(change, change.most)}" if is_bounded else ""
+    return searched if change.reason is UNSET else f"{searched}: {change.reason}"
 
 
 def _value(change: AdmittingChange, number: int) -> str:

@@ -1,7 +1,7 @@
-"""One decision, for a person: what stands in the context, what was left out, why, and by how much.
+"""The explanation of a decision: the selected and the rejected candidates, the reasons, and by how much.
 
-Decides only how the record looks, and knows nothing beside it: what is told here, the record tells. The
-same for every strategy. Plain where it is not printed on a terminal.
+Everything shown is in the record. The layout is the same for every strategy. Outside of a terminal it is
+plain text.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _MEANINGS = {
     Status.EMPTY: "Nothing was selected.",
     Status.DISABLED: "The policy or the request sets a budget of 0.",
     Status.EXHAUSTED: "The session has spent its tokens.",
-    Status.INFEASIBLE: "What must stand does not fit; nothing was rendered and nothing charged.",
+    Status.INFEASIBLE: "The required content does not fit; nothing was rendered and nothing charged.",
     Status.DUPLICATE: "This request was answered before; nothing was charged.",
 }
 _HEADING = Style(bold=True)
@@ -32,12 +32,12 @@ _ASIDE = Style(dim=True)
 
 
 def explanation(decision: ContextDecision) -> RenderableType:
-    """Return the decision as blocks for a Rich console; of the omitted ones the first, the rest by reason."""
+    """Return the decision for a Rich console. Only the first omitted candidates are listed one by one."""
     return Group(*_blocks(decision))
 
 
 class Bar(Struct, frozen=True):
-    """Tokens used of a whole, and a mark where the floor stands; a bar that is too full is red."""
+    """A bar of the used tokens, with a mark at the floor; a bar over its maximum is red."""
 
     used: int
     whole: int
@@ -61,7 +61,7 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     yield _line(decision.summary, _HEADING)
     if decision.status in _MEANINGS:
         yield _line(_MEANINGS[decision.status])
-    yield from _whereabouts(decision)
+    yield from _identification(decision)
     yield Text()
     yield _tokens(decision)
     yield from _beside_tokens(decision)
@@ -70,20 +70,20 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     if decision.prefix is not UNSET:
         yield from _prefix(decision.prefix, decision.tokens.used)
     entries = decision.candidates
-    selected = [one for one in entries if one.outcome is Outcome.SELECTED]
-    omitted = [one for one in entries if one.outcome is Outcome.OMITTED]
+    selected = [entry for entry in entries if entry.outcome is Outcome.SELECTED]
+    omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
     if selected:
         yield _heading("In the context, by rank")
         yield _selected(selected)
     if omitted:
         yield _heading("Left out, by rank")
         yield _omitted(omitted[:OMISSIONS_SHOWN])
-        if any(one.margin is not None for one in omitted):
+        if any(entry.margin is not None for entry in omitted):
             yield _line("left: when the candidate was considered last, not in the end", _ASIDE)
-        if any(one.more is not UNSET for one in omitted):
+        if any(entry.more is not UNSET for entry in omitted):
             yield _line("more: with so many tokens more of that bound alone it is selected", _ASIDE)
-    shown = Counter(str(one.reason) for one in omitted[:OMISSIONS_SHOWN])
-    if rest := Counter(_by_reason(decision)) - shown:
+    listed = Counter(str(entry.reason) for entry in omitted[:OMISSIONS_SHOWN])
+    if rest := Counter(_by_reason(decision)) - listed:
         yield _line(f"and {rest.total():,} more: {_counts(rest.items())}", _ASIDE)
     yield _heading("Constraints and session")
     yield from _constraints(decision)
@@ -91,7 +91,7 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     yield Text()
 
 
-def _whereabouts(decision: ContextDecision) -> Iterator[RenderableType]:
+def _identification(decision: ContextDecision) -> Iterator[RenderableType]:
     policy = decision.policy
     yield _line(f"decision {decision.decision_id}", _ASIDE)
     yield _line(
@@ -108,7 +108,7 @@ def _whereabouts(decision: ContextDecision) -> Iterator[RenderableType]:
 
 
 def _tokens(decision: ContextDecision) -> Table:
-    """The limit, then each group: its bar is full at its maximum, or at the limit where it has none."""
+    """Return the limit, then each group. A group's bar is full at its maximum, or else at the limit."""
     table = _table("", "", "Used", "Of", "Floor", "Available", "Selected", right=(2, 3, 4, 5, 6))
     table.columns[1].no_wrap = True
     tokens = decision.tokens
@@ -143,29 +143,29 @@ def _beside_tokens(decision: ContextDecision) -> Iterator[RenderableType]:
 
 
 def _certificate(certificate: Certificate) -> str:
-    """Say how good the selection is, and what its bounds cost; a value is score times tokens."""
+    """Return how good the selection is, and what its bounds cost. A value is score times tokens."""
     near = (
         f"within {percent(certificate.gap)} of the best possible" if certificate.gap else "the best possible"
     )
-    told = [f"value {_points(certificate.value)}, {near}"]
+    facts = [f"value {_points(certificate.value)}, {near}"]
     if certificate.price not in {0, "0"}:
-        told.append(f"1,000 more tokens would add about {_points(certificate.price, 1_000)}")
+        facts.append(f"1,000 more tokens would add about {_points(certificate.price, 1_000)}")
     for price in certificate.groups:
         bound, cost = ("ceiling", price.ceiling) if price.ceiling is not UNSET else ("floor", price.floor)
-        told.append(
+        facts.append(
             f"the {bound} of {price.name} costs about {_points(cost or 0, 1_000)} for every 1,000 tokens"
         )
     without = " (overlap not discounted)" if certificate.undiscounted else ""
-    return "; ".join(told) + without
+    return "; ".join(facts) + without
 
 
 def _points(thousandths: Exact, tokens: int = 1) -> str:
-    """Return a value, or what so many tokens are worth at a price; past what JSON holds, only that it is."""
+    """Return a value, or the value of so many tokens at a price; not a number beyond JSON's range."""
     return f"{thousandths * tokens // 1_000:,}" if isinstance(thousandths, int) else "more than 2**53"
 
 
 def in_points(thousandths: Exact) -> str:
-    """Return thousandths as a decimal number; a text that holds no digits alone is returned as it is."""
+    """Return thousandths as a decimal number; a text that does not only hold digits is returned unchanged."""
     if isinstance(thousandths, int):
         return f"{thousandths // 1000}.{thousandths % 1000:03}"
     if not (thousandths.isascii() and thousandths.isdecimal()):
@@ -180,7 +180,7 @@ def percent(permille: int) -> str:
 
 
 def _prefix(prefix: Prefix, used_tokens: int) -> Iterator[RenderableType]:
-    """How much stands as it did in the session's text before; items are counted from 0, as in the record."""
+    """Yield how much of the session's previous text is unchanged. Items count from 0, as in the record."""
     line = f"{prefix.prefix_tokens:,} of {used_tokens:,} tokens as last turn"
     if (broken := prefix.broken) is not None:
         line += f"; broken at item {broken.at:,}: {broken.why}"
@@ -196,52 +196,55 @@ def _prefix(prefix: Prefix, used_tokens: int) -> Iterator[RenderableType]:
 
 def _selected(entries: Iterable[Entry]) -> Table:
     table = _table("Rank", "Kind", "Group", "Score", "Tokens", "Fidelity", "Id", right=(0, 3, 4))
-    for one in entries:
-        tokens = "" if one.tokens is UNSET else f"{one.tokens:,}"
-        fidelity = "" if one.fidelity is UNSET else str(one.fidelity)
-        if one.full_tokens is not UNSET:
-            fidelity += f", of {one.full_tokens:,}"
-        named = str(one.rank), _text(one.kind), _text(one.group), _score(one)
-        table.add_row(*named, tokens, _text(fidelity + _constraint(one) + _redundant(one)), _text(one.id))
+    for entry in entries:
+        tokens = "" if entry.tokens is UNSET else f"{entry.tokens:,}"
+        fidelity = "" if entry.fidelity is UNSET else str(entry.fidelity)
+        if entry.full_tokens is not UNSET:
+            fidelity += f", of {entry.full_tokens:,}"
+        named = str(entry.rank), _text(entry.kind), _text(entry.group), _score(entry)
+        table.add_row(
+            *named, tokens, _text(fidelity + _constraint(entry) + _redundant(entry)), _text(entry.id)
+        )
     return table
 
 
 def _omitted(entries: Iterable[Entry]) -> Table:
-    """Where a candidate was weighed, what it needed and what was left then; else what it would have cost.
+    """Return the omitted candidates, with what each needed and what was left when it was considered.
 
-    Where it is known, how many tokens more of that alone would have had it selected.
+    A candidate that was not considered has its cost. `More` is how many more tokens of the limiting bound
+    alone would have selected it, if known.
     """
     table = _table("Rank", "Group", "Score", "Needed", "Left", "More", "Reason", "Id", right=(0, 2, 3, 4, 5))
-    for one in entries:
-        if one.margin is not None:
-            margin = f"{one.margin.needed:,}", f"{one.margin.left:,}"
+    for entry in entries:
+        if entry.margin is not None:
+            margin = f"{entry.margin.needed:,}", f"{entry.margin.left:,}"
         else:
-            margin = "" if one.tokens is UNSET else f"{one.tokens:,}", ""
-        reason = "" if one.reason is UNSET else str(one.reason)
-        named = str(one.rank), _text(one.group), _score(one)
-        more = "" if one.more is UNSET else f"{one.more:,}"
-        why = _text(reason + _constraint(one) + _redundant(one))
-        table.add_row(*named, *margin, more, why, _text(one.id))
+            margin = "" if entry.tokens is UNSET else f"{entry.tokens:,}", ""
+        reason = "" if entry.reason is UNSET else str(entry.reason)
+        named = str(entry.rank), _text(entry.group), _score(entry)
+        more = "" if entry.more is UNSET else f"{entry.more:,}"
+        why = _text(reason + _constraint(entry) + _redundant(entry))
+        table.add_row(*named, *margin, more, why, _text(entry.id))
     return table
 
 
-def _score(one: Entry) -> str:
-    return "" if one.score is UNSET else in_points(one.score)
+def _score(entry: Entry) -> str:
+    return "" if entry.score is UNSET else in_points(entry.score)
 
 
-def _constraint(one: Entry) -> str:
-    return "" if one.constraint is UNSET else f", {one.constraint}"
+def _constraint(entry: Entry) -> str:
+    return "" if entry.constraint is UNSET else f", {entry.constraint}"
 
 
-def _redundant(one: Entry) -> str:
-    if one.redundant is UNSET:
+def _redundant(entry: Entry) -> str:
+    if entry.redundant is UNSET:
         return ""
-    return f", {percent(one.redundant.permille)} in {one.redundant.covered_by}"
+    return f", {percent(entry.redundant.permille)} in {entry.redundant.covered_by}"
 
 
 def _constraints(decision: ContextDecision) -> Iterator[RenderableType]:
-    for one in decision.constraints:
-        yield _line(f"{one.name}: {one.given} given, {one.matched} matched, {one.unmatched} unmatched")
+    for kind in decision.constraints:
+        yield _line(f"{kind.name}: {kind.given} given, {kind.matched} matched, {kind.unmatched} unmatched")
 
 
 def _session(decision: ContextDecision) -> Iterator[RenderableType]:
@@ -263,7 +266,7 @@ def _session(decision: ContextDecision) -> Iterator[RenderableType]:
 
 
 def _by_reason(decision: ContextDecision) -> dict[str, int]:
-    return {str(one.reason): one.count for one in decision.reasons}
+    return {str(omitted.reason): omitted.count for omitted in decision.reasons}
 
 
 def _counts(counts: Iterable[tuple[str, int]]) -> str:

@@ -1,7 +1,7 @@
 """An embedded Kafka-compatible broker, for `apportion demo` and quick tests.
 
-Decides where the broker comes from, how it starts, and that nothing of it stays behind. Never proves anything
-about Apache Kafka: what only the real broker can show is tested against the real broker.
+It leaves nothing behind. Its behaviour is no evidence of how Apache Kafka behaves: such tests run against
+Apache Kafka.
 """
 
 from apportion.examples.broker.embedded import EmbeddedBroker, embedded_broker

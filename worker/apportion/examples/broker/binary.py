@@ -1,6 +1,6 @@
-"""Where the broker's program is.
+"""The path of the broker's program, and the platforms on which it runs.
 
-Decides on which platforms it runs, and finds it. Never runs it, nor imports the package that brings it.
+The program is not run here, and the package that contains it is not imported.
 """
 
 import platform
@@ -13,8 +13,8 @@ _PACKAGE = "noida_db"
 _PROGRAM = "noida-db"
 _MACOS_MACHINES = ("arm64", "x86_64")
 _GLIBC_MIN = {"x86_64": (2, 34), "aarch64": (2, 39)}
-"""The symbol versions that the programs ask for. Their wheels say manylinux_2_17, so pip installs them on
-older systems too, where they cannot start."""
+"""The symbol versions that the programs need. Their wheels are tagged manylinux_2_17, so pip also installs
+them on older systems, where they cannot start."""
 _SUPPORTED = "Linux (glibc: 2.34 or later on x86_64, 2.39 on aarch64) and macOS (arm64, x86_64)"
 
 

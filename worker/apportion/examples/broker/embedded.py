@@ -1,7 +1,7 @@
-"""The embedded broker, as its user sees it.
+"""The embedded broker as a context manager.
 
-Decides how long it lives: as long as the `with` block, or as the process if that ends first, however it ends.
-Never signals the broker, nor touches its files: that is the watchdog's.
+The broker runs until the `with` block or the process ends, for whatever reason. Only the watchdog signals the
+broker and touches its files.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ class EmbeddedBroker:
 
     Attributes:
         bootstrap_servers: its one address, `127.0.0.1:PORT`.
-        watchdog: the process that owns it; leads the session and the process group of the two.
+        watchdog: the process that owns it, and leads the session and process group of both.
     """
 
     bootstrap_servers: str
@@ -35,7 +35,7 @@ class EmbeddedBroker:
         """Return if the broker is still running.
 
         Raises:
-            BrokerEndedError: it is not. Clients would try to reach it for ever.
+            BrokerEndedError: it has ended, and clients would retry forever.
         """
         if self.watchdog.poll() is not None:
             reason, output = _last_words(self.watchdog)
@@ -46,8 +46,8 @@ class EmbeddedBroker:
 def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
     """Run a broker on a free port of the loopback interface, with its topics in memory.
 
-    Blocks until it answers Kafka, some 30 ms. A Ctrl-C in the terminal does not reach it, for it is in a
-    session of its own: who uses it can finish first. After kill -9 of this process it ends within moments.
+    Blocks until it answers Kafka requests, some 30 ms. A Ctrl-C in the terminal does not reach it, because it
+    has a session of its own; so its user can finish first. After kill -9 of this process it ends at once.
 
     Raises:
         BrokerNotSupportedError: it does not run on this platform.

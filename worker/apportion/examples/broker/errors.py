@@ -1,4 +1,4 @@
-"""Why there is no embedded broker: a closed set of codes, and an exception for each."""
+"""The errors of the embedded broker: a closed set of codes, and an exception for each."""
 
 from enum import StrEnum
 from typing import ClassVar
@@ -7,7 +7,7 @@ _INSTEAD = "`docker compose up` starts Apache Kafka instead"
 
 
 class BrokerErrorCode(StrEnum):
-    """Everything that can be wrong with the embedded broker."""
+    """The codes of all errors of the embedded broker."""
 
     NOT_SUPPORTED = "broker_not_supported"
     NOT_INSTALLED = "broker_not_installed"
@@ -19,8 +19,8 @@ class EmbeddedBrokerError(Exception):
     """There is no embedded broker.
 
     Attributes:
-        code: what is wrong, of a closed set.
-        place: the platform, package or program that it is about.
+        code: the kind of error, of a closed set.
+        place: the platform, package or program concerned.
     """
 
     code: ClassVar[BrokerErrorCode]
@@ -55,7 +55,7 @@ class BrokerNotInstalledError(EmbeddedBrokerError):
 
 
 class BrokerNotStartedError(EmbeddedBrokerError):
-    """The broker did not come to answer Kafka requests; the message ends with what it said last."""
+    """The broker did not answer Kafka requests in time; the message ends with its last output."""
 
     code = BrokerErrorCode.NOT_STARTED
 
@@ -68,7 +68,7 @@ class BrokerNotStartedError(EmbeddedBrokerError):
 
 
 class BrokerEndedError(EmbeddedBrokerError):
-    """The broker ended while it was in use; the message ends with what it said last."""
+    """The broker ended while it was in use; the message ends with its last output."""
 
     code = BrokerErrorCode.ENDED
 

@@ -1,10 +1,9 @@
-"""The broker's watchdog: a process of its own, which starts the broker and ends it when its parent is gone.
+"""The broker's watchdog: a process that starts the broker, and ends it when the parent process has ended.
 
-Decides when the broker is ready, and when it must end: at the end of standard input, a pipe of which the
-parent holds the other end. The kernel closes that however the parent dies, kill -9 included, on Linux as on
-macOS. Says one line to the parent, `ready HOST:PORT`, and no more; or, when there is no broker (any more), a
-line why, and then the broker's last output. Never imports but the standard library: it runs by its path and
-without site-packages, so that it depends on no import path and is there in 20 ms.
+Standard input is a pipe from the parent. The kernel closes it however the parent dies, even by kill -9, on
+Linux and macOS; the watchdog then ends the broker. It prints a single line for the parent, `ready HOST:PORT`.
+If the broker fails, it prints the reason, and then the broker's last output. It imports only the standard
+library, because it runs by its path and without site-packages, and so starts in 20 ms.
 """
 
 import os
@@ -21,7 +20,7 @@ from pathlib import Path
 
 _PREFIX = "apportion-broker-"
 _ARGUMENTS = ("--host", "127.0.0.1", "--only", "kafka", "--kafka-port", "0")
-"""Port 0: the system chooses a free one, and the broker says which."""
+"""Port 0: the system chooses a free one, and the broker prints it."""
 _LISTENING = re.compile(rb"^ +kafka +(127\.0\.0\.1):(\d+)\n", re.MULTILINE)
 _API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 """Kafka's smallest: size, API key, version, correlation id, no client id."""
@@ -34,7 +33,7 @@ _OUTPUT_BYTES = 4096
 
 
 def main(binary: str, ready_timeout_s: float) -> None:
-    """Keep a broker until the parent is gone, or the broker is."""
+    """Run a broker until the parent or the broker ends."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # an exception: what is open is closed
     try:
         with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder, _start(binary, folder) as broker:
@@ -61,10 +60,10 @@ def _start(binary: str, folder: str) -> subprocess.Popen[bytes]:
 
 
 def _keep(broker: subprocess.Popen[bytes], ready_timeout_s: float) -> bytes:
-    """Return only when the broker has ended or is not ready in time: why, and its last output.
+    """Return the reason and the last output once the broker has ended or was not ready in time.
 
     Raises:
-        SystemExit: the parent is gone.
+        SystemExit: the parent has ended.
     """
     deadline = time.monotonic() + ready_timeout_s
     output = b""
@@ -87,9 +86,9 @@ def _read(broker: subprocess.Popen[bytes], timeout_s: float | None) -> bytes:
     """Wait for output of the broker.
 
     Raises:
-        SystemExit: the parent is gone.
-        EOFError: the broker is.
-        TimeoutError: neither, and no output.
+        SystemExit: the parent has ended.
+        EOFError: the broker has ended.
+        TimeoutError: there was no output in time.
     """
     pipe = broker.stdout
     assert pipe is not None
@@ -106,10 +105,10 @@ def _read(broker: subprocess.Popen[bytes], timeout_s: float | None) -> bytes:
 
 
 def _require_kafka(host: str, port: int, timeout_s: float) -> None:
-    """Ask the broker for the API versions that it speaks.
+    """Request the API versions that the broker supports.
 
     Raises:
-        TimeoutError: it gave no sound answer in time.
+        TimeoutError: there was no valid answer in time.
     """
     try:
         with socket.create_connection((host, port), max(timeout_s, 0.001)) as connection:

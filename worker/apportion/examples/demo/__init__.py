@@ -1,7 +1,6 @@
 """The demo: an embedded broker, the worker, and real sessions, in one process tree.
 
-Decides how the parts are put together for a first look, and what is told of it. Never decides what is
-composed: that is the same worker, through the same topics, as anywhere else.
+The worker and its topics are the same as in production.
 """
 
 from apportion.examples.demo.run import POLICY, require_demo_policy, run_demo

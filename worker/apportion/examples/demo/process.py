@@ -1,7 +1,6 @@
-"""The demo's processes: workers, as in production, and the commands that look at what they did.
+"""The demo's processes: workers, as in production, and the commands that verify and report their work.
 
-Decides how they are started, when a worker is ready, and that all are gone in the end. What a worker logs is
-kept, to be shown if it fails.
+All processes end with the demo. A worker's last log lines are kept, and shown if it fails.
 """
 
 import asyncio
@@ -21,22 +20,22 @@ _LINES_KEPT = 20
 
 
 class WorkerEndedError(Exception):
-    """The worker ended, or did not come to answer in time; the message ends with what it said last."""
+    """The worker ended, or was not ready in time; the message ends with its last log lines."""
 
     code = "worker_ended"
 
     def __init__(self, why: str, last_lines: Sequence[str]) -> None:
-        said = "\n".join(last_lines) or "it said nothing"
-        super().__init__(f"the worker {why}; its last words:\n{said}")
+        output = "\n".join(last_lines) or "it printed nothing"
+        super().__init__(f"the worker {why}; its last lines:\n{output}")
 
 
 class CommandFailedError(Exception):
-    """A command that the demo ran failed; the message ends with what it said."""
+    """A command of the demo failed; the message ends with its output."""
 
     code = "command_failed"
 
-    def __init__(self, arguments: Sequence[str], exit_code: int, said: str) -> None:
-        super().__init__(f"apportion {' '.join(arguments)} ended with {exit_code}:\n{said}")
+    def __init__(self, arguments: Sequence[str], exit_code: int, output: str) -> None:
+        super().__init__(f"apportion {' '.join(arguments)} ended with {exit_code}:\n{output}")
 
 
 class Worker:
@@ -54,10 +53,10 @@ class Worker:
         return self._process.pid
 
     async def during(self, work: Awaitable[None]) -> None:
-        """Do something that takes a worker.
+        """Await work that needs the worker.
 
         Raises:
-            WorkerEndedError: it has ended before.
+            WorkerEndedError: the worker ended first.
         """
         working = asyncio.ensure_future(work)
         try:
@@ -73,7 +72,7 @@ class Worker:
         """Return when the worker answers events.
 
         Raises:
-            WorkerEndedError: it does not.
+            WorkerEndedError: it ended, or was not ready in time.
         """
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
@@ -83,13 +82,13 @@ class Worker:
             raise WorkerEndedError(why, tuple(self._last_lines)) from None
 
     async def kill(self) -> None:
-        """End the process as `kill -9` does: it has no moment left."""
+        """End the process at once, as `kill -9` does."""
         self._process.kill()
         await self._process.wait()
         await self._reading
 
     async def stop(self) -> None:
-        """End the process; one that closed its log is about to end by itself."""
+        """Stop the process. A process that has closed its log is ending by itself."""
         if not self._reading.done():
             self._process.terminate()
         try:
@@ -114,9 +113,9 @@ class Worker:
 
 @asynccontextmanager
 async def worker_process(settings: Mapping[str, str]) -> AsyncIterator[Worker]:
-    """Run `apportion run` with these settings, by their names; yield it when it is ready.
+    """Run `apportion run` with these settings, by name, and yield it when it is ready.
 
-    It gets no other setting, of this process's environment or of a file, and ends with this process.
+    It gets no settings from this process's environment or from a file, and ends with this process.
 
     Raises:
         WorkerEndedError: it is not ready.
@@ -131,29 +130,29 @@ async def worker_process(settings: Mapping[str, str]) -> AsyncIterator[Worker]:
 
 
 async def run_command(*arguments: str, settings: Mapping[str, str], folder: Path | None = None) -> list[str]:
-    """Run a command with these settings alone, in a folder, and return the lines that it writes.
+    """Run a command with only these settings, in a folder, and return the lines of its output.
 
     Raises:
-        CommandFailedError: it does not succeed.
+        CommandFailedError: its exit code is not 0.
     """
     process = await _start(*arguments, settings=settings, output=PIPE, errors=STDOUT, folder=folder)
     try:
         assert process.stdout is not None, "it was started with a pipe"
-        said = (await process.stdout.read()).decode(errors="replace")
+        output = (await process.stdout.read()).decode(errors="replace")
         exit_code = await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if exit_code:
-        raise CommandFailedError(arguments, exit_code, said.rstrip())
-    return said.splitlines()
+        raise CommandFailedError(arguments, exit_code, output.rstrip())
+    return output.splitlines()
 
 
 async def _start(
     *arguments: str, settings: Mapping[str, str], output: int, errors: int, folder: Path | None = None
 ) -> Process:
-    """Start a command in a session of its own: a Ctrl-C in the terminal is ours, and we end what we began."""
+    """Start a command in a session of its own, so that a Ctrl-C in the terminal only reaches the demo."""
     others = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     own = {f"{PREFIX}{name.upper()}": value for name, value in settings.items()}
     return await asyncio.create_subprocess_exec(

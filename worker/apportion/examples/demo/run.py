@@ -1,8 +1,4 @@
-"""The demo from its events to its end.
-
-Decides the order in which the parts start and stop: broker, topics, worker, events, the worker's death and
-its successor, what looks at their work; and back.
-"""
+"""The course of the demo: broker, topics, worker, events, a killed worker and its successor, verification."""
 
 import asyncio
 import secrets
@@ -57,8 +53,8 @@ class _Stage(Struct):
     secret: str
     screen: Screen
 
-    def told(self) -> dict[str, str]:
-        """Return the settings by name, as another process is told them."""
+    def setting_texts(self) -> dict[str, str]:
+        """Return the settings as texts by name, for another process."""
         values = {name: getattr(self.settings, name) for name in (*_OWN, *_CARRIED)}
         values["brokers"] = self.settings.brokers[0]
         values["fingerprint_secret"] = self.secret
@@ -140,7 +136,7 @@ async def _worker(stage: _Stage, what: str) -> AsyncIterator[Worker]:
     since_s = perf_counter()
     async with AsyncExitStack() as stack:
         with stage.screen.waiting(f"starting a {what} …"):
-            worker = await stack.enter_async_context(worker_process(stage.told()))
+            worker = await stack.enter_async_context(worker_process(stage.setting_texts()))
         stage.screen.tell(f"A {what}, process {worker.pid}, ready in {perf_counter() - since_s:.1f} s")
         yield worker
 
@@ -151,7 +147,7 @@ async def _play(client: Client, events: Iterable[bytes], screen: Screen, *, held
 
 
 async def _look(stage: _Stage, report: Path) -> None:
-    """Sum up, prove all decisions, and report them."""
+    """Show the sums, verify all decisions, and write the report."""
     screen = stage.screen
     screen.begin("What came of it")
     screen.sum_up()
@@ -165,7 +161,7 @@ async def _look(stage: _Stage, report: Path) -> None:
 
 async def _run(stage: _Stage, folder: str, *arguments: str, unshown: tuple[str, ...] = ()) -> None:
     with stage.screen.waiting(f"apportion {arguments[0]} …"):
-        said = await run_command(*arguments, *unshown, settings=stage.told(), folder=Path(folder))
+        said = await run_command(*arguments, *unshown, settings=stage.setting_texts(), folder=Path(folder))
     stage.screen.show_command(arguments, said)
 
 

@@ -1,4 +1,4 @@
-"""Where the demo is shown, as it happens. Decides what is shown when; how it looks is the view's."""
+"""The output of the demo as it happens; `view` defines its layout."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from apportion.printable import printable
 
 
 class Screen:
-    """A terminal or a pipe, and the tally of what was shown on it."""
+    """A terminal or a pipe, and the tally of the answers shown on it."""
 
     def __init__(self, activate: str) -> None:
         """Show nothing yet; `activate` is the command that puts ours on the path, or empty."""
@@ -70,8 +70,8 @@ class Screen:
     def show_command(self, arguments: Sequence[str], said: Sequence[str]) -> None:
         """Print a command and what it said."""
         self._console.print(Text(f"$ apportion {' '.join(arguments)}", "dim"), soft_wrap=True)
-        for each in said:
-            self.tell(printable(each))
+        for line in said:
+            self.tell(printable(line))
 
     def sum_up(self) -> None:
         """Print what the answers so far add up to."""

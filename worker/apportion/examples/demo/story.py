@@ -1,6 +1,6 @@
-"""What the demo's worker is asked: sessions of every strategy, side by side, over the same moments.
+"""The events of the demo: sessions of every strategy, side by side, about the same moments of a history.
 
-Decides who asks at which moment, and what is on its way when the worker is killed. Never composes.
+It also determines which events are in flight when the worker is killed.
 """
 
 import json
@@ -15,14 +15,14 @@ from apportion.examples.workload.sessions import Event, briefing, chat, habits, 
 from apportion.policies import load_policy
 
 _ROUNDS = 8
-"""So many moments are everybody's; those after them are the agent's alone."""
+"""Number of moments with requests of all sessions; after them there is only the agent's session."""
 _REFUSED_ROUND = 1
 
 
 class Story(Struct, frozen=True):
-    """Events in their order: before the worker is killed, on their way then, and after it.
+    """Events in their order: before the worker is killed, in flight at that time, and after it.
 
-    `refused` of them are wrong, and are to be told so.
+    `refused` of them are invalid, and become dead letters.
     """
 
     before: tuple[bytes, ...]
@@ -55,9 +55,9 @@ def _round(number: int, value: bytes, policy: str) -> tuple[bytes, ...]:
         return (value,)
     moment: Event = json.loads(value)
     if number % 2:
-        asked = [review(moment), recall(moment)]
+        requests = [review(moment), recall(moment)]
     else:
-        asked = [briefing(moment, policy), habits(moment), chat(moment)]
+        requests = [briefing(moment, policy), habits(moment), chat(moment)]
     if number == _REFUSED_ROUND:
-        asked.append(review(moment) | {"budget_tokens": "4000"})
-    return (value, *(json.dumps(one).encode() for one in asked))
+        requests.append(review(moment) | {"budget_tokens": "4000"})
+    return (value, *(json.dumps(request).encode() for request in requests))

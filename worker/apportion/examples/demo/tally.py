@@ -1,4 +1,4 @@
-"""What a run of decisions adds up to. Decides nothing; knows only the decisions and how long they took."""
+"""The totals of the demo's decisions: counts, tokens and latencies."""
 
 from collections import Counter
 
@@ -23,12 +23,12 @@ class OfPolicy(Struct):
 
 
 class DemoSummary(Struct, frozen=True):
-    """Totals over a run. Latencies in seconds by percentile, of what no killed worker held up.
+    """Totals of a run. Latencies are in seconds by percentile, without answers delayed by the killed worker.
 
-    `emitted` tokens stand in contexts, and `charged` in the sessions' ledgers: the same, or something was
-    charged twice or not at all. `held` is the share of the tokens, under the policies that hold, that begin
-    a text as the session's text before it, and `input_price` what input costs for it, as a share of the full
-    price: what is held is read from the cache while that is warm, and was put there the turn before.
+    `emitted` counts the tokens in contexts, and `charged` those in the sessions' ledgers; they differ only if
+    tokens were charged twice or not at all. `held` is the share of tokens in an unchanged beginning, under
+    policies that hold prefixes. `input_price` is the price of input with that beginning in the provider's
+    cache, as a share of the full price.
     """
 
     sessions: int
@@ -43,10 +43,10 @@ class DemoSummary(Struct, frozen=True):
 
 
 class DemoTally:
-    """Counts answers as they come."""
+    """Counts answers as they arrive."""
 
     def __init__(self) -> None:
-        """Start at nothing."""
+        """Start without answers."""
         self._spent: dict[tuple[str, str], int] = {}
         self._policies: dict[str, OfPolicy] = {}
         self._latencies_s: list[float] = []
@@ -56,7 +56,7 @@ class DemoTally:
         self._saved = 0.0
 
     def add(self, answered: Reply, *, held_up: bool = False) -> None:
-        """Count one answer; one that a killed worker held up tells nothing of how quick answers are."""
+        """Count an answer. The latency of an answer that a killed worker `held_up` is ignored."""
         if not held_up:
             self._latencies_s.append(answered.latency_s)
         if answered.decision is None:
@@ -70,7 +70,7 @@ class DemoTally:
         sums.decisions += 1
         sums.used += tokens.used
         sums.limit += tokens.limit
-        sums.reasons.update({str(one.reason): one.count for one in decision.reasons})
+        sums.reasons.update({str(omitted.reason): omitted.count for omitted in decision.reasons})
         session = decision.tenant, decision.session_id
         before, after = decision.session.before, decision.session.after
         known = self._spent.get(session, 0) if before.prompts else 0  # a session that expired begins at 0

@@ -1,6 +1,6 @@
-"""How the demo looks: the first context, a line a decision, the sums. Decides nothing else.
+"""The layout of the demo's output: the first context, a line for each decision, and the sums.
 
-The same lines on a terminal and in a pipe; only there they have colours.
+The lines are the same on a terminal and in a pipe; only a terminal shows colours.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from apportion.printable import printable
 _EXCERPT_LINES = 6
 _EXCERPT_COLUMNS = 96
 _HUNK = "@@"
-"""A change begins so: what a context is about is told by it sooner than by what stands first."""
+"""Beginning of a change, from which the excerpt of a context starts, because it shows the topic best."""
 _STYLES = {Status.INFEASIBLE: "red", Status.EXHAUSTED: "yellow"}
 
 
@@ -205,10 +205,10 @@ def _kept(shape: Layout, cells: tuple[RenderableType, ...]) -> list[RenderableTy
 
 
 def _main_reason(decision: ContextDecision, width: int) -> str:
-    """Return the reason of the most, and of how many where that fits."""
-    for one in decision.reasons:
-        counted = f"{one.reason} ({one.count})"
-        return counted if len(counted) <= width else str(one.reason)
+    """Return the most frequent reason, with its count if that fits."""
+    for omitted in decision.reasons:
+        counted = f"{omitted.reason} ({omitted.count})"
+        return counted if len(counted) <= width else str(omitted.reason)
     return ""
 
 

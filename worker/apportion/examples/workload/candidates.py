@@ -1,9 +1,8 @@
-"""What a platform would offer at a moment, as candidates of the strategy `lanes`.
+"""The candidates that a platform would offer at a moment, for the strategy `lanes`.
 
-Decides kinds, lanes, order and scores. All scores are measured, none is made up: `relevance` is the share
-of the change's words, by weight, that the content has (see `moment.Query`); `specificity` is how near the
-path is to the change, by folders; `risk_alignment` is the churn of the path. Tests stand in the lane
-`structure`, since names and imports find them, not words. Never decides what is selected.
+All scores are measured. `relevance` is the share of the change's words, by weight, that the content has (see
+`moment.Query`). `specificity` is the nearness of the path to the change, by folders. `risk_alignment` is the
+churn of the path. Tests are in the lane `structure`, because names and imports find them, not words.
 """
 
 from collections.abc import Iterable, Iterator

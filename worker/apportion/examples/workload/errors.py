@@ -1,10 +1,10 @@
-"""Why a workload cannot be made or read: a closed set of codes, and the exception that carries them."""
+"""The error of the workload, with a closed set of codes."""
 
 from enum import StrEnum
 
 
 class WorkloadErrorCode(StrEnum):
-    """Everything that can be wrong with a workload's source."""
+    """The codes of all errors of a workload's source."""
 
     GIT_MISSING = "git_missing"
     NOT_A_REPOSITORY = "not_a_repository"

@@ -1,6 +1,6 @@
-"""What has happened up to a moment: who worked when, when each content came to be, how often files changed.
+"""The history up to a moment: sessions of authors, ages of contents, and churn of files.
 
-Decides sessions, ages and churn. Knows nothing that is dated later than the moment.
+It knows nothing that is dated later than the moment.
 """
 
 import hashlib

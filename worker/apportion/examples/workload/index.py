@@ -1,7 +1,7 @@
-"""What stands where in the working folder at one moment: words, definitions, imports, roles.
+"""Index of the working folder at one moment: words, definitions, imports and roles of its files.
 
-Decides which files could matter for a change. It goes from one state of the folder to the next file by
-file, and its answers depend only on the state that it holds, never on the way there.
+It finds the files that could matter for a change. It is updated file by file from one state of the folder to
+the next; its answers depend only on the current state.
 """
 
 import hashlib

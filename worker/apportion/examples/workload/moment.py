@@ -1,7 +1,4 @@
-"""One moment that is asked about: what was edited, and how well anything fits it.
-
-Decides what counts as the change and how relevance is measured. Never looks for candidates.
-"""
+"""A moment of a history: its edits, and the relevance of texts to them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -42,17 +39,16 @@ class Edit(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A moment that is asked about.
+    """A moment with a request.
 
-    Attributes:
-        request_id: its name, unique in the whole history.
-        session_id: whose it is.
-        time_s: when, the only clock.
-        event: what was done.
-        commitish: the commit that was checked out; nothing before the first.
-        foci: the edits that it is about.
-        pending: all edits that are not committed yet, or of this very commit; of very many, the largest.
-        message: the commit's message; empty before the commit.
+    - `request_id`: its id, unique in the whole history.
+    - `session_id`: the author's session.
+    - `time_s`: its time, the only clock.
+    - `event`: the kind of event.
+    - `commitish`: the commit that was checked out; none before the first one.
+    - `foci`: the edits that the request is about.
+    - `pending`: all edits that are not committed yet, or of this commit; of very many, the largest.
+    - `message`: the commit's message; empty before the commit.
     """
 
     request_id: str

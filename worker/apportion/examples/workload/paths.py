@@ -1,6 +1,6 @@
-"""What a path alone says about a file: its role, its module's name, how near it is to another.
+"""Facts about a file from its path alone: its role, its module's name, its nearness to another path.
 
-Decides by conventions that are common across languages. Never opens a file.
+They follow conventions that are common across languages. No file is opened.
 """
 
 import re

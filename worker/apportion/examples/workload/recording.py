@@ -1,7 +1,7 @@
-"""The recorded workload that the package ships: real sessions, for a demo without any repository at hand.
+"""The recorded workload that the package ships: real sessions, for a demo without a repository.
 
-Decides the file's form: events as JSON lines, compressed with xz, whose window reaches back over many
-requests that repeat each other's content. Never decides what the events are.
+The file holds events as JSON lines, compressed with xz, whose window covers many requests that repeat
+content.
 """
 
 import lzma

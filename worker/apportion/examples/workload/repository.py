@@ -1,10 +1,9 @@
 """A git repository as an immutable store of commits, trees and blobs, read through the git command.
 
-Decides what a commit, a change and a text are. git is asked for three things only: which commits there are
-(`rev-list`), which files differ between two trees and the bytes of objects (one process each for all of
-them, `diff-tree --stdin` and `cat-file --batch`); texts are diffed on this side. So no configuration,
-attribute, work tree, index or mail map can change a byte of what is read, and nothing that a repository
-configures is ever run or fetched.
+Only three git commands are used: `rev-list` for the commits, `diff-tree --stdin` for the files that differ
+between two trees, and `cat-file --batch` for the bytes of objects. Texts are compared here. So no
+configuration, attribute, work tree, index or mail map changes a byte of the result, and nothing that a
+repository configures is run or fetched.
 """
 
 import os

@@ -1,12 +1,12 @@
 """The history of a git repository as `context-request.v1` events for the strategy `lanes`.
 
-Decides which moments are asked about: every text file that a commit changes, as if it had been saved
-before the commit, one after the other by path (`file_saved`, `file_deleted`), then the commit itself
-(`git_commit`). git knows one time of all these, the author date. Merges are asked about nowhere: against
-their first parent they would repeat what was asked about on the branch. Never decides what is composed.
+There is a request for every text file that a commit changes, as if it had been saved before the commit, in
+the order of paths (`file_saved`, `file_deleted`). A request for the commit itself follows (`git_commit`). All
+have the same time, the author date. Merges have no requests, because compared with their first parent they
+would repeat those of the branch.
 
-A request knows only what was there at its moment: the folder as it was saved up to then, no commit message
-before the commit, no content of later commits.
+A request only contains what existed at its moment: the folder as saved up to then, no commit message before
+the commit, and no content of later commits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,6 @@
-"""The moments of a history as platforms of other kinds would ask about them: a session for each strategy.
+"""Requests about the moments of a history for the other strategies, as other platforms would make them.
 
-Decides which parts of a moment such a platform would offer. Contents, times and scores are the moment's own;
-the only thing made is the form. Never decides what is composed.
+Contents, times and scores are those of the moment; only the form is made here.
 """
 
 from collections import Counter
@@ -39,13 +38,13 @@ def recall(moment: Event) -> Event:
 
     Sources agree on a file as often as it was found.
     """
-    found = Counter(one.get("path") for one in moment["candidates"])
+    counts = Counter(candidate.get("path") for candidate in moment["candidates"])
     offered = [
-        _named(one)
-        | {name: one[name] for name in _WEIGHED}
-        | {"category": category, "weighted_agreement": found[one.get("path")]}
-        for one in moment["candidates"]
-        if (category := _CATEGORIES.get(one["kind"])) is not None
+        _named(candidate)
+        | {name: candidate[name] for name in _WEIGHED}
+        | {"category": category, "weighted_agreement": counts[candidate.get("path")]}
+        for candidate in moment["candidates"]
+        if (category := _CATEGORIES.get(candidate["kind"])) is not None
     ]
     return _request(moment, "recall", policy="categories") | {"candidates": offered}
 
@@ -55,16 +54,16 @@ def habits(moment: Event) -> Event:
 
     A rule is as active as it is relevant, beside the most relevant one.
     """
-    rules = [one for one in moment["candidates"] if one["kind"] in _HABITS]
-    most = max((one["relevance"] for one in rules), default=0) or 1
+    rules = [candidate for candidate in moment["candidates"] if candidate["kind"] in _HABITS]
+    most = max((rule["relevance"] for rule in rules), default=0) or 1
     offered = [
-        _named(one)
+        _named(rule)
         | {
-            "kind": _HABITS[one["kind"]],
-            "content": one["content"].strip()[:_HABIT_CHARACTERS],
-            "activation": round(one["relevance"] / most, 3),
+            "kind": _HABITS[rule["kind"]],
+            "content": rule["content"].strip()[:_HABIT_CHARACTERS],
+            "activation": round(rule["relevance"] / most, 3),
         }
-        for one in rules
+        for rule in rules
     ]
     return _request(moment, "habits", policy="tiers") | {"candidates": offered}
 
@@ -111,8 +110,8 @@ def _request(moment: Event, session: str, **named: Any) -> Event:
 
 
 def _contents(moment: Event, *kinds: str) -> Iterator[str]:
-    for one in moment["candidates"]:
-        if one["kind"] in kinds and (content := one["content"].strip()):
+    for candidate in moment["candidates"]:
+        if candidate["kind"] in kinds and (content := candidate["content"].strip()):
             yield content
 
 

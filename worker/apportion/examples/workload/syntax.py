@@ -1,7 +1,7 @@
 """Definitions and imports of a source file, by a real parser for each language.
 
-Decides which language a path is in, and what its file defines and imports. tree-sitter reads files with
-errors, of any version of their language, and does so alike under every Python.
+tree-sitter reads files with errors and of any version of their language, with the same result under every
+version of Python.
 """
 
 from collections.abc import Callable

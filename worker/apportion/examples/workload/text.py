@@ -1,7 +1,4 @@
-"""Texts: their words and names, their chunks, and how two of them differ.
-
-Decides what one piece of content holds. Never decides which pieces matter.
-"""
+"""Texts: their words and names, their chunks, and the differences between two of them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -25,13 +22,12 @@ _WORD_MIN_CHARACTERS = 3
 
 
 class Hunk(NamedTuple):
-    """A stretch of a unified diff.
+    """A hunk of a unified diff.
 
-    Attributes:
-        text: the hunk with its `@@` line; no section heading, which would depend on a configuration.
-        changed: the removed and added lines alone, without their signs.
-        start: the first line in the new text that it covers, from 0.
-        end: the line after the last.
+    - `text`: the hunk with its `@@` line, without a section heading, which would depend on a configuration.
+    - `changed`: the removed and added lines, without their signs.
+    - `start`: the first line that it covers in the new text, from 0.
+    - `end`: the line after the last.
     """
 
     text: str

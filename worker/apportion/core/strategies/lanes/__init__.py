@@ -76,7 +76,9 @@ class LanesStrategy:
     candidate_needs: ClassVar = CandidateNeeds(REQUIRED, (("created_at",), ("recency_bucket",)))
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
         Reason.LANE_MAX_REACHED: Meaning("it did not fit under its lane's ceiling"),
-        Reason.DISPLACED_BY_PREFIX: Meaning("it gave way to what the session's text before began with"),
+        Reason.DISPLACED_BY_PREFIX: Meaning(
+            "it was displaced to keep the beginning of the session's previous text"
+        ),
         Reason.DROPPED_AFTER_RENDER: Meaning(
             "it was chosen, and went when the text as a whole passed the limit"
         ),
