@@ -4,6 +4,8 @@ with."""
 import asyncio
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from aiokafka.structs import ConsumerRecord
@@ -13,9 +15,8 @@ from apportion.kafka.commit_metadata import CommitMetadata, decode_metadata
 from apportion.kafka.policies_topic import PoliciesUnreadError
 from apportion.settings import Settings
 from apportion.stream.pipeline.answers import Answers
-from apportion.stream.pipeline.batch import BatchBounds, BatchComposer
+from apportion.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
 from apportion.stream.pipeline.breaker import DeadLetterShare
-from apportion.stream.pipeline.flow import Fetched
 from apportion.stream.pipeline.membership import Membership
 from apportion.stream.pipeline.pipeline import Pipeline
 from apportion.stream.pipeline.writer import Writer
@@ -34,9 +35,35 @@ def read(offset: int, event: dict[str, Any] | None = None) -> Any:
     return ConsumerRecord(topic, 0, offset, _NOW_MS, 0, KEY, value, None, 0, 0, ())
 
 
+class Requests:
+    """Stands for the reader: each read brings what is put into `records`, as soon as something is there."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, list[Any]] = {}
+        self.reads: list[set[int]] = []
+        self.timeouts_s: list[float] = []
+        self._grown = asyncio.Event()
+
+    def put(self, partition: int, *records: Any) -> None:
+        """Let the next read of a partition bring these."""
+        self.records.setdefault(partition, []).extend(records)
+        self._grown.set()
+
+    async def read(self, partitions: Collection[int], within_s: float) -> Mapping[int, Sequence[Any]]:
+        """Bring what there is of the partitions, or nothing after so long."""
+        self.reads.append(set(partitions))
+        self.timeouts_s.append(within_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while not self.records.keys() & set(partitions):
+                    self._grown.clear()
+                    await self._grown.wait()
+        return {number: self.records.pop(number) for number in partitions if number in self.records}
+
+
 class PipelineStage(ABC):
-    """What is fetched waits in `fetched`, why the pipeline ended stands in `failures`; the clock is
-    `now_s`."""
+    """A running pipeline: its `reader` brings what tests put there, and why a write failed stands in
+    `failures`; the clock is `now_s`."""
 
     def __init__(
         self,
@@ -44,6 +71,7 @@ class PipelineStage(ABC):
         bounds: BatchBounds,
         share: DeadLetterShare | None = None,
         committed: tuple[int | None, str] = (None, ""),
+        linger_s: float = 0.0,
     ) -> None:
         answers = Answers(settings, create_engine(settings), create_timeline(settings), "w")
         composer = BatchComposer(answers, share or DeadLetterShare(2, 1.0), bounds)
@@ -52,19 +80,24 @@ class PipelineStage(ABC):
         self.membership.confirm(0.0)
         self.policies_unread = False
         policies: Any = self
-        self.pipeline = Pipeline(
-            settings.requests_topic,
-            composer,
-            self.new_writer(),
-            self.membership,
-            policies,
-            commit=self.commit,
-        )
         self.commits: list[tuple[int, CommitMetadata]] = []
-        self.fetched: list[Fetched] = []
         self.failures: list[Exception] = []
-        self.pipeline.deliver = self.fetched.append
-        self.pipeline.failed = self.failures.append
+        self.durable_batches: list[Batch] = []
+        self.requests = Requests()
+        reader: Any = self.requests
+        self.pipeline = Pipeline(
+            topic=settings.requests_topic,
+            reader=reader,
+            composer=composer,
+            writer=self.new_writer(),
+            membership=self.membership,
+            policies=policies,
+            commit=self.commit,
+            durable=self.durable_batches.append,
+            failed=self.failures.append,
+            linger_s=linger_s,
+        )
+        self.running: asyncio.Task[None] | None = None
         self.rows = PartitionRows("changelog 0")
         self.pipeline.begin(0, self.rows, *committed)
 
@@ -84,10 +117,37 @@ class PipelineStage(ABC):
         self.pipeline.committed({partition: offset for partition, (offset, _) in offsets.items()})
         return bool(offsets)
 
+    def run(self) -> asyncio.Task[None]:
+        """Let the pipeline run, if it does not."""
+        if self.running is None or self.running.done():
+            self.running = asyncio.create_task(self.pipeline.run())
+        return self.running
+
+    async def stop(self) -> None:
+        """Let the pipeline run no more."""
+        if self.running is not None:
+            self.running.cancel()
+            await asyncio.wait({self.running})
+
     async def answer(self, *records: Any) -> None:
-        """Let the pipeline have what one fetch brought, and answer it."""
-        self.pipeline.fetched(0, records)
-        await self.pipeline.answer(self.fetched.pop())
+        """Let the pipeline read these at once, and compose them as far as there is room.
+
+        Raises what the pipeline ends with.
+        """
+        self.requests.put(0, *records)
+        await self.composed()
+
+    async def composed(self) -> None:
+        """Let the pipeline compose what it reads, as far as there is room; raises what it ends with."""
+        running, flow, records = self.run(), self.pipeline.flows[0], self.requests.records
+        await self.until(
+            lambda: (
+                running.done() or flow.is_over or (0 not in records and (flow.is_full or not flow.waiting))
+            )
+        )
+        if running.done():
+            await running
+        await asyncio.sleep(0)  # the writer begins
 
     async def until(self, condition: Any) -> None:
         """Let the pipeline's tasks go on until a condition holds."""

@@ -57,18 +57,6 @@ class FencedError(StreamError):
         )
 
 
-class EventLostError(StreamError):
-    """Events before these were read from the topic, and did not reach the agent."""
-
-    code = "event_lost"
-
-    def __init__(self, topic: str, partition: int, offset: int) -> None:
-        super().__init__(
-            f"stopped at {topic} partition {partition} offset {offset}: events before it were lost on "
-            "the way through Faust; they are not committed and come again when a worker starts"
-        )
-
-
 class GroupFailedError(StreamError):
     """The consumer group refuses this worker, or the client has given the group up."""
 

@@ -14,7 +14,6 @@ from apportion.settings import Settings
 from apportion.stream.faults import GroupFailedError, NotFlowingError
 from apportion.stream.faust_app.app import create_app
 from apportion.stream.faust_app.consumer import PipelineConsumer
-from apportion.stream.pipeline.flow import Fetched
 
 pytestmark = pytest.mark.asyncio
 
@@ -67,18 +66,12 @@ async def consumer() -> AsyncIterator[PipelineConsumer]:
     """A consumer whose rows are read, before it goes to its committed offsets."""
     found: PipelineConsumer = create_app(Settings()).consumer
     loop = found._thread.thread_loop
-    found._thread = found.app.reader = Member()
+    found._thread = found.app.reader = found.app.pipeline._reader = Member()
     await found.app.sessions.data.on_rebalance(REQUESTS | CHANGELOG, set(), set())
     found._set_active_tps(set(REQUESTS))
     found._assigned = object()
     yield found
     loop.close()
-
-
-def delivered(consumer: PipelineConsumer) -> list[Fetched]:
-    fetched: list[Fetched] = []
-    consumer.app.pipeline.deliver = fetched.append
-    return fetched
 
 
 async def test_partitions_are_taken_over_paused(
@@ -93,16 +86,6 @@ async def test_partitions_are_taken_over_paused(
     monkeypatch.setattr(consumer, "_on_partitions_assigned", take)
     await consumer.on_partitions_assigned(REQUESTS | CHANGELOG, 2)
     assert active_when_taken == [set()]
-
-
-@pytest.mark.parametrize("active", [set(), set(REQUESTS)], ids=["without partitions", "before they flow"])
-async def test_a_read_of_nothing_lets_others_have_their_turn(
-    consumer: PipelineConsumer, active: set[TP]
-) -> None:
-    consumer._set_active_tps(active)
-    other = asyncio.create_task(asyncio.sleep(0))
-    await consumer._read_once()
-    assert other.done(), "the worker stops, hears of partitions and beats its heart in between"
 
 
 async def test_a_partition_that_was_added_ends_the_worker(
@@ -164,51 +147,40 @@ async def test_partitions_that_are_taken_away_while_they_are_sought_do_not_flow(
     assert consumer.app.pipeline.has_room(0)
 
 
-async def test_what_partitions_hold_comes_to_the_pipeline_as_it_was_read(consumer: PipelineConsumer) -> None:
-    await consumer.perform_seek()
-    fetched = delivered(consumer)
-    consumer._thread.records = {0: [record(7), record(8)], 1: [record(3)]}
-    await consumer._read_once()
-    assert [(one.flow.partition, one.records) for one in fetched] == [
-        (0, consumer._thread.records[0]),
-        (1, consumer._thread.records[1]),
-    ]
-
-
-async def test_a_partition_is_not_read_while_what_it_brought_is_not_composed(
-    consumer: PipelineConsumer,
-) -> None:
-    await consumer.perform_seek()
-    consumer._thread.records = {0: [record(7)]}
-    for _ in range(3):
-        await consumer._read_once()
-    reads = [asked for step, asked in consumer._thread.steps if step == "read"]
-    assert reads == [{0, 1}, {1}, {1}]
-
-
-@pytest.mark.parametrize("change", ["generation", "flow"])
 async def test_what_is_read_across_a_rebalance_is_dropped(
-    consumer: PipelineConsumer, monkeypatch: pytest.MonkeyPatch, change: str
+    consumer: PipelineConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its partitions have a new owner, or are sought again: rows are not read for them yet."""
 
-    async def read(*_: object) -> dict[int, list[Any]]:
-        if change == "flow":
-            consumer.stop_flow()
-        else:
-            consumer.app.consumer_generation_id += 1
-        return {0: [record(7)]}
+    async def nothing(*_: object) -> None:
+        pass
 
-    monkeypatch.setattr(consumer.app.reader, "read", read)
-    assert await consumer._read([0], 1.0) == {}
+    monkeypatch.setattr(consumer, "_on_partitions_revoked", nothing)
+    await consumer.perform_seek()
+    client, pipeline = consumer._thread, consumer.app.pipeline
+    client.may_end.clear()
+    client.records = {0: [record(7)]}
+    reading = asyncio.ensure_future(pipeline._read())
+    await client.begun.wait()
+    await consumer.on_partitions_revoked(REQUESTS | CHANGELOG)
+    consumer._assigned = object()
+    seeking = asyncio.ensure_future(consumer.perform_seek())
+    client.may_end.set()
+    await asyncio.wait_for(asyncio.gather(reading, seeking), timeout=DEADLINE_S)
+    assert [step for step, _ in client.steps] == ["seek", "read", "seek"]
+    assert {number: flow.waiting for number, flow in pipeline.flows.items()} == {0: 0, 1: 0}
 
 
 async def test_the_committed_offsets_are_sought_when_no_read_is_under_way(consumer: PipelineConsumer) -> None:
     """What a read brings that began before would be taken for what comes next."""
-    client = consumer._thread
+    client, pipeline = consumer._thread, consumer.app.pipeline
+    for partition in (0, 1):
+        pipeline.begin(partition, consumer.app.sessions.rows_of(partition), None)
     client.may_end.clear()
-    reading = asyncio.ensure_future(consumer._read([0, 1], 1.0))
+    reading = asyncio.ensure_future(pipeline._read())
     await client.begun.wait()
+    pipeline.abandon()
+    pipeline.end()
     seeking = asyncio.ensure_future(consumer.perform_seek())
     await asyncio.wait({seeking}, timeout=0.1)
     assert client.steps == []
@@ -232,12 +204,13 @@ async def test_a_read_waits_for_a_seek_that_a_rebalance_made_nobody_wait_for(
     seeking = asyncio.ensure_future(consumer.perform_seek())
     await begun.wait()
     seeking.cancel()
-    reading = asyncio.ensure_future(consumer._read([0, 1], 1.0))
+    reading = asyncio.ensure_future(consumer.app.pipeline._read())
     await asyncio.wait({seeking, reading}, timeout=0.1)
     assert seeking.cancelled()
     assert not client.begun.is_set()
     may_end.set()
-    assert await asyncio.wait_for(reading, timeout=DEADLINE_S) == {}
+    await asyncio.wait_for(reading, timeout=DEADLINE_S)
+    assert [step for step, _ in client.steps] == ["seek", "read"]
 
 
 async def test_what_is_durable_is_committed_once(consumer: PipelineConsumer) -> None:

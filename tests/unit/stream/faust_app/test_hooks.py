@@ -58,23 +58,64 @@ async def test_the_transport_makes_our_consumer(app: WorkerApp) -> None:
     assert type(app.consumer) is PipelineConsumer
 
 
-async def test_what_is_put_into_the_streams_queue_comes_to_the_agent_as_it_is(app: WorkerApp) -> None:
-    app.flow_control.resume()
-    stream, fetched = app.stream(app.channel()), [object(), object()]
-    seen = []
+async def test_the_agents_stream_subscribes_to_the_requests_though_nobody_reads_it(app: WorkerApp) -> None:
+    agent = app.agents["requests"]
+    assert not list(app.topics)
+    actor = agent()
+    actor.it.close()
+    assert [topic.get_topic_name() for topic in app.topics] == [app.settings.requests_topic]
 
-    async def follow() -> None:
-        async for one in stream:
-            seen.append(one)
-            if len(seen) == len(fetched):
-                break
 
-    following = asyncio.ensure_future(follow())
-    for one in fetched:
-        stream.channel.queue.put_nowait(one)
-    await asyncio.wait_for(following, timeout=DEADLINE_S)
-    await stream.stop()
-    assert seen == fetched
+async def test_the_pipeline_runs_for_as_long_as_the_agent_does_and_what_ends_it_ends_the_app(
+    app: WorkerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = ZeroDivisionError()
+    begun, may_fail = asyncio.Event(), asyncio.Event()
+
+    async def run() -> None:
+        begun.set()
+        await may_fail.wait()
+        raise error
+
+    monkeypatch.setattr(app.pipeline, "run", run)
+    app.agents.beacon.reattach(app.beacon)  # as the app does when it starts
+    async with asyncio.timeout(DEADLINE_S):
+        await app.agents.start()
+        await begun.wait()
+        assert not app.should_stop
+        may_fail.set()
+        await app.wait_until_stopped()
+        await app.agents.stop()
+    assert app.crash_reason is error
+
+
+async def test_an_agent_that_stops_ends_the_run_of_the_pipeline(
+    app: WorkerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def run() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(app.pipeline, "run", run)
+    async with asyncio.timeout(DEADLINE_S):
+        await app.agents.start()
+        await begun.wait()
+        await app.agents.stop()
+    assert ended.is_set()
+
+
+async def test_the_fetcher_only_waits_until_it_is_stopped(app: WorkerApp) -> None:
+    fetcher = app._fetcher
+    async with asyncio.timeout(DEADLINE_S):
+        await fetcher.start()
+        await asyncio.sleep(0)
+        assert not fetcher.should_stop
+        await fetcher.stop()
 
 
 async def test_the_members_client_fetches_nothing(app: WorkerApp, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,15 @@
 """What is seen of a worker: when it has something to do, and when it hangs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiokafka.structs import ConsumerRecord
-from faust.types import TP
 from support.composing import answer, candidate, lanes_policy, request
 from support.containers import free_port
 
@@ -20,8 +20,7 @@ from apportion.operations import metrics as told
 from apportion.operations.numbers import Numbers
 from apportion.operations.server import serving
 from apportion.settings import Settings
-from apportion.stream.faust_app.app import WorkerApp
-from apportion.stream.faust_app.probe import Probe, patience_of
+from apportion.stream.faust_app.probe import Probe, Sources, count_durable, patience_of
 from apportion.stream.pipeline.batch import Batch
 from apportion.stream.pipeline.breaker import DeadLetterShare
 from apportion.stream.pipeline.fair_pipeline import FairPipeline
@@ -34,7 +33,6 @@ from apportion.stream.state.rows import PartitionRows
 pytestmark = pytest.mark.asyncio
 
 SETTINGS = Settings(partitions=1)
-REQUESTS = TP(SETTINGS.requests_topic, 0)
 MINUTE_S = 60
 
 
@@ -60,15 +58,14 @@ class Writer:
     async def assign(self, _: Collection[int]) -> None: ...
 
 
-class Thread:
-    """Stands for the member's thread, whose brokers answer where partitions end."""
+class Client:
+    """Stands for a client whose brokers answer where partitions end."""
 
     def __init__(self) -> None:
-        self.thread_loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.end = 0
         self.is_away = self.is_silent = False
 
-    async def ends(self, partitions: list[Any]) -> dict[Any, int]:
+    async def ends(self, partitions: Collection[int]) -> dict[int, int]:
         if self.is_away:
             raise TimeoutError
         if self.is_silent:
@@ -76,7 +73,23 @@ class Thread:
         return dict.fromkeys(partitions, self.end)
 
 
-class Reader(Thread):
+class GroupMember(Client):
+    """Stands for the group's member, which has one partition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_assigned, self.is_recovering = True, False
+        self.is_turning = True
+
+    def requests_assigned(self) -> set[int]:
+        return {0}
+
+    def call_in_thread(self, callback: Callable[[], None]) -> None:
+        if self.is_turning:
+            asyncio.get_running_loop().call_soon(callback)
+
+
+class Reader(Client):
     """Stands for the reader, whose brokers answer up to where it can read."""
 
     def __init__(self) -> None:
@@ -87,12 +100,6 @@ class Reader(Thread):
         return self.position
 
 
-class NeverTurning:
-    """A loop that takes calls and makes none."""
-
-    def call_soon_threadsafe(self, *_: object) -> None: ...
-
-
 class Stage:
     """A worker of one partition with a pipeline of its own, and brokers as they are told to be."""
 
@@ -100,31 +107,37 @@ class Stage:
         self.now_s = 0.0
         self.memory = Memory()
         self.writer, self.rows = Writer(), PartitionRows("changelog 0")
-        self.thread, self.reader = Thread(), Reader()
+        self.member, self.reader = GroupMember(), Reader()
         self.is_member = True
         self.membership = Membership(SETTINGS.session_timeout_s, lambda: self.now_s)
-        nothing: Any = SimpleNamespace(remember=lambda _: None)
-        self.pipeline = pipeline(
-            SETTINGS.requests_topic, nothing, self.writer, nothing, nothing, commit=self.commit, **arguments
-        )
-        self.consumer = SimpleNamespace(
-            is_assigned=True, is_recovering=False, _thread=self.thread, assignment=lambda: {REQUESTS}
-        )
-        app = SimpleNamespace(
-            settings=SETTINGS,
-            consumer=self.consumer,
-            pipeline=self.pipeline,
-            reader=self.reader,
-            membership=self.membership,
-            rebalancing=False,
-            sessions=SimpleNamespace(by_partition={0: self.rows}, row_counts={0: 0}),
-            answers=SimpleNamespace(memory=self.memory),
-            verifier=None,
-            share=DeadLetterShare(2, 1.0),
-        )
         self.numbers = Numbers()
-        self.probe = Probe(cast("WorkerApp", app), self.numbers, lambda: self.now_s)
-        self.pipeline.durable = self.probe.durable
+        nothing: Any = SimpleNamespace(remember=lambda _: None)
+        reader: Any = self.reader
+        self.pipeline = pipeline(
+            topic=SETTINGS.requests_topic,
+            reader=reader,
+            composer=nothing,
+            writer=self.writer,
+            membership=nothing,
+            policies=nothing,
+            commit=self.commit,
+            durable=partial(count_durable, self.numbers),
+            failed=lambda _: None,
+            **arguments,
+        )
+        self.sources = Sources(
+            settings=SETTINGS,
+            member=lambda: self.member,
+            is_rebalancing=lambda: False,
+            rows=lambda: {0: self.rows},
+            pipeline=self.pipeline,
+            reader=reader,
+            membership=self.membership,
+            memory=self.memory,
+            share=DeadLetterShare(2, 1.0),
+            verifier=None,
+        )
+        self.probe = Probe(self.sources, self.numbers, lambda: self.now_s)
         self.pipeline.begin(0, self.rows, 0)
 
     async def commit(self) -> bool:
@@ -145,10 +158,10 @@ class Stage:
 
     def ends_at(self, offset: int) -> None:
         """Let the partition end there, without an open transaction."""
-        self.thread.end = self.reader.end = offset
+        self.member.end = self.reader.end = offset
 
     def brokers_are(self, *, away: bool = False, silent: bool = False) -> None:
-        for client in (self.thread, self.reader):
+        for client in (self.member, self.reader):
             client.is_away, client.is_silent = away, silent
 
     def compose(self, events: int = 1) -> None:
@@ -191,7 +204,7 @@ async def test_a_writer_that_hangs_makes_the_worker_dead_within_a_minute(stage: 
 
 
 async def test_a_stream_that_takes_nothing_makes_the_worker_dead_within_a_minute(stage: Stage) -> None:
-    stage.pipeline.fetched(0, [])
+    stage.pipeline.fetched(0, [ConsumerRecord("requests", 0, 0, 1, 0, b"a/s", b"", None, 0, 0, ())])
     await stage.passes(MINUTE_S)
     assert not stage.is_alive
 
@@ -211,7 +224,7 @@ async def test_partitions_that_never_flow_make_the_worker_dead(stage: Stage) -> 
 async def test_sessions_that_are_not_read_on_make_the_worker_dead(stage: Stage) -> None:
     """After the deadline by which such a worker ends itself: there may be one whose deadline hangs, too."""
     stage.pipeline.abandon()
-    stage.consumer.is_recovering = True
+    stage.member.is_recovering = True
     for offset in range(20):
         stage.rows.changelog_offset = offset
         await stage.passes(MINUTE_S)
@@ -224,7 +237,7 @@ async def test_a_clients_thread_that_takes_no_turn_makes_the_worker_dead_within_
     stage: Stage,
 ) -> None:
     """Nothing else is seen of it then: no broker is heard, which alone excuses standing still."""
-    stage.thread.thread_loop = cast("asyncio.AbstractEventLoop", NeverTurning())
+    stage.member.is_turning = False
     stage.brokers_are(away=True)
     await stage.passes(MINUTE_S)
     assert not stage.is_alive
@@ -239,7 +252,8 @@ async def test_brokers_that_are_away_do_not(stage: Stage) -> None:
 
 
 async def test_brokers_that_take_a_question_and_never_answer_it_do_not(stage: Stage) -> None:
-    stage.probe._app.settings = SETTINGS.model_copy(update={"request_timeout_s": 0.001})
+    settings = SETTINGS.model_copy(update={"request_timeout_s": 0.001})
+    stage.probe._sources = replace(stage.sources, settings=settings)
     stage.compose()
     stage.brokers_are(silent=True)
     await stage.passes(5 * MINUTE_S)
@@ -275,7 +289,7 @@ async def test_offsets_without_a_record_behind_the_last_event_are_no_lag_and_no_
 
 
 async def test_what_an_open_transaction_holds_back_is_no_work_and_has_a_metric(stage: Stage) -> None:
-    stage.thread.end = 7
+    stage.member.end = 7
     await stage.passes(5 * MINUTE_S)
     await stage.probe.refresh()
     assert stage.is_alive
@@ -291,7 +305,7 @@ async def test_what_an_open_transaction_holds_back_is_no_work_and_has_a_metric(s
 
 async def test_transactions_that_follow_each_other_hold_nothing_back(stage: Stage) -> None:
     for end in range(1, 4):
-        stage.reader.end, stage.thread.end = end, end + 1
+        stage.reader.end, stage.member.end = end, end + 1
         await stage.passes(5)
         await stage.probe.refresh()
         assert stage.value(told.OPEN_TRANSACTION_OFFSETS, "0") == 0
@@ -315,7 +329,7 @@ async def test_a_worker_without_the_membership_is_not_ready_and_then_dead(stage:
 
 async def test_a_worker_that_the_group_never_takes_is_dead_though_it_has_no_partitions(stage: Stage) -> None:
     stage.pipeline.abandon()
-    stage.is_member = stage.consumer.is_assigned = False
+    stage.is_member = stage.member.is_assigned = False
     await stage.passes(SETTINGS.session_timeout_s + 5)
     assert stage.is_alive
     await stage.passes(2 * MINUTE_S)
@@ -389,12 +403,12 @@ async def test_an_event_that_has_ended_workers_is_shown_until_it_is_dealt_with_a
 async def test_a_worker_that_starts_shows_the_failures_of_its_group_until_its_own_partitions_flow() -> None:
     stage = Stage()
     stage.pipeline.end()
-    stage.consumer.is_assigned = False
+    stage.member.is_assigned = False
     stage.probe.begin({0: CommittedOffset(7, with_failures(3)), 1: CommittedOffset(7)})
     await stage.probe.refresh()
     assert stage.value(told.EVENT_FAILURES, "0") == 3
     assert stage.value(told.EVENT_FAILURES, "1") is None
-    stage.consumer.is_assigned = True
+    stage.member.is_assigned = True
     stage.pipeline.begin(0, stage.rows, 9)
     await stage.probe.refresh()
     assert stage.value(told.EVENT_FAILURES, "0") == 0

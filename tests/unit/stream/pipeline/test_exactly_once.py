@@ -122,6 +122,7 @@ async def stage() -> AsyncIterator[Stage]:
     made.done.clear()
     yield made
     made.pipeline.abandon()
+    await made.stop()
     await made.writer.stop()
 
 

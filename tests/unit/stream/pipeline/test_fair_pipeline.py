@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from typing import Any
 
 import pytest
@@ -23,7 +23,6 @@ from apportion.stream.pipeline.answers import Answers
 from apportion.stream.pipeline.batch import BatchBounds, BatchComposer
 from apportion.stream.pipeline.breaker import DeadLetterShare
 from apportion.stream.pipeline.fair_pipeline import FairPipeline
-from apportion.stream.pipeline.flow import Fetched
 from apportion.stream.pipeline.membership import Membership
 from apportion.stream.pipeline.pipeline import Pipeline
 from apportion.stream.pipeline.tenants import DISTANCE_MAX, Buckets, TenantLimits, TenantQueue
@@ -107,6 +106,22 @@ class Writer:
     def abandon(self, _: Writing) -> None: ...
 
 
+class Reader:
+    """Brings records in fetches of the given sizes, and then none."""
+
+    def __init__(self) -> None:
+        self.rest: list[Any] = []
+        self.sizes = iter([1])
+
+    async def read(self, partitions: Collection[int], _: float) -> Mapping[int, Sequence[Any]]:
+        await asyncio.sleep(0)
+        if not self.rest:
+            await asyncio.Event().wait()
+        size = next(self.sizes)
+        fetched, self.rest = self.rest[:size], self.rest[size:]
+        return dict.fromkeys(partitions, fetched)
+
+
 class Stage:
     """A worker over topics, until it dies or has nothing to do."""
 
@@ -125,16 +140,25 @@ class Stage:
         membership = Membership(30.0, lambda: 0.0)
         membership.confirm(0.0)
         policies: Any = self
-        arguments = SETTINGS.requests_topic, composer, self.writer, membership, policies
-        options: Any = {"commit": self.commit, "event_failures_max": 3}
-        self.pipeline = Pipeline(*arguments, **options)
-        if limits is not None:
-            queue = partial(TenantQueue, limits, Buckets(limits.events_per_s))
-            self.pipeline = FairPipeline(*arguments, new_queue=queue, **options)
-        self.due: asyncio.Queue[Fetched] = asyncio.Queue()
+        self.reader = Reader()
         self.failures: list[Exception] = []
-        self.pipeline.deliver = self.due.put_nowait
-        self.pipeline.failed = self.failures.append
+        options: dict[str, Any] = {
+            "topic": SETTINGS.requests_topic,
+            "reader": self.reader,
+            "composer": composer,
+            "writer": self.writer,
+            "membership": membership,
+            "policies": policies,
+            "commit": self.commit,
+            "durable": lambda _: None,
+            "failed": self.failures.append,
+            "event_failures_max": 3,
+        }
+        if limits is None:
+            self.pipeline = Pipeline(**options)
+        else:
+            queue = partial(TenantQueue, limits, Buckets(limits.events_per_s))
+            self.pipeline = FairPipeline(new_queue=queue, **options)
         offset, metadata = topics.committed
         self.pipeline.begin(0, topics.rows(max_lateness_s), offset, metadata)
 
@@ -152,33 +176,33 @@ class Stage:
     @property
     def is_idle(self) -> bool:
         flow = self.pipeline.flows[0]
-        return self.due.empty() and not flow.is_busy and not flow.in_flight
+        return not self.reader.rest and not flow.is_busy and not flow.in_flight
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let the pipeline's tasks go on until a condition holds."""
+        while not condition():  # noqa: ASYNC110 - tasks tell nobody when they have gone on
+            await asyncio.sleep(0)
 
     async def written(self) -> None:
         """Wait until what was composed is durable."""
-        while self.pipeline.in_flight:  # noqa: ASYNC110 - tasks tell nobody when they have gone on
-            await asyncio.sleep(0)
+        await self.until(lambda: not self.pipeline.in_flight)
 
     async def run(self) -> None:
-        """Bring turns until all is durable, or the worker has died."""
-        while not self.failures and not self.is_idle:
-            while not self.due.empty() and not self.failures:
-                await self.pipeline.answer(self.due.get_nowait())
-            await asyncio.sleep(0)
+        """Let the pipeline run until all is durable, or the worker has died."""
+        running = asyncio.create_task(self.pipeline.run())
+        try:
+            await self.until(lambda: bool(self.failures) or self.is_idle or running.done())
+            if running.done():
+                await running
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
 
     async def live(self, records: Sequence[Any], fetches: Sequence[int]) -> None:
         """Fetch from the committed offset on, and run; then be gone."""
         offset, _ = self.topics.committed
-        rest = [one for one in records if one.offset >= (offset or 0)]
-        numbers = count()
-        while rest and not self.failures:
-            size = fetches[next(numbers) % len(fetches)]
-            if self.pipeline.has_room(0):
-                self.pipeline.fetched(0, rest[:size])
-                del rest[:size]
-            if not self.due.empty():
-                await self.pipeline.answer(self.due.get_nowait())
-            await asyncio.sleep(0)
+        self.reader.rest = [one for one in records if one.offset >= (offset or 0)]
+        self.reader.sizes = cycle(fetches)
         await self.run()
         self.pipeline.abandon()
         self.pipeline.end()
@@ -252,7 +276,7 @@ async def test_what_waits_is_not_committed_though_what_is_behind_it_is_answered(
     stage = Stage(topics, limits=TenantLimits(0.01, 0, 1 << 20))
     stage.pipeline.fetched(0, [*(read(n, "noisy", f"s{n}") for n in range(20)), read(20, "quiet")])
     for _ in range(2):
-        await stage.pipeline.answer(stage.due.get_nowait())
+        await stage.pipeline.compose_waiting()
     await stage.written()
     assert [json.loads(one.value)["request_id"] for one in topics.outputs[::2]][:2] == ["r0", "r20"]
     assert topics.committed[0] == 1
@@ -269,7 +293,7 @@ async def test_beyond_a_distance_between_offsets_nothing_more_is_fetched() -> No
     )
     assert stage.pipeline.waiting[0][0] == 21
     assert not stage.pipeline.has_room(0)
-    await stage.pipeline.answer(stage.due.get_nowait())
+    await stage.pipeline.compose_waiting()
     assert stage.pipeline.waiting[0][0] == 20
     assert stage.pipeline.has_room(0), "the first event that waits is another now"
     stage.pipeline.abandon()
@@ -292,16 +316,15 @@ async def test_sessions_that_are_over_can_go_between_two_times_with_limits() -> 
 async def test_a_tenant_above_its_limit_waits_for_time_while_others_are_answered() -> None:
     topics = Topics()
     stage = Stage(topics, limits=TenantLimits(1.0, 2, 1 << 20))
+    assert isinstance(stage.pipeline, FairPipeline)
     stage.pipeline.fetched(0, [*(read(n, "noisy", f"s{n}") for n in range(4)), read(4, "quiet")])
     async with asyncio.timeout(10):
-        await stage.pipeline.answer(stage.due.get_nowait())
+        await stage.pipeline.compose_waiting()
         assert stage.pipeline.has_room(0), "others may come"
         stage.pipeline.fetched(0, [read(5, "quiet")])
-        await stage.pipeline.answer(stage.due.get_nowait())
-        assert stage.due.empty(), "nobody turns in vain"
-        while not stage.is_idle:
-            await stage.pipeline.answer(await stage.due.get())
-            await asyncio.sleep(0)
+        await stage.pipeline.compose_waiting()
+        assert not stage.pipeline._waiting[0].is_due, "nobody turns in vain"
+        await stage.run()
     answered = [
         json.loads(one.value)["request_id"] for one in topics.outputs if one.topic == SETTINGS.composed_topic
     ]
@@ -352,13 +375,14 @@ async def test_others_go_ahead_also_where_writing_is_what_all_wait_for() -> None
     stage.writer.may_write.clear()
     noisy = [read(n, "noisy", f"s{n % 3}") for n in range(60)]
     stage.pipeline.fetched(0, [*noisy, read(60, "quiet"), read(61, "quiet"), read(62, "quiet")])
+    running = asyncio.create_task(stage.pipeline.run())
     async with asyncio.timeout(10):
         while not stage.is_idle:
-            while not stage.due.empty():
-                await stage.pipeline.answer(stage.due.get_nowait())
+            await stage.until(lambda: stage.pipeline.flows[0].is_full or not stage.pipeline.flows[0].waiting)
             stage.writer.may_write.set()
             await asyncio.sleep(0)
             stage.writer.may_write.clear()
+    running.cancel()
     composed = [one for one in stage.topics.outputs if one.topic == SETTINGS.composed_topic]
     answered = [json.loads(one.value)["request_id"] for one in composed]
     assert answered[:6] == ["r0", "r60", "r1", "r61", "r2", "r62"]
@@ -374,8 +398,7 @@ async def test_where_writing_takes_its_time_events_are_fetched_until_enough_wait
     async with asyncio.timeout(10):
         while stage.pipeline.has_room(0):
             stage.pipeline.fetched(0, [read(next(offsets), "noisy")])
-            while not stage.due.empty():
-                await stage.pipeline.answer(stage.due.get_nowait())
+            await stage.pipeline.compose_waiting()
         assert stage.pipeline.flows[0].is_full
         stage.writer.may_write.set()
         await stage.run()

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import Any
 from weakref import ref
 
@@ -13,17 +14,17 @@ from aiokafka.errors import KafkaTimeoutError
 from support.pipeline_stage import DEADLINE_S, PipelineStage, read
 
 from apportion.kafka.commit_metadata import CommitMetadata, decode_metadata, encode_metadata
+from apportion.kafka.faults import OffsetOutOfRangeError
 from apportion.kafka.policies_topic import PoliciesUnreadError
 from apportion.settings import Settings
 from apportion.stream.faults import (
     EventFailedError,
-    EventLostError,
     NotDurableError,
     TooManyDeadLettersError,
 )
 from apportion.stream.pipeline.batch import BatchBounds
 from apportion.stream.pipeline.breaker import DeadLetterShare, Window
-from apportion.stream.pipeline.flow import IN_FLIGHT_MAX, Fetched
+from apportion.stream.pipeline.flow import IN_FLIGHT_MAX
 from apportion.stream.pipeline.writer import EffectivelyOnceWriter
 from apportion.stream.state.row_format import seen_offset_of
 from apportion.stream.state.rows import PartitionRows
@@ -105,6 +106,7 @@ async def stage() -> AsyncIterator[Stage]:
     made = Stage(BatchBounds(work_s=60.0))
     yield made
     made.pipeline.abandon()
+    await made.stop()
 
 
 @pytest_asyncio.fixture
@@ -112,6 +114,7 @@ async def one_by_one() -> AsyncIterator[Stage]:
     made = Stage(BatchBounds(records=1, work_s=60.0))
     yield made
     made.pipeline.abandon()
+    await made.stop()
 
 
 async def test_rows_leave_when_all_outputs_stand_and_the_offset_is_good_when_the_rows_do(
@@ -147,22 +150,73 @@ async def test_outputs_of_the_next_batch_leave_at_once_and_its_rows_after_those_
     assert stage.committable() == 1
 
 
-async def test_who_waits_for_room_goes_on_as_soon_as_what_was_fetched_is_composed(stage: Stage) -> None:
-    stage.pipeline.fetched(0, [read(0)])
+async def test_what_partitions_hold_is_composed_as_it_was_read(stage: Stage) -> None:
+    stage.pipeline.begin(1, PartitionRows("changelog 1"), None)
+    other = replace(read(3), partition=1)
+    stage.requests.put(1, other)
+    await stage.answer(read(0), read(1))
+    await stage.until(lambda: stage.pipeline.in_flight == 2)
+    batches = {number: flow.in_flight[0].batch for number, flow in stage.pipeline.flows.items()}
+    assert {number: (batch.offset, batch.events) for number, batch in batches.items()} == {
+        0: (0, 2),
+        1: (3, 1),
+    }
+    assert stage.requests.reads[0] == {0, 1}
+
+
+async def test_a_partition_is_read_again_as_soon_as_what_was_fetched_is_composed(stage: Stage) -> None:
+    stage.now_s = 31.0
+    stage.requests.put(0, read(0))
+    stage.run()
+    await stage.until(lambda: stage.pipeline.flows[0].waiting)
     assert not stage.pipeline.has_room(0)
-    waiting = asyncio.create_task(stage.pipeline.room([0], 2 * DEADLINE_S))
-    await asyncio.sleep(0)
-    await stage.pipeline.answer(stage.fetched.pop())
-    async with asyncio.timeout(DEADLINE_S):
-        await waiting
+    assert stage.requests.reads == [{0}]
+    stage.membership.confirm(31.0)
+    await stage.until(lambda: len(stage.requests.reads) > 1)
     assert stage.pipeline.has_room(0)
+    assert stage.pipeline.in_flight == 1
 
 
-async def test_who_waits_for_room_waits_no_longer_than_they_say(stage: Stage) -> None:
-    stage.pipeline.fetched(0, [read(0)])
-    async with asyncio.timeout(DEADLINE_S):
-        await stage.pipeline.room([0], 0.001)
+async def test_a_partition_without_room_keeps_no_other_from_being_read(one_by_one: Stage) -> None:
+    stage = one_by_one
+    stage.pipeline.begin(1, PartitionRows("changelog 1"), None)
+    await stage.answer(*(read(offset) for offset in range(IN_FLIGHT_MAX + 1)))
     assert not stage.pipeline.has_room(0)
+    await stage.until(lambda: len(stage.requests.reads) > 3)
+    assert stage.requests.reads[:4] == [{0, 1}, {1}, {1}, {1}]
+    assert stage.requests.timeouts_s[1] < stage.requests.timeouts_s[0], "the other may have room soon"
+
+
+async def test_while_nothing_flows_nothing_is_read_and_what_begins_to_flow_is_read_at_once(
+    stage: Stage,
+) -> None:
+    stage.pipeline.abandon()
+    stage.pipeline.end()
+    stage.run()
+    await asyncio.sleep(0)
+    assert stage.requests.reads == []
+    stage.pipeline.begin(0, stage.rows, None)
+    await stage.until(lambda: stage.requests.reads == [{0}])
+
+
+async def test_who_waits_on_purpose_reads_no_more_for_so_long_and_composes_at_once() -> None:
+    stage = Stage(BatchBounds(work_s=60.0), linger_s=60.0)
+    await stage.answer(read(0))
+    assert stage.pipeline.in_flight == 1
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert stage.requests.reads == [{0}]
+    stage.pipeline.abandon()
+    await stage.stop()
+
+
+async def test_a_read_that_fails_ends_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read_nothing(*_: object) -> None:
+        raise OffsetOutOfRangeError("context-requests partition 0", 3, 5, 9)
+
+    monkeypatch.setattr(stage.requests, "read", read_nothing)
+    with pytest.raises(OffsetOutOfRangeError):
+        await asyncio.wait_for(stage.run(), DEADLINE_S)
 
 
 async def test_a_partition_with_enough_in_flight_is_not_fetched_and_goes_on_when_there_is_room(
@@ -172,13 +226,11 @@ async def test_a_partition_with_enough_in_flight_is_not_fetched_and_goes_on_when
     await stage.answer(*(read(offset) for offset in range(IN_FLIGHT_MAX + 1)))
     assert stage.broker.topics.count(COMPOSED) == IN_FLIGHT_MAX
     assert not stage.pipeline.has_room(0)
-    assert stage.fetched == []
+    assert stage.requests.reads == [{0}]
     stage.broker.acknowledge()
     await stage.broker.has_sent(CHANGELOG)
     stage.broker.acknowledge()
-    await stage.until(lambda: stage.fetched)
-    await stage.pipeline.answer(stage.fetched.pop())
-    assert stage.broker.topics.count(COMPOSED) == IN_FLIGHT_MAX + 1
+    await stage.broker.has_sent(COMPOSED, IN_FLIGHT_MAX + 1)
 
 
 async def test_what_is_not_acknowledged_ends_it_and_neither_it_nor_what_follows_is_committed(
@@ -198,11 +250,13 @@ async def test_what_is_not_acknowledged_ends_it_and_neither_it_nor_what_follows_
 async def test_what_is_taken_away_is_abandoned_and_the_rows_are_what_they_were(one_by_one: Stage) -> None:
     stage = one_by_one
     await stage.answer(read(0), read(1))
-    waiting = Fetched(stage.pipeline._flows[0], 2, [read(2)])
+    await stage.until(lambda: len(stage.requests.reads) == 2)
     stage.pipeline.abandon()
     assert stage.rows.row(b"default/s") is None
     assert set(stage.broker.withdrawn) == set(stage.broker.sent)
-    await stage.pipeline.answer(waiting)
+    stage.requests.put(0, read(2))  # a read was under way
+    await stage.until(lambda: not stage.requests.records)
+    await asyncio.sleep(0)
     assert len(stage.broker.sent) == 4, "nothing is composed any more"
     stage.broker.acknowledge()
     await asyncio.sleep(0)
@@ -220,7 +274,7 @@ async def test_of_a_partition_that_is_taken_away_nothing_is_held(one_by_one: Sta
     gc.disable()
     try:
         await stage.answer(*(read(offset) for offset in range(IN_FLIGHT_MAX + 1)))
-        assert stage.fetched == [], "the last one waits for room"
+        assert stage.pipeline.flows[0].waiting == 1, "the last one waits for room"
         stage.pipeline.abandon()
         stage.pipeline.end()
         await stage.until(lambda: rows() is None)  # what was writing learns that it is over
@@ -246,10 +300,12 @@ async def test_asked_to_finish_it_lets_be_written_what_is_composed_and_composes_
 ) -> None:
     stage = one_by_one
     await stage.answer(read(0))
-    stage.pipeline.fetched(0, [read(1)])
+    stage.now_s = 31.0
+    stage.requests.put(0, read(1))
+    await stage.until(lambda: stage.pipeline.flows[0].waiting == 1)
     finishing = asyncio.ensure_future(stage.pipeline.finish(DEADLINE_S))
     await asyncio.sleep(0)
-    await stage.pipeline.answer(stage.fetched.pop())
+    stage.membership.confirm(31.0)
     stage.broker.acknowledge()
     await stage.broker.has_sent(CHANGELOG)
     stage.broker.acknowledge()
@@ -326,13 +382,6 @@ async def test_refusals_of_before_a_worker_began_count_for_its_next_refused_even
         await stage.answer(read(7, {"type": "nothing"}), read(8))
     assert COMPOSED not in stage.broker.topics
     stage.pipeline.abandon()
-
-
-async def test_what_was_fetched_and_lost_is_missed_by_the_next(stage: Stage) -> None:
-    stage.pipeline.fetched(0, [read(0)])
-    stage.pipeline.fetched(0, [read(1)])
-    with pytest.raises(EventLostError, match="offset 1"):
-        await stage.pipeline.answer(stage.fetched.pop())
 
 
 async def test_while_the_end_of_the_policies_is_not_known_nothing_is_sent(stage: Stage) -> None:
@@ -421,11 +470,11 @@ def marks(stage: Stage) -> list[tuple[int, int, str]]:
 
 async def written(stage: Stage) -> None:
     """Let all that is in flight become durable."""
-    before = stage.broker.topics.count(CHANGELOG)
+    before, durable = stage.broker.topics.count(CHANGELOG), len(stage.durable_batches)
     stage.broker.acknowledge()
     await stage.broker.has_sent(CHANGELOG, before + 1)
     stage.broker.acknowledge()
-    await stage.until(lambda: stage.pipeline.in_flight == 0 or stage.failures)
+    await stage.until(lambda: len(stage.durable_batches) > durable or stage.failures)
     assert stage.failures == []
 
 
@@ -462,13 +511,12 @@ async def test_a_partition_that_is_given_up_leaves_nothing_under_way(stage: Stag
 
 async def test_where_a_worker_died_over_a_batch_its_events_are_composed_one_by_one(stage: Stage) -> None:
     taken_over(stage, UNDER_WAY)
-    stage.pipeline.fetched(0, [read(7), read(8)])
-    answering = stage.fetched.pop()
-    for offset in (7, 8):
-        await stage.pipeline.answer(answering)
+    stage.requests.put(0, read(7), read(8))
+    for _ in range(2):
+        await stage.composed()
         assert stage.pipeline.in_flight == 1
         await written(stage)
-        assert marks(stage)[-2:] == [(offset, 0, "event"), (offset, 0, "batch")]
+    assert marks(stage) == [(7, 0, "event"), (7, 0, "batch"), (8, 0, "event"), (8, 0, "batch")]
     await stage.commit()
     assert marks(stage)[-1] == (9, 0, "batch"), "an event that comes later is suspected, and not counted"
 
@@ -478,11 +526,9 @@ async def test_events_are_composed_together_again_after_as_many_as_a_batch_has(
 ) -> None:
     monkeypatch.setattr("apportion.stream.pipeline.flow.ALONE_MAX", 1)
     taken_over(stage, UNDER_WAY)
-    stage.pipeline.fetched(0, [read(7), read(8), read(9)])
-    answering = stage.fetched.pop()
-    await stage.pipeline.answer(answering)
+    await stage.answer(read(7), read(8), read(9))
     await written(stage)
-    await stage.pipeline.answer(answering)
+    await stage.composed()
     assert marks(stage) == [(7, 0, "event"), (7, 0, "batch"), (8, 0, "batch")]
     assert [writing.batch.events for writing in stage.pipeline.flows[0].in_flight] == [2]
     stage.pipeline.abandon()

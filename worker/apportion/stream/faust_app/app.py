@@ -38,10 +38,9 @@ from apportion.operations.log import log_fact
 from apportion.operations.numbers import Numbers
 from apportion.settings import Settings
 from apportion.settings.value_types import Guarantee, SaslMechanism
-from apportion.stream.faust_app.agent import answer_fetched
 from apportion.stream.faust_app.assignor import AnyHostAssignor
 from apportion.stream.faust_app.consumer import PipelineTransport
-from apportion.stream.faust_app.probe import Probe
+from apportion.stream.faust_app.probe import Probe, Sources, count_durable
 from apportion.stream.faust_app.session_table import SessionTable, session_table
 from apportion.stream.faust_app.table_recovery import SessionTables
 from apportion.stream.pipeline.answers import Answers
@@ -76,18 +75,74 @@ _CLOSE_S = 1.0
 class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type checker here
     """Faust's app, which checks topics and reads policies where Faust would make folders: it needs none."""
 
-    settings: Settings
-    sessions: SessionTable
-    policies: PolicyReader
-    answers: Answers
-    verifier: ShareVerifier | None
-    membership: Membership
-    pipeline: Pipeline
-    share: DeadLetterShare
-    numbers: Numbers
-    probe: Probe
-    writer: Writer
-    reader: RequestReader
+    def __init__(self, settings: Settings) -> None:
+        """Build all parts of a worker, and connect to nothing.
+
+        Raises:
+            SettingsError: secrets or certificates cannot be read, or there is no default policy.
+            PolicyError: a policy file is refused.
+        """
+        timeline = create_timeline(settings)
+        self.verifier = ShareVerifier(settings) if settings.verify_share else None
+        self.answers = Answers(
+            settings, create_engine(settings), timeline, worker_name(settings), self.verifier
+        )
+        super().__init__(settings.app_id, **_options(settings))
+        self.transport = PipelineTransport(self.conf.broker_consumer, self)
+        self.settings = settings
+        self.sessions: SessionTable = session_table(self, settings.partitions)
+        self.policies = PolicyReader(settings, timeline, self.answers.go_by)
+        self.membership = Membership(settings.session_timeout_s)
+        self.share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
+        self.writer = _writer(settings, self.membership)
+        self.reader = RequestReader(settings)
+        self.numbers = Numbers(settings.metrics_by_tenant)
+        self.pipeline = self._pipeline()
+        self.probe = Probe(self._sources(), self.numbers)
+
+    def _pipeline(self) -> Pipeline:
+        """Return the path from the requests topic to the others."""
+        settings = self.settings
+        new_pipeline: type[Pipeline] | partial[FairPipeline] = Pipeline
+        if settings.has_tenant_limits:
+            limits = TenantLimits(
+                settings.tenant_batch_share, settings.tenant_events_per_s, settings.tenant_waiting_max_bytes
+            )
+            new_queue = partial(TenantQueue, limits, Buckets(limits.events_per_s))
+            new_pipeline = partial(FairPipeline, new_queue=new_queue)
+        return new_pipeline(
+            topic=settings.requests_topic,
+            reader=self.reader,
+            composer=BatchComposer(self.answers, self.share, BatchBounds(bytes=settings.batch_max_bytes)),
+            writer=self.writer,
+            membership=self.membership,
+            policies=self.policies,
+            commit=self._commit,
+            durable=_durable(settings, self.numbers),
+            failed=self._crash,
+            linger_s=settings.linger_ms / 1000,
+            event_failures_max=settings.event_failures_max,
+        )
+
+    def _sources(self) -> Sources:
+        """Return the parts of this worker that a probe observes."""
+        return Sources(
+            settings=self.settings,
+            member=lambda: self.consumer,  # Faust makes it later
+            is_rebalancing=lambda: self.rebalancing,
+            rows=lambda: self.sessions.by_partition,
+            pipeline=self.pipeline,
+            reader=self.reader,
+            membership=self.membership,
+            memory=self.answers.memory,
+            share=self.share,
+            verifier=self.verifier,
+        )
+
+    async def _commit(self) -> bool:
+        """Commit what is committable; return whether the group took it."""
+        taken: bool = await self.consumer.commit()
+        return taken
 
     async def on_first_start(self) -> None:
         """Check the topics, and read the policies to their end, before any event is read.
@@ -198,105 +253,68 @@ def create_app(settings: Settings) -> WorkerApp:
         SettingsError: secrets or certificates cannot be read, or there is no default policy.
         PolicyError: a policy file is refused.
     """
-    timeline = create_timeline(settings)
-    verifier = ShareVerifier(settings) if settings.verify_share else None
-    answers = Answers(settings, create_engine(settings), timeline, worker_name(settings), verifier)
-    app = WorkerApp(
-        settings.app_id,
-        env_prefix="APPORTION_FAUST_",  # Faust would read the environment for what is not stated here
-        broker=[URL(f"kafka://{address}") for address in settings.brokers],
-        broker_client_id=settings.app_id,
-        consumer_group_instance_id=settings.static_member,
-        broker_credentials=faust_credentials(security_arguments(settings)),
-        broker_heartbeat_interval=_HEARTBEAT_S,
-        broker_commit_interval=_COMMIT_INTERVAL_S,
-        broker_max_poll_interval=_POLL_INTERVAL_S,
-        **_timeouts(settings),
-        consumer_auto_offset_reset="none",  # it reads nothing, and is to reset nothing
-        consumer_metadata_max_age_ms=int(_METADATA_MAX_AGE_S * 1000),
-        processing_guarantee="at_least_once",
-        stream_wait_empty=True,
-        store="memory://",
-        table_standby_replicas=0,
-        TableManager=SessionTables,
-        PartitionAssignor=AnyHostAssignor,
-        topic_allow_declare=False,
-        topic_disable_leader=True,
-        topic_partitions=settings.partitions,
-        web_enabled=False,
-        worker_redirect_stdouts=False,
-    )
-    app.transport = PipelineTransport(app.conf.broker_consumer, app)
-    app.settings = settings
-    app.sessions = session_table(app, settings.partitions)
-    app.policies = PolicyReader(settings, timeline, answers.go_by)
-    app.answers = answers
-    app.verifier = verifier
-    app.membership = Membership(settings.session_timeout_s)
-    app.share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
-    app.writer = _writer(app)
-    app.reader = RequestReader(settings)
-    app.pipeline = _pipeline(app)
-    app.numbers = Numbers(settings.metrics_by_tenant)
-    app.probe = Probe(app, app.numbers)
-    app.pipeline.durable = _durable(app)
+    app = WorkerApp(settings)
     requests = app.topic(settings.requests_topic, key_serializer="raw", value_serializer="raw")
 
     @app.agent(requests, name="requests", concurrency=1, supervisor_strategy=CrashingSupervisor)  # type: ignore[untyped-decorator] # as above
-    async def answer_requests(stream: faust.Stream) -> None:
+    async def answer_requests(_: faust.Stream) -> None:
         """Answers or refuses each event, those of a partition one after another."""
-        await answer_fetched(stream, app.pipeline)
+        await app.pipeline.run()  # the stream subscribes to the topic, and brings nothing
 
     return app
 
 
-def _durable(app: WorkerApp) -> Callable[[Batch], None]:
-    """Return what is told of each batch that is durable."""
-    if not app.settings.tracing:
-        return app.probe.durable
+def _options(settings: Settings) -> dict[str, Any]:
+    """Return the options of Faust's app."""
+    return {
+        "env_prefix": "APPORTION_FAUST_",  # Faust would read the environment for what is not stated here
+        "broker": [URL(f"kafka://{address}") for address in settings.brokers],
+        "broker_client_id": settings.app_id,
+        "consumer_group_instance_id": settings.static_member,
+        "broker_credentials": faust_credentials(security_arguments(settings)),
+        "broker_heartbeat_interval": _HEARTBEAT_S,
+        "broker_commit_interval": _COMMIT_INTERVAL_S,
+        "broker_max_poll_interval": _POLL_INTERVAL_S,
+        **_timeouts(settings),
+        "consumer_auto_offset_reset": "none",  # it reads nothing, and is to reset nothing
+        "consumer_metadata_max_age_ms": int(_METADATA_MAX_AGE_S * 1000),
+        "processing_guarantee": "at_least_once",
+        "stream_wait_empty": True,
+        "store": "memory://",
+        "table_standby_replicas": 0,
+        "TableManager": SessionTables,
+        "PartitionAssignor": AnyHostAssignor,
+        "topic_allow_declare": False,
+        "topic_disable_leader": True,
+        "topic_partitions": settings.partitions,
+        "web_enabled": False,
+        "worker_redirect_stdouts": False,
+    }
+
+
+def _durable(settings: Settings, numbers: Numbers) -> Callable[[Batch], None]:
+    """Return the function that is called with each batch that has become durable."""
+    count = partial(count_durable, numbers)
+    if not settings.tracing:
+        return count
     from apportion.stream.pipeline.tracing import BatchSpans  # noqa: PLC0415 - its library is an extra
 
-    spans = BatchSpans(app.settings)
+    spans = BatchSpans(settings)
 
-    def durable(batch: Batch) -> None:
-        app.probe.durable(batch)
+    def count_and_trace(batch: Batch) -> None:
+        count(batch)
         spans.durable(batch)
 
-    return durable
+    return count_and_trace
 
 
-def _writer(app: WorkerApp) -> Writer:
-    """Return what makes batches durable, by the guarantee that is asked for."""
-    settings, changelog = app.settings, changelog_topic(app.settings)
+def _writer(settings: Settings, membership: Membership) -> Writer:
+    """Return the writer of the guarantee that the settings ask for."""
+    changelog = changelog_topic(settings)
     if settings.guarantee is Guarantee.EXACTLY_ONCE:
-        return ExactlyOnceWriter(settings, app.membership, changelog)
+        return ExactlyOnceWriter(settings, membership, changelog)
     records = RecordProducer(settings)
-    return EffectivelyOnceWriter(records, app.membership, changelog, settings.delivery_timeout_s)
-
-
-def _pipeline(app: WorkerApp) -> Pipeline:
-    """Return the way from the requests topic to the others."""
-    settings = app.settings
-    composer = BatchComposer(app.answers, app.share, BatchBounds(bytes=settings.batch_max_bytes))
-
-    async def commit() -> bool:
-        taken: bool = await app.consumer.commit()  # Faust makes the consumer later
-        return taken
-
-    arguments = settings.requests_topic, composer, app.writer, app.membership, app.policies
-    options: dict[str, Any] = {"commit": commit, "event_failures_max": settings.event_failures_max}
-    if settings.has_tenant_limits:
-        limits = TenantLimits(
-            settings.tenant_batch_share, settings.tenant_events_per_s, settings.tenant_waiting_max_bytes
-        )
-        buckets = Buckets(limits.events_per_s)
-        pipeline: Pipeline = FairPipeline(
-            *arguments, new_queue=partial(TenantQueue, limits, buckets), **options
-        )
-    else:
-        pipeline = Pipeline(*arguments, **options)
-    pipeline.failed = app._crash  # noqa: SLF001 - it is ours
-    return pipeline
+    return EffectivelyOnceWriter(records, membership, changelog, settings.delivery_timeout_s)
 
 
 def worker_name(settings: Settings) -> str:

@@ -1,15 +1,14 @@
 """Faust's consumer: its membership, and which partitions flow by it.
 
 Decides when a partition flows: when its rows are read and it is back at its committed offset, or at its
-beginning, and which of them are read next. Never decides what becomes of a record: the pipeline does.
+beginning. Reads no requests: the pipeline does.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from time import monotonic
 from typing import Any
 
-from aiokafka.structs import ConsumerRecord
 from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
 from mode import Service
@@ -19,20 +18,15 @@ from apportion.operations.metrics import REBALANCES
 from apportion.stream.faults import GroupFailedError, NotFlowingError
 from apportion.stream.faust_app.hooks import MemberThread
 
-_READ_TIMEOUT_S = 0.2
-"""How long a read waits for records, and so a rebalance for a read."""
-_FULL_TIMEOUT_S = 0.005
-"""How long a read waits for partitions that are full, and where one still is, for records of the others."""
 _FINISH_S = 6.0
 """How long what is in flight may take to be written when the worker stops."""
 
 
 class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by no type checker here
-    """Brings each partition's records to the pipeline, and commits the offsets that the pipeline returns."""
+    """Lets partitions flow through the pipeline, and commits the offsets that the pipeline returns."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Own nothing."""
-        self._reading = asyncio.Lock()
         self._committing = asyncio.Lock()
         self._moved_s = monotonic()
         self.is_recovering = False
@@ -103,14 +97,14 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by n
     async def perform_seek(self) -> None:
         """Let the requests flow from their committed offsets on, or from their beginning.
 
-        Not while a read is under way, for what it brings would be taken for what comes next. Who waits for it
-        may give up, as a recovery does when partitions move again: the next read waits all the same, and
-        those that were taken away meanwhile do not begin to flow.
+        Not during a read, whose records would be taken for those that come next. A recovery stops waiting for
+        this when partitions move again: the next read waits all the same, and partitions that were revoked
+        meanwhile do not begin to flow.
         """
         await asyncio.shield(self._seek_alone(self._assigned))
 
     async def _seek_alone(self, assigned: object | None) -> None:
-        async with self._reading:
+        async with self.app.pipeline.position_lock:
             requests = {tp for tp in self.assignment() if not self._is_changelog_tp(tp)}
             offsets = await self._thread.committed_with_metadata(requests)
             uncommitted = [tp for tp in requests if tp not in offsets]
@@ -128,50 +122,26 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by n
         return assigned is not None and assigned is self._assigned
 
     async def _drain_messages(self, fetcher: Any) -> None:
-        """Read requests for the pipeline until the fetcher is stopped; changelogs have a client of their own.
+        """Wait until the fetcher is stopped: the pipeline reads requests, and recovery reads changelogs."""
+        await fetcher.wait_until_stopped()
+
+    def requests_assigned(self) -> set[int]:
+        """Return the partitions of the requests topic that are assigned."""
+        return {tp.partition for tp in self.assignment() if not self._is_changelog_tp(tp)}
+
+    def call_in_thread(self, callback: Callable[[], None]) -> None:
+        """Have the thread of the member's client make a call."""
+        self._thread.thread_loop.call_soon_threadsafe(callback)
+
+    async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """Return the high watermarks of partitions of the requests topic, as the member's client hears them.
 
         Raises:
-            OffsetOutOfRangeError: the offset to go on at is not in its topic (any more).
+            KafkaError: a leader is not known, or does not answer.
         """
-        try:
-            while not (self.should_stop or fetcher.should_stop):
-                if not self.flow_active:
-                    await self.wait(self.can_resume_flow)
-                    continue
-                await self._read_once()
-        except self.consumer_stopped_errors:
-            if not self.app.should_stop:
-                raise
-
-    async def _read_once(self) -> None:
-        active = frozenset(self._get_active_partitions())
-        pipeline = self.app.pipeline
-        if not active:
-            await asyncio.sleep(_FULL_TIMEOUT_S)
-            return
-        await pipeline.room([tp.partition for tp in active], _FULL_TIMEOUT_S)
-        readable = {tp for tp in active if pipeline.has_room(tp.partition)}
-        if not readable:
-            return
-        timeout_s = _FULL_TIMEOUT_S if len(readable) < len(active) else _READ_TIMEOUT_S
-        for partition, records in (await self._read([tp.partition for tp in readable], timeout_s)).items():
-            pipeline.fetched(partition, records)
-        if linger_ms := self.app.settings.linger_ms:
-            await asyncio.sleep(linger_ms / 1000)
-
-    async def _read(
-        self, partitions: Collection[int], within_s: float
-    ) -> Mapping[int, Sequence[ConsumerRecord]]:
-        """Read; what comes when partitions have moved meanwhile is dropped, for all of them are sought again.
-
-        Raises:
-            OffsetOutOfRangeError: the offset to go on at is not in its topic (any more).
-        """
-        async with self._reading:
-            generation_id = self.app.consumer_generation_id
-            read: Mapping[int, Sequence[ConsumerRecord]] = await self.app.reader.read(partitions, within_s)
-            moved = self.app.consumer_generation_id != generation_id or not self.flow_active
-            return {} if moved else read
+        topic = self.app.settings.requests_topic
+        ends: Mapping[TP, int] = await self._thread.ends([TP(topic, number) for number in partitions])
+        return {tp.partition: offset for tp, offset in ends.items()}
 
     def require_group(self) -> None:
         """Pass unless the client has given the group up.
@@ -191,10 +161,8 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by n
         within_s = self.app.settings.recovery_timeout_s
         if self.is_recovering or not self.app.rebalancing:
             self._moved_s = monotonic()  # it is asked again and again, also while all is well
-        elif monotonic() - self._moved_s > within_s:
-            owned = {tp.partition for tp in self.assignment() if not self._is_changelog_tp(tp)}
-            if owned:
-                raise NotFlowingError(owned, within_s)
+        elif monotonic() - self._moved_s > within_s and (owned := self.requests_assigned()):
+            raise NotFlowingError(owned, within_s)
 
 
 class PipelineTransport(Transport):  # type: ignore[misc] # faust is followed by no type checker here

@@ -5,14 +5,14 @@ read, and where they end: what was fetched says nothing where no more is fetched
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from math import isfinite
 from time import monotonic, time
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from faust.types import TP
-
+from apportion.core.memory import Memory
 from apportion.kafka.commits import CommittedOffset
 from apportion.kafka.reader import RequestReader
 from apportion.operations import metrics as told
@@ -20,15 +20,13 @@ from apportion.operations.health import Health, Patience, Sight
 from apportion.operations.log import log_fact
 from apportion.operations.numbers import Batched, Numbers
 from apportion.settings import Settings
-from apportion.stream.faust_app.consumer import PipelineConsumer
-from apportion.stream.faust_app.session_table import SessionTable
-from apportion.stream.pipeline.answers import Answers
 from apportion.stream.pipeline.batch import Batch
 from apportion.stream.pipeline.breaker import DeadLetterShare
 from apportion.stream.pipeline.flow import Flow
 from apportion.stream.pipeline.membership import Membership
 from apportion.stream.pipeline.pipeline import Pipeline
 from apportion.stream.pipeline.verifier import ShareVerifier
+from apportion.stream.state.rows import PartitionRows
 
 _ASK_S = 5.0
 _SOON_S = 1.0
@@ -40,27 +38,50 @@ _HELD_S = 10.0
 """How often it is looked how many bytes are held: that is a look at each session."""
 
 
-class ProbedWorker(Protocol):
-    """The parts of a worker that a probe looks at."""
+class Member(Protocol):
+    """A member of the group: `PipelineConsumer` is one."""
+
+    is_assigned: bool
+    is_recovering: bool
+
+    def requests_assigned(self) -> set[int]:
+        """Return the partitions of the requests topic that are assigned."""
+
+    def call_in_thread(self, callback: Callable[[], None]) -> None:
+        """Have the thread of the member's client make a call."""
+
+    async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """Return the high watermarks of partitions of the requests topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The parts of a worker that a probe observes. Some come to be after the probe, and are functions."""
 
     settings: Settings
-    consumer: PipelineConsumer
-    rebalancing: bool
+    member: Callable[[], Member]
+    is_rebalancing: Callable[[], bool]
+    rows: Callable[[], Mapping[int, PartitionRows]]
     pipeline: Pipeline
-    sessions: SessionTable
-    answers: Answers
-    verifier: ShareVerifier | None
-    share: DeadLetterShare
     reader: RequestReader
     membership: Membership
+    memory: Memory
+    share: DeadLetterShare
+    verifier: ShareVerifier | None
+
+
+def count_durable(numbers: Numbers, batch: Batch) -> None:
+    """Count a batch that is durable."""
+    written_s = monotonic() - batch.composed_s
+    numbers.batch(Batched(batch.tally, batch.events, batch.size_bytes, batch.work_s, written_s), time())
 
 
 class Probe:
     """Looks at one worker."""
 
-    def __init__(self, app: ProbedWorker, numbers: Numbers, clock_s: Callable[[], float] = monotonic) -> None:
+    def __init__(self, sources: Sources, numbers: Numbers, clock_s: Callable[[], float] = monotonic) -> None:
         """Have seen nothing."""
-        self._app = app
+        self._sources = sources
         self._clock_s = clock_s
         self._numbers = numbers
         self._ends: Mapping[int, int] = {}
@@ -72,18 +93,12 @@ class Probe:
         self._held_s = float("-inf")
         self._failures_at_start: Mapping[int, int] = {}
         self._failures_seen_s: WeakKeyDictionary[Flow, float] = WeakKeyDictionary()
-        self.health = Health(patience_of(app.settings))
+        self.health = Health(patience_of(sources.settings))
 
     def begin(self, commits: Mapping[int, CommittedOffset]) -> None:
         """Take what the group had committed when this worker started, until partitions of its own flow."""
         failures = {partition: commit.metadata.event_failures for partition, commit in commits.items()}
         self._failures_at_start = {partition: count for partition, count in failures.items() if count}
-
-    def durable(self, batch: Batch) -> None:
-        """Count a batch that is durable."""
-        written_s = monotonic() - batch.composed_s
-        batched = Batched(batch.tally, batch.events, batch.size_bytes, batch.work_s, written_s)
-        self._numbers.batch(batched, time())
 
     async def follow(self) -> None:
         """Ask and look, until cancelled; who only looks never ends a worker."""
@@ -102,15 +117,16 @@ class Probe:
         The high watermarks are asked first: so they are beyond the last stable offsets only by what an open
         transaction holds back.
         """
-        consumer, partitions = self._app.consumer, self._requests()
-        if consumer.is_assigned and self._turned_s is None:
+        member, partitions = self._sources.member(), self._requests()
+        if member.is_assigned and self._turned_s is None:
             self._turned_s = self._clock_s()
         try:
             if self._turned_s is not None:
-                consumer._thread.thread_loop.call_soon_threadsafe(self._turned)  # noqa: SLF001 - our own class's
-            async with asyncio.timeout(self._app.settings.request_timeout_s):
-                written = await self._written(partitions)
-                ends = await self._app.reader.ends(partitions or [0])
+                member.call_in_thread(self._turned)
+            async with asyncio.timeout(self._sources.settings.request_timeout_s):
+                # as the member's client hears them; nothing before it is a member
+                written = await member.ends(partitions or [0]) if member.is_assigned else {}
+                ends = await self._sources.reader.ends(partitions or [0])
         except Exception:  # noqa: BLE001 - brokers were not heard; who only looks never ends a worker
             return
         self._held_back = {
@@ -120,41 +136,30 @@ class Probe:
         self._ends = ends
         self._heard_s = self._clock_s()
 
-    async def _written(self, partitions: list[int]) -> dict[int, int]:
-        """Return the high watermarks, as the member's client hears them; nothing before it is a member."""
-        consumer, topic = self._app.consumer, self._app.settings.requests_topic
-        if not consumer.is_assigned:
-            return {}
-        asked = [TP(topic, partition) for partition in partitions or [0]]
-        found = await consumer._thread.ends(asked)  # noqa: SLF001 - our own class's
-        return {tp.partition: found[tp] for tp in asked}
-
     def _turned(self) -> None:
         self._turned_s = self._clock_s()
 
     def _requests(self) -> list[int]:
         """Return the partitions of the requests topic that are ours."""
-        consumer, topic = self._app.consumer, self._app.settings.requests_topic
-        if not consumer.is_assigned:
-            return []
-        return sorted(tp.partition for tp in consumer.assignment() if tp.topic == topic)
+        member = self._sources.member()
+        return sorted(member.requests_assigned()) if member.is_assigned else []
 
     def look(self) -> None:
         """See how the worker is."""
-        app, flows = self._app, self._app.pipeline.flows
-        consumer = app.consumer
+        sources, flows = self._sources, self._sources.pipeline.flows
+        member = sources.member()
         assigned = set(self._requests())
         recovered = None
-        if consumer.is_recovering:
-            recovered = sum(rows.changelog_offset for rows in app.sessions.by_partition.values())
-        is_flowing = not app.rebalancing and assigned == {n for n in flows if not flows[n].is_over}
-        if consumer.is_assigned and is_flowing:
+        if member.is_recovering:
+            recovered = sum(rows.changelog_offset for rows in sources.rows().values())
+        is_flowing = not sources.is_rebalancing() and assigned == {n for n in flows if not flows[n].is_over}
+        if member.is_assigned and is_flowing:
             self._failures_at_start = {}
         self.health.look(
             Sight(
                 self._clock_s(),
-                is_assigned=consumer.is_assigned,
-                is_member=app.membership.is_held,
+                is_assigned=member.is_assigned,
+                is_member=sources.membership.is_held,
                 is_flowing=is_flowing,
                 recovered=recovered,
                 working={n: mark for n, flow in flows.items() if (mark := self._mark(flow)) is not None},
@@ -169,45 +174,47 @@ class Probe:
         end = self._end(flow)
         if flow.is_over or not (flow.in_flight or flow.is_busy or (position or 0) < end):
             return None
-        return position, flow.handed_over, flow.taken, flow.durable_offset
+        return position, flow.waiting, flow.durable_offset
 
     def _position(self, flow: Flow) -> int | None:
         """Return up to where (exclusive) a partition was fetched, which passes over what is no record."""
-        return self._app.reader.position_of(flow.partition)
+        return self._sources.reader.position_of(flow.partition)
 
     def _end(self, flow: Flow) -> int:
         return self._ends.get(flow.partition, 0)
 
     async def refresh(self) -> None:
         """Bring the metrics that are no counts up to date, and look."""
-        app, numbers = self._app, self._numbers
+        sources, numbers = self._sources, self._numbers
         self.look()
-        flows = [flow for flow in app.pipeline.flows.values() if not flow.is_over]
+        flows = [flow for flow in sources.pipeline.flows.values() if not flow.is_over]
         numbers.put_all(told.LAG, {flow.partition: self._lag(flow) for flow in flows})
-        waiting = app.pipeline.waiting
+        waiting = sources.pipeline.waiting
         numbers.put_all(told.WAITING_EVENTS, {one: events for one, (events, _) in waiting.items()})
         numbers.put_all(told.WAITING_BYTES, {one: size for one, (_, size) in waiting.items()})
         numbers.put_all(told.UNCOMMITTED, {flow.partition: self._uncommitted(flow) for flow in flows})
         numbers.put_all(told.STREAM_TIME, {flow.partition: flow.rows.time.seen_us / 1e6 for flow in flows})
         numbers.put_all(told.EVENT_FAILURES, {**self._failures_at_start, **self._event_failures()})
-        numbers.put_all(told.ROWS, app.sessions.row_counts)
-        numbers.put(told.IN_FLIGHT_BATCHES, app.pipeline.in_flight)
-        numbers.put(told.IN_FLIGHT_BYTES, app.pipeline.in_flight_bytes)
-        numbers.put(told.CACHE_BYTES, app.answers.memory.compositions.size_bytes)
-        counts = app.answers.memory.counts
+        numbers.put_all(told.ROWS, {partition: len(rows) for partition, rows in sources.rows().items()})
+        numbers.put(told.IN_FLIGHT_BATCHES, sources.pipeline.in_flight)
+        numbers.put(told.IN_FLIGHT_BYTES, sources.pipeline.in_flight_bytes)
+        numbers.put(told.CACHE_BYTES, sources.memory.compositions.size_bytes)
+        counts = sources.memory.counts
         numbers.put(told.COUNT_MEMORY, counts.hits, "hit")
         numbers.put(told.COUNT_MEMORY, counts.misses, "miss")
-        if app.verifier is not None:
-            again = app.verifier.counts
+        if sources.verifier is not None:
+            again = sources.verifier.counts
             numbers.put(told.VERIFIED, again.verified, "equal")
             numbers.put(told.VERIFIED, again.differences, "different")
             numbers.put(told.VERIFIED, again.dropped, "dropped")
             numbers.put(told.VERIFIED, again.failed, "failed")
-        numbers.put(told.DEAD_LETTER_SHARE, app.share.last)
+        numbers.put(told.DEAD_LETTER_SHARE, sources.share.last)
         held_back = {flow.partition: self._held_back.get(flow.partition, 0) for flow in flows}
         numbers.put_all(told.OPEN_TRANSACTION_OFFSETS, held_back)
-        numbers.put(told.MEMBER, app.membership.is_held)
-        numbers.put(told.HEARTBEAT_SECONDS, app.membership.age_s if isfinite(app.membership.age_s) else 0)
+        numbers.put(told.MEMBER, sources.membership.is_held)
+        numbers.put(
+            told.HEARTBEAT_SECONDS, sources.membership.age_s if isfinite(sources.membership.age_s) else 0
+        )
         numbers.put(told.LIVE, not self.health.why_dead())
         numbers.put(told.READY, not self.health.why_not_ready())
         if self._heard_s is not None:
@@ -223,7 +230,7 @@ class Probe:
         """
         now_s = self._clock_s()
         failures = {}
-        for partition, flow in self._app.pipeline.flows.items():
+        for partition, flow in self._sources.pipeline.flows.items():
             is_shown = flow.failures and (
                 not flow.has_passed
                 or now_s - self._failures_seen_s.setdefault(flow, now_s) < _FAILURES_SHOWN_S
@@ -246,7 +253,7 @@ class Probe:
     async def _held_bytes(self) -> int:
         """Return what the rows have in bytes; others have a turn between two partitions."""
         held = 0
-        for rows in list(self._app.sessions.by_partition.values()):
+        for rows in list(self._sources.rows().values()):
             held += rows.size_bytes
             await asyncio.sleep(0)
         return held

@@ -13,7 +13,7 @@ from aiokafka.structs import ConsumerRecord
 from msgspec import Struct
 
 from apportion.stream.faults import EventFailedError, NotInTurnError
-from apportion.stream.pipeline.flow import Fetched, Flow
+from apportion.stream.pipeline.flow import Flow
 from apportion.stream.pipeline.pipeline import IN_FLIGHT_MAX_BYTES, Pipeline
 from apportion.stream.pipeline.tenants import TenantQueue
 from apportion.stream.state.row_format import seen_offset_of
@@ -28,14 +28,15 @@ QueueOf = Callable[[Callable[[ConsumerRecord], bool]], TenantQueue]
 
 
 class _WaitingEvents(Struct):
-    """What waits of a partition, and whether somebody was called for, now or later, to compose some of it.
+    """Events of a partition that wait, and when some of them are composed next.
 
-    `shares` are what is left to those who go ahead, between what is picked in turn and them.
+    `is_due`: as soon as there is room; else when the timer `later` ends, or more is fetched. `shares` are
+    what is left to events that go ahead, after events were picked in turn.
     """
 
     queue: TenantQueue
     shares: dict[bytes, int] | None = None
-    is_called: bool = False
+    is_due: bool = False
     later: asyncio.TimerHandle | None = None
 
     def pick(self, *, alone: bool) -> tuple[list[ConsumerRecord], bool]:
@@ -55,11 +56,11 @@ class _WaitingEvents(Struct):
 
 
 class FairPipeline(Pipeline):
-    """All partitions of this worker, each with a queue; what Faust brings are calls, not records."""
+    """All partitions of this worker, each with a queue."""
 
-    def __init__(self, *arguments: Any, new_queue: QueueOf, **options: Any) -> None:
-        """Begin without any; the arguments and options are those of any pipeline."""
-        super().__init__(*arguments, **options)
+    def __init__(self, *, new_queue: QueueOf, **options: Any) -> None:
+        """Start without partitions; the options are those of any pipeline."""
+        super().__init__(**options)
         self._new_queue = new_queue
         self._waiting: dict[int, _WaitingEvents] = {}
 
@@ -86,51 +87,34 @@ class FairPipeline(Pipeline):
         return self.in_flight_bytes < IN_FLIGHT_MAX_BYTES
 
     def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
-        """Let what a fetch brought wait, and call for somebody who composes."""
-        flow = self.flows[partition]
-        flow.begin(records)
-        flow.handed_over += len(records)
-        self._waiting[partition].queue.add(records)
-        self._call(flow)
+        """Let the records of a fetch wait for their turns."""
+        self.flows[partition].begin(records)
+        waiting = self._waiting[partition]
+        waiting.queue.add(records)
+        self._make_due(waiting)
 
-    def _call(self, flow: Flow) -> None:
-        """Have some of a partition composed, by whom Faust brings."""
-        waiting = self._waiting.get(flow.partition)
-        if flow.is_over or waiting is None or waiting.is_called:
-            return
+    def _make_due(self, waiting: _WaitingEvents) -> None:
+        """Have some of a partition's events composed as soon as there is room."""
         if waiting.later is not None:
             waiting.later.cancel()
             waiting.later = None
-        waiting.is_called = True
-        self.deliver(Fetched(flow, flow.handed_over, ()))
+        waiting.is_due = True
+        self._woken.set()
 
-    async def answer(self, fetched: Fetched) -> None:
-        """Compose some of what waits: events whose turn it is, or, the next time, some that go ahead.
-
-        Raises:
-            StreamError, PoliciesUnreadError: an event was neither answered nor refused, or too many were
-                refused. What was before it is being written.
-        """
-        flow = fetched.flow
-        if flow.is_over:
-            return
-        if flow.is_full:
-            flow.waiting = fetched  # it is still called for: the writer brings it when there is room
-            return
-        await self.marked(flow)
-        await self._policies.current()
-        await self._membership.held()
-        if flow.is_over:
-            return
+    async def _compose(self, flow: Flow) -> None:
+        """Compose some of what waits: events whose turn it is, or, the next time, some that go ahead."""
         waiting = self._waiting[flow.partition]
+        if not waiting.is_due or flow.is_full or not await self._may_compose(flow):
+            return
+        waiting.is_due = False
         records, is_ahead = waiting.pick(alone=flow.is_alone)
         if records:
-            self._compose(flow, waiting.queue, records, is_ahead=is_ahead)
-            await asyncio.sleep(0)
-        waiting.is_called = False
-        self._go_on(flow, waiting)
+            self._compose_picked(flow, waiting.queue, records, is_ahead=is_ahead)
+        await asyncio.sleep(0)
+        if waiting.queue and not (waiting.is_due or flow.is_over):
+            self._plan(flow, waiting)
 
-    def _compose(
+    def _compose_picked(
         self, flow: Flow, queue: TenantQueue, records: Sequence[ConsumerRecord], *, is_ahead: bool
     ) -> None:
         """Compose events that were picked, as far as a batch goes."""
@@ -140,7 +124,7 @@ class FairPipeline(Pipeline):
             batch.undo(flow.rows)
             return
         queue.taken(records[: batch.events])
-        flow.taken += batch.events
+        flow.waiting -= batch.events
         batch.next_offset = queue.next_offset
         batch.stream_time_us = 0  # that of the offset is not known: what went ahead has moved it
         if batch.events or batch.states:
@@ -150,16 +134,14 @@ class FairPipeline(Pipeline):
         else:
             self.require_whole(flow, batch)
 
-    def _go_on(self, flow: Flow, waiting: _WaitingEvents) -> None:
-        """Call again: now, or when a tenant may have more."""
-        if not waiting.queue:
-            return
+    def _plan(self, flow: Flow, waiting: _WaitingEvents) -> None:
+        """Have more of a partition's events composed: at once, or when a tenant may have more."""
         wait_s = _ALONE_WAIT_S if flow.is_alone and not flow.in_flight else waiting.queue.wait_s()
         if wait_s:
             loop = asyncio.get_running_loop()
-            waiting.later = loop.call_later(max(_WAIT_MIN_S, wait_s), self._call, flow)
+            waiting.later = loop.call_later(max(_WAIT_MIN_S, wait_s), self._make_due, waiting)
         else:
-            self._call(flow)
+            self._make_due(waiting)
 
     def abandon(self) -> None:
         """Stop the work on all partitions; what waits comes again."""

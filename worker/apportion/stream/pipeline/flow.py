@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import chain
 
 from aiokafka.structs import ConsumerRecord
-from msgspec import Struct
 from msgspec.structs import replace
 
 from apportion.kafka.commit_metadata import BATCH, EVENT, CommitMetadata, encode_metadata
@@ -63,9 +62,10 @@ class Flow:
         self.failed_offset: int | None = None
         """Where an error of ours has ended the worker, if everything before it becomes durable."""
         self.in_flight: deque[Writing] = deque()
-        self.waiting: Fetched | None = None
-        self.handed_over = 0
-        self.taken = 0
+        self.fetched: Sequence[ConsumerRecord] = ()
+        """The latest fetch, until all of it is composed."""
+        self.waiting = 0
+        """Events that were fetched and are not composed yet."""
         self.writing: asyncio.Task[None] | None = None
         self.is_over = False
 
@@ -76,8 +76,8 @@ class Flow:
 
     @property
     def is_busy(self) -> bool:
-        """Whether events that were fetched have not all been composed yet."""
-        return self.handed_over > self.taken or self.is_full
+        """Whether events wait to be composed, or as many batches are in flight as may be."""
+        return self.waiting > 0 or self.is_full
 
     @property
     def is_alone(self) -> bool:
@@ -106,19 +106,21 @@ class Flow:
     @property
     def _under_way(self) -> str:
         if self._alone:
-            is_next = self.handed_over > self.taken and not self.in_flight
+            is_next = self.waiting > 0 and not self.in_flight
             return EVENT if is_next and not self.is_over else BATCH
         return "" if self._is_proven or self.is_over else BATCH
 
     def begin(self, records: Sequence[ConsumerRecord]) -> None:
-        """Say that these, which were fetched, are about to be composed."""
+        """Count records that were fetched, and are to be composed next."""
         self._is_begun = True
+        self.waiting += len(records)
         if self.durable_offset is None:
             self.durable_offset = self._begun_offset = records[0].offset
 
-    def next(self, records: Sequence[ConsumerRecord], start: int = 0) -> Sequence[ConsumerRecord]:
-        """Return of these records those that a batch from `start` on may have."""
-        return records[: start + 1] if self._alone else records
+    def next(self) -> tuple[Sequence[ConsumerRecord], int]:
+        """Return records of the latest fetch, and the index in them where the next batch begins."""
+        start = len(self.fetched) - self.waiting
+        return (self.fetched[: start + 1] if self._alone else self.fetched), start
 
     def durable(self, batch: Batch) -> None:
         """Count a batch as durable, as all before it are."""
@@ -168,12 +170,3 @@ class Flow:
             self.metadata, window=str(self.window), failures=failures, under_way=under_way
         )
         return offset, self.committing
-
-
-class Fetched(Struct):
-    """What a fetch brought of a partition; `number` counts them, `taken` how many records are composed."""
-
-    flow: Flow
-    number: int
-    records: Sequence[ConsumerRecord]
-    taken: int = 0

@@ -1,28 +1,32 @@
-"""The way of a partition's events, from what was fetched to what may be committed.
+"""The path of all partitions' events, from the requests topic to the offsets that may be committed.
 
-Decides how many batches are under way, what becomes of them when a partition is taken away or the worker
-stops, and which offset may be committed: the one behind the last batch of which all is durable. Knows neither
-Faust nor the group.
+`Pipeline.run` is one loop: it reads, composes, and hands batches to the writer. The pipeline decides how many
+batches are in flight, and what becomes of them when a partition is revoked or the worker stops. An offset may
+be committed behind the last batch of which all is durable. Knows neither Faust nor the group.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiokafka.structs import ConsumerRecord
 
 from apportion.kafka.commit_metadata import CommitMetadata, decode_metadata, encode_metadata
 from apportion.kafka.faults import StreamError
 from apportion.kafka.policies_topic import PolicyReader
-from apportion.stream.faults import EventFailedError, EventLostError, NotDurableError
+from apportion.kafka.reader import RequestReader
+from apportion.stream.faults import EventFailedError, NotDurableError
 from apportion.stream.pipeline.batch import Batch, BatchComposer
-from apportion.stream.pipeline.flow import Fetched, Flow
+from apportion.stream.pipeline.flow import Flow
 from apportion.stream.pipeline.membership import Membership
 from apportion.stream.pipeline.writer import Writer, Writing
 from apportion.stream.state.rows import PartitionRows
 
 IN_FLIGHT_MAX_BYTES = 64 << 20
 """Of all partitions; one batch may go over it."""
+_READ_TIMEOUT_S = 0.2
+"""How long a read waits for records, and so a rebalance for a read."""
+_FULL_TIMEOUT_S = 0.005
+"""How long a read waits for records while a partition is left out of it, which may have room soon."""
 _AGAIN_S = 0.05
 """How long until a group that did not take a commit is asked again: it is rebalancing."""
 
@@ -32,36 +36,45 @@ class Pipeline:
 
     def __init__(  # noqa: PLR0913 - they are the parts of a pipeline
         self,
+        *,
         topic: str,
+        reader: RequestReader,
         composer: BatchComposer,
         writer: Writer,
         membership: Membership,
         policies: PolicyReader,
-        *,
         commit: Callable[[], Awaitable[bool]],
+        durable: Callable[[Batch], None],
+        failed: Callable[[Exception], None],
+        linger_s: float = 0.0,
         event_failures_max: int = 0,
     ) -> None:
-        """Begin without any; `topic` is that of the requests, `commit` commits what is committable.
+        """Start without partitions; `topic` is the requests topic.
 
-        An event that has ended a worker `event_failures_max` times is set aside; 0: none is.
+        `commit` commits what is committable. `durable` is called with each batch that has become durable.
+        `failed` is called with the reason if a batch cannot be written; no later batch of its partition is.
+        The next read begins `linger_s` after the last one. An event that has ended a worker
+        `event_failures_max` times is set aside; 0: none is.
         """
         self._topic = topic
-        self._event_failures_max = event_failures_max
-        self._seen: set[int] = set()
+        self._reader = reader
         self._composer = composer
         self._writer = writer
         self._membership = membership
         self._policies = policies
         self._commit = commit
+        self._durable = durable
+        self._failed = failed
+        self._linger_s = linger_s
+        self._event_failures_max = event_failures_max
+        self._seen: set[int] = set()
         self._flows: dict[int, Flow] = {}
         self._in_flight_bytes = 0
-        self._room_made = asyncio.Event()
-        self.deliver: Callable[[Fetched], None] = lambda _: None
-        """Brings to the agent what was fetched, in order."""
-        self.failed: Callable[[Exception], None] = lambda _: None
-        """Is told why a batch could not be written; nothing after it is."""
-        self.durable: Callable[[Batch], None] = lambda _: None
-        """Is told of each batch that has become durable."""
+        self._woken = asyncio.Event()
+        """Set when there may be something to read or to compose."""
+        self.position_lock = asyncio.Lock()
+        """Held during a read, and by a caller that moves the reader's positions: records of a read that began
+        before would be taken for those at the new position."""
 
     @property
     def flows(self) -> Mapping[int, Flow]:
@@ -95,6 +108,7 @@ class Pipeline:
         if partition not in self._seen:  # what this worker saw itself is counted already
             self._seen.add(partition)
             self._composer.remember(flow.window)
+        self._woken.set()
 
     def has_room(self, partition: int) -> bool:
         """Return whether events of a partition may be fetched."""
@@ -103,55 +117,91 @@ class Pipeline:
             return False
         return self._in_flight_bytes < IN_FLIGHT_MAX_BYTES
 
-    async def room(self, partitions: Collection[int], within_s: float) -> None:
-        """Wait until all of these partitions have room, or so long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                while not all(map(self.has_room, partitions)):
-                    self._room_made.clear()
-                    await self._room_made.wait()
+    async def run(self) -> None:
+        """Read, compose, and hand batches to the writer, until cancelled.
 
-    def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
-        """Take what a fetch brought of a partition that flows."""
-        flow = self._flows[partition]
-        flow.begin(records)
-        flow.handed_over += 1
-        self.deliver(Fetched(flow, flow.handed_over, records))
-
-    async def answer(self, fetched: Fetched) -> None:
-        """Compose what was fetched, and let it be written, as far as there is room; the rest comes again.
+        A read waits for records while the writer makes room for events that were fetched before.
 
         Raises:
             StreamError, PoliciesUnreadError: an event was neither answered nor refused, or too many were
                 refused. What was before it is being written.
+            OffsetOutOfRangeError: the offset to read next is not in its topic (any more).
         """
-        flow = fetched.flow
-        records = fetched.records
-        if flow.is_over:
-            return
-        if fetched.number != flow.taken + 1:
-            raise EventLostError(records[0].topic, flow.partition, records[0].offset)
-        while fetched.taken < len(records):
-            if flow.is_full:
-                flow.waiting = fetched
+        reading: asyncio.Task[None] | None = None
+        try:
+            while True:
+                self._woken.clear()
+                await self.compose_waiting()
+                if reading is None and any(map(self.has_room, self._flows)):
+                    reading = asyncio.create_task(self._read())
+                    reading.add_done_callback(lambda _: self._woken.set())
+                await self._woken.wait()
+                if reading is not None and reading.done():
+                    reading.result()
+                    reading = None
+        finally:
+            if reading is not None:
+                reading.cancel()
+
+    async def _read(self) -> None:
+        """Read once, from all partitions that have room.
+
+        Records of partitions that are revoked meanwhile are dropped: their new owner reads them again.
+        """
+        async with self.position_lock:
+            partitions = [partition for partition in self._flows if self.has_room(partition)]
+            if not partitions:
                 return
-            await self.marked(flow)
-            await self._policies.current()
-            await self._membership.held()
-            if flow.is_over:
+            within_s = _FULL_TIMEOUT_S if len(partitions) < len(self._flows) else _READ_TIMEOUT_S
+            read = await self._reader.read(partitions, within_s)
+            for partition, records in read.items():
+                flow = self._flows.get(partition)
+                if flow is not None and not flow.is_over:
+                    self.fetched(partition, records)
+        if self._linger_s:
+            await asyncio.sleep(self._linger_s)
+
+    def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
+        """Take the records of a fetch of a partition that flows."""
+        flow = self._flows[partition]
+        flow.begin(records)
+        flow.fetched = records
+        self._woken.set()
+
+    async def compose_waiting(self) -> None:
+        """Compose what was fetched of each partition, as far as there is room; raises what `run` does."""
+        for flow in list(self._flows.values()):
+            if not flow.is_over:
+                await self._compose(flow)
+
+    async def _compose(self, flow: Flow) -> None:
+        """Compose what was fetched of a partition, and hand it to the writer, as far as there is room."""
+        while flow.waiting and not flow.is_full:
+            if not await self._may_compose(flow):
                 return
-            next_records = flow.next(records, fetched.taken)
-            batch = self._composer.compose(flow.rows, next_records, fetched.taken, flow.set_aside)
+            records, start = flow.next()
+            batch = self._composer.compose(flow.rows, records, start, flow.set_aside)
             if not self._membership.is_held:
                 batch.undo(flow.rows)
                 continue
-            fetched.taken += batch.events
+            flow.waiting -= batch.events
+            if not flow.waiting:
+                flow.fetched = ()
             if batch.events:
                 self.composed(flow, batch)
             self.require_whole(flow, batch)
             await asyncio.sleep(0)
-        flow.taken += 1
-        self._room_made.set()
+
+    async def _may_compose(self, flow: Flow) -> bool:
+        """Wait until events of a partition may be composed; return False if it was revoked meanwhile.
+
+        Raises:
+            PoliciesUnreadError: the end of the policies topic was not reached in time.
+        """
+        await self.marked(flow)
+        await self._policies.current()
+        await self._membership.held()
+        return not flow.is_over
 
     async def marked(self, flow: Flow) -> None:
         """Return when it is committed what is under way, or the flow is over."""
@@ -199,22 +249,19 @@ class Pipeline:
                 flow.may_move = self._writer.moves_offsets
                 await self._writer.finish(writing)
             except StreamError as error:
-                self.failed(error)
+                self._failed(error)
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose what it gave
-                self.failed(NotDurableError(self._topic, flow.partition, batch.offset, error))
+                self._failed(NotDurableError(self._topic, flow.partition, batch.offset, error))
                 return
             flow.may_move = False
             flow.in_flight.popleft()
             self._in_flight_bytes -= batch.size_bytes
-            self._room_made.set()
             flow.durable(batch)
-            self.durable(batch)
+            self._durable(batch)
             if writing.is_committed:
                 flow.committed(batch.next_offset, CommitMetadata(stream_time_us=batch.stream_time_us))
-            if flow.waiting is not None and not flow.is_over:
-                waiting, flow.waiting = flow.waiting, None
-                self.deliver(waiting)
+            self._woken.set()  # it has room again
         flow.writing = None
 
     def committable(self) -> Mapping[int, tuple[int, str]]:
@@ -239,7 +286,7 @@ class Pipeline:
         """
         for flow in self._flows.values():
             flow.is_over = True
-            flow.waiting = None
+            flow.fetched, flow.waiting = (), 0
             if flow.writing is not None:
                 flow.writing.cancel()
                 flow.writing = None
