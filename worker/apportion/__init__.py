@@ -9,6 +9,8 @@ does without, `broker` embeds one, `workload` makes events from git, `cli` is th
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+__version__ = "0.4.0"
+"""The version of the package, which names a release."""
 ENGINE_VERSION = "0.3.0"
 """Part of every decision: the same events under the same engine version give the same bytes."""
 
