@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from time import time
 from typing import Any
 
 import pytest
@@ -53,7 +52,6 @@ def in_one_batch(*names: str, codec: int = 0) -> bytes:
             for delta, name in enumerate(names)
         ],
         codec=codec,
-        time_ms=round(time() * 1000),
     )
 
 
@@ -111,7 +109,7 @@ async def test_an_unreadable_record_in_the_policies_topic_stops_no_start_and_is_
     key, content = policy_key(policy).encode(), policy_value(policy)
     client, topic = stage.producer.client, settings.policies_topic
     offset = await produce(client, topic, 0, with_bad_header_name(content, key))
-    await produce(client, topic, 0, raw_batch([raw_record(0, key, content)], time_ms=round(time() * 1000)))
+    await produce(client, topic, 0, raw_batch([raw_record(0, key, content)]))
     async with worker_running(settings) as worker:
         while not stage.outputs.composed:
             await stage.send(request(f"r{len(stage.outputs.records)}", policy="small"))

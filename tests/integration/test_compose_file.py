@@ -181,7 +181,7 @@ def test_up_fails_where_the_secret_cannot_be_read_and_the_logs_say_why(stack: St
         unreadable.compose("down", "--volumes")
     assert ended.returncode != 0
     assert "/run/secrets/fingerprint: cannot be read: Permission denied" in logs
-    assert "its mode 0600, and we are 10001:10001" in logs
+    assert "its mode 0600, and this process runs as 10001:10001" in logs
 
 
 def test_up_fails_where_there_is_no_secret(stack: Stack, tmp_path: Path) -> None:

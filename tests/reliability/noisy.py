@@ -98,17 +98,21 @@ async def _send_all(run: Run, end_s: float) -> None:
     large_per_s = _LARGE / (0.9 * left_s)
     async with asyncio.TaskGroup() as group:
         group.create_task(_send(run, _quiet(run.settings), _QUIET_PER_S, end_s))
-        group.create_task(_send(run, _large(run.settings), large_per_s, end_s))
+        large = group.create_task(_send(run, _large(run.settings), large_per_s, end_s))
         group.create_task(_send_bursts(run, end_s))
+    assert large.result() == _LARGE, f"{large.result()} of {_LARGE} large requests were sent in time"
 
 
-async def _send(run: Run, events: Iterator[Sent], per_s: float, end_s: float) -> None:
-    begun_s = monotonic()
-    for number, event in enumerate(events):
-        await asyncio.sleep(max(0.0, begun_s + number / per_s - monotonic()))
+async def _send(run: Run, events: Iterator[Sent], per_s: float, end_s: float) -> int:
+    """Send events at this rate until there are no more, or the end, and return how many were sent."""
+    begun_s, sent = monotonic(), 0
+    for event in events:
+        await asyncio.sleep(max(0.0, begun_s + sent / per_s - monotonic()))
         if monotonic() > end_s:
-            return
+            break
         await run.send([event])
+        sent += 1
+    return sent
 
 
 async def _send_bursts(run: Run, end_s: float) -> None:

@@ -11,6 +11,7 @@ from signal import SIGKILL, SIGSTOP
 
 import pytest
 from reliability import scenarios
+from reliability.batches import mutated_batches
 from reliability.scenarios import Outcome
 from reliability.steps import STEPS, strikes
 
@@ -91,3 +92,12 @@ async def test_connections_that_break_and_a_silent_broker_change_nothing(
 async def test_what_zombies_write_between_rows_survives_compaction(servers: str, tmp_path: Path) -> None:
     chosen = [each for each in strikes(SEED, SIGSTOP) if each.step in ("outputs acknowledged", "rows")]
     require_right(await scenarios.compacted(servers, tmp_path, SEED, chosen))
+
+
+@pytest.mark.asyncio
+async def test_mutated_record_batches_end_no_worker_and_cost_no_request_around_them(servers: str) -> None:
+    campaign = await mutated_batches(servers, SEED, 400)
+    sys.stderr.write(f"{campaign}\n")
+    assert campaign.is_right, campaign.faults
+    assert min(campaign.damaged, campaign.written, campaign.refused) > 0
+    assert campaign.letters["unreadable_record"] > 0

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Sequence
+from time import time
 from typing import Any
 
 import cramjam
@@ -21,7 +22,8 @@ CODECS: dict[int, Callable[[bytes], bytes]] = {
     LZ4: lz4_encode,
     ZSTD: zstd_encode,
 }
-TIME_MS = 1_760_000_000_000
+TIME_MS = round(time() * 1000)
+"""When these tests began: brokers remove what is older than a topic keeps."""
 RawHeaders = Sequence[tuple[bytes, bytes | None]]
 
 

@@ -1,9 +1,8 @@
 """Apportion: composes model context under a hard token ceiling, as a Kafka stream worker or a library.
 
-Importing this package starts nothing and reads nothing. What a library's user needs stands in
-`apportion.library`, and is here under the same names: the first use of one loads the core, so that the
-command's help need not. The rooms: `core` decides, `counters` count, `stream` talks to Kafka, `offline`
-does without, `broker` embeds one, `workload` makes events from git, `cli` is the command.
+Importing this package starts nothing and reads nothing. The public names of the library are defined in
+`apportion.library` and available here, too. The first use of a name loads the core, so that the command's
+help does not. ARCHITECTURE.md lists the packages.
 """
 
 from importlib import import_module
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING
 __version__ = "0.4.0"
 """The version of the package, which names a release."""
 ENGINE_VERSION = "0.3.0"
-"""Part of every decision: the same events under the same engine version give the same bytes."""
+"""The version in every decision. The same events under the same engine version give the same bytes."""
 
 if TYPE_CHECKING:
-    from apportion.library import *  # noqa: F403 - its `__all__` is this package's too
-else:  # hidden from type checkers, for they would take any name for one of these
+    from apportion.library import *  # noqa: F403 - its `__all__` is this package's, too
+else:  # hidden from type checkers, because they would accept any name
 
     def __getattr__(name: str) -> object:
         """Return a name of the library, and keep it here (PEP 562)."""

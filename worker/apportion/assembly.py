@@ -1,6 +1,6 @@
-"""What composing needs, made from the settings: the same for the worker, the command and replay.
+"""The engine and the policies that the settings describe, for the worker, the command and replay.
 
-Decides nothing beyond the settings. Reads the secrets and the policy files that they name.
+The secrets and policy files that the settings name are read here.
 """
 
 from msgspec.structs import replace
@@ -24,11 +24,11 @@ def create_engine(settings: Settings) -> Engine:
 
 
 def create_catalogue(settings: Settings) -> Catalogue:
-    """Return the built-in policies and those of the settings' folder; the default one is among them.
+    """Return the built-in policies and those of the settings' folder, including the default policy.
 
     Raises:
-        PolicyError: with every problem of every file of the folder.
-        SettingsError: the folder cannot be read, or there is no default policy.
+        PolicyError: files are invalid. The error lists all problems of all files.
+        SettingsError: the folder cannot be read, or the default policy does not exist.
     """
     try:
         catalogue = load_catalogue(settings.policies)
@@ -44,9 +44,9 @@ def create_catalogue(settings: Settings) -> Catalogue:
 
 
 def create_timeline(settings: Settings) -> Timeline:
-    """Return the policies of an empty topic: those of files alone.
+    """Return the timeline of an empty policies topic: only the policies of files.
 
     Raises:
-        PolicyError, SettingsError: as `create_catalogue`.
+        PolicyError, SettingsError: as raised by `create_catalogue`.
     """
     return Timeline(create_catalogue(settings), settings.app_id, round(settings.policy_settle_s * 1000))

@@ -1,7 +1,7 @@
-"""What those need who compose without Kafka: every name of `import apportion`, and an engine to begin with.
+"""The public API: every name of `import apportion`, and an engine to begin with.
 
-Decides which names are promised to users of the library; all others may move. Reads no settings and no
-environment, and keeps nothing: the session's row is the caller's.
+Only these names are stable; all others can move. Importing it reads no settings and no environment. The
+library keeps no state: the caller keeps the session's row.
 """
 
 from apportion import ENGINE_VERSION

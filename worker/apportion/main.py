@@ -1,7 +1,6 @@
-"""The app for those who know Faust's own command: `faust -A apportion.main agents`.
+"""The app for Faust's own command: `faust -A apportion.main agents`.
 
-Importing this module reads the settings and builds an app; nothing else does. `apportion run` starts the
-same one.
+Importing this module reads the settings and builds the app that `apportion run` starts.
 """
 
 from apportion.operations.gc_tuning import collect_seldom

@@ -1,8 +1,11 @@
-"""Text of clients made fit for a terminal: ids and field names may hold anything, escape sequences too."""
+"""Escaping of clients' text for terminals: ids and field names can hold anything, even escape sequences."""
 
 
 def printable(text: str) -> str:
-    """Return the text with what cannot be printed escaped as in Python; on one line, therefore."""
+    """Return the text in one line, with characters that are not printable escaped as in Python."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )

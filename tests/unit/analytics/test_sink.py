@@ -166,7 +166,7 @@ def test_a_half_written_file_of_a_batchs_name_is_told_and_left_as_it_is(tmp_path
         sunk(FailingStore(str(tmp_path), 1, behind=True), LINES[:5])
     [path] = (tmp_path / "decisions").rglob("*.parquet")
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(InTheWayError, match=r"decisions/.*t-0-.*: look at it, and move it away"):
+    with pytest.raises(InTheWayError, match=r"decisions/.*t-0-.*: check it, and move it away"):
         sunk(Store(str(tmp_path)), LINES[:5])
     assert path.stat().st_size == 100
     path.unlink()

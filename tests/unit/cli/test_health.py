@@ -57,10 +57,10 @@ async def test_a_worker_that_hangs_is_exit_code_1_and_says_why() -> None:
 
 
 async def test_a_worker_that_is_only_not_ready_lives() -> None:
-    async with served(Judge(unready=("partitions are moving",))) as port:
+    async with served(Judge(unready=("the group is rebalancing",))) as port:
         assert (await ask(port)).exit_code == 0
         told = await ask(port, "--ready")
-    assert (told.exit_code, told.err) == (1, "apportion: unhealthy: partitions are moving\n")
+    assert (told.exit_code, told.err) == (1, "apportion: unhealthy: the group is rebalancing\n")
 
 
 async def test_where_nobody_listens_it_is_exit_code_1() -> None:
@@ -84,7 +84,7 @@ async def test_a_worker_that_serves_nothing_cannot_be_asked() -> None:
 
 async def test_an_address_that_is_anothers_is_told() -> None:
     async with served(Judge()) as port:
-        with pytest.raises(PortTakenError, match=f"127.0.0.1:{port} cannot be listened at"):
+        with pytest.raises(PortTakenError, match=f"cannot listen on 127.0.0.1:{port}"):
             async with serving("127.0.0.1", port, Judge(), Numbers(), nothing):
                 pass
 

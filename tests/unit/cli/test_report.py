@@ -75,7 +75,7 @@ def test_the_replay_stands_in_the_page_and_half_of_one_is_refused() -> None:
     Path("replay").write_text(f"{json.dumps(change)}\n")
     ended = apportion("report", "decisions", "--replay", "replay")
     assert (ended.exit_code, Path("report.html").exists()) == (1, False)
-    assert ended.err.startswith("apportion: no_replay: the sum is missing")
+    assert ended.err.startswith("apportion: no_replay: the last line, the sum, is missing")
     Path("replay").write_text(f'{json.dumps(change | {"reordered": True})}\n{{"replayed":1,"changed":1}}\n')
     assert apportion("report", "decisions", "--replay", "replay").exit_code == 0
     assert '"changed"' in Path("report.html").read_text()

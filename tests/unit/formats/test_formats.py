@@ -229,7 +229,7 @@ def test_results_that_come_later_have_no_form_for_anthropic() -> None:
 
 
 def test_a_conversation_has_no_text() -> None:
-    with pytest.raises(FormatError, match=r"take openai or anthropic \(at \$\.messages\)$"):
+    with pytest.raises(FormatError, match=r"use openai or anthropic \(at \$\.messages\)$"):
         text_body(conversation())
 
 
@@ -265,7 +265,7 @@ def test_the_command_tells_an_answer_without_a_form_and_goes_on() -> None:
     first, second = (json.loads(each) for each in ended.out.splitlines())
     assert ("body" in first, second["body"]) == (False, {"parts": []})
     assert ended.exit_code == 1
-    told = "a conversation has roles and calls, which a text cannot tell; take openai or anthropic"
+    told = "a text cannot express a conversation's roles and calls; use openai or anthropic"
     assert ended.err.splitlines() == [
         f"apportion: request r1: {told} (at $.messages)",
         "apportion: forms_missing: answers without a form in text: 1",

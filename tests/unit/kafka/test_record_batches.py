@@ -150,6 +150,7 @@ RECORD_FAULTS = {
     "a record that is longer than what it has": nullable(START + varint(0) + b"!"),
     "a record of one byte": nullable(b"\0"),
     "an empty record": nullable(b""),
+    "a record that ends before its offset": nullable(b"\0\0"),
     "an endless number": nullable(b"\0" + b"\xff" * 11),
     "an offset before its batch": raw_record(-1, b"k", b"v"),
     "an offset that was there": raw_record(0, b"k", b"v"),

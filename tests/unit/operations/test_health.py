@@ -45,7 +45,7 @@ def test_before_it_has_partitions_it_lives_and_is_not_ready(worker: Watched) -> 
     nothing |= dict.fromkeys(("thread_turned_s", "brokers_heard_s"))
     worker.passes(600, **nothing)
     assert worker.is_alive
-    assert worker.health.why_not_ready() == ("the group has not given partitions yet",)
+    assert worker.health.why_not_ready() == ("the group has not assigned partitions yet",)
 
 
 def test_a_worker_without_events_lives_for_ever(worker: Watched) -> None:
@@ -93,15 +93,15 @@ def test_a_recovery_may_take_as_long_as_it_moves(worker: Watched) -> None:
     for rows in range(10):
         worker.passes(60, is_flowing=False, recovered=rows)
         assert worker.is_alive
-        assert worker.health.why_not_ready() == ("sessions are being read back",)
+        assert worker.health.why_not_ready() == ("sessions are being recovered",)
     worker.passes(75, is_flowing=False, recovered=10)
-    assert worker.health.why_dead() == ("sessions are not read on, for 70 s",)
+    assert worker.health.why_dead() == ("the recovery of sessions makes no progress, for 70 s",)
 
 
 def test_partitions_that_are_assigned_and_never_flow_are_dead(worker: Watched) -> None:
     worker.passes(60, is_flowing=False)
     assert worker.is_alive
-    assert worker.health.why_not_ready() == ("partitions are moving",)
+    assert worker.health.why_not_ready() == ("the group is rebalancing",)
     worker.passes(15, is_flowing=False)
     assert not worker.is_alive
 
@@ -135,4 +135,4 @@ def test_a_client_whose_thread_is_blocked_is_dead_though_its_brokers_are_not_hea
     worker.passes(30, thread_turned_s=100.0, brokers_heard_s=100.0)
     assert worker.is_alive
     worker.passes(5, thread_turned_s=100.0, brokers_heard_s=100.0)
-    assert worker.health.why_dead() == ("the client's thread has not turned for 35 s",)
+    assert worker.health.why_dead() == ("the Kafka client's thread is blocked, for 35 s",)

@@ -145,7 +145,7 @@ def test_a_file_of_another_user_is_named_with_its_owner_its_mode_and_who_we_are(
     owner = f"{status.st_uid}:{status.st_gid}"
     assert problem == (
         f"{file}: cannot be read: Permission denied: its owner is {owner}, its mode 0600, "
-        "and we are 10001:10001: let this user read it"
+        "and this process runs as 10001:10001: let this user read it"
     )
 
 

@@ -237,7 +237,7 @@ def test_a_secret_and_a_file_of_secrets_exclude_each_other(tmp_path: Path) -> No
     [problem] = problems_of({"APPORTION_FINGERPRINT_SECRET": HUSH}, file)
     assert problem == (
         "fingerprint_secret (APPORTION_FINGERPRINT_SECRET): "
-        "is given beside fingerprint_secret_file: set one of them"
+        "is set together with fingerprint_secret_file: set one of them"
     )
 
 

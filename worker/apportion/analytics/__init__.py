@@ -1,5 +1,5 @@
-"""Decisions as tables: what was decided, fit for SQL, for who has a week of it.
+"""Decisions and dead letters as Parquet tables, and the report that is made of them.
 
-Decides which columns there are, in which file a row stands, and when it counts as written. Never decides what
-stands in a context, and never holds a content or a path. Needs the extra `apportion[analytics]`.
+Holds the columns, the files that rows are written to, and the rule when a row counts as written. No table
+holds a candidate's content or a path. Needs the extra `apportion[analytics]`.
 """

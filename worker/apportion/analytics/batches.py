@@ -1,12 +1,12 @@
-"""Batches: which records of a partition stand in the tables, as the files themselves say.
+"""Batches: the ranges of a partition's offsets whose rows are in the tables.
 
-A batch is a range of offsets and the files that hold its rows. Each begins where the one before it ended, and
-has a file `_batches/TOPIC/PARTITION/START.json`, which can be made once. So of two sinks that write the same
-partition, whatever their consumer group believes, one goes on and the other finds out. The name is taken
-first and the rows are written then; of the last batch some may be missing, and whoever comes next reads its
-range again and writes them under the same names.
+A batch is a range of offsets and the files that hold its rows. Each batch begins where the previous one
+ended. It has a file `_batches/TOPIC/PARTITION/START.json`, which can be created only once. If two sinks write
+the same partition, whatever their consumer group believes, one creates the file and the other gets an error.
+The batch's file is created first, its rows are written after it. If the sink is killed in between, some rows
+of the last batch are missing. The next sink reads that range again and writes them under the same names.
 
-Decides what a batch is called and when it is whole. Never decides when one ends.
+`analytics/partition.py` decides when a batch ends.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +22,11 @@ from apportion.analytics.tables import SCHEMA_VERSION, Table
 
 _FOLDER = "_batches"
 _NO_TIME = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive and those who read its folders call null."""
+"""The name of null in folders that are partitioned as Hive does it."""
 
 
 class File(Struct, frozen=True):
-    """A file of a batch's rows; another version of Arrow may give it another size."""
+    """A file of a batch's rows. Its size depends on the version of Arrow that wrote it."""
 
     path: str
     rows: int
@@ -36,7 +36,8 @@ class File(Struct, frozen=True):
 class TableBatch(Struct, frozen=True, kw_only=True):
     """Offsets from `start` up to `end`, and all files that hold their rows.
 
-    By their `bytes` and the digest of the first one, the values tell files of lines apart that have one name.
+    `bytes` is the size of all values of the batch, `first_digest` the digest of the first value. Together
+    they show whether a second file of lines under the same name is the same file.
     """
 
     topic: str
@@ -50,11 +51,11 @@ class TableBatch(Struct, frozen=True, kw_only=True):
 
 
 class TakenError(Exception):
-    """Another sink has written these offsets, in whole or in part: what was read of them is to be dropped."""
+    """Another sink has written these offsets, wholly or partly. The caller drops the records that it read."""
 
 
 class InTheWayError(Exception):
-    """A file of a batch's name stands already, and does not hold the batch's rows."""
+    """A file with the name of a batch's file exists already and holds other rows."""
 
     code = "file_in_the_way"
 
@@ -63,73 +64,75 @@ _decoder = msgspec.json.Decoder(TableBatch)
 
 
 def file_name(table: Table, hour: datetime | None, batch: TableBatch) -> str:
-    """Return the path of the file with a batch's rows of an hour."""
+    """Return the path of the file with a batch's rows of one hour; None: rows without a time."""
     folder = f"date={_NO_TIME}/hour={_NO_TIME}" if hour is None else f"date={hour.date()}/hour={hour.hour}"
     return f"{table}/{folder}/{batch.topic}-{batch.partition}-{batch.start:020}-{batch.end:020}.parquet"
 
 
 def table_of(path: str) -> Table:
-    """Return the table that a file is of."""
+    """Return the table to which a file belongs."""
     return Table(path.partition("/")[0])
 
 
 def metadata(batch: TableBatch) -> dict[bytes, bytes]:
-    """Return what a file's own metadata say of its batch."""
-    told = {
+    """Return the metadata in the Parquet file itself, which name its batch."""
+    fields = {
         "schema_version": SCHEMA_VERSION,
         "topic": batch.topic,
         "partition": batch.partition,
         "start": batch.start,
         "end": batch.end,
     }
-    return {f"apportion.{name}".encode(): str(value).encode() for name, value in told.items()}
+    return {f"apportion.{name}".encode(): str(value).encode() for name, value in fields.items()}
 
 
 def batches_of(store: Store, topic: str, partition: int) -> Iterator[TableBatch]:
-    """Yield the batches of a partition, the first first."""
+    """Yield the batches of a partition, by ascending offset."""
     for name in store.names(f"{_FOLDER}/{topic}/{partition}"):
         yield _decoder.decode(store.read(name))
 
 
 def last_batch(store: Store, topic: str, partition: int) -> TableBatch | None:
-    """Return the last batch of a partition, where it has any."""
+    """Return the last batch of a partition, or None if it has none."""
     names = store.names(f"{_FOLDER}/{topic}/{partition}")
     return _decoder.decode(store.read(names[-1])) if names else None
 
 
 def missing(store: Store, batch: TableBatch) -> tuple[File, ...]:
-    """Return the files of a batch that are still to be written.
+    """Return the files of a batch that are not written yet.
 
     Raises:
-        InTheWayError: a file is there that is none of its.
+        InTheWayError: a file of that name holds other rows.
     """
-    return tuple(file for file in batch.files if not _stands(store, batch, file))
+    return tuple(file for file in batch.files if not _is_written(store, batch, file))
 
 
 def claim(store: Store, batch: TableBatch) -> None:
-    """Take the offsets of a batch.
+    """Claim the offsets of a batch for this sink.
 
     Raises:
-        TakenError: another sink has.
+        TakenError: another sink has claimed them.
     """
     path, content = _path(batch), msgspec.json.format(msgspec.json.encode(batch), indent=1)
-    if not store.create(path, content) and store.read(path) != content:  # an answer may be lost: it is ours
+    if (
+        not store.create(path, content) and store.read(path) != content
+    ):  # the same content is our own file, whose answer was lost
         raise TakenError
 
 
 def write(store: Store, batch: TableBatch, contents: Mapping[str, bytes], files: Sequence[File]) -> None:
-    """Write files of a batch; one that another sink wrote meanwhile is as good.
+    """Write files of a batch. A file of this batch that another sink wrote meanwhile is left.
 
     Raises:
-        InTheWayError: a file is there that is none of its.
+        InTheWayError: a file of that name holds other rows.
     """
     for file in files:
         if not store.create(file.path, contents[file.path]):
-            _stands(store, batch, file)
+            _is_written(store, batch, file)
 
 
 def forget(store: Store, batch: TableBatch) -> None:
-    """Delete the last batch of a partition: the rows, then the name, so that a kill leaves a batch."""
+    """Delete the last batch of a partition: first its rows, then its file, so that a kill leaves a batch."""
     store.delete([*(file.path for file in batch.files), _path(batch)])
 
 
@@ -137,15 +140,15 @@ def _path(batch: TableBatch) -> str:
     return f"{_FOLDER}/{batch.topic}/{batch.partition}/{batch.start:020}.json"
 
 
-def _stands(store: Store, batch: TableBatch, file: File) -> bool:
+def _is_written(store: Store, batch: TableBatch, file: File) -> bool:
     size = store.size(file.path)
     if size is None or size == file.bytes:
         return size is not None
     try:
-        found = pq.read_metadata(pa.BufferReader(store.read(file.path)))
+        parquet = pq.read_metadata(pa.BufferReader(store.read(file.path)))
     except pa.ArrowException:
-        found = None
-    if found is None or not metadata(batch).items() <= found.metadata.items():
-        message = "is no whole file of these offsets: look at it, and move it away"
+        parquet = None
+    if parquet is None or not metadata(batch).items() <= parquet.metadata.items():
+        message = "is not a complete file of these offsets: check it, and move it away"
         raise InTheWayError(f"{store.place}: {file.path} {message}")
     return True

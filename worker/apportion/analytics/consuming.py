@@ -1,8 +1,8 @@
-"""Topics into the tables: a consumer group of its own, whose partitions go to as many sinks as there are.
+"""The consumer of the topics of decisions and dead letters, which writes them into the tables.
 
-Decides which records are read and when a batch ends. The group's committed offsets are for those who watch
-its lag; where reading begins, the tables say. So a sink that has lost a partition without knowing is found
-out by the first batch that it and its successor want to write.
+All sinks are one consumer group, which shares the partitions. Reading begins where the tables end; the
+committed offsets of the group only serve to watch its lag. If a sink has lost a partition and does not know
+it, its next batch fails, because its successor has claimed the offsets.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ _FETCH_BYTES = 8 << 20
 
 
 class Rolling(Struct, frozen=True):
-    """When a batch ends: by the size of its files, the time since its first record was read, and memory.
+    """Limits of a batch: the size of its files, and the time since its first record was read.
 
-    Where all batches hold more than `memory_bytes`, the largest ends.
+    If all batches together hold more than `memory_bytes`, the largest one ends.
     """
 
     bytes: int
@@ -35,8 +35,13 @@ class Rolling(Struct, frozen=True):
     memory_bytes: int
 
 
-class Told(Struct, frozen=True):
-    """Who hears of batches when they are written, and of records that were deleted before they were read."""
+class SinkReports(Struct, frozen=True):
+    """Callbacks of a sink.
+
+    Attributes:
+        written: called with each batch, once it is written.
+        lost: called with a range of offsets that were deleted before they were read.
+    """
 
     written: Callable[[WrittenFiles], None]
     lost: Callable[[str], None]
@@ -45,21 +50,23 @@ class Told(Struct, frozen=True):
 class TopicsSink:
     """Reads topics, until it is stopped or has caught up."""
 
-    def __init__(self, store: Store, rolling: Rolling, told: Told) -> None:
+    def __init__(self, store: Store, rolling: Rolling, reports: SinkReports) -> None:
         self._store = store
         self._rolling = rolling
-        self._told = told
+        self._reports = reports
         self._sinks: dict[TopicPartition, PartitionSink] = {}
         self._since_s: dict[TopicPartition, float] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._failed: Exception | None = None
         self._is_assigned = False
-        self._lock = asyncio.Lock()  # the client calls the listener beside the loop that reads
+        self._lock = asyncio.Lock()  # the client calls the listener concurrently with the loop that reads
 
     async def run(
         self, topics: Iterable[str], arguments: Mapping[str, Any], stop: asyncio.Event, *, once: bool
     ) -> None:
-        """Read until stopped, and finish what was begun; `once`: to the ends as they were at the start.
+        """Read until `stop` is set, then write the batches that were begun.
+
+        With `once`, reading ends at the end offsets that the partitions had when they were assigned.
 
         Raises:
             StoreError, InTheWayError: the tables cannot be written.
@@ -80,17 +87,20 @@ class TopicsSink:
                 await self._finish(tuple(self._sinks))
 
     async def take_over(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on where the tables end; a failure is the loop's to raise, for the client only logs it."""
+        """Begin to read assigned partitions, each where its rows in the tables end.
+
+        The loop raises a failure, because the client only logs errors of its listener.
+        """
         async with self._lock:
             try:
                 for place in partitions:
                     await self._begin(place)
-            except Exception as error:  # noqa: BLE001 - raised by the loop
+            except Exception as error:  # noqa: BLE001 - the loop raises it
                 self._failed = error
             self._is_assigned = True
 
     async def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Write what was read of partitions that others get, who would else read it again."""
+        """Write what was read of revoked partitions, or their next owners would read it again."""
         async with self._lock:
             try:
                 await self._finish(partitions)
@@ -102,7 +112,7 @@ class TopicsSink:
         first = (await self._consumer.beginning_offsets([place]))[place]
         self._ends[place] = (await self._consumer.end_offsets([place]))[place]
         if first > sink.position and not sink.is_new:
-            self._told.lost(f"{place.topic}/{place.partition}/{sink.position} to {first - 1}")
+            self._reports.lost(f"{place.topic}/{place.partition}/{sink.position} to {first - 1}")
         sink.skip(first)
         self._sinks[place] = sink
         self._consumer.seek(place, sink.position)
@@ -120,20 +130,22 @@ class TopicsSink:
     async def _read(self) -> None:
         if self._failed is not None:
             raise self._failed
-        found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)
-        for place, records in found.items():
+        fetched = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)
+        for place, records in fetched.items():
             if place in self._sinks and await self._take(place, self._sinks[place], records):
                 self._sinks[place].skip(await self._consumer.position(place))
         for place, sink in tuple(self._sinks.items()):
             if self._is_full(place, sink):
                 await self._end(place, sink)
         if sum(sink.held_bytes for sink in self._sinks.values()) > self._rolling.memory_bytes:
-            free = [one for one in self._sinks.items() if one[1].until is None]
-            if free:  # a batch of another's range ends where it was said to
-                await self._end(*max(free, key=lambda one: one[1].held_bytes))
+            # a batch that another sink has claimed ends at the offset that it claimed
+            free = [place for place, sink in self._sinks.items() if sink.until is None]
+            if free:
+                largest = max(free, key=lambda place: self._sinks[place].held_bytes)
+                await self._end(largest, self._sinks[largest])
 
     async def _take(self, place: TopicPartition, sink: PartitionSink, records: Iterable[Any]) -> bool:
-        """Take records; tell whether all were taken, or the partition was begun anew."""
+        """Add records to the sink. Return False if another sink has written them and reading began again."""
         for record in records:
             if sink.until is not None and record.offset >= sink.until and not await self._end(place, sink):
                 return False
@@ -151,7 +163,7 @@ class TopicsSink:
         return is_old or sink.size_bytes >= self._rolling.bytes
 
     async def _end(self, place: TopicPartition, sink: PartitionSink) -> bool:
-        """Finish a batch; tell whether this sink did, and goes on behind it."""
+        """Finish a batch. Return False if another sink has written it; reading then begins after its rows."""
         if await self._write(place, sink):
             return True
         del self._sinks[place]
@@ -164,8 +176,8 @@ class TopicsSink:
             written = await asyncio.to_thread(sink.finish)
         except TakenError:
             return False
-        self._told.written(written)
-        with suppress(KafkaError):  # the tables know better
+        self._reports.written(written)
+        with suppress(KafkaError):  # reading begins where the tables end, not at the committed offset
             await self._consumer.commit({place: sink.position})
         return True
 

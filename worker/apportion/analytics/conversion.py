@@ -1,8 +1,8 @@
-"""From records to rows: one batch of a partition in, a table of Arrow for each kind of row out.
+"""Conversion of a batch of records into rows: one Arrow table for each table of the sink.
 
-Decides what stands in each column. Never reads or writes anything. No record becomes an object of Python's:
-msgspec tells which records are right, and Arrow's own reader makes whole columns of them. What that reader
-takes otherwise than msgspec, it is not given: such records are written anew before, as msgspec read them.
+Pure: it reads and writes nothing. For speed, no record becomes a Python object: msgspec checks the records,
+and Arrow's JSON reader turns them into whole columns. Records that Arrow would read differently from msgspec
+are decoded and encoded by msgspec first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,15 +30,15 @@ from apportion.core.accountant import BOUNDS
 from apportion.core.identity import digest
 
 _CANDIDATES = "candidates"
-"""The field of a decision that is no column, but rows of its own."""
+"""The field of a decision that becomes rows of a table of its own."""
 _BATCH_MORE_BYTES = 1 << 10
-"""Beyond its lines, so that Arrow reads a batch as one."""
+"""Added to the size of the lines, so that Arrow reads a batch as a single block."""
 
 
 class RecordLines(Struct, frozen=True, kw_only=True):
-    """Records of one partition, by ascending offset; a timestamp (milliseconds) is None where there is none.
+    """Records of one partition, by ascending offset. A record without a timestamp (in ms) has None.
 
-    Lines of a file are the records of partition 0 of a topic named like it.
+    The lines of a file are the records of partition 0 of a topic with the file's name.
     """
 
     topic: str
@@ -49,13 +49,13 @@ class RecordLines(Struct, frozen=True, kw_only=True):
 
 
 class _NotPlainError(Exception):
-    """Records that Arrow refuses, or would take otherwise than msgspec; or that are wrong."""
+    """Records that Arrow refuses or would read differently from msgspec, or that are invalid."""
 
 
 def convert(lines: RecordLines) -> Mapping[Table, pa.Table]:
-    """Return the rows of all tables, those of a table in the order of their offsets, then ranks.
+    """Return the rows of all tables, ordered by offset, then by rank.
 
-    Every line has a row in exactly one of decisions, dead letters and unreadable ones.
+    Every record has a row in exactly one of `decisions`, `dead_letters` and `unreadable`.
     """
     places: dict[Any, list[int]] = {Decision: [], DeadLetter: []}
     wrong: dict[int, UnreadableError] = {}
@@ -82,7 +82,7 @@ def _right(indices: Sequence[int], wrong: Mapping[int, UnreadableError]) -> list
 def _columns_at(
     lines: RecordLines, indices: Sequence[int], kind: Any, wrong: dict[int, UnreadableError]
 ) -> dict[str, pa.Array]:
-    """Return the columns of the records at these places; those that are `wrong` after all are put there."""
+    """Return the columns of the records at these indices; records that prove invalid are added to `wrong`."""
     try:
         return _columns([lines.values[index] or b"" for index in indices], kind)
     except _NotPlainError:
@@ -96,35 +96,35 @@ def _columns_at(
 
 
 def _columns(values: Sequence[bytes], kind: Any) -> dict[str, pa.Array]:
-    """Return the columns of records by their names, and of decisions the candidates as they are listed.
+    """Return the columns of records by name; of decisions also the lists of candidates.
 
     Raises:
-        _NotPlainError: it takes another way to read them.
+        _NotPlainError: Arrow cannot read these records as they are.
     """
     form = _form(kind)
     if any(b"\n" in value for value in values):
         raise _NotPlainError
     try:
-        found = _read_json(b"\n".join(values), form) if values else form.empty_table()
-        records = pa.concat_arrays(found.to_struct_array().chunks or [pa.array([], pa.struct(form))])
+        table = _read_json(b"\n".join(values), form) if values else form.empty_table()
+        records = pa.concat_arrays(table.to_struct_array().chunks or [pa.array([], pa.struct(form))])
         columns = dict(_flat(records, kind))
         if kind is Decision:
             _require_candidates(columns)
     except pa.ArrowInvalid as error:
         raise _NotPlainError from error
-    assert len(records) == len(values), "each line is an object, as msgspec has found"
+    assert len(records) == len(values), "each line is one object, as msgspec has checked"
     return columns
 
 
 def _require_candidates(decisions: Mapping[str, pa.Array]) -> None:
-    """Require what msgspec has not looked at yet.
+    """Check the candidates, which msgspec has not checked yet.
 
     Raises:
-        ArrowInvalid, _NotPlainError: it is wrong somewhere.
+        ArrowInvalid, _NotPlainError: a candidate is invalid.
     """
     lists = decisions[_CANDIDATES]
     entries = lists.values
-    entries.validate(full=True)  # for Arrow takes any bytes as a text
+    entries.validate(full=True)  # because Arrow accepts any bytes as a text
     required = [field.encode_name for field in fields(Entry) if field.required]
     named = pc.list_value_length(decisions["score_parts"]).take(pc.list_parent_indices(lists))
     fit = pc.equal(pc.list_value_length(entries.field("parts")), named)
@@ -142,7 +142,7 @@ def _read_json(lines: bytes, form: pa.Schema) -> pa.Table:
 
 @cache
 def _form(kind: Any) -> pa.Schema:
-    """Return what of a record is read, as it is nested there: what stands in columns."""
+    """Return the fields of a record that are read, nested as in the record: those that become columns."""
     return pa.schema(list(_fields_read(kind, _columns_of(kind))))
 
 
@@ -165,19 +165,19 @@ def _fields_read(kind: Any, columns: Mapping[str, pa.DataType], before: str = ""
 
 
 def _type_read(field: FieldInfo, column: pa.DataType) -> pa.DataType:
-    """Return as what a field is read that stands in such a column."""
+    """Return the type in which a field is read that becomes a column of this type."""
     if pa.types.is_dictionary(column):
         return column.value_type
     if pa.types.is_map(column):
         return pa.list_(column.item_type)
     if (row := _row_of(field)) is not None:
-        inner = {one.name: one.type for one in column.value_type}
+        inner = {part.name: part.type for part in column.value_type}
         return pa.list_(pa.struct(list(_fields_read(row, inner))))
     return column
 
 
 def _flat(records: pa.StructArray, kind: Any, before: str = "") -> Iterator[tuple[str, pa.Array]]:
-    """Yield the columns of records, defaults filled in; of a record that is not there, all is null."""
+    """Yield the columns of records, with defaults filled in. All columns of a null record are null."""
     for field in fields(kind):
         place = records.type.get_field_index(field.encode_name)
         if place < 0:
@@ -204,48 +204,48 @@ def _filled(values: pa.Array, default: Any, records: pa.Array) -> pa.Array:
 
 
 def _struct_of(field: FieldInfo) -> Any:
-    """Return the struct that a field holds, itself or where it is not None."""
+    """Return the struct type of a field, optional or not; None if the field holds no struct."""
     kind = _present(field.type)
     return kind if isinstance(kind, type) and issubclass(kind, Struct) else None
 
 
 def _row_of(field: FieldInfo) -> Any:
-    """Return the struct that a field holds a list of."""
+    """Return the struct type of a field that holds a list of structs, else None."""
     kind = _present(field.type)
     row = get_args(kind)[0] if get_origin(kind) is tuple else None
     return row if isinstance(row, type) and issubclass(row, Struct) else None
 
 
 def _present(kind: Any) -> Any:
-    """Return a type without None."""
+    """Return an optional type without its None."""
     if get_origin(kind) is tuple:
         return kind
     return next(each for each in get_args(kind) or (kind,) if each is not type(None))
 
 
 def _candidates(rows: pa.Table, lists: pa.ListArray) -> pa.Table:
-    """Return the rows of the candidates of decisions, whose own rows are there."""
+    """Return the rows of candidates, from the rows of their decisions and the lists of candidates."""
     places = pc.list_parent_indices(lists)
-    own = dict(zip([one.name for one in lists.type.value_type], lists.values.flatten(), strict=True))
+    own = dict(zip([field.name for field in lists.type.value_type], lists.values.flatten(), strict=True))
     own["parts"] = _parts(own["parts"], _whole(rows["score_parts"]).take(places))
     own["bound"] = _bound(own["bound"], own["reason"].dictionary_encode())
     is_tacit = pc.and_(pc.is_null(own["needed"]), pc.is_valid(own["left"]))
     own["needed"] = pc.if_else(is_tacit, pc.fill_null(own["tokens"], 0), own["needed"])
     schema = SCHEMAS[Table.CANDIDATES]
     shared = {name: _whole(rows[name]).take(places) for name in schema.names if name not in own}
-    return _of(schema, own | shared)
+    return _table_as(schema, own | shared)
 
 
 def _parts(parts: pa.ListArray, names: pa.ListArray) -> pa.MapArray:
-    """Return the parts of scores under their names, null where there are none."""
+    """Return the parts of scores as maps by name; null where a score has no parts."""
     keys = pc.list_flatten(names.filter(parts.is_valid()) if parts.null_count else names)
     return pa.MapArray.from_arrays(parts.offsets, keys, parts.values, mask=parts.is_null())
 
 
-def _bound(told: pa.Array, reasons: pa.DictionaryArray) -> pa.Array:
-    """Return the bounds that are told, and those that a reason names."""
+def _bound(recorded: pa.Array, reasons: pa.DictionaryArray) -> pa.Array:
+    """Return the recorded bounds; where none is recorded, the bound that the reason implies."""
     named = pa.array([BOUNDS.get(reason) for reason in reasons.dictionary.to_pylist()], pa.string())
-    return pc.coalesce(told, named.take(reasons.indices))
+    return pc.coalesce(recorded, named.take(reasons.indices))
 
 
 def _unreadable(lines: RecordLines, wrong: Mapping[int, UnreadableError]) -> pa.Table:
@@ -263,7 +263,7 @@ def _unreadable(lines: RecordLines, wrong: Mapping[int, UnreadableError]) -> pa.
 def _table(
     table: Table, lines: RecordLines, indices: Sequence[int], columns: dict[str, pa.Array]
 ) -> pa.Table:
-    """Return the rows of a table; `indices` are the places of their lines."""
+    """Return the rows of a table; `indices` are the indices of their records."""
     schema = SCHEMAS[table]
     recorded_us = [_us(lines.timestamps_ms[index]) for index in indices]
     place = {
@@ -272,19 +272,19 @@ def _table(
         "offset": pa.array([lines.offsets[index] for index in indices], pa.int64()),
         "recorded_at": pa.array(recorded_us, schema.field("recorded_at").type),
     }
-    return _of(schema, columns | place)
+    return _table_as(schema, columns | place)
 
 
 def _us(timestamp_ms: int | None) -> int | None:
     return None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000
 
 
-def _of(schema: pa.Schema, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Return a table of these columns, words put as its schema has them."""
-    return pa.Table.from_arrays([_put(columns[one.name], one.type) for one in schema], schema=schema)
+def _table_as(schema: pa.Schema, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Return a table of these columns, each cast to the type that the schema has."""
+    return pa.Table.from_arrays([_cast(columns[field.name], field.type) for field in schema], schema=schema)
 
 
-def _put(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(values.type):
         return values.dictionary_encode()
     return values if values.type == kind else values.cast(kind)

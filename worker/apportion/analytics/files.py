@@ -1,8 +1,8 @@
-"""Lines of a file into the tables: the way of those who have no Kafka, and the same rows.
+"""Files of lines written into the tables, for users without Kafka; the rows are the same.
 
-A file is a topic of its own name with the one partition 0, whose offsets are its lines, counted from 0. Where
-lines of it stand already, it goes on behind them; that they are its own, their number and size tell, and the
-first of each batch.
+A file counts as a topic of its own name with a single partition 0. A line's offset is its number, from 0. If
+the tables hold lines of the file already, writing continues after them. Number, size and the first line of
+each batch prove that those lines are from this file.
 """
 
 import re
@@ -15,30 +15,30 @@ from apportion.core.identity import digest
 
 
 class OtherFileError(Exception):
-    """Lines of another file of that name stand in the tables."""
+    """The tables hold lines of another file under this name."""
 
     code = "other_file"
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"what the tables have of {topic} is not the beginning of this file; give it another name "
-            "(--name), or replace what stands (--force)"
+            f"the tables hold lines of another file under the name {topic}; give this file another name "
+            "(--name), or replace those lines (--force)"
         )
 
 
 def topic_of(name: str) -> str:
-    """Return what a file is called in the tables: its name, by the characters that a topic may have."""
+    """Return the name of a file in the tables: characters that no topic may have become `_`."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name) or "_"
 
 
 def sink_lines(
-    store: Store, topic: str, lines: Iterable[bytes], roll_bytes: int, told: Callable[[WrittenFiles], None]
+    store: Store, topic: str, lines: Iterable[bytes], roll_bytes: int, report: Callable[[WrittenFiles], None]
 ) -> None:
-    """Write a file's lines that do not stand yet; tell of each batch when it is written.
+    """Write the lines of a file that the tables do not hold yet; call `report` with each written batch.
 
     Raises:
-        OtherFileError: what stands under that name is not the beginning of this file; nothing is written.
-        StoreError, InTheWayError, TakenError: as a partition's sink.
+        OtherFileError: the tables hold another file under this name; nothing is written.
+        StoreError, InTheWayError, TakenError: as raised by `PartitionSink`.
     """
     sink = PartitionSink(store, topic, 0)
     numbered = enumerate(lines)
@@ -48,25 +48,29 @@ def sink_lines(
     for offset, line in numbered:
         sink.take(offset, None, line)
         if sink.position == sink.until or (sink.until is None and sink.size_bytes >= roll_bytes):
-            told(sink.finish())
+            report(sink.finish())
     if sink.until is not None:
         raise OtherFileError(topic)
     if not sink.is_empty:
-        told(sink.finish())
+        report(sink.finish())
 
 
 def forget_lines(store: Store, topic: str) -> None:
-    """Delete all that stands of a file.
+    """Delete all rows of a file.
 
     Raises:
-        StoreError: some may still stand.
+        StoreError: deleting failed; some rows may be left.
     """
     for batch in reversed([*batches_of(store, topic, 0)]):
         forget(store, batch)
 
 
 def _require_same(batch: TableBatch, numbered: Iterator[tuple[int, bytes]]) -> None:
-    """Read over the lines of a batch that stands."""
+    """Read the lines of a batch that is written already, and compare them with it.
+
+    Raises:
+        OtherFileError: they are not the lines of the batch.
+    """
     first, size_bytes, read = b"", 0, batch.start
     while read < batch.end:
         _, line = next(numbered, (0, None))

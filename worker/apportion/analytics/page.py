@@ -1,8 +1,8 @@
 """A report as one HTML file that needs no server and no network.
 
-Decides how the parts come together and what a browser lets them do: only the scripts that are written here
-run, named by their digests, and nothing can be loaded or sent. What clients chose (ids, kinds, names) is data
-in a block that no browser runs; the scripts show it as text alone.
+The content security policy lets a browser run only these scripts, named by their digests, and load or send
+nothing. What clients chose (ids, kinds, names) is data in a block that no browser runs. The scripts show it
+as plain text.
 """
 
 from base64 import b64encode
@@ -31,14 +31,14 @@ def page_of(report: Report) -> str:
 
 
 def _script() -> str:
-    """Return our own scripts as one, whose names stay its own."""
+    """Return our own scripts as a single one, in a function, so that no name becomes global."""
     return f"'use strict';\n(() => {{\n{''.join(map(_part, _SCRIPTS))}}})();\n"
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """Return the content security policy: these scripts, styles, and nothing else.
+    """Return the content security policy: it allows these scripts and inline styles, and nothing else.
 
-    Styles may be inline, for the charts bring their own; they can load nothing.
+    Styles may be inline because the charts bring their own; they can load nothing.
     """
     allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     return (

@@ -1,7 +1,7 @@
-"""One partition on its way into the tables: lines in, batches out.
+"""The sink of one partition: takes its records and writes them in batches.
 
-Decides where reading begins, when rows are made, and what a batch holds. Never reads a topic or a file, and
-knows no clock: whoever feeds it says when a batch is to end.
+It decides where reading begins, when records become rows, and what a batch holds. It reads no topic and no
+clock: the caller decides when a batch ends.
 """
 
 from collections import Counter
@@ -31,17 +31,18 @@ from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core.identity import digest
 
 CHUNK_LINES = 1_000
-"""So many lines become rows at once, or of so many bytes: a row group of each file. More than stays in a
-processor's cache takes a third longer."""
+"""Lines that are converted at once, as one row group of each file. More than fits into a processor's cache
+takes a third longer."""
 CHUNK_BYTES = 16 << 20
+"""Lines of more than this are converted at once, too."""
 _SOUGHT = frozenset({"topic", "partition", "offset", "recorded_at", "requested_at", "tenant"})
-"""Columns by whose least and greatest values readers leave out row groups; those of others tell nothing, and
-cost a quarter of writing."""
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow's own, of times without a zone
+"""Columns with statistics (least and greatest value), by which readers skip row groups. Statistics of the
+other columns would not help, and cost a quarter of the time of writing."""
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow's epoch, whose times have no zone
 
 
 class WrittenFiles(Struct, frozen=True):
-    """What was written: batches, their files, rows by table, and unreadable records by their error."""
+    """Counts of what was written: batches, files, rows by table, and unreadable records by error code."""
 
     batches: int = 0
     files: int = 0
@@ -58,30 +59,31 @@ class WrittenFiles(Struct, frozen=True):
 
 
 class PartitionSink:
-    """Takes a partition's records in their order, from `position` on, and finishes them in batches."""
+    """Takes a partition's records by ascending offset, from `position` on, and writes them in batches."""
 
     def __init__(self, store: Store, topic: str, partition: int) -> None:
-        """Find out what stands.
+        """Look up which batches of the partition are written.
 
         Raises:
-            StoreError, InTheWayError: nothing can be said, or a file is there that should not be.
+            StoreError: the store cannot be read.
+            InTheWayError: a file with the name of a batch's file holds other rows.
         """
         self._store = store
         self._topic, self._partition = topic, partition
         last = last_batch(store, topic, partition)
         self._unfinished = last if last is not None and missing(store, last) else None
         self.is_new = last is None
-        """Whether nothing stands of it."""
+        """Whether the tables hold nothing of the partition."""
         self.is_empty = True
-        """Whether nothing was taken since the last batch."""
+        """Whether no record was taken since the last batch."""
         self.position = 0 if last is None else last.end
-        """The offset of the record that is to come next."""
+        """The lowest offset that the next record may have."""
         if self._unfinished is not None:
             self.position = self._unfinished.start
         self._begin(self.position)
 
     def _begin(self, start: int) -> None:
-        """Begin a batch where the last one ended, which is what makes its name one that only one can take."""
+        """Begin a batch where the last one ended, so that every sink gives it the same name."""
         self._start = start
         self.is_empty = True
         self._first = b""
@@ -93,23 +95,23 @@ class PartitionSink:
 
     @property
     def size_bytes(self) -> int:
-        """How large the files of the batch are so far; lines that are no rows yet are not in it."""
+        """Size of the batch's files so far, without the lines that are not converted yet."""
         return sum(piece.size_bytes for piece in self._pieces.values())
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the batch takes, about."""
+        """Memory that the batch takes, approximately."""
         return self.size_bytes + self._lines_bytes
 
     @property
     def until(self) -> int | None:
-        """Where the batch has to end, for a sink before this one took these offsets; None: anywhere."""
+        """Offset where the batch has to end, because a previous sink claimed it; None: anywhere."""
         return None if self._unfinished is None else self._unfinished.end
 
     def take(self, offset: int, timestamp_ms: int | None, value: bytes | None) -> None:
-        """Take the next record; below `until`, where that is set."""
-        assert self.position <= offset, "records come in their order"
-        assert self.until is None or offset < self.until, "a batch that was taken ends where it was said to"
+        """Add the next record. Its offset is below `until`, if that is set."""
+        assert self.position <= offset, "records come by ascending offset"
+        assert self.until is None or offset < self.until, "a claimed batch ends where it was claimed to"
         if self.is_empty:
             self.is_empty, self._first = False, value or b""
         self._lines.append((offset, timestamp_ms, value))
@@ -119,17 +121,17 @@ class PartitionSink:
             self._make_rows()
 
     def skip(self, position: int) -> None:
-        """Go on to an offset: there are no records before it."""
+        """Continue at an offset, because there are no records before it."""
         self.position = max(self.position, position)
 
     def finish(self) -> WrittenFiles:
-        """End the batch and write it; what is written when this returns stands.
+        """End the batch and write it. When this returns, its rows are stored.
 
         Raises:
             TakenError: another sink wrote these offsets.
-            StoreError, InTheWayError: it could not be written, or only in part: begin anew.
+            StoreError, InTheWayError: the batch is not written, or only partly. Make a new sink.
         """
-        assert self.until is None or self.position >= self.until, "a batch that was taken is written whole"
+        assert self.until is None or self.position >= self.until, "a claimed batch is written whole"
         self._make_rows()
         batch, contents = self._made()
         if self._unfinished is None:
@@ -148,7 +150,7 @@ class PartitionSink:
         return written
 
     def _made(self) -> tuple[TableBatch, dict[str, bytes]]:
-        """Return the batch that ends here, and what its files hold."""
+        """Return the batch that ends here, and the content of its files by path."""
         batch = TableBatch(
             topic=self._topic,
             partition=self._partition,
@@ -188,7 +190,7 @@ class PartitionSink:
 
 
 class _Rows:
-    """A file of rows as it grows, in memory and compressed."""
+    """A Parquet file that is being written, in memory and compressed."""
 
     def __init__(self, table: Table) -> None:
         self.count = 0
@@ -210,30 +212,31 @@ class _Rows:
         self.count += rows.num_rows
 
     def finish(self, batch: TableBatch) -> bytes:
-        """Return the file."""
+        """Return the content of the file."""
         self._writer.add_key_value_metadata(metadata(batch))
         self._writer.close()
         return bytes(self._buffer.getvalue())
 
 
 def by_hour(table: Table, rows: pa.Table) -> Iterator[tuple[datetime | None, pa.Table]]:
-    """Yield the rows of each hour: by the record's timestamp, or where it has none by the time it tells."""
+    """Yield the rows of each hour, by the record's timestamp; without one, by the time in its value."""
     if not rows.num_rows:
         return
     times = rows["recorded_at"].cast(pa.timestamp("us")).combine_chunks()
     if times.null_count and table is not Table.UNREADABLE:
-        times = pc.coalesce(times, _told(table, rows))
+        times = pc.coalesce(times, _times_within(table, rows))
     hours = pc.floor_temporal(times, unit="hour").cast(pa.int64())
-    found = hours.unique().to_pylist()
-    for since_1970_us in found:
-        of_hour = rows  # mostly there is one, which needs no copy
-        if len(found) > 1:
+    distinct = hours.unique().to_pylist()
+    for since_1970_us in distinct:
+        of_hour = rows  # mostly there is only one hour, and then nothing is copied
+        if len(distinct) > 1:
             chosen = pc.is_null(hours) if since_1970_us is None else pc.equal(hours, since_1970_us)
             of_hour = rows.filter(chosen)
         yield None if since_1970_us is None else _EPOCH + timedelta(microseconds=since_1970_us), of_hour
 
 
-def _told(table: Table, rows: pa.Table) -> pa.Array:
+def _times_within(table: Table, rows: pa.Table) -> pa.Array:
+    """Return the times that the records themselves hold."""
     if table is not Table.DEAD_LETTERS:
         return rows["requested_at"].cast(pa.timestamp("us")).combine_chunks()
     times_ms = rows["source_timestamp_ms"].combine_chunks()

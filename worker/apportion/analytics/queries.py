@@ -1,7 +1,7 @@
-"""The named queries over the tables: SQL files, each with what it answers.
+"""The named queries over the tables: SQL files, each with the question that it answers.
 
-Decides only their names and order. The report shows what they give; `apportion report --sql` prints them, and
-anybody may run them over the same tables.
+The report shows their results. `apportion report --sql` prints them, and users can run them over the same
+tables.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ NAMES = (
     "latency",
     "dead_letters",
 )
-"""In the order of the report."""
+"""The names, in the order of the report."""
 
 _COMMENT = "-- "
 
@@ -35,7 +35,7 @@ class ReportQuery(Struct, frozen=True):
     answers: str
     """The question that it answers."""
     sql: str
-    """As the file has it, its first line being the question as a comment."""
+    """The text of the file. Its first line is the question, as a comment."""
 
 
 def load_queries() -> Sequence[ReportQuery]:
@@ -44,6 +44,6 @@ def load_queries() -> Sequence[ReportQuery]:
 
 
 def load_query(name: str) -> ReportQuery:
-    """Return the query of a name: one of `NAMES`, or of those that choose what the report lists and opens."""
+    """Return the query of a name: one of `NAMES`, `listed`, `opened` or `opened_candidates`."""
     sql = files("apportion.analytics").joinpath("sql", f"{name}.sql").read_text("utf-8")
     return ReportQuery(name, sql.partition("\n")[0].removeprefix(_COMMENT), sql)

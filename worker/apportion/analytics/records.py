@@ -1,7 +1,7 @@
-"""Records as the tables read them: decisions and dead letters, with every default filled in.
+"""Decoding of decisions and dead letters for the tables, with every default filled in.
 
-Decides which records a table can hold, and what is wrong with the others. A word that this version does not
-know (a reason, a status) is a word; a field that it does not know is left out.
+It also checks which records a table can hold, and what is wrong with the others. A reason or status that this
+version does not know is kept as text. A field that it does not know is left out.
 """
 
 from datetime import datetime
@@ -23,18 +23,18 @@ _BOUNDED: dict[type, Any] = {
     int: Annotated[int, Meta(ge=-(1 << 63), le=_COLUMN_MAX)],
     datetime: Annotated[datetime, Meta(tz=True)],
 }
-"""What of these a column can hold."""
+"""The values of these types that a column can hold."""
 _DIGITS = Annotated[str, Meta(pattern=r"^[0-9]+\Z")]
 _CONTENT = frozenset({"key", "headers", "value"})
-"""What a dead letter has of a client's; it is not read."""
+"""Fields of a dead letter that hold the client's content; they are not read."""
 _ABSENT = (UnsetType, type(None))
 _DEFAULTS = {UNSET: None, results.Detail.FULL: "full"}
-"""Defaults as they are read."""
+"""Defaults as the tables have them."""
 UNSUPPORTED_VERSION = "unsupported_version"
 
 
 def _read_form(kind: Any) -> Any:
-    """Return a type as it is read: what may be absent is None, a member of a closed set is a string."""
+    """Return a type as it is read: an absent value is None, a member of an enum is a string."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         return _struct(kind)
     if isinstance(kind, type) and kind in _BOUNDED:
@@ -46,13 +46,13 @@ def _read_form(kind: Any) -> Any:
         text = _DIGITS if int in arguments else str  # an integer past 2**53 - 1 is recorded as its digits
         present = [text if each is str else _read_form(each) for each in arguments if each not in _ABSENT]
         return Union[(*present, None)]
-    if get_origin(kind) is Annotated:  # with bounds of an event's, which hold no more
+    if get_origin(kind) is Annotated:  # with an event's bounds, which do not apply here
         return _read_form(arguments[0])
     return str if isinstance(kind, type) and issubclass(kind, Enum) else kind
 
 
 def _struct(kind: type[Struct], without: frozenset[str] = _CONTENT) -> type[Struct]:
-    """Return a type's form as it is read: its fields but some, in their order, under the same tag."""
+    """Return a type as it is read: its fields without some, in their order, under the same tag."""
     types = get_type_hints(kind, include_extras=True)
     read: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     named = {field.name: field.encode_name for field in fields(kind)}
@@ -84,19 +84,19 @@ _DecisionAlone = _struct(results.ContextDecision, frozenset({"candidates"}))
 
 
 class Version(Struct):
-    """What tells how a record is to be read, of one that cannot be."""
+    """The type and version of a record that cannot be decoded."""
 
     type: str
     schema_version: int
 
 
 class UnreadableError(Exception):
-    """A record that no table of decisions or dead letters holds.
+    """A record that is neither a decision nor a dead letter that the tables can hold.
 
     Attributes:
-        code: what is wrong, of a closed set.
-        message: for a person; holds nothing of what was sent.
-        pointer: the place, as `$.candidates[...].parts`.
+        code: the kind of error, of a closed set.
+        message: the explanation for a person; without any content of the record.
+        pointer: the place of the error, such as `$.candidates[...].parts`.
     """
 
     def __init__(self, code: str, message: str, pointer: str = "$") -> None:
@@ -112,15 +112,15 @@ _version_decoder = msgspec.json.Decoder(Version)
 
 
 def recognised(value: bytes | None) -> Any:
-    """Return `Decision` or `DeadLetter`, whichever a value holds; nothing is said of a decision's candidates.
+    """Return `Decision` or `DeadLetter`, whichever a value holds. A decision's candidates are not checked.
 
     Raises:
-        UnreadableError: it holds neither, or one of another version.
+        UnreadableError: it holds neither, or a decision of another version.
     """
     try:
         record = _alone_decoder.decode(value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        record = read(value)  # which tells what is wrong
+        record = read(value)  # it finds out what is wrong
     if type(record) is DeadLetter:
         return DeadLetter
     if record.schema_version != results.SCHEMA_VERSION:
@@ -132,7 +132,7 @@ def read(value: bytes | None) -> Any:
     """Return the decision or dead letter that a record's value holds.
 
     Raises:
-        UnreadableError: it holds neither, or one of another version.
+        UnreadableError: it holds neither, or a decision of another version.
     """
     if not value:
         raise UnreadableError(ErrorCode.EMPTY_VALUE, "the record has no value")
@@ -148,11 +148,15 @@ def read(value: bytes | None) -> Any:
 
 
 def in_columns(record: Any) -> Any:
-    """Return a record as columns hold it: a score in digits is an integer, or None past 2**63 - 1."""
-    if type(record) is not Decision or not any(isinstance(one.score, str) for one in record.candidates):  # type: ignore[attr-defined] # made while it runs
+    """Return a record as columns hold it: a score in digits is an integer, or None above 2**63 - 1."""
+    if type(record) is not Decision:
         return record
-    candidates = [replace(one, score=_in_column(one.score)) for one in record.candidates]  # type: ignore[attr-defined] # likewise
-    return replace(record, candidates=tuple(candidates))
+    entries: tuple[Any, ...] = record.candidates  # type: ignore[attr-defined] # made while it runs
+    if not any(isinstance(entry.score, str) for entry in entries):
+        return record
+    return replace(
+        record, candidates=tuple(replace(entry, score=_in_column(entry.score)) for entry in entries)
+    )
 
 
 def _in_column(score: int | str | None) -> int | None:
@@ -184,8 +188,8 @@ def _other_version() -> UnreadableError:
 
 
 def _require_parts(record: Any) -> None:
-    """Refuse parts of a score that nobody names."""
-    lengths = {None if one.parts is None else len(one.parts) for one in record.candidates}
+    """Refuse a score whose number of parts differs from the number of names in `score_parts`."""
+    lengths = {None if entry.parts is None else len(entry.parts) for entry in record.candidates}
     if not lengths <= {None, len(record.score_parts)}:
-        message = "as many are expected as score_parts has names"
+        message = "expected one part for each name in score_parts"
         raise UnreadableError(ErrorCode.INVALID_VALUE, message, "$.candidates[...].parts")

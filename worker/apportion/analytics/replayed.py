@@ -1,7 +1,4 @@
-"""What `apportion replay --format json` told, as much of it as a page shows.
-
-Decides which changes are shown: the largest. Never composes.
-"""
+"""The output of `apportion replay --format json` as the report shows it: the sum and the largest changes."""
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +11,13 @@ _MISFITS_MAX = 50
 
 
 class NoReplayError(Exception):
-    """A file is not what `apportion replay --format json` prints, or only a part of it."""
+    """A file is not a complete output of `apportion replay --format json`."""
 
     code = "no_replay"
 
 
 class ReplayedSide(Struct, frozen=True):
-    """How a request was answered, before the change or after."""
+    """The answer to a request, before or after the change."""
 
     status: str
     counter: str
@@ -29,7 +26,7 @@ class ReplayedSide(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True, kw_only=True):
-    """A decision before and after; items as the replay told them."""
+    """A decision before and after the change; items as the replay printed them."""
 
     decision_id: str
     before: ReplayedSide
@@ -43,13 +40,13 @@ class Changed(Struct, frozen=True, kw_only=True):
 
     @property
     def is_change(self) -> bool:
-        """Whether anything is otherwise."""
+        """Whether the change makes any difference to this decision."""
         moved = any((self.gained, self.lost, self.shrunk, self.grown, self.reordered, self.rewritten))
         return moved or self.before.status != self.after.status
 
     @property
     def weight(self) -> tuple[int, int]:
-        """How large the change is: in tokens, then in items."""
+        """The size of the change: in tokens, then in items."""
         moved = (self.gained, self.lost, self.shrunk, self.grown)
         return abs(self.after.used - self.before.used), sum(map(len, moved))
 
@@ -64,7 +61,7 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
 
 class _LineKind(Struct):
-    """What tells lines apart."""
+    """The fields that distinguish the kinds of lines."""
 
     replayed: int | None = None
     found: str | None = None
@@ -72,10 +69,10 @@ class _LineKind(Struct):
 
 
 def replayed_of(lines: Iterable[bytes]) -> Replayed:
-    """Return what a replay's lines tell.
+    """Return what the lines of a replay's output hold.
 
     Raises:
-        NoReplayError: they are no replay's, or its last line, the sum, is missing.
+        NoReplayError: a line is not from a replay, or the last line, the sum, is missing.
     """
     largest: list[tuple[tuple[int, int], int, Changed]] = []
     misfits: list[Mapping[str, Any]] = []
@@ -84,7 +81,7 @@ def replayed_of(lines: Iterable[bytes]) -> Replayed:
         try:
             kind = json.decode(line, type=_LineKind)
             if kind.replayed is not None:
-                shown = [one for _, _, one in sorted(largest, reverse=True)]
+                shown = [change for _, _, change in sorted(largest, reverse=True)]
                 return Replayed(
                     sum=json.decode(line, type=dict[str, Any]),
                     changes=shown,
@@ -94,20 +91,20 @@ def replayed_of(lines: Iterable[bytes]) -> Replayed:
             if kind.error is not None:
                 misfits += [json.decode(line, type=dict[str, Any])] if len(misfits) < _MISFITS_MAX else []
             elif kind.found is None:
-                one = json.decode(line, type=Changed)
-                if one.is_change:
+                changed = json.decode(line, type=Changed)
+                if changed.is_change:
                     changes += 1
-                    _keep(largest, (one.weight, -number, one))
+                    _keep(largest, (changed.weight, -number, changed))
         except (DecodeError, UnicodeDecodeError, ValidationError):
             raise NoReplayError(
-                f"line {number} is not of a replay; give what apportion replay --format json printed"
+                f"line {number} is not from a replay; give the output of apportion replay --format json"
             ) from None
-    raise NoReplayError("the sum is missing, which is a replay's last line; let apportion replay end")
+    raise NoReplayError("the last line, the sum, is missing; run apportion replay again until it ends")
 
 
-def _keep(largest: list[Any], one: tuple[tuple[int, int], int, Changed]) -> None:
-    """Keep the largest; the earlier of two alike."""
+def _keep(largest: list[Any], ranked: tuple[tuple[int, int], int, Changed]) -> None:
+    """Keep the largest changes; of two equal ones, the earlier."""
     if len(largest) < _SHOWN_MAX:
-        heapq.heappush(largest, one)
+        heapq.heappush(largest, ranked)
     else:
-        heapq.heappushpop(largest, one)
+        heapq.heappushpop(largest, ranked)

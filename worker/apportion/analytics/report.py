@@ -1,7 +1,7 @@
-"""What a report holds: the answers of the named queries, decisions to list, and some of them opened.
+"""The report: the results of the named queries, a list of decisions, and some of them with candidates.
 
-Decides how much: answers whole, then as many decisions as a page bears, and of what was left out the number.
-The same tables give the same report. Holds ids and numbers, never a content or a path.
+The size of a report is bounded: it says how many rows and decisions were left out. The same tables give the
+same report. It holds ids and numbers, but no content and no path.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from apportion import ENGINE_VERSION
 from apportion.analytics.queries import NAMES, load_query
 from apportion.analytics.replayed import Replayed
-from apportion.analytics.source import telling_of_tables
+from apportion.analytics.source import naming_bad_tables
 
 _ANSWER_MAX_BYTES = 40_000
 _LISTED_MAX_BYTES = 1_100_000
@@ -25,13 +25,13 @@ Row = Sequence[Any]
 
 
 class NothingToReportError(Exception):
-    """There is no decision in what was given."""
+    """The sources hold no decision."""
 
     code = "no_decisions"
 
 
 class ReportTable(Struct, frozen=True):
-    """A table: what its columns are called, its rows, and how many rows there was no room for."""
+    """A table: the names of its columns, its rows, and how many rows were left out to bound its size."""
 
     columns: Sequence[str]
     rows: Sequence[Row]
@@ -39,21 +39,23 @@ class ReportTable(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """All that a page shows. `opened` are the listed decisions that have their candidates, in that order.
-
-    `unreadable` is how many records no table could hold.
-    """
+    """The content of a page."""
 
     engine_version: str
     answers: Mapping[str, ReportTable]
+    """The results of the queries, by name."""
     listed: ReportTable
+    """The decisions, without candidates."""
     opened: Sequence[Mapping[str, Any]]
+    """Decisions with their candidates, in the order of the list."""
     unreadable: int = 0
+    """Number of records that the tables could not hold."""
     replayed: Replayed | None = None
+    """The output of a replay, if one was given."""
 
     @property
     def decisions(self) -> int:
-        """How many decisions it is about."""
+        """Number of decisions in the tables."""
         overview = self.answers["overview"]
         return int(overview.rows[0][overview.columns.index("decisions")])
 
@@ -63,14 +65,14 @@ def report_of(
     replayed: Replayed | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Report:
-    """Return the report of the tables; `advance` hears after each of `STEPS` how many are done.
+    """Return the report of the tables. `advance` is called after each of `STEPS`, with the number done.
 
     Raises:
         NothingToReportError: the tables hold no decision.
         TablesFailedError: a file of them cannot be read.
     """
     answers: dict[str, ReportTable] = {}
-    with telling_of_tables():
+    with naming_bad_tables():
         unreadable = _require_decisions(tables)
         for done, name in enumerate(NAMES, start=1):
             answers[name] = _within(_answer(tables, load_query(name).sql), _ANSWER_MAX_BYTES)
@@ -93,7 +95,11 @@ STEPS = len(NAMES) + 1
 
 
 def _require_decisions(tables: DuckDBPyConnection) -> int:
-    """Return how many records are unreadable; they may be all."""
+    """Return how many records are unreadable.
+
+    Raises:
+        NothingToReportError: there is no decision.
+    """
     decisions, dead_letters, unreadable = [
         tables.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608 - our own names
         for table in ("decisions", "dead_letters", "unreadable")
@@ -107,23 +113,23 @@ def _require_decisions(tables: DuckDBPyConnection) -> int:
 
 
 def _answer(tables: DuckDBPyConnection, sql: str) -> ReportTable:
-    found = tables.execute(sql)
-    columns = [column[0] for column in found.description or ()]
-    return ReportTable(columns, [tuple(map(_told, row)) for row in found.fetchall()])
+    result = tables.execute(sql)
+    columns = [column[0] for column in result.description or ()]
+    return ReportTable(columns, [tuple(map(_in_utc, row)) for row in result.fetchall()])
 
 
 def _opened(tables: DuckDBPyConnection, listed: ReportTable) -> Sequence[Mapping[str, Any]]:
-    """Return decisions with their candidates, in the order of the list, until they are too many bytes."""
+    """Return decisions with their candidates, in the order of the list, up to a size in bytes."""
     rows = _answer(tables, load_query("opened").sql)
-    found = {row[0]: dict(zip(rows.columns, row, strict=True)) for row in rows.rows}
-    for name, words, numbers in tables.execute(load_query("opened_candidates").sql).fetchall():
-        found[name]["candidates"] = [_trimmed(*w, *n) for w, n in zip(words, numbers, strict=True)]
-    wanted = (found[row[0]] for row in listed.rows if row[0] in found)
-    return _first(wanted, _OPENED_MAX_BYTES)
+    decisions = {row[0]: dict(zip(rows.columns, row, strict=True)) for row in rows.rows}
+    for decision_id, words, numbers in tables.execute(load_query("opened_candidates").sql).fetchall():
+        decisions[decision_id]["candidates"] = [_trimmed(*w, *n) for w, n in zip(words, numbers, strict=True)]
+    in_order = (decisions[row[0]] for row in listed.rows if row[0] in decisions)
+    return _first(in_order, _OPENED_MAX_BYTES)
 
 
 def _trimmed(*values: Any) -> Row:
-    """Return the values without those at the end that are not there."""
+    """Return the values without the nulls at their end."""
     most = max(place for place, value in enumerate(values, start=1) if value is not None)
     return values[:most]
 
@@ -140,7 +146,7 @@ def _bounded(replayed: Replayed) -> Replayed:
 
 
 def _first(values: Iterable[Any], most_bytes: int) -> list[Any]:
-    """Return the first values that together are not more than so many bytes of the page."""
+    """Return as many of the first values as fit into so many bytes of the page."""
     kept: list[Any] = []
     for value in values:
         most_bytes -= len(inert(value)) + 1
@@ -151,13 +157,13 @@ def _first(values: Iterable[Any], most_bytes: int) -> list[Any]:
 
 
 def inert(value: Any) -> bytes:
-    """Return a value as JSON in which no tag of HTML can begin."""
+    """Return a value as JSON that is safe inside HTML: no tag can begin in it."""
     text = json.encode(value)
     return text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 
-def _told(value: Any) -> Any:
-    """Return a value as JSON has it: the database's times without a zone are in UTC."""
+def _in_utc(value: Any) -> Any:
+    """Return a value of the database for JSON: a time gets the zone UTC, any other value stays."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     return value

@@ -1,7 +1,7 @@
-"""Where a report's rows come from: folders that `apportion sink` wrote, and decisions as JSON lines.
+"""Sources of a report's rows: folders that `apportion sink` wrote, and decisions as JSON lines.
 
-Decides which rows the queries see: a decision that was recorded twice is seen once. Writes nothing but
-temporary files, and fetches nothing.
+The queries see a decision once, even if it is recorded twice. Only temporary files are written, and nothing
+is fetched from a network.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,26 +35,26 @@ T = TypeVar("T")
 
 
 class TablesFailedError(Exception):
-    """The tables of a folder cannot be read: half-written, altered, or gone."""
+    """The tables of a folder cannot be read: they are incomplete, altered, or deleted."""
 
     code = "tables_failed"
 
 
 class LogSource(Struct, frozen=True):
-    """Decisions and dead letters as JSON lines, under a name that tells this log from others."""
+    """Decisions and dead letters as JSON lines, under a unique name."""
 
     name: str
     lines: Iterable[bytes]
 
 
 def is_tables(path: Path) -> bool:
-    """Tell whether a folder holds tables of decisions."""
+    """Return whether a folder holds tables of decisions."""
     return (path / Table.DECISIONS).is_dir()
 
 
 @contextmanager
 def open_tables(folders: Sequence[Path], logs: Sequence[LogSource] = ()) -> Iterator[DuckDBPyConnection]:
-    """Open the tables of all folders and logs as one, under the names of `Table`.
+    """Open the tables of all folders and logs together, as views under the names of `Table`.
 
     Raises:
         TablesFailedError: a file of a folder cannot be read.
@@ -65,8 +65,8 @@ def open_tables(folders: Sequence[Path], logs: Sequence[LogSource] = ()) -> Iter
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET temp_directory = ?", [place])
             for index, log in enumerate(logs):
-                _take_in(connection, index, log)
-            with telling_of_tables():
+                _load(connection, index, log)
+            with naming_bad_tables():
                 for table in Table:
                     parts = _parts(table, folders, is_logged=bool(logs))
                     connection.execute(f"CREATE VIEW all_{table} AS {parts}")
@@ -77,11 +77,11 @@ def open_tables(folders: Sequence[Path], logs: Sequence[LogSource] = ()) -> Iter
 
 
 @contextmanager
-def telling_of_tables() -> Iterator[None]:
-    """Say what is wrong with a file of the tables.
+def naming_bad_tables() -> Iterator[None]:
+    """Turn an error of the database into one that says which file is wrong.
 
     Raises:
-        TablesFailedError: one cannot be read.
+        TablesFailedError: a file of the tables cannot be read.
     """
     try:
         yield
@@ -91,7 +91,7 @@ def telling_of_tables() -> Iterator[None]:
 
 
 def _parts(table: Table, folders: Sequence[Path], *, is_logged: bool) -> str:
-    """Return where the rows of a table stand; a table that a folder lacks has none there."""
+    """Return SQL that selects all rows of a table. A folder without this table adds no rows."""
     parts = [f"SELECT * FROM logged_{table}"] if is_logged else []
     for index, folder in enumerate(folders, start=1):
         if next((folder / table).glob("**/*.parquet"), None) is not None:
@@ -106,8 +106,8 @@ def _parts(table: Table, folders: Sequence[Path], *, is_logged: bool) -> str:
     return " UNION ALL BY NAME ".join(parts)
 
 
-def _take_in(connection: DuckDBPyConnection, index: int, log: LogSource) -> None:
-    """Make rows of a log's lines, a batch at a time."""
+def _load(connection: DuckDBPyConnection, index: int, log: LogSource) -> None:
+    """Convert a log's lines into rows, a batch at a time."""
     if not index:
         for table in Table:
             columns = ", ".join(f"{_named(name)} {kind}" for name, kind in _columns(table))
@@ -127,11 +127,11 @@ def _take_in(connection: DuckDBPyConnection, index: int, log: LogSource) -> None
 
 
 def _count_once(connection: DuckDBPyConnection) -> None:
-    """Make the views of the queries; of a decision that stands more than once, the first place counts."""
+    """Create the views for the queries. Of a decision that is recorded more than once they show the first."""
     connection.execute(_TWICE)
-    found = connection.execute("SELECT count(*) FROM repeated").fetchone()
-    assert found is not None
-    without = f" ANTI JOIN repeated USING ({_PLACE})" if found[0] else ""
+    count = connection.execute("SELECT count(*) FROM repeated").fetchone()
+    assert count is not None
+    without = f" ANTI JOIN repeated USING ({_PLACE})" if count[0] else ""
     for table in Table:
         of_decisions = table in (Table.DECISIONS, Table.CANDIDATES)
         connection.execute(

@@ -1,7 +1,6 @@
-"""Where the tables stand: a folder, or a bucket of an object store.
+"""The storage of the tables: a folder, or a bucket of an object store.
 
-Decides that a file is written whole and once: what stands is never written over. Never decides what stands in
-a file.
+A file is written whole and only once; it is never written over.
 """
 
 from collections.abc import Iterable
@@ -12,11 +11,11 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, from_url
 
 _FAILED = (BaseError, OSError, ValueError)
-"""Not all of what obstore raises is its own."""
+"""All errors that obstore raises; some are not its own types."""
 
 
 class StoreError(Exception):
-    """The store cannot be reached, or refuses; what stands in it is whole."""
+    """The store cannot be reached, or refuses a request. The files in it are complete."""
 
     code = "store_failed"
 
@@ -24,8 +23,8 @@ class StoreError(Exception):
 class Store:
     """Files under a folder or a URL (`s3://bucket/prefix`, `gs://…`, `az://…`), by their paths below it.
 
-    Credentials and endpoints of object stores come from where their own tools find them (AWS_ENDPOINT_URL,
-    AWS_ACCESS_KEY_ID, …). A request that fails is tried again for `patience_s`.
+    Credentials and endpoints of object stores come from the usual variables of their tools (AWS_ENDPOINT_URL,
+    AWS_ACCESS_KEY_ID, …). A failed request is retried for `patience_s`.
     """
 
     def __init__(self, place: str, patience_s: float = 30.0) -> None:
@@ -40,10 +39,10 @@ class Store:
             raise self._failed("open", "", error) from None
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write a file that is not there, whole or not at all; tell whether this one did.
+        """Write a new file, whole or not at all. Return False if a file of that name exists.
 
         Raises:
-            StoreError: it may stand, or not.
+            StoreError: writing failed; the file may exist or not.
         """
         try:
             self._store.put(path, content, mode="create")
@@ -54,10 +53,10 @@ class Store:
         return True
 
     def read(self, path: str) -> bytes:
-        """Return what a file holds.
+        """Return the content of a file.
 
         Raises:
-            StoreError: it cannot be read, or is not there.
+            StoreError: it does not exist, or cannot be read.
         """
         try:
             return bytes(self._store.get(path).bytes())
@@ -65,10 +64,10 @@ class Store:
             raise self._failed("read", path, error) from None
 
     def size(self, path: str) -> int | None:
-        """Return how many bytes a file has; None where there is none.
+        """Return the size of a file in bytes; None if it does not exist.
 
         Raises:
-            StoreError: nobody knows.
+            StoreError: the store did not answer.
         """
         try:
             return int(self._store.head(path)["size"])
@@ -78,21 +77,21 @@ class Store:
             raise self._failed("look at", path, error) from None
 
     def names(self, folder: str) -> list[str]:
-        """Return the paths of the files below a folder, in order; of a folder that is not there, none.
+        """Return the paths of the files below a folder, sorted; none if the folder does not exist.
 
         Raises:
-            StoreError: nobody knows.
+            StoreError: the store did not answer.
         """
         try:
-            return sorted(one["path"] for some in self._store.list(f"{folder}/") for one in some)
+            return sorted(file["path"] for page in self._store.list(f"{folder}/") for file in page)
         except _FAILED as error:
             raise self._failed("list", folder, error) from None
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files, those that are there.
+        """Delete files; those that do not exist are ignored.
 
         Raises:
-            StoreError: some may be there still.
+            StoreError: deleting failed; some files may be left.
         """
         for path in paths:
             try:
@@ -102,7 +101,7 @@ class Store:
             except _FAILED as error:
                 raise self._failed("delete", path, error) from None
 
-    def _failed(self, what: str, path: str, error: Exception) -> StoreError:
-        """Return what failed, by obstore's first line, without the debugging below it."""
-        said = str(error).partition("\n")[0]
-        return StoreError(f"{self.place}: cannot {what} {path or 'it'}: {said}")
+    def _failed(self, action: str, path: str, error: Exception) -> StoreError:
+        """Return an error with the first line of obstore's message, without the debugging output below it."""
+        reason = str(error).partition("\n")[0]
+        return StoreError(f"{self.place}: cannot {action} {path or 'it'}: {reason}")

@@ -1,7 +1,8 @@
 """The tables and their columns, as docs/analytics.md explains them.
 
-A field of the decision record is a column named by its path, with `_` for `.`; a list of rows stays a list.
-What the record leaves out for being zero, empty or the default is filled in; what does not apply is null.
+A field of the decision record is a column named by its path, with `_` for `.`. A list of rows stays a list.
+If the record leaves out a field because it has its default, the column holds the default. What does not
+apply is null.
 """
 
 from enum import StrEnum
@@ -9,7 +10,8 @@ from enum import StrEnum
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
-"""Of the tables: raised where a column is renamed, goes, or means something else; not where one is added."""
+"""Version of the tables. It rises when a column is renamed, removed or changes its meaning, but not when one
+is added."""
 
 
 class Table(StrEnum):
@@ -23,7 +25,7 @@ class Table(StrEnum):
 
 _TIME = pa.timestamp("us", tz="UTC")
 _WORD = pa.dictionary(pa.int32(), pa.string())
-"""A text of which there are few; in Parquet and to SQL it is a string."""
+"""A text with few distinct values; a string in Parquet and in SQL."""
 
 _PLACE = [
     pa.field("topic", _WORD, nullable=False),
@@ -31,7 +33,7 @@ _PLACE = [
     pa.field("offset", pa.int64(), nullable=False),
     pa.field("recorded_at", _TIME),
 ]
-"""Where the record stood, and its timestamp; no two rows of decisions, dead letters and unreadable ones have
+"""The record's place and its timestamp. No two rows of decisions, dead letters and unreadable records have
 the same place."""
 
 
@@ -122,11 +124,11 @@ DECISIONS = pa.schema(
 CANDIDATES = pa.schema(
     [
         *_PLACE,
-        # what repeats its decision's, so that most questions need no join
+        # columns repeated from the decision, so that most queries need no join
         *_words("decision_id", "session_id", "tenant"),
         *_times("requested_at"),
         *_words("policy_name", "policy_strategy", "status"),
-        # its own
+        # the candidate's own columns
         *_texts("id"),
         *_words("kind", "group"),
         *_counts("rank"),

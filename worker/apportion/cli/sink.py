@@ -142,7 +142,7 @@ async def _consume(
 
     from aiokafka.errors import KafkaError
 
-    from apportion.analytics.consuming import Rolling, Told, TopicsSink
+    from apportion.analytics.consuming import Rolling, SinkReports, TopicsSink
     from apportion.kafka.admin import BrokerUnreachableError
     from apportion.kafka.connection import connection_arguments
     from apportion.kafka.topics import check_topics, require_ready
@@ -161,7 +161,7 @@ async def _consume(
     }
     rolling = Rolling(settings.sink_roll_bytes, settings.sink_roll_s, settings.sink_memory_bytes)
     try:
-        sinking = TopicsSink(store, rolling, Told(told, _tell_lost))
+        sinking = TopicsSink(store, rolling, SinkReports(told, _tell_lost))
         await sinking.run(topics, arguments, stop, once=once)
     except KafkaError as error:
         raise BrokerUnreachableError(settings) from error

@@ -1,6 +1,6 @@
 """All token counters by name: the estimators, and the exact BPE counters, which load on first use.
 
-Decides which counter a name means. Importing this loads no vocabulary.
+Importing this module loads no vocabulary.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,4 +27,4 @@ class _Counters(Mapping[str, TokenCounter]):
 
 
 COUNTERS: Mapping[str, TokenCounter] = _Counters()
-"""What an engine counts with; each exact counter loads when it is first looked up, and stays."""
+"""All counters by name. An exact counter loads when it is first looked up, and stays in memory."""

@@ -1,7 +1,7 @@
 """The exact BPE counters, `o200k_base` and `cl100k_base`, with the vocabularies inside an installed wheel.
 
-Decides what an exact count is: ordinary text, split by the encoding's pattern, each piece merged by its
-ranks. Never downloads, never starts a thread, never gives special-token text (`<|endoftext|>`) a meaning.
+The text is split by the encoding's pattern, and each piece is merged by its ranks. The text of a special
+token (`<|endoftext|>`) counts as ordinary text. Nothing is downloaded, and no thread is started.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,17 +42,18 @@ _ALTERNATIVES = {
 }
 
 PATTERNS: Mapping[str, str] = {name: "|".join(parts) for name, parts in _ALTERNATIVES.items()}
-"""How each encoding splits a text, as OpenAI publishes it in tiktoken 0.14.0 (`tiktoken_ext`)."""
+"""The pattern by which each encoding splits a text, as in tiktoken 0.14.0 (`tiktoken_ext`)."""
 
 UNICODE_VERSION = "16.0.0"
-"""Whose character classes the patterns mean: another version counts newly assigned characters differently."""
+"""The version of the character classes in the patterns; another one counts newly assigned characters
+differently."""
 
 _DIGESTS: Mapping[str, str] = {
     CounterName.O200K_BASE: "sha256:001d14a90d51f68f9c24b892f5be5a83f68b2bad14bfe549d363324da519370b",
     CounterName.CL100K_BASE: "sha256:b8c43b21d44581602206fcce9ef6be6f2644089d625ce7c2f356404acd2f1588",
 }
-"""Stated, not computed: the extension has its vocabularies compiled in, and the rank files beside it are not
-what it counts with. The tests derive them from the published files, and compare the counts."""
+"""Digests as constants: the extension has its vocabularies compiled in, and does not count with the rank
+files beside it. The tests derive the digests from the published files, and compare the counts."""
 
 
 class ExactCounter:
@@ -92,9 +93,9 @@ def _extension() -> ModuleType:
     """Load the extension module without its package: importing that parses every rank file (0.4 s, 67 MB)."""
     package = find_spec(_PACKAGE)
     places = package.submodule_search_locations if package else ()
-    found = PathFinder.find_spec(_EXTENSION, places)
-    if found is None or found.loader is None:
+    spec = PathFinder.find_spec(_EXTENSION, places)
+    if spec is None or spec.loader is None:
         raise ImportError(f"{_EXTENSION} is missing: install bpe-openai for this platform", name=_EXTENSION)
-    extension = module_from_spec(found)
-    found.loader.exec_module(extension)
+    extension = module_from_spec(spec)
+    spec.loader.exec_module(extension)
     return extension

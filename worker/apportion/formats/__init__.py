@@ -1,7 +1,7 @@
-"""Composed contexts in the shapes of providers: the part of a request's body that holds the context.
+"""Formats of composed contexts for model providers: the part of a request's body that holds the context.
 
-Decides how a composed event looks to a model's provider, and nothing else: it calls nobody, counts nothing
-and changes no word. The providers' own packages are not needed; only a type checker reads their types.
+The formats change no word of the context, and nothing is sent to a provider. The providers' own packages are
+needed only by type checkers.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,11 +34,11 @@ __all__ = [
 BodyOf: TypeAlias = Callable[[ContextComposed], Mapping[str, Any]]
 
 BODIES: Mapping[str, BodyOf] = {"openai": openai_body, "anthropic": anthropic_body, "text": text_body}
-"""How a composed event is put into each format, by its name."""
+"""The functions that convert a composed event, by the name of the format."""
 
 
 class Shaped(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An answer in a format: whose it is, and its body, which is absent where nothing was composed."""
+    """An answer in a format: its ids, its status, and its body, which is absent if nothing was composed."""
 
     request_id: str
     session_id: str
@@ -49,10 +49,10 @@ class Shaped(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def shaped(composed: ContextComposed, body_of: BodyOf | None) -> Shaped:
-    """Return an answer in a format; without one, who it is for and its status alone.
+    """Return an answer in a format. Without `body_of`, it has ids and status, but no body.
 
     Raises:
-        FormatError: it was composed, and has no such form.
+        FormatError: the format cannot express this context.
     """
     rendered = composed.status in (Status.COMPOSED, Status.EMPTY)
     return Shaped(

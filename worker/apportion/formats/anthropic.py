@@ -1,9 +1,9 @@
-"""The shape of Anthropic's messages.
+"""The format of Anthropic's messages.
 
-A text is one message of the user, in parts that end where the cache may: a part with `cache_control` is
-read from the cache while all up to its end is as it was. A context holds what others wrote, so it never
-speaks as the system. A conversation's calls and results become blocks; what Anthropic has no field for (a
-participant's name) is left out.
+A text becomes one user message, in parts that end at cache breakpoints. A part with `cache_control` is read
+from the cache as long as everything up to its end is unchanged. A context holds text from third parties, so
+it is never a system message. Tool calls and results of a conversation become blocks. A participant's name is
+left out, because Anthropic has no field for it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,21 +29,21 @@ _object = Decoder(dict[str, object])
 
 
 class AnthropicBody(TypedDict):
-    """What goes into a message's body beside the model and `max_tokens`."""
+    """The body of a request for a message, without the model and `max_tokens`."""
 
     system: "NotRequired[list[TextBlockParam]]"
     messages: "list[MessageParam]"
 
 
 def anthropic_body(composed: ContextComposed) -> AnthropicBody:
-    """Return the context as messages; a blank text is no message.
+    """Return the context as messages. A blank text gives no message.
 
-    Of a conversation, the system prompt and what the system or a developer says before all others is
-    `system`; results that follow each other are one message of the user; a blank message is left out.
+    Of a conversation, `system` holds the system prompt and the system and developer messages before the first
+    other message. Consecutive results of tool calls become one user message. Blank messages are left out.
 
     Raises:
-        FormatError: nothing was composed; or a call's arguments are no JSON object, or its results do not
-            come right after it.
+        FormatError: nothing was composed, a call's arguments are no JSON object, or the results of a call do
+            not directly follow it.
     """
     if composed.messages is not UNSET:
         return _conversation(composed.system_prompt or "", composed.messages)
@@ -64,8 +64,8 @@ def _conversation(system_prompt: str, messages: Sequence[dict[str, Any]]) -> Ant
     system = _texts(system_prompt)
     for message in messages[:begins]:
         system += _texts(message.get("content"))
-    told = list(_messages(messages, begins))
-    return {"system": system, "messages": told} if system else {"messages": told}
+    formatted = list(_messages(messages, begins))
+    return {"system": system, "messages": formatted} if system else {"messages": formatted}
 
 
 def _messages(messages: Sequence[dict[str, Any]], begins: int) -> "Iterator[MessageParam]":
@@ -78,15 +78,15 @@ def _messages(messages: Sequence[dict[str, Any]], begins: int) -> "Iterator[Mess
                     (place for place in range(after, len(messages)) if messages[place]["role"] != "tool"),
                     len(messages),
                 )
-                yield {"role": "user", "content": [_result(each) for each in messages[index:after]]}
+                yield {"role": "user", "content": [_result(result) for result in messages[index:after]]}
             case "assistant":
                 _require_results(messages, index)
-                said: list[TextBlockParam | ToolUseBlockParam] = [
+                blocks: list[TextBlockParam | ToolUseBlockParam] = [
                     *_texts(message.get("content")),
                     *_calls(message, index),
                 ]
-                if said:
-                    yield {"role": "assistant", "content": said}
+                if blocks:
+                    yield {"role": "assistant", "content": blocks}
             case role:
                 if texts := _texts(message.get("content")):
                     yield _plain(role, texts)
@@ -98,7 +98,7 @@ def _plain(role: str, texts: "list[TextBlockParam]") -> "MessageParam":
 
 
 def _texts(content: object) -> "list[TextBlockParam]":
-    """Return a content, a text or text parts, as blocks; blank ones are refused there."""
+    """Return a content, a text or text parts, as blocks, without blank ones, which Anthropic refuses."""
     given = [part["text"] for part in content] if isinstance(content, list | tuple) else [content]
     return [{"type": "text", "text": text} for text in given if isinstance(text, str) and text.strip()]
 
@@ -116,21 +116,25 @@ def _calls(message: Mapping[str, Any], index: int) -> "Iterator[ToolUseBlockPara
 
 
 def _arguments(written: str, pointer: str) -> dict[str, object]:
-    """Return a call's arguments; a model that gives none may write nothing."""
+    """Return a call's arguments. Some models write an empty text if a call has none."""
     try:
         return _object.decode(written or "{}")
     except (DecodeError, RecursionError):
-        message = "Anthropic takes a JSON object; mend the arguments, or leave the call out"
+        message = "Anthropic takes a JSON object; correct the arguments, or leave the call out"
         raise FormatError(pointer, message) from None
 
 
 def _require_results(messages: Sequence[dict[str, Any]], index: int) -> None:
-    """Return if the results of a message's calls are the messages right after it."""
-    wanted = {call["id"] for call in messages[index].get("tool_calls") or ()}
+    """Require that the results of a message's calls directly follow it.
+
+    Raises:
+        FormatError: a result is missing or comes later.
+    """
+    missing = {call["id"] for call in messages[index].get("tool_calls") or ()}
     for message in messages[index + 1 :]:
         if message["role"] != "tool":
             break
-        wanted.discard(message["tool_call_id"])
-    if wanted:
-        told = "Anthropic takes a call's results right after it; put them there"
-        raise FormatError(f"$.messages[{index}].tool_calls", told)
+        missing.discard(message["tool_call_id"])
+    if missing:
+        reason = "Anthropic takes a call's results right after it; put them there"
+        raise FormatError(f"$.messages[{index}].tool_calls", reason)

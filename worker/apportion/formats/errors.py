@@ -1,8 +1,11 @@
-"""What cannot be told in a format."""
+"""The error of the formats."""
 
 
 class FormatError(Exception):
-    """A composed event has no form in a format; its place, and what to do, never a word of its content."""
+    """A format cannot express a composed event.
+
+    The error names the place and the remedy, but no content.
+    """
 
     code = "no_such_form"
 

@@ -1,8 +1,8 @@
-"""The shape of OpenAI's chat completions, which most other servers understand, too.
+"""The format of OpenAI's chat completions, which most other servers accept, too.
 
-A text is one part of a message of the user: OpenAI finds the unchanged beginning of a prompt by itself, and
-cuts that move from turn to turn would only change its tokens there. A context holds what others wrote, so it
-never speaks as the system.
+A text becomes a single part of a user message. OpenAI finds the unchanged beginning of a prompt by itself;
+cuts that move from turn to turn would only change its tokens. A context holds text from third parties, so it
+is never a system message.
 """
 
 from typing import TYPE_CHECKING, TypedDict, cast
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class OpenAIBody(TypedDict):
-    """What goes into a chat completion's body beside the model."""
+    """The body of a request for a chat completion, without the model."""
 
     messages: "list[ChatCompletionMessageParam]"
 
 
 def openai_body(composed: ContextComposed) -> OpenAIBody:
-    """Return the context as messages: a conversation's as they came, its system prompt before them.
+    """Return the context as messages. Those of a conversation are unchanged, after its system prompt.
 
-    An empty text is no message.
+    An empty text gives no message.
 
     Raises:
         FormatError: nothing was composed.
     """
     if composed.messages is not UNSET:
-        # what came was checked to be messages of this very format
+        # the request's messages were checked to be in this format
         messages = cast("list[ChatCompletionMessageParam]", list(composed.messages))
         prompt = composed.system_prompt
         return {"messages": [{"role": "system", "content": prompt}, *messages] if prompt else messages}

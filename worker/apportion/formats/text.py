@@ -1,4 +1,4 @@
-"""A composed text, whole or in parts, for whoever puts it into a request by itself."""
+"""A composed text, whole or in parts, for clients that build the provider's request themselves."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,19 +11,19 @@ from apportion.formats.errors import FormatError
 
 
 class TextBody(TypedDict):
-    """The text in parts that, put together, are the text; all but the last end at a breakpoint."""
+    """The parts of the text, which joined give the text. All but the last end at a breakpoint."""
 
     parts: list[str]
 
 
 def text_body(composed: ContextComposed) -> TextBody:
-    """Return the text, cut where a provider's cache may end.
+    """Return the text, cut at its cache breakpoints.
 
     Raises:
         FormatError: it is a conversation, or nothing was composed.
     """
     if composed.messages is not UNSET:
-        message = "a conversation has roles and calls, which a text cannot tell; take openai or anthropic"
+        message = "a text cannot express a conversation's roles and calls; use openai or anthropic"
         raise FormatError("$.messages", message)
     return {"parts": [part.text for part in parts_of(composed)]}
 
@@ -36,12 +36,12 @@ class Part(Struct, frozen=True):
 
 
 def parts_of(composed: ContextComposed) -> list[Part]:
-    """Return a text's parts; none of a blank text.
+    """Return a text's parts; a blank text has none.
 
     Raises:
         FormatError: nothing was composed.
     """
-    return cut(text_of(composed), [each.characters for each in composed.breakpoints or ()])
+    return cut(text_of(composed), [place.characters for place in composed.breakpoints or ()])
 
 
 def text_of(composed: ContextComposed) -> str:
@@ -58,18 +58,19 @@ def text_of(composed: ContextComposed) -> str:
 
 
 def cut(text: str, ends: Sequence[int]) -> list[Part]:
-    """Return a text cut at breakpoints, ascending and in code points.
+    """Return a text cut at breakpoints, which are ascending numbers of code points.
 
-    Providers refuse a blank part: it goes to the next one, the last to the one before.
+    Providers refuse a blank part. It is joined to the next part; if it is the last, to the previous one.
     """
     parts: list[Part] = []
     blank = ""
     for start, end in pairwise((0, *ends, len(text))):
-        one = blank + text[start:end]
-        if one and not one.isspace():
-            parts.append(Part(one, is_breakpoint=end in ends))
-            one = ""
-        blank = one
+        piece = blank + text[start:end]
+        blank = ""
+        if piece and not piece.isspace():
+            parts.append(Part(piece, is_breakpoint=end in ends))
+        else:
+            blank = piece
     if blank and parts:
         parts[-1] = Part(parts[-1].text + blank, parts[-1].is_breakpoint)
     return parts

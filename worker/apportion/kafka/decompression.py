@@ -11,6 +11,8 @@ import cramjam
 _SNAPPY = 2
 _STREAMS = {1: cramjam.gzip.decompress_into, 3: cramjam.lz4.decompress_into, 4: cramjam.zstd.decompress_into}
 """Decoders of the codecs of Kafka whose data say by themselves where they end, by the codec's number."""
+_KEPT_BYTES = 1 << 20
+"""How much memory is kept for the next batch; what is larger is given back."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 """Begins snappy data in the framing of the Java clients: blocks, each behind its length in four bytes."""
 
@@ -25,6 +27,8 @@ class Decompressor:
     def __init__(self, max_bytes: int) -> None:
         """Bound what a batch may have when it is decompressed."""
         self.max_bytes = max_bytes
+        # the system gives pages of an anonymous mapping as they are written: small batches take little
+        self._target = mmap(-1, max_bytes)
 
     def decompress(self, codec: int, data: memoryview) -> bytes:
         """Return decompressed data. Takes at most `max_bytes` of memory for data that are larger.
@@ -35,15 +39,17 @@ class Decompressor:
         decoder = _snappy if codec == _SNAPPY else _STREAMS.get(codec)
         if decoder is None:
             raise NotDecompressedError(f"its compression has the unknown number {codec}")
-        # the system gives pages of an anonymous mapping as they are written: a small batch takes little
-        with mmap(-1, self.max_bytes) as target:
-            try:
-                return target[: decoder(data, target)]
-            except (cramjam.DecompressionError, ValueError):
-                why = (
-                    f"it is no compressed data of up to {self.max_bytes} bytes (batch_decompressed_max_bytes)"
-                )
-                raise NotDecompressedError(why) from None
+        size = self.max_bytes
+        try:
+            size = decoder(data, self._target)
+            return self._target[:size]
+        except (cramjam.DecompressionError, ValueError):
+            bound = f"{self.max_bytes} bytes (batch_decompressed_max_bytes)"
+            raise NotDecompressedError(f"it is no compressed data of up to {bound}") from None
+        finally:
+            if size > _KEPT_BYTES:
+                self._target.close()
+                self._target = mmap(-1, self.max_bytes)
 
 
 def _snappy(data: memoryview, target: Any) -> int:

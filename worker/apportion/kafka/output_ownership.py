@@ -7,12 +7,13 @@ themselves, for each names its writer (`ce_source`). Never writes down whose a t
 import asyncio
 from collections.abc import Iterable
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
 from apportion.kafka.admin import why_unanswered
 from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.record_consumer import RecordConsumer
 from apportion.settings import Settings
 
 _APPS = "apportion/"
@@ -60,7 +61,11 @@ async def _last_records(settings: Settings) -> list[ConsumerRecord]:
     """Return the records that stand last in their partitions, in the order of these."""
     topics, partitions = output_topics(settings), range(settings.partitions)
     places = [TopicPartition(topic, number) for topic in topics for number in partitions]
-    consumer = AIOKafkaConsumer(**connection_arguments(settings), client_id=settings.app_id)
+    consumer = RecordConsumer(
+        **connection_arguments(settings),
+        client_id=settings.app_id,
+        batch_decompressed_max_bytes=settings.batch_decompressed_max_bytes,
+    )
     try:
         async with asyncio.timeout(settings.request_timeout_s):
             await consumer.start()
@@ -74,7 +79,7 @@ async def _last_records(settings: Settings) -> list[ConsumerRecord]:
 
 
 async def _read(
-    consumer: AIOKafkaConsumer, places: Iterable[TopicPartition], ends: dict[TopicPartition, int]
+    consumer: RecordConsumer, places: Iterable[TopicPartition], ends: dict[TopicPartition, int]
 ) -> list[ConsumerRecord]:
     """Return what stands before the ends; nothing where a transaction's marker does."""
     waiting = set(places)

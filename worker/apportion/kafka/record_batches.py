@@ -214,7 +214,7 @@ class FetchedRecords:
             if length < 0 or start > len(body):
                 start = -1
                 break
-            record = self._record(batch, offset, body[begin:start])
+            record = self._record(batch, offset, body, begin, start)
             offset = record.offset + 1
             if record.offset >= self.next_fetch_offset:
                 self.next_fetch_offset = offset
@@ -222,21 +222,24 @@ class FetchedRecords:
         if start != len(body) and max(offset, self.next_fetch_offset) <= batch.last_offset:
             yield self._unreadable_range(batch.last_offset, "its batch has records of wrong lengths")
 
-    def _record(self, batch: _EncodedBatch, expected_offset: int, data: bytes) -> ConsumerRecord:
-        """Return the record in these bytes, which begin behind its length, at `expected_offset` or later."""
+    def _record(
+        self, batch: _EncodedBatch, expected_offset: int, data: bytes, begin: int, end: int
+    ) -> ConsumerRecord:
+        """Return the record that lies between two places, without its length, at this offset or later."""
         offset = expected_offset
         try:
-            delta_ms, at = _varint(data, 1)
+            delta_ms, at = _varint(data, begin + 1)
             offset_delta, at = _varint(data, at)
-            if not expected_offset <= batch.base_offset + offset_delta <= batch.last_offset:
-                return self._unreadable(offset, "its offset does not fit into its batch")
+            fits = expected_offset <= batch.base_offset + offset_delta <= batch.last_offset
+            if at > end or not fits:
+                return self._unreadable(offset, "its length or offset does not fit into its batch")
             offset = batch.base_offset + offset_delta
-            key, at = _nullable_bytes(data, at)
-            value, at = _nullable_bytes(data, at)
-            headers, at = _headers(data, at)
+            key, at = _nullable_bytes(data, at, end)
+            value, at = _nullable_bytes(data, at, end)
+            headers, at = _headers(data, at, end)
         except (IndexError, ValueError):
             return self._unreadable(offset, "its key, value or headers have wrong lengths")
-        if at != len(data):
+        if at != end:
             return self._unreadable(offset, "its length is wrong")
         by_broker = bool(batch.attributes & _LOG_APPEND_TIME)
         timestamp = batch.max_timestamp if by_broker else batch.first_timestamp + delta_ms
@@ -318,7 +321,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return (number >> 1) ^ -(number & 1), at
 
 
-def _nullable_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+def _nullable_bytes(data: bytes, at: int, data_end: int) -> tuple[bytes | None, int]:
     """Return bytes behind their length, None if that is negative, and the place behind them.
 
     Raises:
@@ -328,12 +331,12 @@ def _nullable_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     if length < 0:
         return None, at
     end = at + length
-    if end > len(data):
+    if end > data_end:
         raise ValueError("the data end before that")
     return data[at:end], end
 
 
-def _headers(data: bytes, at: int) -> tuple[list[tuple[bytes, bytes | None]], int]:
+def _headers(data: bytes, at: int, data_end: int) -> tuple[list[tuple[bytes, bytes | None]], int]:
     """Return names and values of headers behind their number, and the place behind them.
 
     Raises:
@@ -344,9 +347,9 @@ def _headers(data: bytes, at: int) -> tuple[list[tuple[bytes, bytes | None]], in
         raise ValueError("a negative number of headers")
     headers = []
     for _ in range(count):
-        name, at = _nullable_bytes(data, at)
+        name, at = _nullable_bytes(data, at, data_end)
         if name is None:
             raise ValueError("a header without a name")
-        value, at = _nullable_bytes(data, at)
+        value, at = _nullable_bytes(data, at, data_end)
         headers.append((name, value))
     return headers, at

@@ -1,5 +1,4 @@
-"""Composing without Kafka: JSON lines in, answers out, every session's row in memory.
+"""Composing without Kafka: JSON lines in, answers out, with all sessions in memory.
 
-Decides what a topic and a table are when there is neither: a line is a record, its number the offset. What
-an event is and what answers it, the core decides. Never writes anything.
+A line counts as a record, and its number as the offset. Nothing is written.
 """

@@ -1,7 +1,7 @@
-"""Lines in, answers out, in the order of the lines: each event is answered, taken in or refused.
+"""Answers to the events in the lines of a file, in the order of the lines.
 
-Decides where a line stands: in topic `-`, partition 0, at its number. So the same lines give the same
-bytes, whatever the file is called and whoever reads it.
+Every line counts as a record of topic `-`, partition 0, with its number as the offset. So the same lines give
+the same bytes, whatever the name of the file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,15 +20,15 @@ from apportion.offline.lines import Line
 from apportion.offline.sessions import Sessions
 
 TOPIC = "-"
-"""No topic of Kafka's, and no path."""
+"""Name that no topic of Kafka has, used for lines of any file."""
 UNKNOWN_MS = -1
-"""When a line was recorded."""
+"""Timestamp of every line, in ms; a file does not say when its lines were recorded."""
 
 
 def answer_lines(
     lines: Iterable[Line], sessions: Sessions, bounds: Bounds
 ) -> Iterator[Answered | ContextDeadLetter]:
-    """Yield the outcome of every request and the dead letter of every event that is refused."""
+    """Yield the answer to every request, and the dead letter of every event that is refused."""
     for line in lines:
         try:
             outcome = sessions.handle(event_of(line, bounds))
@@ -43,7 +43,7 @@ def event_of(line: Line, bounds: Bounds) -> Event:
     """Return the event that a line holds.
 
     Raises:
-        EventError: it holds none, or passes a bound.
+        EventError: it holds none, or exceeds a bound.
     """
     if line.cut is not None:
         message = f"the event has {line.cut.size_bytes} bytes, more than {bounds.event_max_bytes}"

@@ -1,7 +1,6 @@
-"""JSON lines from a stream of bytes, however long a line is.
+"""Reading JSON lines from a stream of bytes, with bounded memory for lines of any length.
 
-Decides what a line is: all before a line feed, and what stands behind the last one, if anything does.
-Never holds more of a line than asked for.
+A line ends at a line feed. Bytes after the last line feed are a line, too.
 """
 
 import hashlib
@@ -17,14 +16,14 @@ _PIECE_BYTES = 1 << 16
 
 
 class Cut(Struct, frozen=True):
-    """What is known of a line that was too long to be held."""
+    """Size and digest of a line that was too long to be held in memory."""
 
     size_bytes: int
     digest: str
 
 
 class Line(Struct, frozen=True):
-    """A line without its line feed; of one that is `cut`, what a dead letter keeps. Numbers count from 0."""
+    """A line without its line feed, numbered from 0. If it is `cut`, `value` is what a dead letter keeps."""
 
     number: int
     value: bytes
@@ -32,7 +31,7 @@ class Line(Struct, frozen=True):
 
 
 def read_lines(stream: BinaryIO, line_max_bytes: int) -> Iterator[Line]:
-    """Yield the lines of a stream; those are cut that are longer, and that no dead letter holds whole."""
+    """Yield the lines of a stream. Longer lines are cut, except those that a dead letter holds whole."""
     most = max(line_max_bytes, COMPLETE_MAX_BYTES)
     for number in count():
         value = stream.readline(most + 1)
@@ -47,7 +46,7 @@ def read_lines(stream: BinaryIO, line_max_bytes: int) -> Iterator[Line]:
 
 
 def _cut(stream: BinaryIO, number: int, first: bytes) -> Line:
-    """Read to the end of a line whose first part was read, and let go of the rest."""
+    """Read the rest of a line whose first part was read; keep only its size and digest."""
     size_bytes, hashed = 0, hashlib.sha256()
     piece = first
     while piece:

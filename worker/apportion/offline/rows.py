@@ -1,7 +1,6 @@
-"""The rows of sessions, held as bytes, but for those of the sessions that were met last.
+"""The rows of sessions in memory: encoded, except those of the most recently used sessions.
 
-So that a stream of any length takes no more memory than its sessions do, and what is prepared of a pool's
-artifacts is there for the next request.
+Encoded rows save memory. A decoded row keeps the prepared artifacts of its pool for the next request.
 """
 
 from collections import OrderedDict
@@ -11,17 +10,17 @@ import msgspec
 from apportion.core.session.row import EMPTY, Session
 
 _IN_USE_MAX = 32
-"""Sessions that are held decoded; each may have a row of 1 MiB."""
+"""Number of rows that are kept decoded; a row can have 1 MiB."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Session)
 
 
 class SessionRows:
-    """Rows by session key; of a session that is not there, the empty one."""
+    """Rows by session key; an unknown session has the empty row."""
 
     def __init__(self, rows: dict[str, bytes] | None = None) -> None:
-        """Start without any, or with these, in JSON."""
+        """Start with no rows, or with these, encoded in JSON."""
         self._rows = rows or {}
         self._in_use: OrderedDict[str, Session] = OrderedDict()
 
@@ -34,7 +33,7 @@ class SessionRows:
         return EMPTY if row is None else _decoder.decode(row)
 
     def put(self, key: str, session: Session) -> None:
-        """Hold a session's next row."""
+        """Store a session's next row."""
         self._in_use[key] = session
         self._in_use.move_to_end(key)
         if len(self._in_use) > _IN_USE_MAX:

@@ -1,7 +1,6 @@
-"""The sessions of one run: each one's row, and how an event moves it on.
+"""The sessions of one run: their rows, and the handling of events.
 
-Decides how much is remembered beside the rows: little, so a stream of any length takes no more memory than
-its sessions do.
+Little is cached beside the rows, so that memory only grows with the number of sessions.
 """
 
 from apportion.core.compose import Answered
@@ -13,25 +12,26 @@ from apportion.core.policies.catalogue import Catalogue
 from apportion.offline.rows import SessionRows
 
 _COMPOSITIONS_MAX = 64
-"""Of large requests, some 16 MB; a worker keeps as many as its policies say."""
+"""Compositions in the cache, some 16 MB if requests are large. A worker's cache has the size that its
+policies set."""
 _COUNTS_MAX = 1 << 14
 
 
 class Sessions:
-    """Rows by session key."""
+    """Sessions by key, with a composer for their events."""
 
     def __init__(self, engine: Engine, catalogue: Catalogue, default_policy: str) -> None:
-        """Start without any; `default_policy` is for requests that name none."""
+        """Start without sessions; `default_policy` is for requests that name no policy."""
         self.engine = engine
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
         self._composer = Composer(engine, catalogue, default_policy, memory)
         self._rows = SessionRows()
 
     def handle(self, event: Event) -> Answered | None:
-        """Return what answers an event, its session's row moved on; only requests are answered.
+        """Update an event's session, and return the answer; None for an event that is not a request.
 
         Raises:
-            EventError: the event is refused; nothing has happened.
+            EventError: the event is refused, and its session is unchanged.
         """
         key = session_key(event.tenant, event.session_id)
         session, outcome = self._composer.handle(event, self._rows.get(key))

@@ -1,1 +1,1 @@
-"""What an operator sees of a worker: its metrics, whether it lives, and whether it is ready."""
+"""The operator's view of a worker: its metrics, its health and readiness, and its log."""

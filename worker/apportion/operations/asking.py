@@ -1,31 +1,31 @@
-"""Asking a worker on this machine how it is, as a container's health check does.
+"""The client of a worker's health endpoints, for health checks of containers.
 
-Decides how long it may take to answer: a worker whose loop is blocked does not.
+A worker whose event loop is blocked does not answer, so the request has a timeout.
 """
 
 from http.client import HTTPConnection, HTTPException
 
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens everywhere, it does so here
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - such a worker listens here
 _LINE_MAX_BYTES = 4096
 
 
 class UnhealthyError(Exception):
-    """The worker says that it is not well, or does not answer."""
+    """The worker reports that it is unhealthy, or does not answer."""
 
     code = "unhealthy"
 
 
 def ask(host: str, port: int, path: str, timeout_s: float) -> None:
-    """Return if the worker says that it is well.
+    """Request a health endpoint, and return if the worker is healthy.
 
     Raises:
-        UnhealthyError: it does not.
+        UnhealthyError: the worker is unhealthy, or did not answer within `timeout_s`.
     """
     connection = HTTPConnection(_ANYWHERE.get(host, host), port, timeout=timeout_s)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        said = response.read(_LINE_MAX_BYTES).decode("utf-8", "replace").strip()
+        answer = response.read(_LINE_MAX_BYTES).decode("utf-8", "replace").strip()
     except TimeoutError:
         raise UnhealthyError(f"no answer from {host}:{port} within {timeout_s:g} s") from None
     except (OSError, HTTPException) as error:
@@ -34,4 +34,4 @@ def ask(host: str, port: int, path: str, timeout_s: float) -> None:
     finally:
         connection.close()
     if response.status != 200:  # noqa: PLR2004 - HTTP's OK
-        raise UnhealthyError(said.replace("\n", "; ") or f"HTTP status {response.status}")
+        raise UnhealthyError(answer.replace("\n", "; ") or f"HTTP status {response.status}")

@@ -1,32 +1,33 @@
-"""How seldom a process of this command looks for garbage in cycles, of which it makes next to none.
+"""Tuning of Python's cyclic garbage collector for the command's processes, which create almost no cycles.
 
-Decides nothing else: what is in no cycle goes at once, as ever. A library never sets this: the process is
-its user's. Where much is made at once, as when partitions move, it is looked for then.
+Objects outside of cycles are freed at once, as always. The library does not change this setting of its
+user's process. Where many cycles arise at once, as in a rebalance, `look_once` collects them.
 """
 
 import gc
 
 _OBJECTS = 50_000
-"""So many more come and stay before a look; Python's own 700 are some ten events. An event of a megabyte
-makes some 100,000: to look through them after each 700 takes a third of the time, half where they nest."""
+"""Number of new objects before a collection of the youngest generation. Python's default of 700 is some ten
+events. An event of 1 MB creates some 100,000 objects; a collection for every 700 takes a third of the time,
+and half if they are nested."""
 _LOOKS = 20
-"""Looks at the young before one at the middle-aged, and of those before one at the old; Python's own: 10."""
+"""Collections of a generation before one of the next older generation. Python's default is 10."""
 
 
 def collect_seldom() -> None:
-    """Look for cycles once there are so many more objects."""
+    """Collect cycles more rarely than by default."""
     gc.set_threshold(_OBJECTS, _LOOKS, _LOOKS)
 
 
 def keep_what_is_here() -> None:
-    """Count all that is here as staying for ever: a look at the old would walk over every session held."""
+    """Exclude all current objects from later collections, which would otherwise visit every session."""
     gc.collect()
     gc.freeze()
 
 
 def look_once() -> None:
-    """Look for cycles now: what the clients of Kafka have fetched, and nobody took, is in them.
+    """Collect cycles now: they hold the records that Kafka's clients have fetched and nobody has read.
 
-    Seldom looks would leave tens of megabytes there for an hour, and take memory anew at each rebalance.
+    Rare collections would keep tens of megabytes for an hour, and memory would grow with each rebalance.
     """
     gc.collect()

@@ -1,7 +1,8 @@
-"""Whether a worker makes progress, and whether it answers events, by what is seen of it now and then.
+"""Health and readiness of a worker, judged by periodic observations of its progress.
 
-Decides how long nothing may move, and what excuses it: a partition at its end has nothing to do, and brokers
-that are away are no reason to start the worker again. Never looks by itself, and reads no clock.
+The worker is dead if something makes no progress for too long. A partition at its end has nothing to do. If
+the brokers do not answer, a restart would not help, and the time does not count. The caller observes the
+worker and reads the clock.
 """
 
 from collections.abc import Hashable, Mapping
@@ -10,55 +11,53 @@ from msgspec import Struct
 
 
 class Patience(Struct, frozen=True):
-    """How long nothing may move, in seconds."""
+    """Longest times without progress, in seconds."""
 
     stalled_s: float
-    """While events wait, or are being answered."""
+    """Without progress in a partition whose events wait or are being answered."""
     recovery_s: float
-    """While sessions are read back."""
+    """Without progress in the recovery of sessions."""
     flow_s: float
-    """From when partitions move until events flow."""
+    """From a rebalance until events are read."""
     membership_s: float
-    """Without the membership in the group."""
+    """Without membership in the consumer group."""
     thread_s: float = 30.0
-    """Between two turns of the client's thread."""
+    """Between two iterations of the client's thread."""
     brokers_s: float = 20.0
     """Between two answers of the brokers."""
 
 
 class Sight(Struct, frozen=True):
-    """What is seen of a worker at one moment; times are of one clock that only goes forward.
-
-    `recovered` moves while sessions are read back, and is None at other times. `working` has what moves for
-    each partition that has something to do.
-    """
+    """An observation of a worker; all times are of one monotonic clock."""
 
     now_s: float
     is_assigned: bool = False
-    """Whether the group has said which partitions are this worker's; it may be none."""
+    """Whether the group has assigned partitions to this worker, possibly none."""
     is_member: bool = False
-    """Whether the membership in the group is held."""
+    """Whether the worker is a member of its group."""
     is_flowing: bool = False
-    """Whether the events of all of them flow."""
+    """Whether the events of all its partitions are read."""
     recovered: Hashable = None
+    """Progress of the recovery: a value that changes with it; None if no recovery is running."""
     working: Mapping[int, Hashable] = {}
+    """Progress of each partition that has something to do: a value that changes with it."""
     thread_turned_s: float | None = None
-    """When the client's thread last took a turn; None: there is none yet."""
+    """Time of the last iteration of the client's thread; None: there is no thread yet."""
     brokers_heard_s: float | None = None
-    """When brokers last answered; None: not yet."""
+    """Time of the last answer of the brokers; None: there was none yet."""
 
 
 class Health:
-    """Remembers when each thing last moved."""
+    """Records when each part of a worker last made progress."""
 
     def __init__(self, patience: Patience) -> None:
-        """Know nothing yet."""
+        """Start without an observation."""
         self._patience = patience
         self._sight = Sight(0.0)
         self._moved: dict[str, tuple[Hashable, float]] = {}
 
     def look(self, sight: Sight) -> None:
-        """Take in what is seen now."""
+        """Record an observation."""
         self._sight = sight
         marks = {str(partition): mark for partition, mark in sight.working.items()}
         if sight.recovered is not None:
@@ -81,36 +80,36 @@ class Health:
         return heard_s is not None and self._sight.now_s - heard_s <= self._patience.brokers_s
 
     def why_dead(self) -> tuple[str, ...]:
-        """Return why the worker is to be started again; nothing where it makes progress."""
+        """Return the reasons why the worker needs a restart; none if it makes progress."""
         sight, patience = self._sight, self._patience
         reasons = []
         turned_s = sight.thread_turned_s
         if turned_s is not None and sight.now_s - turned_s > patience.thread_s:
-            reasons.append(f"the client's thread has not turned for {sight.now_s - turned_s:.0f} s")
+            reasons.append(f"the Kafka client's thread is blocked, for {sight.now_s - turned_s:.0f} s")
         for name, (_, since_s) in self._moved.items():
             still_s = sight.now_s - since_s
             if name == "recovery":
-                what, most_s = "sessions are not read on", patience.recovery_s
+                problem, most_s = "the recovery of sessions makes no progress", patience.recovery_s
             elif name == "membership":
-                what, most_s = "the worker is not a member of its group", patience.membership_s
+                problem, most_s = "the worker is not a member of its group", patience.membership_s
             elif name == "flow":
-                what, most_s = "partitions are assigned and do not flow", patience.flow_s
+                problem, most_s = "partitions are assigned, but not read", patience.flow_s
             else:
-                what, most_s = f"partition {name} does not move", patience.stalled_s
+                problem, most_s = f"partition {name} does not move", patience.stalled_s
             if still_s > most_s:
-                reasons.append(f"{what}, for {still_s:.0f} s")
+                reasons.append(f"{problem}, for {still_s:.0f} s")
         return tuple(reasons)
 
     def why_not_ready(self) -> tuple[str, ...]:
-        """Return why the worker does not answer events now; nothing where it does."""
+        """Return the reasons why the worker does not answer events now; none if it does."""
         sight = self._sight
         if not sight.is_assigned:
-            return ("the group has not given partitions yet",)
+            return ("the group has not assigned partitions yet",)
         reasons = list(self.why_dead())
         if sight.recovered is not None:
-            reasons.append("sessions are being read back")
+            reasons.append("sessions are being recovered")
         elif not sight.is_flowing:
-            reasons.append("partitions are moving")
+            reasons.append("the group is rebalancing")
         if not sight.is_member:
             reasons.append("the membership in the group is not held")
         if not self._hears_brokers:

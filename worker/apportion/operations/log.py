@@ -1,8 +1,8 @@
-"""The process log: one line a fact on stderr, as key=value or as JSON.
+"""The process log: one line per fact on stderr, as key=value or as JSON.
 
-Decides the form, and that libraries are heard from warnings on, each line of theirs now and then. Never holds
-content, a path, or a text that a client chose other than an id: an exception is named by its type, a stack
-trace is left out.
+Libraries log warnings and errors only, and repeated lines are rate-limited. The log holds no content, no path
+and no text that a client chose, except ids. An exception appears by its type, without message and stack
+trace.
 """
 
 import json
@@ -27,15 +27,15 @@ class KeyValueFormatter(logging.Formatter):
     """Formats a record as `time=… level=… message=…` and its fields, always in one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record as one line."""
         return " ".join(f"{name}={_quoted(str(value))}" for name, value in _pairs(record).items())
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as an object of the same names, always in one line; numbers and lists stay such."""
+    """Formats a record as one line of JSON with the same names; numbers and lists keep their types."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record as one line."""
         return json.dumps(_pairs(record), default=str)
 
 
@@ -46,46 +46,48 @@ _FORMATTERS: dict[LogFormat, Callable[[], logging.Formatter]] = {
 
 
 def log_to_stderr(log_format: LogFormat = LogFormat.TEXT) -> None:
-    """Log to stderr from now on: our own facts, and the warnings of libraries."""
+    """Log to stderr from now on: our own facts, and the warnings and errors of libraries."""
     handler = logging.StreamHandler()
     handler.setFormatter(_FORMATTERS[log_format]())
-    handler.addFilter(lambda record: "Crashed reason=" not in str(record.msg))  # it is told in the end
-    handler.addFilter(RepeatFilter(_tell_ended))
+    handler.addFilter(
+        lambda record: "Crashed reason=" not in str(record.msg)
+    )  # the command logs it at its end
+    handler.addFilter(RepeatFilter(_log_end_of_errors))
     logging.root.handlers = [handler]
     logging.root.setLevel(logging.WARNING)
     _LOG.setLevel(logging.INFO)
-    logging.getLogger("apportion.stream").setLevel(logging.WARNING)  # what Faust says of our parts
+    logging.getLogger("apportion.stream").setLevel(logging.WARNING)  # Faust's messages about our services
     threading.excepthook = _log_ended_thread
 
 
 def log_fact(message: str, **fields: Any) -> None:
-    """Log something that an operator may want to know, with its numbers."""
+    """Log a fact of interest to an operator, with its fields."""
     _LOG.info(message, extra={"fields": fields})
 
 
 def log_warning(message: str, **fields: Any) -> None:
-    """Log something that an operator should change."""
+    """Log a problem that an operator should correct."""
     _LOG.warning(message, extra={"fields": fields})
 
 
 class RefusalLog:
-    """Tells why events are refused: each code at most once a second, with how many since its last line."""
+    """Logs refused events: each code at most once a second, with the number since its last line."""
 
     def __init__(self, clock_s: Callable[[], float] = monotonic) -> None:
         self._clock_s = clock_s
-        self._told_s: dict[str, float] = {}
-        self._untold: Counter[str] = Counter()
+        self._logged_s: dict[str, float] = {}
+        self._pending: Counter[str] = Counter()
 
     def tell(self, code: str, place: str) -> None:
-        """Count a refused event, and log its code and place unless that code was logged just now."""
-        self._untold[code] += 1
+        """Count a refused event, and log its code and place unless the code was logged within a second."""
+        self._pending[code] += 1
         now_s = self._clock_s()
-        if now_s - self._told_s.get(code, float("-inf")) >= _REFUSALS_EVERY_S:
-            self._told_s[code] = now_s
-            log_fact("dead letter", code=code, place=place, count=self._untold.pop(code))
+        if now_s - self._logged_s.get(code, float("-inf")) >= _REFUSALS_EVERY_S:
+            self._logged_s[code] = now_s
+            log_fact("dead letter", code=code, place=place, count=self._pending.pop(code))
 
 
-def _tell_ended(lines: int, lasted_s: float) -> None:
+def _log_end_of_errors(lines: int, lasted_s: float) -> None:
     log_fact("errors ended", lines=lines, lasted_s=round(lasted_s, 1))
 
 
@@ -94,7 +96,7 @@ def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
 
 
 def _pairs(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what a line tells, in its order."""
+    """Return the names and values of a line, in their order."""
     pairs: dict[str, Any] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname.lower(),

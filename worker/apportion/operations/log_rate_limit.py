@@ -1,7 +1,7 @@
-"""The lines of libraries that come again and again, as when a broker is away: told now and then, and counted.
+"""Rate limit for repeated log lines of libraries, as when a broker is unreachable.
 
-Decides which of them pass, and when it is over. Never holds back a line of ours, nor the first of its kind,
-unless it is of those that come in healthy times, too.
+Lines of Apportion always pass. So does the first line of each kind, except the kinds that also occur in
+normal operation. Suppressed lines are counted, and the end of a series of errors is reported.
 """
 
 import logging
@@ -12,33 +12,34 @@ from time import monotonic
 
 _EVERY_S = 30.0
 _QUIET_S = 5.0
-"""After so long without another line it is over: clients that cannot reach a broker try again each second."""
+"""A series of errors has ended after this time without a line. Clients that cannot reach a broker retry every
+second."""
 _PATIENCE_S = 3.0
 _OURS = "apportion"
-_IN_HEALTHY_TIMES = re.compile(
-    r"Group Coordinator Request failed"  # the first group of a cluster, while that makes its own topics
+_IN_NORMAL_OPERATION = re.compile(
+    r"Group Coordinator Request failed"  # the first group of a cluster that still creates its topics
     r"|Marking the coordinator dead"
-    r"|Heartbeat failed for group \S+ because it is rebalancing"  # another worker has come or gone
+    r"|Heartbeat failed for group \S+ because it is rebalancing"  # another worker has joined or left
 )
 _VARYING = re.compile(r"\d+")
 
 
 class _Kind:
-    """The lines of one logger and template; those not told are counted."""
+    """The lines of one logger and template, with the number of suppressed ones."""
 
-    __slots__ = ("since_s", "told_s", "untold")
+    __slots__ = ("passed_s", "pending", "since_s")
 
     def __init__(self, now_s: float) -> None:
         self.since_s = now_s
-        self.told_s = float("-inf")
-        self.untold = 0
+        self.passed_s = float("-inf")
+        self.pending = 0
 
 
 class RepeatFilter(logging.Filter):
-    """Passes a line of a library at most every 30 s, with how many there were since; tells when they end.
+    """Passes each kind of library line at most every 30 s, with a count, and reports when the series ends.
 
-    Lines are of one kind if they have the same logger and template, numbers aside. Those that come in healthy
-    times, too, pass only when they have come for three seconds.
+    Lines are of one kind if they have the same logger and the same template, ignoring numbers. A kind that
+    occurs in normal operation passes only after three seconds of it.
     """
 
     def __init__(
@@ -47,18 +48,25 @@ class RepeatFilter(logging.Filter):
         clock_s: Callable[[], float] = monotonic,
         later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """`tell_over` is given the number of lines and for how many seconds they came; not of single ones."""
+        """Make a filter.
+
+        Args:
+            tell_over: called when a series ends, with its number of lines and its seconds. It is not called
+                if no line was suppressed.
+            clock_s: a monotonic clock.
+            later: calls a function after a number of seconds; by default in a thread.
+        """
         super().__init__()
         self._tell_over = tell_over
         self._clock_s = clock_s
         self._later = later or _later
         self._lock = threading.Lock()  # the client has a thread of its own
         self._kinds: dict[tuple[str, str], _Kind] = {}
-        self._lines = self._untold = 0
+        self._lines = self._suppressed = 0
         self._since_s = self._last_s = 0.0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a line is told; its field `count` says for how many it stands, if for several."""
+        """Return whether a line passes. Its field `count` is the number of lines it represents, if over 1."""
         if record.name.partition(".")[0] == _OURS:
             return True
         now_s = self._clock_s()
@@ -76,31 +84,31 @@ class RepeatFilter(logging.Filter):
     def _passes(self, record: logging.LogRecord, now_s: float) -> bool:
         template = _VARYING.sub("#", str(record.msg))
         kind = self._kinds.setdefault((record.name, template), _Kind(now_s))
-        kind.untold += 1
-        waits = _IN_HEALTHY_TIMES.match(record.getMessage()) and now_s - kind.since_s < _PATIENCE_S
-        if waits or now_s - kind.told_s < _EVERY_S:
-            self._untold += not waits
+        kind.pending += 1
+        is_normal = _IN_NORMAL_OPERATION.match(record.getMessage()) and now_s - kind.since_s < _PATIENCE_S
+        if is_normal or now_s - kind.passed_s < _EVERY_S:
+            self._suppressed += not is_normal
             return False
-        if kind.untold > 1:
-            record.fields = {"count": kind.untold}
-        kind.told_s, kind.untold = now_s, 0
+        if kind.pending > 1:
+            record.fields = {"count": kind.pending}
+        kind.passed_s, kind.pending = now_s, 0
         return True
 
     def _look(self) -> None:
-        """Tell that it is over if it is, and begin anew."""
+        """Report the end of the series if it has ended, and start again."""
         with self._lock:
             left_s = self._last_s + _QUIET_S - self._clock_s()
             if left_s > 0:
                 self._later(left_s, self._look)
                 return
-            lines, untold, lasted_s = self._lines, self._untold, self._last_s - self._since_s
-            self._lines = self._untold = 0
+            lines, suppressed, lasted_s = self._lines, self._suppressed, self._last_s - self._since_s
+            self._lines = self._suppressed = 0
             self._kinds.clear()
-        if untold:
+        if suppressed:
             self._tell_over(lines, lasted_s)
 
 
-def _later(after_s: float, do: Callable[[], None]) -> None:
-    timer = threading.Timer(after_s, do)
+def _later(after_s: float, function: Callable[[], None]) -> None:
+    timer = threading.Timer(after_s, function)
     timer.daemon = True
     timer.start()

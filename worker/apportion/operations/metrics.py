@@ -1,7 +1,7 @@
-"""Every metric of a worker: its name, what it says, and by what it is told apart.
+"""All metrics of a worker: names, help texts, labels and buckets.
 
-Decides the names and the labels; a label is of a closed set, or bounded where it is given. Never has a
-session, an id or anything that a client wrote as a label. `docs/operations.md` has this as a table.
+The values of a label are a closed set or bounded in number. No label holds a session, an id or other text of
+a client, except names of policies and, if enabled, of tenants. `docs/operations.md` lists the metrics.
 """
 
 from enum import StrEnum
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class MetricKind(StrEnum):
-    """What a metric's numbers do, by Prometheus's own names."""
+    """The type of a metric, by Prometheus's names."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -18,7 +18,7 @@ class MetricKind(StrEnum):
 
 
 class Metric(Struct, frozen=True):
-    """A metric as it is scraped; `buckets` are upper bounds, ascending, without the infinite one."""
+    """A metric. `buckets` are ascending upper bounds, without the infinite one."""
 
     name: str
     kind: MetricKind
@@ -45,37 +45,39 @@ def _histogram(name: str, help_text: str, buckets: tuple[float, ...]) -> Metric:
     return Metric(f"apportion_{name}", MetricKind.HISTOGRAM, help_text, (), buckets)
 
 
-EVENTS = _counter("events", "Events that were dealt with: answered, refused, or passed over as seen.")
-DECISIONS = _counter("decisions", "Requests that were answered, by policy and how.", "policy", "status")
-CANDIDATES = _counter(
-    "candidates", "Candidates of the answers, by what became of them and why.", "outcome", "reason"
-)
+EVENTS = _counter("events", "Events that were processed: answered, refused, or skipped as already processed.")
+DECISIONS = _counter("decisions", "Requests that were answered, by policy and status.", "policy", "status")
+CANDIDATES = _counter("candidates", "Candidates of the answers, by outcome and reason.", "outcome", "reason")
 COMPOSE_SECONDS = _histogram(
-    "compose_seconds", "How long a request took, from its bytes to those of its answer.", _FROM_100_US
+    "compose_seconds",
+    "Time to compose an answer, from the request's bytes to the answer's bytes.",
+    _FROM_100_US,
 )
 END_TO_END_SECONDS = _histogram(
-    "end_to_end_seconds", "From when an event was recorded until all that it gave was durable.", _FROM_5_MS
+    "end_to_end_seconds", "Time from the record of an event until all its outputs were durable.", _FROM_5_MS
 )
 BUDGET_UTILISATION = _histogram(
-    "budget_utilisation", "Which share of its limit an answer used, where it had one.", _SHARES
+    "budget_utilisation",
+    "Share of its limit that an answer used; answers without a limit are left out.",
+    _SHARES,
 )
 TOKENS_OFFERED = _counter(
-    "tokens_offered", "Tokens of the candidates of the answers, each alone, without headings."
+    "tokens_offered", "Tokens of the candidates of the answers, each counted alone, without headings."
 )
-TOKENS_LIMIT = _counter("tokens_limit", "Tokens that the answers might have had.")
-TOKENS_USED = _counter("tokens_used", "Tokens that stand in the answers.")
+TOKENS_LIMIT = _counter("tokens_limit", "Sum of the token limits of the answers.")
+TOKENS_USED = _counter("tokens_used", "Tokens in the answers.")
 TENANT_DECISIONS = _counter(
-    "tenant_decisions", "Requests that were answered, by tenant; with metrics_by_tenant alone.", "tenant"
+    "tenant_decisions", "Requests that were answered, by tenant; only with metrics_by_tenant.", "tenant"
 )
 TENANT_TOKENS = _counter(
-    "tenant_tokens_used", "Tokens that stand in the answers, by tenant; likewise.", "tenant"
+    "tenant_tokens_used", "Tokens in the answers, by tenant; only with metrics_by_tenant.", "tenant"
 )
 CACHE = _counter(
-    "composition_cache", "Answers whose composition was remembered (hit), or made (miss).", "result"
+    "composition_cache", "Answers whose composition was in the cache (hit) or not (miss).", "result"
 )
-CACHE_BYTES = _gauge("composition_cache_bytes", "Estimated memory of the compositions that are remembered.")
+CACHE_BYTES = _gauge("composition_cache_bytes", "Estimated memory of the cached compositions.")
 COUNT_MEMORY = _counter(
-    "count_memory", "Texts whose tokens were remembered (hit), or counted (miss).", "result"
+    "count_memory", "Texts whose token count was in the cache (hit) or not (miss).", "result"
 )
 VERIFIED = _counter(
     "verified_decisions",
@@ -84,69 +86,81 @@ VERIFIED = _counter(
 )
 DEAD_LETTERS = _counter("dead_letters", "Events that were refused, by code.", "code")
 DEAD_LETTER_SHARE = _gauge(
-    "dead_letter_share", "Which share of the last dead_letter_window events was refused, for the breaker."
+    "dead_letter_share", "Share of the last dead_letter_window events that was refused, for the breaker."
 )
 EVENT_FAILURES = _gauge(
-    "event_failures", "How many workers the event has ended where the partition was taken over.", "partition"
+    "event_failures",
+    "Number of workers that the partition's next event had ended when it was taken over.",
+    "partition",
 )
-BATCHES = _counter("batches", "Batches that are durable.")
-BATCH_EVENTS = _histogram("batch_events", "Events of a batch.", _EVENTS)
-BATCH_SECONDS = _histogram("batch_seconds", "How long a batch took to compose.", _FROM_100_US)
+BATCHES = _counter("batches", "Batches that were made durable.")
+BATCH_EVENTS = _histogram("batch_events", "Events per batch.", _EVENTS)
+BATCH_SECONDS = _histogram("batch_seconds", "Time to compose a batch.", _FROM_100_US)
 WRITE_SECONDS = _histogram(
-    "write_seconds", "From when a batch was composed until it was durable.", _FROM_5_MS
+    "write_seconds", "Time from the end of composing a batch until it was durable.", _FROM_5_MS
 )
 OUTPUT_BYTES = _counter("output_bytes", "Bytes of answers, dead letters and rows, before compression.")
 IN_FLIGHT_BATCHES = _gauge("in_flight_batches", "Batches that are being written.")
-IN_FLIGHT_BYTES = _gauge("in_flight_bytes", "Bytes of them.")
+IN_FLIGHT_BYTES = _gauge("in_flight_bytes", "Bytes of the batches that are being written.")
 WAITING_EVENTS = _gauge(
-    "waiting_events", "Fetched events that wait for their tenant's turn; with limits of tenants.", "partition"
-)
-WAITING_BYTES = _gauge("waiting_bytes", "Estimated memory of them.", "partition")
-UNCOMMITTED = _gauge(
-    "uncommitted_offsets",
-    "Offsets from the committed one to the last fetched: at most so many are read again after a crash.",
+    "waiting_events",
+    "Fetched events that wait for their tenant's turn; only with limits of tenants.",
     "partition",
 )
-LAG = _gauge("lag_events", "Offsets between the last durable event and the end, as last heard.", "partition")
+WAITING_BYTES = _gauge("waiting_bytes", "Estimated memory of the waiting events.", "partition")
+UNCOMMITTED = _gauge(
+    "uncommitted_offsets",
+    "Offsets between the committed and the last fetched one: the most that a crash causes to be read again.",
+    "partition",
+)
+LAG = _gauge(
+    "lag_events",
+    "Offsets between the last durable event and the end of the partition, as last known.",
+    "partition",
+)
 STREAM_TIME = _gauge(
     "stream_time_seconds", "The latest event time of a partition, in seconds since 1970.", "partition"
 )
-ROWS = _gauge("rows", "Sessions that are held in memory.", "partition")
-ROW_BYTES = _gauge("row_bytes", "Bytes of them and of their artifacts, as they stand in the changelog.")
-REBALANCES = _counter("rebalances", "How often the group gave this worker its partitions.")
-RECOVERIES = _counter("recoveries", "How often sessions were read back.")
-RECOVERY_SECONDS = _counter("recovery_seconds", "How long that took, together.")
-RECOVERED_ROWS = _counter("recovered_rows", "Sessions that were read back.")
+ROWS = _gauge("rows", "Sessions in memory.", "partition")
+ROW_BYTES = _gauge(
+    "row_bytes", "Bytes of the sessions in memory and of their artifacts, as encoded in the changelog."
+)
+REBALANCES = _counter("rebalances", "Rebalances in which the group assigned partitions to this worker.")
+RECOVERIES = _counter("recoveries", "Recoveries of sessions from the changelog.")
+RECOVERY_SECONDS = _counter("recovery_seconds", "Total time of the recoveries.")
+RECOVERED_ROWS = _counter("recovered_rows", "Sessions that were recovered.")
 CHANGELOG_GAPS = _counter(
-    "changelog_gaps", "Places in the changelog where others wrote between this worker's rows."
+    "changelog_gaps", "Places in the changelog where other workers wrote between this worker's rows."
 )
 LATE_RECORDS = _counter(
-    "late_records", "Records of others there that were late: newer rows are written again behind them."
+    "late_records", "Late rows of other workers at these places; the newer rows are written again after them."
 )
 OPEN_TRANSACTION_OFFSETS = _gauge(
     "open_transaction_offsets",
-    "Offsets that cannot be read yet: a producer's transaction has been open there for 5 s or more.",
+    "Offsets that cannot be read yet, because a transaction has been open for 5 s or more.",
     "partition",
 )
-MEMBER = _gauge("member", "1 while the membership in the group is held.")
+MEMBER = _gauge("member", "1 while the worker is a member of its group.")
 HEARTBEAT_SECONDS = _gauge(
-    "heartbeat_seconds", "How long ago the last acknowledged heartbeat was sent; 0 before the first one."
+    "heartbeat_seconds", "Age of the last acknowledged heartbeat; 0 before the first one."
 )
-LIVE = _gauge("live", "1 where /livez says that the worker makes progress.")
-READY = _gauge("ready", "1 where /readyz says that the worker answers events.")
+LIVE = _gauge("live", "1 if /livez reports that the worker makes progress.")
+READY = _gauge("ready", "1 if /readyz reports that the worker answers events.")
 BROKERS_HEARD_SECONDS = _gauge(
-    "brokers_heard_seconds", "How long ago the brokers last told where topics end."
+    "brokers_heard_seconds", "Age of the brokers' last answer with the end offsets of the topics."
 )
-BUILD_INFO = _gauge("build_info", "1; the engine's version is part of every decision.", "engine_version")
+BUILD_INFO = _gauge(
+    "build_info", "Always 1; the label is the engine's version, as in every decision.", "engine_version"
+)
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-"""All of them, in the order of the table."""
+"""All metrics, in the order of the table."""
 
 
 def table() -> str:
-    """Return all of them as a table in Markdown."""
+    """Return all metrics as a table in Markdown."""
     rows = ["| metric | kind | labels | |", "|---|---|---|---|"]
-    for one in METRICS:
-        labels = ", ".join(f"`{label}`" for label in one.labels)
-        rows.append(f"| `{one.name}` | {one.kind} | {labels} | {one.help} |")
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        rows.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
     return "\n".join(rows) + "\n"

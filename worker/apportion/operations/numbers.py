@@ -1,8 +1,7 @@
-"""The metrics' values: plain numbers, told to Prometheus's client when it is asked for them.
+"""The values of the metrics: plain numbers, which Prometheus's client collects on each scrape.
 
-Decides how many policies and tenants are told apart: those that came first, the others are `other`. The
-client's own counters would lock and look labels up for each event; its way to bring values from elsewhere is
-a collector, which this is.
+The number of policies and tenants is bounded: the first ones have a label value of their own, all others are
+`other`. A custom collector is used because the client's own counters lock and look up labels for each event.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +22,7 @@ from prometheus_client.registry import Collector
 from apportion import ENGINE_VERSION
 from apportion.core.errors import ErrorCode
 from apportion.core.results import Outcome, Reason
-from apportion.operations import metrics as told
+from apportion.operations import metrics
 from apportion.operations.metrics import METRICS, Metric, MetricKind
 from apportion.operations.tally import BatchTally, Distribution
 
@@ -34,7 +33,7 @@ Labels: TypeAlias = tuple[str, ...]
 
 
 class Batched:
-    """A durable batch, as far as its metrics go; seconds are of this process's clock."""
+    """The numbers of a durable batch; times in seconds."""
 
     __slots__ = ("bytes", "events", "tally", "work_s", "write_s")
 
@@ -46,74 +45,79 @@ class Batched:
 
 
 class Numbers(Collector):
-    """What is known of every metric."""
+    """The current values of all metrics."""
 
     def __init__(self, tenants_max: int = 0) -> None:
-        """Start at zero; `tenants_max` tenants are told apart, 0: none is named."""
+        """Start at zero; `tenants_max` tenants get a label value of their own, 0: no metric by tenant."""
         self._values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in METRICS}
-        self._distributions = {one: Distribution(one) for one in METRICS if one.kind is MetricKind.HISTOGRAM}
+        self._distributions = {
+            metric: Distribution(metric) for metric in METRICS if metric.kind is MetricKind.HISTOGRAM
+        }
         self._policies = Names(POLICIES_MAX)
         self._tenants = Names(tenants_max)
         for metric in METRICS:
             if metric.kind is not MetricKind.HISTOGRAM and not metric.labels:
                 self.add(metric, 0)
         for code in ErrorCode:
-            self.add(told.DEAD_LETTERS, 0, code.value)
+            self.add(metrics.DEAD_LETTERS, 0, code.value)
         for reason in Reason:
-            self.add(told.CANDIDATES, 0, Outcome.OMITTED.value, reason.value)
+            self.add(metrics.CANDIDATES, 0, Outcome.OMITTED.value, reason.value)
         for result in ("hit", "miss"):
-            self.add(told.CACHE, 0, result)
-        self.put(told.BUILD_INFO, 1, ENGINE_VERSION)
+            self.add(metrics.CACHE, 0, result)
+        self.put(metrics.BUILD_INFO, 1, ENGINE_VERSION)
 
     def add(self, metric: Metric, amount: float, *labels: str) -> None:
-        """Count something."""
+        """Add to the value of a metric."""
         values = self._values[metric]
         values[labels] = values.get(labels, 0) + amount
 
     def put(self, metric: Metric, value: float, *labels: str) -> None:
-        """Say what a value is now."""
+        """Set the value of a metric."""
         self._values[metric][labels] = value
 
     def put_all(self, metric: Metric, values: Mapping[int, float]) -> None:
-        """Say what the values of all partitions are now; of others there is none any more."""
+        """Set the values of all partitions; the values of other partitions are removed."""
         self._values[metric] = {(str(partition),): value for partition, value in values.items()}
 
     def batch(self, batch: Batched, now_s: float) -> None:
-        """Count a batch that is durable; `now_s` is the time of day, in seconds since 1970."""
+        """Count a durable batch; `now_s` is the time of day, in seconds since 1970."""
         tally = batch.tally
         answers = sum(tally.decisions.values())
-        self.add(told.EVENTS, batch.events)
-        self.add(told.BATCHES, 1)
-        self.add(told.OUTPUT_BYTES, batch.bytes)
+        self.add(metrics.EVENTS, batch.events)
+        self.add(metrics.BATCHES, 1)
+        self.add(metrics.OUTPUT_BYTES, batch.bytes)
         for (policy, status), count in tally.decisions.items():
-            self.add(told.DECISIONS, count, self._policies.of(policy), str(status))
+            self.add(metrics.DECISIONS, count, self._policies.label(policy), str(status))
         for reason, count in tally.reasons.items():
-            self.add(told.CANDIDATES, count, Outcome.OMITTED.value, reason.value)
-        self.add(told.CANDIDATES, tally.selected, Outcome.SELECTED.value, "")
-        self.add(told.TOKENS_OFFERED, tally.offered_tokens)
-        self.add(told.TOKENS_LIMIT, tally.limit_tokens)
-        self.add(told.TOKENS_USED, tally.used_tokens)
-        self.add(told.CACHE, tally.cache_hits, "hit")
-        self.add(told.CACHE, answers - tally.cache_hits, "miss")
+            self.add(metrics.CANDIDATES, count, Outcome.OMITTED.value, reason.value)
+        self.add(metrics.CANDIDATES, tally.selected, Outcome.SELECTED.value, "")
+        self.add(metrics.TOKENS_OFFERED, tally.offered_tokens)
+        self.add(metrics.TOKENS_LIMIT, tally.limit_tokens)
+        self.add(metrics.TOKENS_USED, tally.used_tokens)
+        self.add(metrics.CACHE, tally.cache_hits, "hit")
+        self.add(metrics.CACHE, answers - tally.cache_hits, "miss")
         for code, count in tally.refused.items():
-            self.add(told.DEAD_LETTERS, count, code.value)
+            self.add(metrics.DEAD_LETTERS, count, code.value)
         if self._tenants.names_max:
             for tenant, (count, tokens) in tally.tenants.items():
-                name = self._tenants.of(tenant)
-                self.add(told.TENANT_DECISIONS, count, name)
-                self.add(told.TENANT_TOKENS, tokens, name)
+                name = self._tenants.label(tenant)
+                self.add(metrics.TENANT_DECISIONS, count, name)
+                self.add(metrics.TENANT_TOKENS, tokens, name)
         distributions = self._distributions
-        distributions[told.COMPOSE_SECONDS].merge(tally.compose_seconds)
-        distributions[told.BUDGET_UTILISATION].merge(tally.utilisation)
-        distributions[told.BATCH_EVENTS].add(batch.events)
-        distributions[told.BATCH_SECONDS].add(batch.work_s)
-        distributions[told.WRITE_SECONDS].add(batch.write_s)
+        distributions[metrics.COMPOSE_SECONDS].merge(tally.compose_seconds)
+        distributions[metrics.BUDGET_UTILISATION].merge(tally.utilisation)
+        distributions[metrics.BATCH_EVENTS].add(batch.events)
+        distributions[metrics.BATCH_SECONDS].add(batch.work_s)
+        distributions[metrics.WRITE_SECONDS].add(batch.write_s)
         now_ms = now_s * 1000
-        ages_s = [(now_ms - one_ms) / 1000 if one_ms < now_ms else 0.0 for one_ms in tally.recorded_ms]
-        distributions[told.END_TO_END_SECONDS].add_all(ages_s)
+        ages_s = [
+            (now_ms - recorded_ms) / 1000 if recorded_ms < now_ms else 0.0
+            for recorded_ms in tally.recorded_ms
+        ]
+        distributions[metrics.END_TO_END_SECONDS].add_all(ages_s)
 
     def collect(self) -> Iterable[Family]:
-        """Yield all metrics, as Prometheus's client takes them."""
+        """Yield all metrics in the types of Prometheus's client."""
         for metric in METRICS:
             yield self._family(metric)
 
@@ -133,15 +137,15 @@ class Numbers(Collector):
 
 
 class Names:
-    """The names that one label has had, up to a bound; the others are `other`."""
+    """The values of one label, up to a bound; all further names become `other`."""
 
     def __init__(self, names_max: int) -> None:
-        """Start without a name."""
+        """Start without names."""
         self.names_max = names_max
         self._known: set[str] = set()
 
-    def of(self, name: str) -> str:
-        """Return the name as a label."""
+    def label(self, name: str) -> str:
+        """Return the label value of a name: the name itself, or `other`."""
         if name in self._known:
             return name
         if len(self._known) >= self.names_max:

@@ -1,7 +1,7 @@
-"""What an operator asks a worker over HTTP: `/livez`, `/readyz` and `/metrics`.
+"""The worker's HTTP server: `/livez`, `/readyz` and `/metrics`.
 
-Decides how these look; who is asked decides what is true. Served by aiohttp, which Faust brings: it bounds
-requests, and survives whatever else comes. A scraper that reads slowly keeps only its own connection waiting.
+It uses aiohttp, which Faust depends on: aiohttp bounds requests and survives invalid ones. A slow scraper
+only delays its own connection.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,27 +20,27 @@ class PortTakenError(Exception):
     code = "health_port_taken"
 
     def __init__(self, host: str, port: int) -> None:
-        super().__init__(f"{host}:{port} cannot be listened at: set health_host, health_port (0: none)")
+        super().__init__(f"cannot listen on {host}:{port}: change health_host or health_port (0: no server)")
 
 
 class Judged(Protocol):
-    """Who says how the worker is."""
+    """The judge of the worker's health; see `Health`."""
 
     def why_dead(self) -> tuple[str, ...]:
-        """Return why it is to be started again."""
+        """Return the reasons why the worker needs a restart."""
 
     def why_not_ready(self) -> tuple[str, ...]:
-        """Return why it answers no events now."""
+        """Return the reasons why the worker does not answer events now."""
 
 
 @asynccontextmanager
 async def serving(
     host: str, port: int, health: Judged, numbers: Collector, refresh: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[None]:
-    """Serve for as long as the context lasts; `refresh` is awaited before each answer.
+    """Serve until the context ends; `refresh` is awaited before each answer.
 
     Raises:
-        PortTakenError: the address is another's, or not of this machine.
+        PortTakenError: the address is in use, or does not belong to this machine.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(numbers)

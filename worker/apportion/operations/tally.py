@@ -1,7 +1,7 @@
-"""What one batch adds to the metrics, as plain numbers.
+"""The numbers that one batch adds to the metrics.
 
-Decides what is counted of an answer. Costs about a microsecond an event: nothing here formats, locks or asks
-a clock. A batch that is taken back takes its tally with it.
+Counting costs about a microsecond per event: there is no formatting, no lock and no clock. If a batch is
+discarded, so is its tally.
 """
 
 from bisect import bisect_left
@@ -15,12 +15,12 @@ from apportion.operations.metrics import BUDGET_UTILISATION, COMPOSE_SECONDS, Me
 
 
 class Distribution:
-    """How many values lie in each bucket of a histogram; the last one is for those above all bounds."""
+    """Number of values in each bucket of a histogram; the last bucket is for values above all bounds."""
 
     __slots__ = ("_bounds", "counts", "total")
 
     def __init__(self, metric: Metric) -> None:
-        """Start without a value."""
+        """Start without values."""
         self._bounds = metric.buckets
         self.counts = [0] * (len(metric.buckets) + 1)
         self.total = 0.0
@@ -38,8 +38,8 @@ class Distribution:
         self.total += sum(values)
 
     def merge(self, other: "Distribution") -> None:
-        """Count what another has counted of the same metric."""
-        self.counts = [mine + others for mine, others in zip(self.counts, other.counts, strict=True)]
+        """Add the counts of another distribution of the same metric."""
+        self.counts = [own + added for own, added in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
 
@@ -62,21 +62,21 @@ class BatchTally:
     )
 
     def __init__(self) -> None:
-        """Start without an event."""
+        """Start without events."""
         self.decisions: dict[tuple[str, str], int] = {}
         self.reasons: dict[Reason, int] = {}
         self.tenants: dict[str, tuple[int, int]] = {}
-        """Answers and tokens of each."""
+        """Number of answers and of tokens, by tenant."""
         self.refused: Counter[ErrorCode] = Counter()
         self.selected = self.cache_hits = 0
         self.limit_tokens = self.used_tokens = self.offered_tokens = 0
         self.compose_seconds = Distribution(COMPOSE_SECONDS)
         self.utilisation = Distribution(BUDGET_UTILISATION)
         self.recorded_ms: list[int] = []
-        """When each event was recorded, in milliseconds since 1970; unknown ones are left out."""
+        """Record time of each event, in milliseconds since 1970; unknown times are left out."""
 
     def answered(self, answers: Iterable[tuple[Answered, float]]) -> None:
-        """Count answers, each with how many seconds it took."""
+        """Count answers, each with its duration in seconds."""
         utilisations, took_s = [], []
         for outcome, passed_s in answers:
             decision = outcome.decision
@@ -91,8 +91,8 @@ class BatchTally:
             took_s.append(passed_s)
             self.cache_hits += outcome.cache_hit
             self.selected += decision.candidates_selected
-            for one in decision.reasons:
-                self.reasons[one.reason] = self.reasons.get(one.reason, 0) + one.count
+            for omitted in decision.reasons:
+                self.reasons[omitted.reason] = self.reasons.get(omitted.reason, 0) + omitted.count
             for group in decision.groups:
                 self.offered_tokens += group.available
             count, spent = self.tenants.get(decision.tenant, (0, 0))

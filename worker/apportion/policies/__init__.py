@@ -1,4 +1,4 @@
-"""Policy files: the built-in ones, and those of a folder. Reads them; what is in them, the core judges."""
+"""Policy files: the built-in ones and those of a folder. They are read here, and checked by the core."""
 
 import tomllib
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ def load_policy(file: Traversable | Path) -> Policy:
     """Return the policy of a TOML file.
 
     Raises:
-        PolicyError: it is not TOML, or not a policy; every problem at once, the file named.
+        PolicyError: it is not TOML, or not a valid policy. The error lists all problems and names the file.
         OSError: it cannot be read.
     """
     try:
@@ -31,9 +31,9 @@ def load_policy(file: Traversable | Path) -> Policy:
 def load_policies(
     files: Iterable[Traversable | Path],
 ) -> tuple[dict[str, Policy], tuple[Problem, ...]]:
-    """Return the policies of TOML files by file, and every problem of all the other files.
+    """Return the policies of TOML files by file, and all problems of the other files.
 
-    A file with the name and version of an earlier one is refused: nobody could tell which of them holds.
+    A file with the name and version of an earlier one is refused, because the two would be ambiguous.
 
     Raises:
         OSError: a file cannot be read.
@@ -45,7 +45,7 @@ def load_policies(
         try:
             policy = load_policy(file)
         except PolicyError as error:
-            problems += (Problem(f"{file}: {each.key}", each.reason) for each in error.problems)
+            problems += (Problem(f"{file}: {problem.key}", problem.reason) for problem in error.problems)
             continue
         first = published.setdefault((policy.name, policy.version), str(file))
         if first == str(file):
@@ -57,18 +57,18 @@ def load_policies(
 
 
 def builtin_policies() -> tuple[Policy, ...]:
-    """Return the policies that the package ships, by file name."""
+    """Return the policies that the package ships, sorted by file name."""
     return _load_all(resources.files(__name__).iterdir())
 
 
 def load_catalogue(folder: Path | None) -> Catalogue:
-    """Return the built-in policies and those of a folder beside them: all versions of a name together.
+    """Return the built-in policies and those of a folder, with all versions of a name.
 
-    Which one holds, `effective_from` says; of equal times the folder's, as it is given last. A built-in
-    version gives way only to one of its own name and version.
+    `effective_from` determines which version of a name is in force; of equal times, the folder's version. A
+    policy of the folder replaces a built-in one only if it has the same name and version.
 
     Raises:
-        PolicyError: with every problem of every file of the folder.
+        PolicyError: files are invalid. The error lists all problems of all files.
         OSError: the folder cannot be read.
     """
     own = _load_all(folder.iterdir()) if folder is not None else ()

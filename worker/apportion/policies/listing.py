@@ -1,7 +1,6 @@
-"""What there is to tell of a group's policies: which they are, and where two sets of them differ.
+"""Lists of a group's policies, and the differences between two sets of policies.
 
-Decides how policies are told, and reads neither a file nor a topic: a machine without Kafka's libraries can
-list its own.
+It reads neither a file nor a topic, so a machine without Kafka's libraries can list its own policies.
 """
 
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from apportion.core.policy import Policy
 
 
 class PolicySource(StrEnum):
-    """Where a policy comes from."""
+    """The source of a policy."""
 
     BUILT_IN = "built-in"
     FILE = "file"
@@ -22,7 +21,7 @@ class PolicySource(StrEnum):
 
 
 class ListedPolicy(Struct, frozen=True):
-    """A policy, where it comes from, and the record time from which on it counts; None: always."""
+    """A policy, its source, and the record time from which it applies; None: always."""
 
     policy: Policy
     source: PolicySource
@@ -30,13 +29,13 @@ class ListedPolicy(Struct, frozen=True):
 
 
 def listed(timeline: Timeline, builtin: Iterable[Policy]) -> tuple[ListedPolicy, ...]:
-    """Return the policies that the group goes by when all has settled: those of files, then the topic's.
+    """Return the policies of a group once all published ones apply: first those of files, then the topic's.
 
-    A version of the topic stands before one of a file, which is then left out.
+    A version in the topic replaces the same version in a file, which is then left out.
     """
-    shipped = {each.digest for each in builtin}
-    holding = timeline.holding
-    keys = {each.key for each in holding}
+    shipped = {policy.digest for policy in builtin}
+    published = timeline.holding
+    keys = {publication.key for publication in published}
     files = tuple(
         ListedPolicy(
             policy, PolicySource.BUILT_IN if policy.digest in shipped else PolicySource.FILE, counts_from_ms
@@ -45,14 +44,14 @@ def listed(timeline: Timeline, builtin: Iterable[Policy]) -> tuple[ListedPolicy,
         if policy_key(policy) not in keys
     )
     topic = tuple(
-        ListedPolicy(each.policy, PolicySource.TOPIC, each.counts_from_ms)
-        for each in holding
-        if each.policy is not None
+        ListedPolicy(publication.policy, PolicySource.TOPIC, publication.counts_from_ms)
+        for publication in published
+        if publication.policy is not None
     )
     return files + topic
 
 
 def different(some: Iterable[Policy], others: Iterable[Policy]) -> tuple[str, ...]:
-    """Return the versions, `name@version` in order, that are not the same in both."""
-    left, right = ({policy_key(each): each.digest for each in these} for these in (some, others))
+    """Return the versions, as sorted `name@version`, that differ between two sets or are only in one."""
+    left, right = ({policy_key(policy): policy.digest for policy in policies} for policies in (some, others))
     return tuple(sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key)))

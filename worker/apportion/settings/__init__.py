@@ -1,7 +1,7 @@
-"""The settings: the only reader of the environment and of `apportion.toml`.
+"""The settings: their names, types and defaults, and the only reader of the environment and `apportion.toml`.
 
-Decides what each setting is called, which values it may have and which source wins: flag, environment,
-file, default. Never connects, never logs, never shows a secret. Importing it reads nothing.
+A flag overrides the environment, the environment overrides the file, the file overrides the default.
+Importing this module reads nothing. No secret is ever shown.
 """
 
 import ast
@@ -48,21 +48,22 @@ from apportion.settings.value_types import (
 FILE_NAME = "apportion.toml"
 PREFIX = "APPORTION_"
 CONFIG_VARIABLE = PREFIX + "CONFIG"
-"""Names the file of settings; no setting itself, for a file cannot say where it is."""
+"""The variable that names the file of settings. It is not a setting, because a file cannot name itself."""
 DEFAULT = "default"
-"""The origin of a value that nobody set."""
+"""The origin of a value that is not set."""
 
 _SERVICE_LINK = re.compile(
     r"APPORTION_(?:PORT=|(?:\w+_)?(?:SERVICE_HOST=|SERVICE_PORT(?:_\w+)?=|PORT=(?:tcp|udp|sctp)://"
     r"|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?=))"
 )
-"""What Kubernetes sets in every pod beside a service `apportion` or `apportion-…`: no settings, no errors."""
+"""Variables that Kubernetes sets in pods if a service is named `apportion` or `apportion-…`; they are
+ignored."""
 
 _BOUNDS = Bounds()
 
 
 class SettingsError(Exception):
-    """The settings are wrong; holds every problem found, each naming its key and its place."""
+    """The settings are invalid. `problems` lists all problems, each with its key and its source."""
 
     code = "invalid_settings"
     exit_code = 2
@@ -73,49 +74,52 @@ class SettingsError(Exception):
 
 
 class Settings(ClusterSettings):
-    """Every setting of Apportion; a docstring under a name is its help text.
+    """All settings of Apportion. The docstring under a name is its help text.
 
-    Built directly it reads nothing: `load_settings` gathers what the user set.
+    The constructor reads no source; `load_settings` does.
     """
 
     default_policy: Annotated[str, Field(min_length=1)] = "lanes"
-    """Policy of requests that name none."""
+    """Policy of requests that name no policy."""
     policies: OptionalPath = None
-    """Folder of policy files, beside the built-in ones."""
+    """Folder of policy files, in addition to the built-in ones."""
     policy_settle_s: Seconds = 60.0
-    """From when a published policy, or its removal, counts: for events recorded so long after it, in seconds;
-    the same in all workers."""
+    """Delay until a published policy, or its removal, applies, in seconds: it applies to events that are
+    recorded later than this. The same in all workers."""
     fingerprint_secret_file: OptionalPath = None
-    """File with the secret that turns paths into ids: a text file with one for all tenants, or a .toml
+    """File with the secret that turns paths into ids: a text file with one secret for all tenants, or a .toml
     file with a table tenants (NAME = "secret") and an optional default."""
     fingerprint_secret: OptionalFingerprintSecret = None
-    """The secret itself, for all tenants, instead of the file; from the environment or the settings file."""
+    """The secret itself, for all tenants, instead of the file. Set it in the environment or the settings
+    file."""
 
     compositions_max_bytes: Annotated[int, Field(ge=0)] = COMPOSITIONS_MAX_BYTES
-    """How much of past compositions a worker remembers, under all policies, in estimated bytes; 0: none."""
+    """Size of a worker's cache of compositions, for all policies together, in estimated bytes; 0: no
+    cache."""
     verify_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of decisions that a worker composes again beside the stream, to tell differences; 0: none."""
+    """Share of decisions that a worker composes again in the background, to detect differences; 0: none."""
     dead_letter_share_max: Fraction = 0.5
-    """The worker stops when a greater share of the last events were dead letters, in all and of most tenants,
-    instead of emptying the input into the dead letter topic; 1: never."""
+    """Largest share of dead letters among the last events. The worker stops if the share of all events and of
+    most tenants is larger, instead of moving the whole input into the dead letter topic; 1: it never
+    stops."""
     dead_letter_window: Positive = 200
-    """Over how many of the last events that share is taken in all; a tenant's, over its last 20 at most."""
+    """Number of the last events for that share; for the share of a tenant, its last 20 at most."""
     event_failures_max: Annotated[int, Field(ge=0)] = 0
-    """How many workers one event may end, by an error of their own or killed by memory or a signal, until it
-    is set aside as a dead letter (event_failed); 0: it never is, and workers end there until one that can
-    answer it starts."""
+    """Number of workers that one event may end, by an internal error, for lack of memory or by a signal,
+    before it becomes a dead letter (event_failed). 0: it never does, and workers end at it until one starts
+    that can answer it."""
     dead_letter_value: Annotated[DeadLetterValue, Field(strict=False)] = DeadLetterValue.FULL
-    """What a dead letter holds of the event that was refused: full, all of it up to 1 MiB, to be read and
-    sent again, and the first 256 KiB of a larger value; digest, only the digest and size of its value, and no
+    """Content of the refused event in a dead letter. full: all of it up to 1 MiB, so that it can be read and
+    sent again, and the first 256 KiB of a larger value. digest: only the digest and size of its value, and no
     headers."""
     event_max_bytes: Annotated[int, Field(ge=1, le=4 << 20)] = _BOUNDS.event_max_bytes
-    """Largest event, in bytes; a larger one is a dead letter, as are all below that pass a bound."""
+    """Largest event, in bytes. An event that exceeds this or one of the following bounds is a dead letter."""
     candidates_max: Positive = _BOUNDS.candidates_max
-    """Most candidates in a request."""
+    """Largest number of candidates in a request."""
     messages_max: Positive = _BOUNDS.messages_max
-    """Most messages in a conversation."""
+    """Largest number of messages in a conversation."""
     constraints_max: Positive = _BOUNDS.constraints_max
-    """Most constraints in a request."""
+    """Largest number of constraints in a request."""
     id_max_characters: Positive = _BOUNDS.id_max_characters
     """Longest id, in characters."""
     name_max_characters: Positive = _BOUNDS.name_max_characters
@@ -123,37 +127,39 @@ class Settings(ClusterSettings):
     tag_max_characters: Positive = _BOUNDS.tag_max_characters
     """Longest tag, in characters."""
     tags_max: Positive = _BOUNDS.tags_max
-    """Most tags of a candidate."""
+    """Largest number of tags of a candidate."""
     nesting_max: Positive = _BOUNDS.nesting_max
     """Deepest nesting of an event's JSON."""
     decision_omitted_max: Annotated[int, Field(ge=0)] = 1000
-    """Omitted candidates that a decision lists one by one; beyond it they are counted by reason, but
-    for what has expired and leaves the pool."""
+    """Largest number of omitted candidates that a decision lists. Further ones are only counted by reason,
+    except artifacts that have expired and leave the pool."""
     decision_detail: Annotated[Detail, Field(strict=False)] = Detail.FULL
-    """How much of a decision is stored: full; selected, without the candidates that were omitted;
-    summary, without any."""
+    """Detail of stored decisions: full; selected, without the omitted candidates; summary, without any
+    candidates."""
 
     log_format: Annotated[LogFormat, Field(strict=False)] = LogFormat.TEXT
-    """How a worker writes its log, a line a fact: text (key=value) or json."""
+    """Format of a worker's log, with one line per fact: text (key=value) or json."""
     tables: OptionalText = None
-    """Where sink writes its tables: a folder, or a URL (s3://bucket/prefix, gs://…, az://…) whose credentials
-    and endpoint stand where its own tools look for them (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …)."""
+    """Place of the tables that sink writes: a folder, or a URL (s3://bucket/prefix, gs://…, az://…).
+    Credentials and endpoint come from the usual variables of its tools (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
+    …)."""
     sink_roll_bytes: Positive = 64 << 20
-    """A batch of a partition's records is written when its files have so many bytes."""
+    """Size of its files, in bytes, at which sink writes a batch of a partition's records."""
     sink_roll_s: Seconds = 300.0
-    """It is written at the latest when its first record was read so many seconds ago."""
+    """Longest time from reading the first record of a batch until sink writes it, in seconds."""
     sink_memory_bytes: Positive = 512 << 20
-    """When the batches of all partitions hold so many bytes, the largest is written."""
+    """Size of the batches of all partitions, in bytes, at which sink writes the largest one."""
     health_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
-    """Address at which a worker tells its health and its metrics; 0.0.0.0: to other machines, too."""
+    """Address on which a worker serves its health and metrics; 0.0.0.0: all addresses, for other machines."""
     health_port: Annotated[int, Field(ge=0, le=65535)] = 9464
     """Port of /livez, /readyz and /metrics; 0: they are not served. A second worker on a machine needs
-    another: unless one is set, a worker whose port is taken goes on without."""
+    another port. If the port is not set and in use, a worker runs without them."""
     metrics_by_tenant: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """How many tenants the metrics tell apart by name, those that come first; 0: none is named."""
+    """Number of tenants, the first ones, that the metrics name; all others are other. 0: no metrics by
+    tenant."""
     tracing: bool = False
-    """Make a span of each batch by OpenTelemetry's API, which the extra otel brings; an SDK that records and
-    exports them is yours to set up."""
+    """Create a span for each batch with OpenTelemetry's API (extra otel). You set up an SDK that records and
+    exports the spans."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
@@ -162,19 +168,21 @@ class Settings(ClusterSettings):
         self._origins = dict(_origins)
 
     def origin(self, name: str) -> str:
-        """Return where a setting's value came from: a flag, a variable, a file's path or `default`."""
+        """Return the source of a setting's value: a flag, a variable, a file's path or `default`."""
         return self._origins.get(name, DEFAULT)
 
     @property
     def bounds(self) -> Bounds:
-        """The bounds of an event, as the core takes them."""
+        """The bounds of an event, for the core."""
         return Bounds(**{name: getattr(self, name) for name in Bounds.__struct_fields__})
 
     @field_validator("fingerprint_secret")
     @classmethod
     def _comes_from_one_place(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if secret and info.data.get("fingerprint_secret_file"):
-            raise PydanticCustomError("secret", "is given beside fingerprint_secret_file: set one of them")
+            raise PydanticCustomError(
+                "secret", "is set together with fingerprint_secret_file: set one of them"
+            )
         return secret
 
 
@@ -184,7 +192,7 @@ SECRETS = frozenset(
     for name, field in Settings.model_fields.items()
     if field.annotation in (OptionalSecret, OptionalFingerprintSecret)
 )
-"""They have no flag, for every user of a machine sees its processes' flags."""
+"""Secret settings. They have no flag, because every user of a machine can see the flags of processes."""
 PATHS = frozenset(name for name, field in Settings.model_fields.items() if field.annotation == OptionalPath)
 
 
@@ -193,27 +201,27 @@ def load_settings(
     config: Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """Gather the settings: flags over environment over file over defaults.
+    """Return the settings: flags override the environment, then the file, then the defaults.
 
-    Flags and variables are parsed, the file's values keep their types. An empty variable counts as
-    unset, and so does what Kubernetes sets for a service of our name. A path in the file is relative to
+    Flags and variables are parsed; the file's values keep their types. An empty variable counts as unset. So
+    do the variables that Kubernetes sets for a service named `apportion`. A path in the file is relative to
     the file's folder.
 
     Args:
-        flags: what was given on the command line, by the setting's name.
-        config: the file; by default APPORTION_CONFIG, else `apportion.toml` where there is one.
-        environment: variables, of which those named APPORTION_… are ours.
+        flags: values of the command line, by the setting's name.
+        config: the file; by default APPORTION_CONFIG, else `apportion.toml` if it exists.
+        environment: variables; those named APPORTION_… are settings.
 
     Raises:
-        SettingsError: with every problem of every source.
+        SettingsError: settings are invalid. The error lists all problems of all sources.
     """
     chosen = config or environment.get(CONFIG_VARIABLE)
     path = Path(chosen or FILE_NAME)
     problems: list[str] = []
-    of_file: dict[str, Any] = {}
+    file_values: dict[str, Any] = {}
     if chosen or path.exists():
         try:
-            of_file = _with_paths_from(path.parent, read_toml(path))
+            file_values = _with_paths_from(path.parent, read_toml(path))
         except SettingsError as error:
             problems += error.problems
     variables = {
@@ -223,28 +231,28 @@ def load_settings(
         if not _SERVICE_LINK.match(f"{variable}={text}")
     }
     texts = {name: environment[variable] for name, variable in variables.items()} | dict(flags)
-    origins = dict.fromkeys(of_file, str(path)) | variables | {name: flag_of(name) for name in flags}
+    origins = dict.fromkeys(file_values, str(path)) | variables | {name: flag_of(name) for name in flags}
     problems += [_unknown(name, origin) for name, origin in origins.items() if name not in NAMES]
-    values = {name: value for name, value in (of_file | _parsed(texts)).items() if name in NAMES}
+    values = {name: value for name, value in (file_values | _parsed(texts)).items() if name in NAMES}
     return _validated(values, origins, problems)
 
 
 @cache
 def help_texts() -> dict[str, str]:
-    """Return what stands under each setting's name, read from the sources: only who asks for help waits."""
+    """Return the help text of each setting, read from the source code, which is slow."""
     texts: dict[str, str] = {}
     for model in (ClusterSettings, Settings):
         (definition,) = ast.parse(inspect.getsource(model)).body
         assert isinstance(definition, ast.ClassDef), "a class's source is its definition"
-        for field, said in pairwise(definition.body):
-            match field, said:
+        for field, below in pairwise(definition.body):
+            match field, below:
                 case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
                     texts[name] = inspect.cleandoc(text)
     return texts
 
 
 def environment_without_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment for a command that we run: all variables but those that hold our secrets."""
+    """Return the environment for a child process: all variables except those with our secrets."""
     return {
         name: value
         for name, value in environment.items()
@@ -253,7 +261,7 @@ def environment_without_secrets(environment: Mapping[str, str] = os.environ) -> 
 
 
 def flag_of(name: str) -> str:
-    """Return the flag of a setting, `--app-id`."""
+    """Return the flag of a setting, such as `--app-id`."""
     return "--" + name.replace("_", "-")
 
 
@@ -266,16 +274,17 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise SettingsError([f"{path}: cannot be read: {error.strerror}{_whose(path, error)}"]) from None
+        raise SettingsError([f"{path}: cannot be read: {error.strerror}{_owner_hint(path, error)}"]) from None
     except UnicodeDecodeError:
         raise SettingsError([f"{path}: is not UTF-8"]) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return a file's keys; what is wrong with it is told by its line alone, for it may hold a secret.
+    """Return the keys of a TOML file.
 
     Raises:
-        SettingsError: it cannot be read, or is no TOML.
+        SettingsError: it cannot be read, or is not TOML. The error names only the line, because the file can
+            hold a secret.
     """
     try:
         return tomllib.loads(read_text(path))
@@ -283,17 +292,17 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError([f"{path}: is not valid TOML ({str(error).rpartition('(')[2]}"]) from None
 
 
-def _whose(path: Path, error: OSError) -> str:
-    """Return what to do about a file that is there and is not ours to read, as one of a container's host."""
+def _owner_hint(path: Path, error: OSError) -> str:
+    """Return a hint for a file that exists but must not be read, such as a mounted file of a container."""
     try:
         status = path.stat()
-    except OSError:  # nor is its folder
+    except OSError:  # its folder must not be read either
         return ""
     if not isinstance(error, PermissionError):
         return ""
     return (
-        f": its owner is {status.st_uid}:{status.st_gid}, its mode {S_IMODE(status.st_mode):04o}, and we are "
-        f"{os.geteuid()}:{os.getegid()}: let this user read it"
+        f": its owner is {status.st_uid}:{status.st_gid}, its mode {S_IMODE(status.st_mode):04o}, and this "
+        f"process runs as {os.geteuid()}:{os.getegid()}: let this user read it"
     )
 
 
@@ -305,7 +314,7 @@ def _with_paths_from(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(texts: dict[str, Any]) -> dict[str, Any]:
-    """Read what came as text as the type of its setting; what cannot be read stays, and is found wrong."""
+    """Parse texts as the types of their settings. An invalid text stays, and fails validation."""
     parsed = dict(texts)
     for name, field in Settings.model_fields.items():
         if name in texts:

@@ -1,7 +1,6 @@
-"""The settings of the cluster: its brokers, how they are reached, and the topics.
+"""The settings of the cluster: its brokers, the connections to them, and the topics.
 
-Decides their names, defaults and which of them go together. Never reads the environment or a file: the
-settings that extend these are read in `apportion.settings`.
+It also checks which settings can be combined. `apportion.settings` extends and reads these settings.
 """
 
 from collections.abc import Iterator
@@ -43,7 +42,8 @@ OptionalCopies = Annotated[int, Field(ge=1, le=32767)] | None
 _NAME_MAX = 249
 _DAY_S = 24 * 60 * 60
 _LATENESS_MIN_S = 2 * 60 * 60
-"""An event may be an hour ahead of its record's time: one tenant's clock makes no other's events late."""
+"""Two hours, because an event may be an hour ahead of its record's time. So a tenant whose clock is wrong
+does not make the events of others late."""
 _COPIES_IN_PRODUCTION = 3
 _OF_A_KEY = ("ssl_keyfile", "ssl_key_password_file")
 _OF_TLS = ("ssl_cafile", "ssl_certfile", *_OF_A_KEY)
@@ -54,105 +54,107 @@ _OF_SASL = ("sasl_mechanism", *_OF_PASSWORDS, *_OF_TOKENS)
 
 
 class ClusterSettings(BaseModel):
-    """What a worker and the commands need to know of a cluster; a docstring under a name is its help text."""
+    """The settings of a cluster. The docstring under a name is its help text."""
 
-    # deferred, for it is validated as a part of the settings alone
+    # deferred, because this model is only validated as a part of `Settings`
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", validate_default=True, defer_build=True
     )
 
     brokers: Addresses = ("localhost:9092",)
-    """Kafka brokers to start from: host:port, several with commas."""
+    """Kafka brokers for the first connection: host:port, separated by commas."""
     security_protocol: Annotated[SecurityProtocol, Field(strict=False)] = SecurityProtocol.PLAINTEXT
-    """What the brokers' listener speaks: SSL encrypts, SASL logs in, SASL_SSL does both."""
+    """Protocol of the brokers' listener: SSL encrypts, SASL logs in, SASL_SSL does both."""
     ssl_cafile: OptionalPath = None
-    """File (PEM) with the certificates that the brokers' are checked against; unset: the system's."""
+    """File (PEM) with the certificates that verify the brokers' certificates; unset: the system's."""
     ssl_certfile: OptionalPath = None
-    """File (PEM) with the certificate by which this client is known, where brokers ask for one."""
+    """File (PEM) with the certificate of this client, if the brokers require one."""
     ssl_keyfile: OptionalPath = None
-    """File (PEM) with the key of that certificate; unset: it stands in the same file."""
+    """File (PEM) with the key of that certificate; unset: the key is in the same file."""
     ssl_key_password_file: OptionalPath = None
-    """File with the password of that key, where it has one."""
+    """File with the password of that key, if it has one."""
     sasl_mechanism: OptionalMechanism = None
-    """How to log in, with a security_protocol of SASL: by a password, or by a token (OAUTHBEARER)."""
+    """Login mechanism, if security_protocol has SASL: with a password, or with a token (OAUTHBEARER)."""
     sasl_username: OptionalText = None
-    """Name to log in by."""
+    """User name for the login."""
     sasl_password_file: OptionalPath = None
-    """File with the password to log in by."""
+    """File with the password for the login."""
     sasl_password: OptionalSecret = None
-    """The password itself, instead of the file; from the environment or the settings file."""
+    """The password itself, instead of the file. Set it in the environment or the settings file."""
     sasl_token_command: OptionalText = None
-    """Command that prints a bearer token, for OAUTHBEARER; run without a shell for each connection. It
-    shows in `apportion config`: secrets belong into its own files or variables."""
+    """Command that prints a bearer token, for OAUTHBEARER. It runs without a shell for each connection. It is
+    visible in `apportion config`, so keep secrets in files or variables of its own."""
     request_timeout_s: Seconds = 8.0
-    """How long a command, or a worker that starts, waits for a broker, and how long one try to deliver a
-    record may take, in seconds."""
+    """Timeout of a request to a broker by a command or a starting worker, and of one attempt to deliver a
+    record, in seconds."""
     delivery_timeout_s: Seconds = 20.0
-    """How long a worker tries to deliver a record before it stops, in seconds. A cluster takes 9 to notice
-    that a broker is gone (KRaft's broker.session.timeout.ms), and then has another leader within moments."""
+    """Timeout of delivering a record, with all retries, in seconds; then the worker stops. A cluster takes 9
+    s to notice that a broker has failed (KRaft's broker.session.timeout.ms), and then elects another
+    leader."""
     session_timeout_s: Annotated[Seconds, Field(ge=6)] = 30.0
-    """How long a worker may be silent until its group gives its partitions away, in seconds; at least
-    delivery_timeout_s, or a worker that others have replaced could still write."""
+    """Time without a heartbeat after which the group reassigns a worker's partitions, in seconds. At least
+    delivery_timeout_s, or a worker that was replaced could still write."""
     rebalance_timeout_s: Seconds = 45.0
-    """How long a rebalance waits for a worker that is busy, in seconds; at least twice
-    delivery_timeout_s: an event in flight is then answered or given up before others get its partition."""
+    """Longest time that a rebalance waits for a busy worker, in seconds. At least twice delivery_timeout_s,
+    so that an event in flight is answered or given up before another worker gets its partition."""
     recovery_timeout_s: Seconds = 60.0
-    """How long a worker that was given partitions goes on while nothing more of their sessions can be read,
-    in seconds; then it ends."""
+    """Longest time without progress in the recovery of assigned partitions' sessions, in seconds; then the
+    worker ends."""
     sessions_afresh: bool = False
-    """Go on where sessions are lost: the changelog is shorter than what was once written, or lacks artifacts.
-    What is gone begins afresh; leave it out again when each partition has answered something."""
+    """Continue although sessions are lost, because the changelog was truncated or lacks artifacts. Lost
+    sessions start as new ones. Unset it once every partition has answered an event."""
     max_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Refuse events that are further behind the latest event of their partition (too_late), in seconds, so
-    that the rows of sessions that expired so long ago can be removed; at least 7200. 0: take all, and remove
-    none."""
+    that rows of sessions that expired longer ago can be removed. At least 7200. 0: accept all, and remove no
+    rows."""
     tenant_batch_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of what a worker picks at once that one tenant may have while others of the partition wait; below
-    1, tenants are answered by turns."""
+    """Largest share of a batch for one tenant while other tenants of the partition wait. If it is below 1,
+    tenants are answered in turns."""
     tenant_events_per_s: Annotated[int, Field(ge=0)] = 0
-    """How many events of a tenant a worker answers a second; what is above waits. 0: any number."""
+    """Largest number of a tenant's events that a worker answers per second; further events wait. 0: no
+    limit."""
     tenant_waiting_max_bytes: Positive = 16 << 20
-    """How much of a partition may be fetched and wait for turns, in bytes, where tenants have limits; what
-    lies behind that waits, whoever's it is."""
+    """Largest size of a partition's fetched events that wait for their tenants' turns, in bytes, if tenants
+    have limits. Above it, nothing more of the partition is fetched."""
     guarantee: Annotated[Guarantee, Field(strict=False)] = Guarantee.EFFECTIVELY_ONCE
-    """effectively_once: after a failure an output may come again, the same under the same id. exactly_once:
-    outputs stand in transactions, and who reads committed sees each once. The same for all workers of an
-    app_id."""
+    """effectively_once: after a failure an output can be repeated, identical and with the same id.
+    exactly_once: outputs are written in transactions, and consumers that read committed see each once. The
+    same for all workers of an app_id."""
     compression: Annotated[Compression, Field(strict=False)] = Compression.NONE
-    """How a worker compresses what it writes, its sessions' changelog included: none, gzip, lz4 or zstd."""
+    """Compression of a worker's outputs and of its sessions' changelog: none, gzip, lz4 or zstd."""
     batch_max_bytes: Annotated[int, Field(ge=1, le=2 << 20)] = 1 << 20
-    """How much a worker gathers of a partition's answers before it writes them, in bytes; one answer may be
-    more."""
+    """Size of a partition's answers, in bytes, at which a worker writes them as a batch. A single answer can
+    be larger."""
     batch_decompressed_max_bytes: Annotated[int, Field(ge=8 << 20, le=512 << 20)] = 32 << 20
-    """How large a batch of records may be when it is decompressed, in bytes; a larger one is a dead letter
+    """Largest size of a decompressed batch of records, in bytes. A larger one is a dead letter
     (unreadable_record)."""
     linger_ms: Annotated[int, Field(ge=0, le=1000)] = 0
-    """How long a worker lets more events come before it reads again, in milliseconds: fewer and larger
-    batches cost less, and wait longer."""
+    """Time that a worker waits for more events before it reads again, in milliseconds. Fewer and larger
+    batches cost less, and take longer."""
     static_member: OptionalText = None
-    """Name of this worker within its group (group.instance.id), different for each worker: one that is back
-    within session_timeout_s gets its partitions again, and the others notice nothing."""
+    """Name of this worker within its group (group.instance.id), different for each worker. A worker that
+    returns within session_timeout_s gets its partitions back without a rebalance."""
     app_id: AppId = "apportion"
     """Name of this worker's consumer group and prefix of its table topics."""
     partitions: Positive = 24
     """Partitions of the input, output and table topics; fixed once the topics exist."""
     production: bool = False
-    """Topics are to survive the loss of a broker: in three copies, of which two have each record before it
-    counts."""
+    """Create topics that survive the loss of a broker: with three copies, of which two must have each record
+    before it is acknowledged."""
     replication_factor: OptionalCopies = None
     """Copies that Kafka keeps of each partition; unset: 3 in production, else 1. All but one of them, or the
-    only one, have a record before it counts (min.insync.replicas)."""
+    only one, must have a record before it is acknowledged (min.insync.replicas)."""
     retention_s: Positive = 7 * _DAY_S
-    """How long requests and composed contexts are kept in their topics, in seconds."""
+    """Retention of requests and composed contexts in their topics, in seconds."""
     audit_retention_s: Positive = 30 * _DAY_S
-    """How long decisions and dead letters are kept in their topics, in seconds."""
+    """Retention of decisions and dead letters in their topics, in seconds."""
     partitioner: Annotated[Partitioner, Field(strict=False)] = Partitioner.MURMUR2
-    """How producers choose a key's partition; any switches the check off, and one session may then be
+    """Hash by which producers choose a key's partition. any switches the check off; one session can then be
     split between two workers."""
     takes_over: OptionalAppId = None
-    """Another app_id in whose place this one comes: its answers may stand in the output topics."""
+    """Another app_id that this one replaces, so that its answers may be in the output topics."""
     topic_prefix: TopicPrefix = ""
-    """Stands before the names of all these topics, unless they begin with it already."""
+    """Prefix of the names of all these topics, unless they begin with it already."""
     requests_topic: TopicName = "context-requests"
     """Topic of requests, artifacts and retractions."""
     policies_topic: TopicName = "context-policies"
@@ -166,17 +168,17 @@ class ClusterSettings(BaseModel):
 
     @property
     def copies(self) -> int:
-        """How many copies Kafka is to keep of each partition."""
+        """Number of copies that Kafka keeps of each partition."""
         return self.replication_factor or (_COPIES_IN_PRODUCTION if self.production else 1)
 
     @property
     def copies_in_sync_min(self) -> int:
-        """How many of them must have a record before it counts, so that one may be away."""
+        """Number of copies that must have a record before it is acknowledged: all but one."""
         return max(1, self.copies - 1)
 
     @property
     def has_tenant_limits(self) -> bool:
-        """Whether tenants are answered by turns."""
+        """Whether tenants are answered in turns."""
         return self.tenant_batch_share < 1 or self.tenant_events_per_s > 0
 
     @field_validator(
@@ -187,7 +189,7 @@ class ClusterSettings(BaseModel):
         prefix = info.data.get("topic_prefix", "")
         named = topic if topic.startswith(prefix) else prefix + topic
         if len(named) > _NAME_MAX:
-            raise PydanticCustomError("topic", "is too long behind topic_prefix: shorten one of them")
+            raise PydanticCustomError("topic", "is too long with topic_prefix: shorten one of them")
         return named
 
     @field_validator("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic")
@@ -223,9 +225,9 @@ class ClusterSettings(BaseModel):
 
 
 def _security_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
-    """Yield each setting that lacks another, or stands beside one that it does not go with, and what to do.
+    """Yield each setting that lacks another one or contradicts one, with the remedy.
 
-    What would be ignored is a problem, too: who sets a CA file believes that connections are encrypted.
+    An ignored setting is a problem, too: a user who sets a CA file expects encrypted connections.
     """
     given = {name for name in ClusterSettings.model_fields if getattr(settings, name) is not None}
     protocol, mechanism = settings.security_protocol, settings.sasl_mechanism
@@ -247,7 +249,7 @@ def _security_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
 def _timeout_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     delivery_s = settings.delivery_timeout_s
     if delivery_s < settings.request_timeout_s:
-        yield "delivery_timeout_s", "is shorter than one try (request_timeout_s): raise it, or lower that"
+        yield "delivery_timeout_s", "is shorter than one attempt (request_timeout_s): raise it, or lower that"
     if settings.session_timeout_s < delivery_s:
         yield "session_timeout_s", "is shorter than delivery_timeout_s: raise it, or lower that"
     if settings.rebalance_timeout_s < 2 * delivery_s:
@@ -256,7 +258,7 @@ def _timeout_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
 
 def _copies_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if settings.production and settings.copies < _COPIES_IN_PRODUCTION:
-        why = f"is below {_COPIES_IN_PRODUCTION}, which production asks for: leave one of them out"
+        why = f"is below {_COPIES_IN_PRODUCTION}, which production requires: leave one of them out"
         yield "replication_factor", why
 
 
@@ -272,8 +274,8 @@ def _lateness_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
 def _tenant_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if settings.has_tenant_limits and settings.max_lateness_s:
         why = (
-            "does not go with limits of tenants: whether an event is late is told by the order of offsets. "
-            'Leave it out, and remove old sessions as "Sessions that are over" of docs/operations.md says'
+            "cannot be combined with limits of tenants, which change the order of events. "
+            'Leave it out, and remove old sessions as in "Sessions that are over" of docs/operations.md'
         )
         yield "max_lateness_s", why
 
@@ -289,7 +291,7 @@ def _login_problems(given: set[str], mechanism: SaslMechanism) -> Iterator[tuple
     if "sasl_username" not in given:
         yield "sasl_username", f"is needed by {mechanism}: set it"
     if given.issuperset(_PASSWORDS):
-        yield "sasl_password", "is given beside sasl_password_file: set one of them"
+        yield "sasl_password", "is set together with sasl_password_file: set one of them"
     if given.isdisjoint(_PASSWORDS):
         yield (
             "sasl_password_file",

@@ -1,6 +1,6 @@
-"""The fingerprint secrets, read from where the settings say.
+"""Reading of the fingerprint secrets that the settings name.
 
-Decides the form of the secret file. Never shows a secret: what is wrong is told by key and place.
+An error names the key and the file, and never shows a secret.
 """
 
 from pathlib import Path
@@ -15,8 +15,8 @@ from apportion.settings.value_types import FingerprintSecret
 _Tenant: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 
-class _Held(BaseModel):
-    """Secrets: one a tenant, and one for all tenants that are not named."""
+class _TenantSecrets(BaseModel):
+    """Secrets by tenant, and one for all other tenants."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -24,19 +24,19 @@ class _Held(BaseModel):
     tenants: dict[_Tenant, FingerprintSecret] = Field(default_factory=dict)
 
 
-class _SecretFile(_Held):
-    """A `.toml` file of secrets; during a rotation also those of sessions that began before `since`."""
+class _SecretFile(_TenantSecrets):
+    """A `.toml` file of secrets; during a rotation also those for sessions that began before `since`."""
 
     since: AwareDatetime | None = None
-    previous: _Held | None = None
+    previous: _TenantSecrets | None = None
 
 
 def read_secrets(settings: Settings) -> Secrets:
-    """Return the secrets by tenant; none where none is set.
+    """Return the secrets by tenant; empty if none is set.
 
-    A `.toml` file has `[tenants]` with `NAME = "secret"`, and optionally `default = "secret"` above it; with
-    `since` and `[previous]`, of the same form, what was another secret before that moment. Any other file is
-    one secret for all tenants, without the white space around it.
+    A `.toml` file has `[tenants]` with `NAME = "secret"`, and optionally `default = "secret"` above it. With
+    `since` and a table `[previous]` of the same form, it also has the secrets before that moment. Any other
+    file holds one secret for all tenants; surrounding white space is removed.
 
     Raises:
         SettingsError: the file cannot be read, or does not have that form.
@@ -46,10 +46,10 @@ def read_secrets(settings: Settings) -> Secrets:
     path = settings.fingerprint_secret_file
     if path is None:
         return Secrets()
-    return _of_tenants(path) if path.suffix == ".toml" else _of_all(path)
+    return _read_tenant_secrets(path) if path.suffix == ".toml" else _read_single_secret(path)
 
 
-def _of_all(path: Path) -> Secrets:
+def _read_single_secret(path: Path) -> Secrets:
     secret = read_text(path).strip()
     if not secret:
         raise SettingsError([f"fingerprint_secret_file ({path}): is empty"])
@@ -60,7 +60,7 @@ def _of_all(path: Path) -> Secrets:
         raise SettingsError([f"fingerprint_secret_file ({path}): {wrong['msg']}"]) from None
 
 
-def _of_tenants(path: Path) -> Secrets:
+def _read_tenant_secrets(path: Path) -> Secrets:
     try:
         file = _SecretFile.model_validate(read_toml(path))
     except ValidationError as error:
@@ -85,10 +85,10 @@ def _of_tenants(path: Path) -> Secrets:
     )
 
 
-def _secrets(held: _Held) -> Secrets:
+def _secrets(table: _TenantSecrets) -> Secrets:
     return Secrets(
-        default=_bytes(held.default) if held.default else None,
-        tenants={tenant: _bytes(secret) for tenant, secret in held.tenants.items()},
+        default=_bytes(table.default) if table.default else None,
+        tenants={tenant: _bytes(secret) for tenant, secret in table.tenants.items()},
     )
 
 

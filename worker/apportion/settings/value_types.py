@@ -1,7 +1,7 @@
-"""What the value of a setting may be; the types that `apportion.settings` is written in.
+"""The types of the settings' values.
 
-A value from a file keeps its type: `"4"` is no number. Paths and closed sets are strings there, and
-read as what they are.
+A value from a file keeps its type: `"4"` is no number. Paths and enums are strings in the file, and are
+converted.
 """
 
 import re
@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 
 class Partitioner(StrEnum):
-    """How a producer's partition follows from a key; records elsewhere are dead letters."""
+    """The hash from a key to a partition. A record in another partition is a dead letter."""
 
     MURMUR2 = "murmur2"
     CRC32 = "crc32"
@@ -22,14 +22,14 @@ class Partitioner(StrEnum):
 
 
 class Guarantee(StrEnum):
-    """How often what a worker writes is seen, whatever fails."""
+    """The delivery guarantee of a worker's outputs after failures."""
 
     EFFECTIVELY_ONCE = "effectively_once"
     EXACTLY_ONCE = "exactly_once"
 
 
 class Compression(StrEnum):
-    """How record batches are compressed, by Kafka's own names."""
+    """The compression of record batches, by Kafka's names."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -38,14 +38,14 @@ class Compression(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """How a worker writes its log."""
+    """The format of a worker's log."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class SecurityProtocol(StrEnum):
-    """What a broker's listener speaks, by Kafka's own names."""
+    """The protocol of a broker's listener, by Kafka's names."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -54,7 +54,7 @@ class SecurityProtocol(StrEnum):
 
     @property
     def has_tls(self) -> bool:
-        """Whether what travels is encrypted, and the broker shows a certificate."""
+        """Whether the connection is encrypted, and the broker presents a certificate."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
@@ -64,7 +64,7 @@ class SecurityProtocol(StrEnum):
 
 
 class SaslMechanism(StrEnum):
-    """How a client logs in, by Kafka's own names."""
+    """The login mechanism of a client, by Kafka's names."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -73,7 +73,7 @@ class SaslMechanism(StrEnum):
 
 
 def _split(value: Any) -> Any:
-    """A list may be written as one string with commas; strict tuples take no list."""
+    """Return a list as a tuple, as strict validation requires; a string is split at its commas."""
     parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     return tuple(parts) if isinstance(parts, list) else parts
 
@@ -116,10 +116,10 @@ def _long_enough(secret: SecretStr) -> SecretStr:
 
 
 FINGERPRINT_SECRET_MIN_BYTES = 16
-"""Fewer bytes cannot hold 128 bits, whatever they are made of: who has decisions and guesses one path of them
-could try all secrets, for the id of a path shows when the right one was found."""
+"""At least 16 bytes, so that a secret can hold 128 bits. A shorter secret can be brute-forced by anyone with
+decisions and one known path."""
 _TOO_SHORT = (
-    "is shorter than {least} bytes, so it could be guessed from decisions: take `openssl rand -hex 32`"
+    "is shorter than {least} bytes, so it could be guessed from decisions: use `openssl rand -hex 32`"
 )
 FingerprintSecret = Annotated[SecretStr, AfterValidator(_long_enough)]
 OptionalFingerprintSecret = FingerprintSecret | None

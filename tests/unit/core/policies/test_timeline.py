@@ -7,6 +7,7 @@ import pytest
 from support.composing import lanes_policy
 
 from apportion.core.bounds import Bounds
+from apportion.core.errors import ErrorCode
 from apportion.core.policies.timeline import (
     PolicyRefusal,
     Timeline,
@@ -208,6 +209,16 @@ def test_a_policy_in_an_envelope_is_read() -> None:
     headers = (("content-type", b"application/cloudevents+json"),)
     record = Record("context-policies", 0, 0, 0, b"test@1", envelope, headers)
     assert met(timeline(record), SETTLE_MS) == "1"
+
+
+def test_a_record_that_cannot_be_read_is_refused_and_neither_removes_a_policy_nor_the_files() -> None:
+    empty = Record("context-policies", 0, 1, 0, b"test@1", None, (), "its batch is damaged")
+    of_files = Record("context-policies", 0, 2, 0, files_key("ours"), files_value([]), (), "a header's name")
+    made, refusals = read(publication(version("1"), 0), empty, of_files)
+    assert met(made, SETTLE_MS) == "1"
+    assert made.latest_files is None
+    assert [each.record for each in refusals] == [empty, of_files]
+    assert {each.error.code for each in refusals} == {ErrorCode.UNREADABLE_RECORD}
 
 
 @pytest.mark.parametrize(

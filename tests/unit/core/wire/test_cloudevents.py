@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apportion.core.bounds import Bounds
-from apportion.core.errors import EventError
+from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.cloudevents import EventHeaders, event_value
 from apportion.core.wire.record import Headers, Record
 
@@ -95,3 +95,11 @@ def test_a_trace_may_be_as_long_as_everybody_must_take() -> None:
 def test_a_trace_that_is_longer_than_anybody_must_take_is_dropped() -> None:
     received: Headers = (("traceparent", b"0" * 257), ("tracestate", b"a" * 513))
     assert len(EventHeaders("t", "s").of("1", received)) == 5
+
+
+@pytest.mark.parametrize("headers", [(), STRUCTURED], ids=["binary", "structured"])
+def test_a_record_that_the_client_could_not_read_is_refused_with_the_reason(headers: Headers) -> None:
+    record = Record("t", 0, 0, 0, b"k", envelope(data=EVENT), headers, "its batch is damaged")
+    with pytest.raises(EventError, match="its batch is damaged; send its events again") as refused:
+        event_value(record, Bounds())
+    assert refused.value.code is ErrorCode.UNREADABLE_RECORD
