@@ -8,6 +8,8 @@ help does not. ARCHITECTURE.md lists the packages.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+__version__ = "0.4.0"
+"""The version of the package, which names a release."""
 ENGINE_VERSION = "0.3.0"
 """The version in every decision. The same events under the same engine version give the same bytes."""
 

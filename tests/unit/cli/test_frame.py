@@ -12,12 +12,13 @@ import pytest
 
 import apportion.cli
 import apportion.cli._commands
-from apportion import ENGINE_VERSION
+from apportion import ENGINE_VERSION, __version__
 from apportion.cli import COMMANDS, main
 from apportion.settings import NAMES, SECRETS, flag_of
 
 ROOT = Path(__file__).parents[3]
 SOURCES = str(ROOT / "worker")
+VERSIONS = f"apportion {__version__}, engine {ENGINE_VERSION}\n"
 ROOMS = (
     "aiokafka",
     "faust",
@@ -116,13 +117,16 @@ def test_completion_offers_the_flags_of_settings() -> None:
 def test_the_package_runs_as_the_command_does() -> None:
     command = [sys.executable, "-m", "apportion", "--version"]
     version = subprocess.check_output(command, cwd=ROOT, text=True)  # noqa: S603 - our own interpreter
-    assert version == f"apportion {ENGINE_VERSION}\n"
+    assert version == VERSIONS
 
 
 def test_a_module_named_worker_beside_it_does_not_stand_in_for_the_package(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text("raise SystemExit('another worker')")
     code = "import sys; sys.argv[1:] = ['--version']; from apportion.cli import main; main()"
-    assert process(code, PYTHONPATH=f"{tmp_path}:{SOURCES}") == f"apportion {ENGINE_VERSION}\n"
+    assert (
+        process(code, PYTHONPATH=f"{tmp_path}:{SOURCES}")
+        == f"apportion {__version__}, engine {ENGINE_VERSION}\n"
+    )
 
 
 def test_an_unknown_command_is_wrong_usage_and_names_the_nearest(run: Run) -> None:

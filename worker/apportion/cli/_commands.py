@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from apportion import ENGINE_VERSION
+from apportion import ENGINE_VERSION, __version__
 from apportion.cli import COMMANDS
 
 
@@ -44,7 +44,7 @@ app = typer.Typer(
 
 def _print_version(is_given: bool) -> None:  # noqa: FBT001 - Typer passes a flag's value by position
     if is_given:
-        typer.echo(f"apportion {ENGINE_VERSION}")
+        typer.echo(f"apportion {__version__}, engine {ENGINE_VERSION}")
         raise typer.Exit
 
 

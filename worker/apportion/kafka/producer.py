@@ -50,6 +50,42 @@ class Sent:
         return int(metadata.offset)
 
 
+class _BatchFiller:
+    """A record batch of the client that is being filled.
+
+    Records go to the inner builder of the client's builder: its own `append` costs as much again, twice an
+    event, and asks the clock for each record.
+    """
+
+    __slots__ = ("_append", "_builder", "_now_ms", "records")
+
+    def __init__(self, builder: Any, now_ms: int) -> None:
+        """Start empty; `now_ms` is the time of all records."""
+        self._builder = builder
+        self._append = builder._builder.append  # noqa: SLF001 - see above
+        self._now_ms = now_ms
+        self.records = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The size so far."""
+        return int(self._builder.size())
+
+    def append(self, entry: Entry) -> bool:
+        """Append a record, and return whether it fitted."""
+        key, value, headers = entry
+        if self._append(self.records, self._now_ms, key, value, list(headers)) is None:
+            return False
+        self.records += 1
+        return True
+
+    def closed(self) -> Any:
+        """Close the batch, and return the client's builder, which knows how many records it has."""
+        self._builder._relative_offset = self.records  # noqa: SLF001 - see above
+        self._builder.close()
+        return self._builder
+
+
 class RecordProducer:
     """One idempotent client."""
 
@@ -104,36 +140,27 @@ class RecordProducer:
         A group stands in one record batch, which the broker appends whole or not at all.
         """
         sent: list[Sent] = []
-        builder, filled = self._client.create_batch(), 0
-        append, now_ms = builder._builder.append, int(time() * 1000)  # noqa: SLF001 - `_hand_over` tells
+        now_ms = int(time() * 1000)
+        batch = _BatchFiller(self._client.create_batch(), now_ms)
         for group in groups:
-            if len(group) > 1 and filled and builder.size() + _most_bytes(group) > MESSAGE_MAX_BYTES:
-                sent.append(self._hand_over(builder, filled, topic, partition))
-                builder, filled = self._client.create_batch(), 0
-                append = builder._builder.append  # noqa: SLF001 - as above
-            for key, value, headers in group:
-                if append(filled, now_ms, key, value, list(headers)) is None:
+            if len(group) > 1 and batch.records and batch.size_bytes + _most_bytes(group) > MESSAGE_MAX_BYTES:
+                sent.append(self._hand_over(batch, topic, partition))
+                batch = _BatchFiller(self._client.create_batch(), now_ms)
+            for entry in group:
+                if not batch.append(entry):
                     assert len(group) == 1, "records that belong together fit into a record batch"
-                    sent.append(self._hand_over(builder, filled, topic, partition))
-                    builder, filled = self._client.create_batch(), 0
-                    append = builder._builder.append  # noqa: SLF001 - as above
-                    append(filled, now_ms, key, value, list(headers))
-                filled += 1
-        if filled:
-            sent.append(self._hand_over(builder, filled, topic, partition))
+                    sent.append(self._hand_over(batch, topic, partition))
+                    batch = _BatchFiller(self._client.create_batch(), now_ms)
+                    batch.append(entry)
+        if batch.records:
+            sent.append(self._hand_over(batch, topic, partition))
         return sent
 
-    def _hand_over(self, builder: Any, records: int, topic: str, partition: int) -> Sent:
-        """Queue a record batch behind those of its partition; the client's `send_batch` waits for them.
-
-        Records were put where the client's builder puts them: its own `append` costs as much again, twice an
-        event, and asks the clock for each.
-        """
-        builder._relative_offset = records  # noqa: SLF001 - see above
-        builder.close()
+    def _hand_over(self, batch: "_BatchFiller", topic: str, partition: int) -> Sent:
+        """Queue a record batch behind those of its partition; the client's `send_batch` waits for them."""
         accumulator = self._client._message_accumulator  # noqa: SLF001 - see above
-        batch = accumulator._append_batch(builder, TopicPartition(topic, partition))  # noqa: SLF001 - see above
-        return Sent(batch, records)
+        queued = accumulator._append_batch(batch.closed(), TopicPartition(topic, partition))  # noqa: SLF001 - see above
+        return Sent(queued, batch.records)
 
     def withdraw(self, sent: Iterable[Sent]) -> None:
         """Take back what the client has not begun to send."""
