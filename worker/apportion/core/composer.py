@@ -1,7 +1,6 @@
-"""Any event and its session's row in; the next row, and what answers the event, out.
+"""Composer: from any event and its session's row to the next row and the answer.
 
-Decides which door an event takes, and under which policy. The worker and the command share this, so that
-they cannot differ.
+The worker and the commands use the same composer, so their results cannot differ.
 """
 
 from collections.abc import Callable
@@ -21,10 +20,10 @@ from apportion.core.session.row import Session, at
 
 
 class Composer:
-    """An engine, the policies that it goes by, and what it remembers."""
+    """An engine with its policies and its caches."""
 
     def __init__(self, engine: Engine, catalogue: Catalogue, default_policy: str, memory: Memory) -> None:
-        """`default_policy` is for requests that name none, and for sessions without any request."""
+        """`default_policy` applies to requests without a policy, and to sessions without a request."""
         self.engine = engine
         self.catalogue = catalogue
         self._default_policy = default_policy
@@ -33,10 +32,10 @@ class Composer:
     def handle(
         self, event: Event, session: Session, phase: Callable[[str], None] = no_phase
     ) -> tuple[Session, Answered | None]:
-        """Return the session's next row, and the answer; only requests are answered.
+        """Return the session's next row, and the answer; None for events that are no requests.
 
         Raises:
-            EventError: the event is refused; nothing has happened.
+            EventError: the event is refused. The session stays as it is.
         """
         if isinstance(event, ContextRequest):
             policy = self._policy_of(event, session)
@@ -49,7 +48,7 @@ class Composer:
         return publish(event, session, self.engine, default.session.idle_timeout_s), None
 
     def _policy_of(self, request: ContextRequest, session: Session) -> Policy:
-        """Return the policy that holds for a request; of one that is sent again it may be gone meanwhile."""
+        """Return the policy of a request; the default policy for a repeated request whose policy is gone."""
         event_us = event_time_us(request.requested_at)
         name = self._default_policy if request.policy is UNSET else request.policy
         try:

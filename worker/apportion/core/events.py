@@ -1,7 +1,7 @@
-"""The events that come in, typed as they travel. The schemas in `schemas/` are generated from here.
+"""Incoming events, typed as they are on the wire. The schemas in `schemas/` are generated from these types.
 
-Decides what each field may hold by itself. Which fields a request needs follows from its policy's
-strategy, and is not decided here. A field that is absent is `UNSET`; `null` is a wrong type.
+Each type checks its fields one by one. The fields that a request needs depend on the strategy of its policy;
+`core.accept` checks those. An absent field is `UNSET`; `null` is a wrong type.
 """
 
 from datetime import datetime

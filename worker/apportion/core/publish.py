@@ -1,6 +1,6 @@
-"""What a published or retracted artifact does to its session: the door beside `compose`.
+"""Published and retracted artifacts: from an event and its session's row to the next row.
 
-Such events answer with nothing; what they change shows in the session's next decision.
+These events have no answer. Their effect shows in the session's next decision.
 """
 
 from apportion.core.engine import Engine
@@ -15,10 +15,10 @@ def publish(
 ) -> Session:
     """Return the session's next row. `idle_timeout_s` is the default policy's; a retraction needs none.
 
-    An artifact at or after the session's expiry finds a fresh one; a retraction does not move time.
+    An artifact at or after the session's expiry starts a fresh session. A retraction does not move time.
 
     Raises:
-        EventError: the artifact cannot be named, or the retraction names nothing; nothing has happened.
+        EventError: the artifact gets no id, or the retraction names nothing. The session stays as it is.
     """
     if isinstance(event, ContextRetraction):
         return after_retraction(session, retracted(session.pool, event))
