@@ -1,6 +1,7 @@
-"""Composer: from any event and its session's row to the next row and the answer.
+"""Any event and its session's row in; the next row, and what answers the event, out.
 
-The worker and the commands use the same composer, so their results cannot differ.
+Decides which door an event takes, and under which policy. The worker and the command share this, so that
+they cannot differ.
 """
 
 from collections.abc import Callable

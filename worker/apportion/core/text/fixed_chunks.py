@@ -1,11 +1,10 @@
-"""Where a text is parted in which no seam is in sight: on a grid.
+"""Fixed chunks of a long text without token boundaries, by which its tokens are estimated.
 
-Decides where the parts begin of a text, or a stretch of it, that has more than 16,384 code points and no
-seam (see `core.text.token_boundaries`): every 6,144 code points from its last seam on. Their counts are
-added up as if seams parted them, so that a bisection counts each part once. The sum is near what counting
-the whole would give, and is not that: whoever reckons so counts what comes out, and where that passes the
-target, goes on with every reckoning higher by what was missing, and by at least twice as much as the last
-time.
+A stretch of a text without a seam (see `core.text.token_boundaries`) is *bare*. A bare stretch of more than
+16,384 code points is split into chunks of 6,144 code points, from its last seam on. Their counts are added up
+as if there were seams between them, so a bisection counts each chunk once. The sum is close to the count of
+the whole, but not equal to it. So the caller counts the result. If the result exceeds the target, the caller
+adds the missing tokens to every estimate, at least twice as many as in the last round, and starts again.
 """
 
 from collections.abc import Iterator
@@ -13,28 +12,30 @@ from collections.abc import Iterator
 from apportion.core.text.token_boundaries import REACH, last_seam
 
 SIGHT = 16_384
-"""In how many code points a seam is in sight; a stretch without one that is no longer is counted whole."""
+"""The longest stretch without a seam that is counted whole, in code points."""
 MESH = 6_144
-"""How long a part is: a multiple of what encodings make of repeated signs (2, 4 … 128) and of digits (3)."""
+"""The length of a chunk in code points.
+
+It is a multiple of the tokens for repeated signs (2, 4 … 128 characters) and for digits (3 characters)."""
 
 
 def places(text: str, start: int, end: int) -> Iterator[tuple[int, bool]]:
-    """Yield where parts of a stretch begin, its start aside, and whether there is no seam, but the grid.
+    """Yield the start of each part of a stretch after the first, and whether it is a chunk without a seam.
 
-    That is at the last seam in sight from the place before, else a part further. What is left at the end is
-    in sight, and no longer than a part where it follows the grid.
+    The next part starts at the last seam within SIGHT of the previous start, or else a chunk further. The
+    rest at the end is no longer than SIGHT, or than a chunk if it follows a chunk.
     """
     place = bare = start
     left = SIGHT
     while end - place > left:
         begin = max(place, bare - REACH)
         bare = min(place + SIGHT, end)
-        found = last_seam(text[begin:bare])
-        place = begin + found if found else place + MESH
-        left = SIGHT if found else MESH
-        yield place, not found
+        seam = last_seam(text[begin:bare])
+        place = begin + seam if seam else place + MESH
+        left = SIGHT if seam else MESH
+        yield place, not seam
 
 
 def needs_grid(text: str) -> bool:
-    """Tell whether a text has a stretch without a seam in sight."""
+    """Return whether a text has a stretch that must be split into chunks."""
     return any(on_grid for _, on_grid in places(text, 0, len(text)))

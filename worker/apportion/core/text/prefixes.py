@@ -1,9 +1,8 @@
-"""What the beginnings of one text cost, each with something after it.
+"""Token counts of a text's prefixes, each with another text after it.
 
-Decides nothing: it is what counting each would give. What is known up to a seam (see
-`core.text.token_boundaries`) is not counted again, so that all that a bisection asks for costs about one
-count of the text. With a counter that is dear, a beginning that ends in a stretch without a seam in sight
-is reckoned on a grid (see `core.text.fixed_chunks`), which is near what counting it would give.
+The counts are exact. Units up to a known seam (see `core.text.token_boundaries`) are not counted again, so
+all counts of a bisection cost about one count of the text. Counters that are `dear` are an exception: a
+prefix that ends in a long stretch without a seam is estimated by chunks (see `core.text.fixed_chunks`).
 """
 
 from bisect import bisect_left, insort
@@ -14,13 +13,13 @@ from apportion.core.text.tokens import Units
 
 
 class Prefixes:
-    """The beginnings of a text, and the seams up to which its units are known.
+    """The prefixes of a text, and the seams up to which its units are known.
 
-    `on_grid` tells whether any was reckoned on a grid.
+    `on_grid` is true if any prefix was estimated by chunks.
     """
 
     def __init__(self, text: str, units: Units) -> None:
-        """Know nothing yet."""
+        """Start without any known seam."""
         self.on_grid = False
         self._text = text
         self._units = units
@@ -29,12 +28,12 @@ class Prefixes:
         self._grids: dict[int, list[int]] = {}
 
     def units(self, code_points: int, after: str) -> int:
-        """Return the units of that many code points, and of what stands after them."""
-        # a seam at the very end would be one by what follows there in the text, which does not stand here
+        """Return the units of a prefix of that many code points, followed by `after`."""
+        # A seam at the very end depends on the text that follows there; here, `after` follows instead.
         seam, units = self._known[max(0, bisect_left(self._known, (code_points,)) - 1)]
         near = max(seam, code_points - REACH)
-        found = last_seam(self._text[near:code_points])
-        place = near + found if found else self._seam_far_back(seam, code_points)
+        nearest = last_seam(self._text[near:code_points])
+        place = near + nearest if nearest else self._seam_far_back(seam, code_points)
         if place:
             seam, units = place, units + self._units.of(self._text[seam:place])
             insort(self._known, (seam, units))
@@ -44,19 +43,19 @@ class Prefixes:
         return units + self._units.of(self._text[seam:code_points] + after)
 
     def _seam_far_back(self, seam: int, code_points: int) -> int:
-        """Return the place of the last seam that is not near; 0 where there is none, or it is not needed."""
+        """Return the place of the last seam that is not near; 0 if there is none, or if it is not needed."""
         bare = self._bare.get(seam, seam)
         if not self._units.dear or code_points - seam <= SIGHT or code_points <= bare:
             return 0
         begin = max(seam, bare - REACH)
-        found = last_seam(self._text[begin:code_points])
-        if found:
-            return begin + found
+        last = last_seam(self._text[begin:code_points])
+        if last:
+            return begin + last
         self._bare[seam] = code_points
         return 0
 
     def _last_of_grid(self, seam: int, code_points: int) -> tuple[int, int]:
-        """Return where the last part of the grid from a seam begins, and the units from the seam to there."""
+        """Return the start of the last chunk after a seam, and the units from the seam to that start."""
         self.on_grid = True
         up_to = self._grids.setdefault(seam, [0])
         number = (code_points - seam - 1) // MESH
