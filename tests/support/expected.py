@@ -91,7 +91,7 @@ class Expectation:
     def _answered(self, record: Record, rows: SessionRows, memory: Memory) -> Seen:
         event = codec.decode(event_value(record, self._bounds), self._bounds)
         self._check(event, record)
-        catalogue = self._timeline.at(record.timestamp_ms)
+        catalogue = self._timeline.catalogue_at(record.timestamp_ms)
         key = (record.key or b"").decode()
         composer = Composer(self._engine, catalogue, self._default_policy, memory)
         session, answer = composer.handle(event, rows.get(key))
@@ -103,7 +103,7 @@ class Expectation:
 
         def output(kind: Kind, value: bytes) -> Output:
             identity = f"{answer.decision.decision_id}-{kind}"
-            headers = self._headers[kind].of(identity, record.headers, time)
+            headers = self._headers[kind].build(identity, record.headers, time)
             return Output(kind, identity, fingerprint(record.key, value, headers))
 
         return (
@@ -114,7 +114,7 @@ class Expectation:
     def _refused(self, record: Record, error: EventError) -> Output:
         kind, identity = Kind.DEAD_LETTER, str(record)
         letter = dead_letter(record, error, self._engine.version)
-        headers = self._headers[kind].of(identity, record.headers)
+        headers = self._headers[kind].build(identity, record.headers)
         return Output(kind, identity, fingerprint(letter.key, codec.encode(letter), headers))
 
 

@@ -26,7 +26,7 @@ from apportion.core.history import History, history_of
 from apportion.core.identity import Secrets, canonical_json, canonical_json_of_any, digest, event_time_us
 from apportion.core.policy import Policy
 from apportion.core.results import Limits, Status
-from apportion.core.session.row import SeenRequest, Session, at
+from apportion.core.session.row import SeenRequest, Session, session_at
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
 
@@ -77,7 +77,7 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
         EventError: a candidate gets no id, or the session has answered a different request with that id.
     """
     event_us = event_time_us(request.requested_at)
-    before = at(session, event_us)
+    before = session_at(session, event_us)
     seen = before.seen(request.request_id)
     secret = secrets.of(request.tenant, before.start_us or 0)
     own = own_candidates(request.candidates, secret) if request.candidates else RequestCandidates()

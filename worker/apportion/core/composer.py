@@ -17,7 +17,7 @@ from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
-from apportion.core.session.row import Session, at
+from apportion.core.session.row import Session, session_at
 
 
 class Composer:
@@ -55,6 +55,6 @@ class Composer:
         try:
             return self.catalogue.resolve(name, event_us)
         except EventError:
-            if at(session, event_us).seen(request.request_id) is None:
+            if session_at(session, event_us).seen(request.request_id) is None:
                 raise
             return self.catalogue.resolve(self._default_policy, event_us)

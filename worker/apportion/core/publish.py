@@ -7,7 +7,7 @@ from apportion.core.engine import Engine
 from apportion.core.events import ContextArtifact, ContextRetraction
 from apportion.core.identity import event_time_us
 from apportion.core.session.pool import published, retracted
-from apportion.core.session.row import Session, after_artifact, after_retraction, at
+from apportion.core.session.row import Session, after_artifact, after_retraction, session_at
 
 
 def publish(
@@ -23,6 +23,6 @@ def publish(
     if isinstance(event, ContextRetraction):
         return after_retraction(session, retracted(session.pool, event))
     event_us = event_time_us(event.published_at)
-    met = at(session, event_us)
+    met = session_at(session, event_us)
     pool, evicted = published(met.pool, event, engine.secrets.of(event.tenant, met.start_us or 0))
     return after_artifact(met, event_us, idle_timeout_s, pool, evicted)

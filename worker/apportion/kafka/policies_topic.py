@@ -218,7 +218,7 @@ class PolicyReader:
         if not records:
             return ()
         before = self.timeline
-        self.timeline, refusals = before.after(records, self._settings.bounds)
+        self.timeline, refusals = before.extended(records, self._settings.bounds)
         self._on_read(self.timeline)
         for refusal in refusals:
             error = refusal.error

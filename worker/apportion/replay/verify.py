@@ -33,7 +33,7 @@ from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policies.timeline import Timeline
 from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
-from apportion.core.session.row import Session, at
+from apportion.core.session.row import Session, session_at
 from apportion.core.wire import codec
 from apportion.core.wire.dead_letter import holding
 from apportion.offline.answers import UNKNOWN_MS
@@ -104,7 +104,7 @@ class Verification:
         self._default_policy = default_policy
         self._reading = reading
         self.memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
-        self._composer = Composer(engine, timeline.at(UNKNOWN_MS), default_policy, self.memory)
+        self._composer = Composer(engine, timeline.catalogue_at(UNKNOWN_MS), default_policy, self.memory)
         self.policies = {policy.digest: policy for policy in (*builtin_policies(), *timeline)}
         self._rows = SessionRows()
         self._without_secret: set[str] = set()
@@ -201,7 +201,7 @@ class Verification:
         """Move the session's row on, and judge the decision that was made of a request."""
         key = session_key(event.tenant, event.session_id)
         before = self._rows.get(key)
-        self._go_by(self._timeline.at(self._reading.recorded_ms(line)))
+        self._go_by(self._timeline.catalogue_at(self._reading.recorded_ms(line)))
         asked = self._is_asked(line)
         if isinstance(event, ContextRequest):
             answered, recorded = self._composed(event, before)
@@ -258,7 +258,7 @@ class Verification:
         """Return the policy that the decision names, if the request may have been composed under it."""
         policy = self.policies.get(recorded.policy_digest)
         names = {self._default_policy if request.policy is UNSET else request.policy}
-        if at(session, event_time_us(request.requested_at)).seen(request.request_id) is not None:
+        if session_at(session, event_time_us(request.requested_at)).seen(request.request_id) is not None:
             names.add(self._default_policy)  # of a request that is sent again it may be gone
         return policy if policy is not None and policy.name in names else None
 

@@ -30,7 +30,7 @@ from apportion.core.identity import event_time_us, thousandths
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Entry, Fidelity, Reason
-from apportion.core.session.row import at
+from apportion.core.session.row import session_at
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.strategies.categories.policy import CategoriesPolicy
 from apportion.core.strategies.lanes.policy import LanesPolicy
@@ -218,7 +218,7 @@ def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
         lambda value: _Case(replace(request, budget_tokens=value), policy),
     )
     yield from _ceiling(origin, entry.group, step)
-    began_us = at(origin.session, event_time_us(request.requested_at)).start_us or 0
+    began_us = session_at(origin.session, event_time_us(request.requested_at)).start_us or 0
     yield from _score(origin, engine.secrets.of(request.tenant, began_us), entry.id)
     if "constraints.pinned" in STRATEGIES[policy.strategy].reads:
         yield _Way(

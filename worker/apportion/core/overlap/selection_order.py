@@ -29,7 +29,7 @@ class Order(Protocol):
         """The covering place and the thousandths of each candidate that was covered when last considered."""
         ...
 
-    def over(self, places: Sequence[int]) -> Iterable[int]:
+    def arrange(self, places: Sequence[int]) -> Iterable[int]:
         """Return the places in the order in which to consider them; they are given in canonical order.
 
         Candidates that are taken meanwhile may change the rest of the order. Scores never rise within it.
@@ -53,7 +53,7 @@ class Canonical:
         """`scores` are the candidates' scores, by place."""
         self.taken = scores.__getitem__
 
-    def over(self, places: Sequence[int]) -> Sequence[int]:
+    def arrange(self, places: Sequence[int]) -> Sequence[int]:
         """Return the places unchanged."""
         return places
 
@@ -86,7 +86,7 @@ class Discounted:
         self._by = [0] * len(scores)
         self._first_copy: dict[int, int] = {}
 
-    def over(self, places: Sequence[int]) -> Iterator[int]:
+    def arrange(self, places: Sequence[int]) -> Iterator[int]:
         """Yield the places that are not taken, by discounted score."""
         scores, cover, taken = self._scores, self._cover, self._taken
         waiting: list[tuple[int, int]] = []

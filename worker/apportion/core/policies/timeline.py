@@ -72,7 +72,7 @@ class Timeline:
         self._moments_ms = sorted(moments_ms)
         self._catalogues: dict[int, Catalogue] = {}
 
-    def after(
+    def extended(
         self, records: Iterable[Record], bounds: Bounds
     ) -> tuple["Timeline", tuple[PolicyRefusal, ...]]:
         """Return the timeline extended by the next records of the topic, and the refused records, in order.
@@ -103,7 +103,7 @@ class Timeline:
             yield from files.policies
         yield from (change.policy for change in self.published if change.policy is not None)
 
-    def at(self, recorded_ms: int) -> Catalogue:
+    def catalogue_at(self, recorded_ms: int) -> Catalogue:
         """Return the policies for an event of that record time.
 
         The policies of the group's files come first, then those published, by their last publication. Of two

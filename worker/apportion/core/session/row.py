@@ -148,7 +148,7 @@ class Charge(Struct, frozen=True):
 EMPTY = Session()
 
 
-def at(session: Session, event_us: int) -> Session:
+def session_at(session: Session, event_us: int) -> Session:
     """Return the session at an event's time: this one, or a fresh one if it is new or has expired."""
     expires_us = session.expires_us
     if session.start_us is None or (expires_us is not None and event_us >= expires_us):

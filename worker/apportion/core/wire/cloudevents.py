@@ -75,7 +75,9 @@ class EventHeaders:
         self._source = ("ce_source", source.encode())
         self._type = ("ce_type", event_type.encode())
 
-    def of(self, event_id: str, received: Headers, time: str | None = None) -> tuple[tuple[str, bytes], ...]:
+    def build(
+        self, event_id: str, received: Headers, time: str | None = None
+    ) -> tuple[tuple[str, bytes], ...]:
         """Return the headers of an event, with the trace headers of the record that caused it."""
         named = ("ce_id", event_id.encode())
         headers: tuple[tuple[str, bytes], ...]
