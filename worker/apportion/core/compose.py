@@ -132,9 +132,7 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         digests = [candidate.facts.content or "" for candidate in candidates]
         if memory is None:
             return pairs.overlap_of(digests, [sketch.sketch(content) for content in contents], threshold)
-        return pairs.overlap_of(
-            digests, memory.sketches.sketch_all(digests, contents, sketch.sketch), threshold
-        )
+        return pairs.overlap_of(digests, memory.sketches.get_all(digests, contents, sketch.sketch), threshold)
 
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
     before = accepted.asked.before

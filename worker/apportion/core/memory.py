@@ -170,7 +170,7 @@ class SketchMemo:
         self.hits = 0
         self.misses = 0
 
-    def sketch_all(
+    def get_all(
         self, digests: Sequence[str], contents: Sequence[str], sketch: "Callable[[str], Sketch]"
     ) -> "list[Sketch]":
         """Return the sketch of each content, in order; `digests` are the digests of the contents."""
