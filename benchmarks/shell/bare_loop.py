@@ -32,7 +32,7 @@ def loop_s(workload: str, events: int) -> float:
 def _main(name: str, events: int) -> None:
     workload = demo(events) if name == "demo" else small(events, max(1, events // REQUESTS_A_SESSION))
     settings = Settings(default_policy=workload.policy, fingerprint_secret=SecretStr(SECRET))
-    catalogue = create_timeline(settings).at(TIMESTAMP_MS)
+    catalogue = create_timeline(settings).catalogue_at(TIMESTAMP_MS)
     composer = Composer(create_engine(settings), catalogue, settings.default_policy, Memory())
     _answer(settings, composer, small(WARM_REQUESTS, 1))
     begun_s = process_time()

@@ -107,7 +107,7 @@ class Shell:
         share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
         self._batches = BatchComposer(answers, share, BATCH)
         self._rows = PartitionRows("changelog 0")
-        catalogue = self._timeline.at(self._records[0].timestamp)
+        catalogue = self._timeline.catalogue_at(self._records[0].timestamp)
         self._composer = Composer(self._engine, catalogue, settings.default_policy, Memory())
 
     def bare(self) -> None:

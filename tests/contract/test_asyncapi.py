@@ -86,8 +86,8 @@ def test_the_headers_of_what_goes_out_are_those_that_are_sent() -> None:
         ("tracestate", b"a=b"),
     )
     own = EventHeaders("context-composed.v1", "apportion/apportion")
-    least = own.of("1-composed", ())
-    most = own.of("1-composed", trace, "2026-01-31T12:00:00Z")
+    least = own.build("1-composed", ())
+    most = own.build("1-composed", trace, "2026-01-31T12:00:00Z")
     assert set(headers["required"]) == dict(least).keys()
     assert headers["properties"].keys() == dict(most).keys()
     sent = {name: value.decode() for name, value in most}

@@ -54,7 +54,7 @@ def assert_bounded(contents: list[str], scores: list[int], taken_every: int) -> 
     assert pairs <= 2 * len(met)
     looked = Looked(scores)
     order = Discounted(found, looked)
-    for turn, place in enumerate(order.over(range(len(contents)))):
+    for turn, place in enumerate(order.arrange(range(len(contents)))):
         if turn % taken_every == 0:
             order.taken(place)
     number = len(contents)

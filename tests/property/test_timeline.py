@@ -36,13 +36,13 @@ def logs(draw: st.DrawFn) -> list[Record]:
 
 
 def read(records: list[Record], start: Timeline | None = None) -> Timeline:
-    made, _ = (start or Timeline([FILE], "g", SETTLE_MS)).after(records, Bounds())
+    made, _ = (start or Timeline([FILE], "g", SETTLE_MS)).extended(records, Bounds())
     return made
 
 
 def met(timeline: Timeline, recorded_ms: int, event_us: int) -> Policy | str:
     try:
-        return timeline.at(recorded_ms).resolve("test", event_us)
+        return timeline.catalogue_at(recorded_ms).resolve("test", event_us)
     except EventError as error:
         return error.code
 

@@ -93,7 +93,7 @@ async def audit_topics(settings: Settings, *, once: bool = False, compacted: boo
     committed = await committed_offsets(settings)
     timeline = create_timeline(settings)
     policies = await _read(settings, settings.policies_topic, 0)
-    timeline, refused = timeline.after(policies, settings.bounds)
+    timeline, refused = timeline.extended(policies, settings.bounds)
     assert not refused, "the policies of a run are right"
     expectation = Expectation(
         create_engine(settings),

@@ -102,7 +102,7 @@ class Expectation:
 
         def output(kind: Kind, value: bytes) -> Output:
             identity = f"{answer.decision.decision_id}-{kind}"
-            headers = self._headers[kind].of(identity, record.headers, time)
+            headers = self._headers[kind].build(identity, record.headers, time)
             return Output(kind, identity, fingerprint(record.key, value, headers))
 
         return (
@@ -113,7 +113,7 @@ class Expectation:
     def _refused(self, record: Record, error: EventError) -> Output:
         kind, identity = Kind.DEAD_LETTER, str(record)
         letter = dead_letter(record, error, self._engine.version)
-        headers = self._headers[kind].of(identity, record.headers)
+        headers = self._headers[kind].build(identity, record.headers)
         return Output(kind, identity, fingerprint(letter.key, codec.encode(letter), headers))
 
 

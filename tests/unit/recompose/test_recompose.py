@@ -304,7 +304,7 @@ def test_policies_are_those_of_the_topic_at_the_time_of_the_record() -> None:
     record = Record(
         SETTINGS.policies_topic, 0, 0, RECORDED_MS, policy_key(policy).encode(), policy_value(policy)
     )
-    timeline, refusals = create_timeline(SETTINGS).after([record], SETTINGS.bounds)
+    timeline, refusals = create_timeline(SETTINGS).extended([record], SETTINGS.bounds)
     assert not refusals
     settle_ms = round(SETTINGS.policy_settle_s * 1000)
     records = [

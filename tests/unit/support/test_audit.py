@@ -88,7 +88,7 @@ def answered(records: Sequence[Record]) -> Partition:
     written: list[Row] = []
 
     def output(record: Record, topic: list[Record], kind: str, name: str, value: bytes, time: Any) -> None:
-        headers = EventHeaders(f"context-{kind}.v1", SOURCE).of(name, record.headers, time)
+        headers = EventHeaders(f"context-{kind}.v1", SOURCE).build(name, record.headers, time)
         topic.append(Record(kind, PARTITION, len(topic), 0, record.key, value, headers))
 
     for record in records:

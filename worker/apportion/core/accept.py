@@ -1,7 +1,7 @@
-"""Whether a request is accepted, and the task that it sets.
+"""Acceptance of a request: recognition, checks of its fields, its limit and its prepared candidates.
 
-Decides which fields its strategy reads, whether it was answered before, what its limit is, and what there is
-to choose from. A request that is refused here has changed nothing.
+A request is refused if it has a field that its strategy does not read, or lacks one that the strategy needs.
+A refused request changes nothing.
 """
 
 from operator import attrgetter
@@ -26,21 +26,21 @@ from apportion.core.history import History, history_of
 from apportion.core.identity import Secrets, canonical_json, canonical_json_of_any, digest, event_time_us
 from apportion.core.policy import Policy
 from apportion.core.results import Limits, Status
-from apportion.core.session.row import SeenRequest, Session, at
+from apportion.core.session.row import SeenRequest, Session, session_at
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
 
 STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "layers", "conversation")
-"""What a request has for some strategies; another one refuses it."""
+"""Fields of a request that only some strategies read; the other strategies refuse them."""
 _fields_of = attrgetter(*STRATEGY_FIELDS)
 _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
 
 class RecognisedRequest(Struct, frozen=True):
-    """A request and the row that it meets, before any policy has judged it.
+    """A request and the session's row at its time, before any policy has judged it.
 
-    `secret` is the session's; `seen` is the first answer of a request that was sent again; `own` are its
-    candidates, named; `history` are the messages of its conversation.
+    `secret` is the session's fingerprint secret. `seen` is the first answer to the same request, or None.
+    `own` are the request's candidates with their ids. `history` are the messages of its conversation.
     """
 
     request: ContextRequest
@@ -55,9 +55,9 @@ class RecognisedRequest(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True):
-    """An accepted request: its policy, its candidates, what bounds it, and its limit.
+    """An accepted request: its policy, its candidates, its limits, and the limit in tokens.
 
-    `status` is `composed` where something may be chosen.
+    `status` is `composed` if candidates may be selected; otherwise it says why none may be.
     """
 
     asked: RecognisedRequest
@@ -70,13 +70,13 @@ class Accepted(Struct, frozen=True):
 
 
 def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> RecognisedRequest:
-    """Return the request, and whether the session has answered it before.
+    """Return the request with its session's row, and the first answer if the session has answered it before.
 
     Raises:
-        EventError: a candidate cannot be named, or the session has answered another request of that id.
+        EventError: a candidate gets no id, or the session has answered a different request with that id.
     """
     event_us = event_time_us(request.requested_at)
-    before = at(session, event_us)
+    before = session_at(session, event_us)
     seen = before.seen(request.request_id)
     secret = secrets.of(request.tenant, before.start_us or 0)
     own = own_candidates(request.candidates, secret) if request.candidates else RequestCandidates()
@@ -94,10 +94,10 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
 
 
 def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
-    """Return the request as accepted.
+    """Check a recognised request under its policy, and prepare its candidates.
 
     Raises:
-        EventError: it is refused.
+        EventError: a field, a candidate or a constraint is refused, or the policy needs a missing secret.
     """
     request, before, strategy = asked.request, asked.before, STRATEGIES[policy.strategy]
     _check_fields(request, strategy)
@@ -116,7 +116,7 @@ def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
 
 
 def accept_again(asked: RecognisedRequest, policy: Policy) -> Accepted:
-    """Return a request that was sent again as accepted, whatever its policy says of it today."""
+    """Return a repeated request as accepted, even if the policy has changed and would refuse it now."""
     strategy = STRATEGIES[policy.strategy]
     limits = policy.limits(asked.request.budget_tokens)
     return Accepted(asked, policy, strategy, sent_again(asked.own), limits, 0, Status.DUPLICATE)
@@ -143,8 +143,8 @@ def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None
 def _input_digest(request: ContextRequest, own: RequestCandidates, history: History | None) -> str:
     """Return the digest of the decoded request without `requested_at`.
 
-    What holds content enters by a digest of its own: the candidates by theirs, each layer, the messages and
-    the new message by that of their canonical JSON, the system prompt by that of its text.
+    Content enters as a digest: the candidates as their common digest; each layer, the history and the new
+    message as the digest of their canonical JSON; the system prompt as the digest of its text.
     """
     parts: dict[str, Any] = {}
     if request.candidates is not UNSET:
@@ -160,9 +160,10 @@ def _input_digest(request: ContextRequest, own: RequestCandidates, history: Hist
 
 
 def _limit(limits: Limits, session: Session) -> tuple[int, Status]:
-    """Return the limit, and the status that it alone decides: `composed` where there is one.
+    """Return the limit in tokens, and the status: `composed` if the limit is above 0.
 
-    The least of the total, the session's cap for one request, and what is left of the session's total.
+    The limit is the least of the request's total, the session's cap for one request, and the rest of the
+    session's total.
     """
     total = limits.budget_tokens
     if total == 0:

@@ -1,7 +1,6 @@
-"""The accountant: what is told of a strategy's verdicts.
+"""Accounting of a strategy's verdicts: items, entries, groups, margins, reasons and counts.
 
-Decides how every candidate is accounted for: items, entries, groups, margins, reasons and counts all come
-from here, whatever the strategy. Never chooses, and never measures a text.
+The rules are the same for every strategy. Every candidate gets one entry. No text is measured here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,21 +44,21 @@ _REASONS: Mapping[Bound, Reason] = {
     Bound.RENDER: Reason.DROPPED_AFTER_RENDER,
 }
 BOUNDS: Mapping[str, Bound] = {reason: bound for bound, reason in _REASONS.items()}
-"""Which bound a reason names; a reason that is not here names none."""
+"""The bound that each reason names; a reason without an entry names no bound."""
 _PRECEDENCE = {reason: place for place, reason in enumerate(Reason)}
 _cost_of = attrgetter("cost")
 _EMPTY_GROUPS_MAX = 1 << 10
 _COMPOSITION_BYTES = 800
 _GROUP_BYTES = 50
-"""Most are empty, and those are shared."""
+"""Most groups are empty, and empty groups are shared."""
 _ENTRY_BYTES = 400
-"""With its id and kind as objects, their characters aside, and the parts of its score."""
+"""Includes the string objects of id and kind without their characters, and the parts of the score."""
 _ITEM_BYTES = 80
 _NUMBER_BYTES = 36
 
 
 class Composition(Struct, frozen=True, kw_only=True):
-    """What was made of a task. `entries` account for every candidate that a strategy saw, by rank."""
+    """The result of a task. `entries` has one entry for each candidate that the strategy saw, by rank."""
 
     status: Status
     entries: tuple[Entry, ...]
@@ -80,7 +79,7 @@ class Composition(Struct, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        """An estimate of its memory, from measured sizes of its parts; a test holds it to the allocator's."""
+        """The estimated memory in bytes, from measured sizes of its parts; a test checks the estimate."""
         entries = self.entries
         names = sum([len(entry.id) + len(entry.kind) for entry in entries])
         numbers = len(self.kept or ()) + 2 * len(self.breakpoints)
@@ -115,20 +114,20 @@ NOTHING = Composition(
     prefix=UNSET,
     breakpoints=(),
 )
-"""What is made where no strategy was asked."""
+"""The composition of a request for which no strategy runs."""
 
 
 def account(answer: Verdicts, withheld: Reason | None) -> Composition:
-    """Return the account of a strategy's verdicts.
+    """Return the composition that a strategy's verdicts describe.
 
-    Where everything is `withheld`, each is omitted for that reason, but for what comes before it.
+    With `withheld`, every candidate is omitted for that reason, unless a reason of higher precedence holds.
     """
     reasons = _reasons(withheld, infeasible=answer.infeasible)
     items: list[ComposedItem] = []
-    for one in answer.standing:
-        fidelity = one.fidelity
+    for verdict in answer.standing:
+        fidelity = verdict.fidelity
         assert fidelity is not None, "what stands does so at a fidelity"
-        items.append(ComposedItem(one.id, one.kind, one.group, fidelity, one.tokens))
+        items.append(ComposedItem(verdict.id, verdict.kind, verdict.group, fidelity, verdict.tokens))
     estimated = answer.estimated_tokens
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
@@ -152,10 +151,10 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
 
 
 def entries_of(made: Composition, aside: Sequence[Excluded]) -> tuple[Entry, ...]:
-    """Return every candidate's entry: those of the composition, then those set aside, by id and reason."""
+    """Return all entries: the composition's by rank, then the excluded candidates by id and reason."""
     if not aside:
         return made.entries
-    ordered = sorted(aside, key=lambda one: (one.id, one.reason))
+    ordered = sorted(aside, key=lambda excluded: (excluded.id, excluded.reason))
     first = len(made.entries) + 1
     return made.entries + tuple(
         Entry(one.id, one.kind, one.group, rank, Outcome.OMITTED, reason=one.reason)
@@ -164,18 +163,20 @@ def entries_of(made: Composition, aside: Sequence[Excluded]) -> tuple[Entry, ...
 
 
 def reason_counts(entries: Iterable[Entry]) -> tuple[ReasonCount, ...]:
-    """Return how many were omitted for each reason: most first, ties by name."""
+    """Return the number of omitted candidates for each reason: highest number first, ties by name."""
     counts: dict[Reason, int] = {}
     for entry in entries:
         if entry.reason is not UNSET:
             counts[entry.reason] = counts.get(entry.reason, 0) + 1
-    return tuple([ReasonCount(*one) for one in sorted(counts.items(), key=lambda one: (-one[1], one[0]))])
+    return tuple(
+        [ReasonCount(*count) for count in sorted(counts.items(), key=lambda count: (-count[1], count[0]))]
+    )
 
 
 @process_wide(len(Reason))
 def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | None, Reason]:
-    """Return the reason for each bound, and under None that for what no bound refused."""
-    reasons: dict[Bound | None, Reason] = {**_REASONS}  # type: ignore[dict-item] # None comes beside them
+    """Return the reason for each bound; under None, the reason for candidates that no bound refused."""
+    reasons: dict[Bound | None, Reason] = {**_REASONS}  # type: ignore[dict-item] # None is added
     first, instead = len(_PRECEDENCE), Reason.INFEASIBLE
     if withheld is not None:
         first = 0 if withheld is Reason.DUPLICATE else _PRECEDENCE[Reason.EXCLUDED_BY_POLICY]
@@ -183,7 +184,7 @@ def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | No
         reasons[None] = withheld
     elif infeasible:
         first = _PRECEDENCE[Reason.BUDGET_EXCEEDED]
-    return {bound: one if _PRECEDENCE[one] < first else instead for bound, one in reasons.items()}
+    return {bound: reason if _PRECEDENCE[reason] < first else instead for bound, reason in reasons.items()}
 
 
 def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]) -> tuple[Entry, ...]:
@@ -233,20 +234,20 @@ def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]
 
 def _groups(answer: Verdicts) -> tuple[Group, ...]:
     in_groups: dict[str, list[Verdict]] = {}
-    for one in answer.verdicts:
-        in_groups.setdefault(one.group, []).append(one)
+    for verdict in answer.verdicts:
+        in_groups.setdefault(verdict.group, []).append(verdict)
     groups: list[Group] = []
     for bounds in answer.groups:
-        ones = in_groups.get(bounds.name)
-        groups.append(_empty_group(bounds) if ones is None else _group(bounds, ones))
+        verdicts = in_groups.get(bounds.name)
+        groups.append(_empty_group(bounds) if verdicts is None else _group(bounds, verdicts))
     return tuple(groups)
 
 
-def _group(bounds: GroupBounds, ones: Sequence[Verdict]) -> Group:
+def _group(bounds: GroupBounds, verdicts: Sequence[Verdict]) -> Group:
     low, available, used = bounds.min, bounds.available, bounds.used
-    standing = [one.tokens for one in ones if one.fidelity is not None]
+    standing = [verdict.tokens for verdict in verdicts if verdict.fidelity is not None]
     if available is None:
-        available = sum(map(_cost_of, ones))
+        available = sum(map(_cost_of, verdicts))
     return Group(
         name=bounds.name,
         min=low,
@@ -254,12 +255,12 @@ def _group(bounds: GroupBounds, ones: Sequence[Verdict]) -> Group:
         used=sum(standing) if used is None else used,
         available=available,
         selected=len(standing),
-        rejected=len(ones) - len(standing),
+        rejected=len(verdicts) - len(standing),
         shortfall=Shortfall(low, available) if bounds.short else UNSET,
     )
 
 
 @process_wide(_EMPTY_GROUPS_MAX)
 def _empty_group(bounds: GroupBounds) -> Group:
-    """Return a group without any candidate: the same in most answers under a policy, so made once."""
+    """Return a group without candidates. Most answers under a policy share it, so it is cached."""
     return _group(bounds, ())

@@ -1,7 +1,6 @@
-"""The two events of an answer: the composed context, and the decision record.
+"""The two events of an answer: the composed context and the decision.
 
-Decides what the record tells, so that anyone can audit, count and replay it; it never holds content or a
-path. Everything here is a function of the answer.
+Both are functions of the answer alone. The decision holds no content and no path.
 """
 
 from collections.abc import Sequence
@@ -46,7 +45,7 @@ _RENDERED = (Status.COMPOSED, Status.EMPTY)
 
 
 class AnswerParts(Struct, frozen=True):
-    """What both events of an answer are made from."""
+    """The input of both events of an answer."""
 
     accepted: Accepted
     made: Composition
@@ -58,13 +57,13 @@ class AnswerParts(Struct, frozen=True):
 
     @property
     def duplicate_of(self) -> Opt[str]:
-        """The decision that answered the request first."""
+        """The id of the decision that answered the request first, if this one is a duplicate."""
         seen = self.accepted.asked.seen
         return UNSET if seen is None else seen.decision_id
 
 
 def composed_event(answer: AnswerParts) -> ContextComposed:
-    """Return the answer itself."""
+    """Return the composed event: the context that answers the request."""
     accepted, made, after = answer.accepted, answer.made, answer.after
     request, policy = accepted.asked.request, accepted.policy
     rendered, holds_prefix = answer.status in _RENDERED, policy.prefix_ttl_s > 0
@@ -93,7 +92,7 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
 
 
 def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engine) -> ContextDecision:
-    """Return the record of the answer; its `run` is left to the shell."""
+    """Return the decision; the caller fills in `run`."""
     accepted, made = answer.accepted, answer.made
     asked, prepared = accepted.asked, accepted.prepared
     request, before = asked.request, asked.before
@@ -160,7 +159,7 @@ def _messages(answer: AnswerParts) -> Opt[tuple[dict[str, Any], ...]]:
 
 
 def _output_digest(composed: ContextComposed, answer: AnswerParts) -> str:
-    """Return the digest of the composed event, its text, system prompt and messages by their own."""
+    """Return the digest of the composed event, in which text, system prompt and messages are digests."""
     text, system_prompt, messages = composed.text, composed.system_prompt, composed.messages
     if text is not UNSET:
         text = text_digest(text)
@@ -168,15 +167,16 @@ def _output_digest(composed: ContextComposed, answer: AnswerParts) -> str:
         system_prompt = text_digest(system_prompt)
     history, kept = answer.accepted.asked.history, answer.made.kept
     if messages is not UNSET and history is not None and kept is not UNSET:
-        messages = history.digest_of_standing(kept)  # type: ignore[assignment] # it stands for them
-    told = replace(composed, text=text, system_prompt=system_prompt, messages=messages)
-    return digest(canonical_json(told))
+        messages = history.digest_of_standing(kept)  # type: ignore[assignment] # their digest
+    digested = replace(composed, text=text, system_prompt=system_prompt, messages=messages)
+    return digest(canonical_json(digested))
 
 
 def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], tuple[ReasonCount, ...]]:
-    """Return all selected and the first omitted entries, by rank, and the rest counted by reason.
+    """Return the listed entries by rank, and the number of unlisted entries for each reason.
 
-    What leaves the pool with this decision is always listed: no later one could name it.
+    Listed are all selected entries and the first `omitted_max` omitted ones. Expired artifacts are always
+    listed: they leave the pool with this decision, so no later decision can name them.
     """
     if len(entries) <= omitted_max:
         return tuple(entries), ()
@@ -191,22 +191,22 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
 def summary(
     status: str, selected: int, total: int, tokens: DecisionTokens, reasons: Sequence[ReasonCount]
 ) -> str:
-    """Return the decision in one line."""
+    """Return a summary of the decision in one line."""
     line = f"{status}: {selected} of {total} candidates, {tokens.used} of {tokens.limit} tokens"
     if not reasons:
         return line
-    return line + "; left out: " + ", ".join([f"{one.reason} {one.count}" for one in reasons])
+    return line + "; left out: " + ", ".join([f"{count.reason} {count.count}" for count in reasons])
 
 
 def traced(trigger: Trigger, secret: bytes | None) -> Trigger:
-    """Return the trigger as it may travel: the workspace as a fingerprint, or not at all."""
+    """Return the trigger with its workspace as a fingerprint, or without it if there is no secret."""
     if trigger.workspace is UNSET:
         return trigger
     return replace(trigger, workspace=UNSET if secret is None else fingerprint(secret, trigger.workspace))
 
 
 def ledger(session: Session) -> Ledger:
-    """Return what a decision tells of a session's row."""
+    """Return the part of a session's row that a decision records."""
     expires_us, pool = session.expires_us, session.pool
     return Ledger(
         prompts=session.prompts,
@@ -217,5 +217,5 @@ def ledger(session: Session) -> Ledger:
         expires_at=None if expires_us is None else utc(expires_us),
         injections=len(session.injections),
         pool_artifacts=len(pool),
-        pool_bytes=sum([one.content_bytes for one in pool]) if pool else 0,
+        pool_bytes=sum([artifact.content_bytes for artifact in pool]) if pool else 0,
     )

@@ -1,10 +1,10 @@
-"""The bounds of an event. Everything has one; over it, the event is a dead letter. Each is a setting."""
+"""Bounds of an event's size. An event over a bound becomes a dead letter. Each bound is a setting."""
 
 import msgspec
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How large an event and its parts may be; the units stand last in the names."""
+    """Upper bounds of an event and its parts; each name ends in its unit."""
 
     event_max_bytes: int = 1 << 20
     candidates_max: int = 10_000

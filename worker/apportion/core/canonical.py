@@ -1,6 +1,6 @@
-"""What names a candidate, and its canonical form: how digests, ties and strategies see it.
+"""Candidates in canonical form: their ids, their facts, and the canonical JSON that digests and ties use.
 
-Decides an id, and what of a candidate counts as equal. Never reads a policy.
+No policy has a say in it.
 """
 
 import msgspec
@@ -56,9 +56,9 @@ class Facts(Struct, gc=False, kw_only=True):
 
 
 class CanonicalCandidate(Struct, frozen=True, gc=False):
-    """A candidate with its id and normalised path, its facts, their canonical JSON, and when it came to be.
+    """A candidate with its id, normalised path, facts, canonical JSON and creation time.
 
-    `created_us` are microseconds since 1970.
+    `created_us` is in microseconds since 1970.
     """
 
     candidate: Candidate
@@ -70,10 +70,10 @@ class CanonicalCandidate(Struct, frozen=True, gc=False):
 
 
 def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
-    """Return the candidate's id, its own or one made from its path, and its normalised path.
+    """Return the candidate's id, either its own or one made from its path, and its normalised path.
 
     Raises:
-        EventError: it has neither, its path is none, or there is no secret to make an id with.
+        EventError: there is no id and no path, the path is invalid, or a secret is needed and missing.
     """
     path = None if candidate.path is UNSET else normalised_path(candidate.path, ".path")
     if candidate.id is not UNSET:

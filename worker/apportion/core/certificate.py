@@ -1,8 +1,8 @@
-"""How good a selection is: a bound that no other one passes, and what the bounds cost.
+"""Quality certificates: an upper bound of what any selection could reach, and the prices of its bounds.
 
-Decides the prices of the limit and of each group, by one scan of the candidates by score, and the bound that
-follows from them. Source: the dual of the fractional problem, of which any prices give a bound; these are the
-greedy ones. Never selects, and is exact: integers only.
+One scan of the candidates by score gives a price for the limit and for each group; the bound follows from
+the prices. Source: the dual of the fractional problem, for which any prices give a valid bound; these are the
+greedy prices. All numbers are exact integers.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,7 +17,7 @@ _PERMILLE = 1_000
 
 
 class Cap(Struct, frozen=True):
-    """What bounds a group: tokens by selection cost."""
+    """The floor and the ceiling of a group, in tokens of selection cost."""
 
     name: str
     floor: int
@@ -25,10 +25,10 @@ class Cap(Struct, frozen=True):
 
 
 class BoundedChoice(Struct, frozen=True, kw_only=True):
-    """What could be chosen, by place, what was, and what bounded it.
+    """A selection: all candidates by place, those that were selected, and the bounds.
 
-    `scores` are thousandths and undiscounted, `costs` tokens, `group_of` places in `caps`. `taken` tells of
-    each whether it was chosen; the `protected` are, whatever the bounds.
+    `scores` are undiscounted thousandths, `costs` are tokens, `group_of` are places in `caps`. `taken` is
+    true for each selected candidate. `protected` candidates are selected whatever the bounds.
     """
 
     scores: Sequence[int]
@@ -41,10 +41,10 @@ class BoundedChoice(Struct, frozen=True, kw_only=True):
 
 
 class _Others(Struct, frozen=True):
-    """The candidates that are not protected, and what these leave them.
+    """The unprotected candidates, and the tokens that the protected ones leave for them.
 
-    `offered` are score, cost and group of each, by score falling; `least` is how far the selection fills each
-    group, up to what is left of its floor.
+    `offered` has score, cost and group of each candidate, highest score first. `least` is how many tokens of
+    each group the selection fills, up to the rest of its floor.
     """
 
     offered: Sequence[tuple[int, int, int]]
@@ -54,10 +54,10 @@ class _Others(Struct, frozen=True):
 
 
 def certify(choice: BoundedChoice, *, undiscounted: bool = False) -> Certificate | None:
-    """Return the certificate of a selection; None where the protected ones do not fit the limit.
+    """Return the certificate of a selection, or None if the protected candidates exceed the limit.
 
-    No selection within limit and ceilings that has the protected ones, and fills each group with others at
-    least as far as this one does, up to its floor, has a greater value than the bound.
+    The bound holds for every selection that stays within limit and ceilings, has the protected candidates,
+    and fills each group's floor at least as far as this selection does.
     """
     others = _others(choice)
     if others.left_tokens < 0:
@@ -76,7 +76,7 @@ def certify(choice: BoundedChoice, *, undiscounted: bool = False) -> Certificate
         bound=exact_json_integer(bound),
         gap=-(-_PERMILLE * (bound - value) // bound) if bound else 0,
         price=exact_json_integer(price),
-        groups=tuple([_group_price(*one) for one in beside]),
+        groups=tuple([_group_price(name, difference) for name, difference in beside]),
         undiscounted=undiscounted,
     )
 
@@ -106,10 +106,10 @@ def _others(choice: BoundedChoice) -> _Others:
 
 
 def _prices(others: _Others) -> tuple[int, list[int]]:
-    """Return what a token is worth under the limit, and in each group.
+    """Return the price of a token of the limit, and the price of a token of each group.
 
-    A group's token is worth what the limit's is, but more where its ceiling is passed sooner, and less
-    where its least is reached later.
+    A group's price is the limit's price. It is higher if the scan passes the group's ceiling first, and
+    lower if the scan reaches the group's `least` later.
     """
     ceilings, least = others.ceilings, others.least
     highest = 1 + max(map(itemgetter(0), others.offered), default=0)

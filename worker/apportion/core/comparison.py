@@ -1,7 +1,7 @@
-"""Whether a recorded line says what was composed, field by field, and where it does not.
+"""Comparison of a recorded JSON line with what is composed again, and the first field that differs.
 
-Decides what is equal: the same JSON values under the same keys, each key once. The order of keys and the
-white space between them say nothing. `run` is the shell's, and is not compared.
+Two lines are equal if they have the same JSON values under the same keys, each key once. The order of keys
+and white space do not matter. `run` is filled in by the shell and is not compared.
 """
 
 import json
@@ -17,7 +17,7 @@ _RUN = b',"run":'
 
 
 class Different(Struct, frozen=True):
-    """The first field that differs, in the order of what is composed; one that is missing is `UNSET`."""
+    """The first field that differs, in the order of the composed line; a missing value is `UNSET`."""
 
     place: str
     recorded: Opt[Any]
@@ -25,11 +25,11 @@ class Different(Struct, frozen=True):
 
 
 class NotJsonError(ValueError):
-    """A recorded line is no JSON object in UTF-8, or says a thing twice."""
+    """A recorded line is no JSON object in UTF-8, or repeats a key."""
 
 
 def compare(recorded: bytes, composed: bytes, ignored: Collection[str] = ("run",)) -> Different | None:
-    """Return where a recorded line differs from what is composed; nothing where it does not.
+    """Return the first difference between a recorded and a composed line, or None if they are equal.
 
     Raises:
         NotJsonError: the line cannot be read.
@@ -43,8 +43,7 @@ def read(line: bytes) -> dict[str, Any]:
     """Return the JSON object of a line.
 
     Raises:
-        NotJsonError: there is none, or one of its objects has a key twice, of which readers take different
-            ones.
+        NotJsonError: the line is no JSON object, or an object repeats a key (readers disagree on such keys).
     """
     try:
         value = json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_refuse)
@@ -57,7 +56,7 @@ def read(line: bytes) -> dict[str, Any]:
 
 
 def _only_run_added(recorded: bytes, composed: bytes) -> bool:
-    """Tell whether a line is what is composed and `run` behind it, as a worker writes it."""
+    """Return whether a line is the composed line with `run` appended, as a worker writes it."""
     shared = len(composed) - 1
     if not recorded.startswith(composed[:-1]) or not recorded.startswith(_RUN, shared):
         return False
@@ -81,7 +80,7 @@ def _first(composed: Any, recorded: Any, place: str, ignored: frozenset[str]) ->
         shared = min(len(composed), len(recorded))
         if len(composed) == len(recorded):
             return None
-        rest = (each[shared] if len(each) > shared else UNSET for each in (recorded, composed))
+        rest = (values[shared] if len(values) > shared else UNSET for values in (recorded, composed))
         return Different(f"{place}[{shared}]", *rest)
     return None if composed == recorded else Different(place, recorded, composed)
 

@@ -1,8 +1,6 @@
-"""The single door: a request, its session and its policy in; the next row, the answer and the record out.
+"""Composition of one request: a request, its session's row and its policy give the next row and the answer.
 
-Decides what an answer costs its session and what it is called; `accept` decides whether there is one, a
-strategy what stands in it, the accountant and `answer` what is told of it. Pure and total: the same
-arguments give the same bytes, on every machine.
+Composing has no side effects. The same arguments give the same bytes on every machine.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +34,7 @@ _NONE = frozenset[str]()
 
 
 class Answered(Struct, frozen=True):
-    """The session's next row, and the two events of one answer."""
+    """The session's next row, and the two events of an answer."""
 
     session: Session
     composed: ContextComposed
@@ -45,7 +43,7 @@ class Answered(Struct, frozen=True):
 
 
 def no_phase(name: str, /) -> None:
-    """Time nothing."""
+    """Ignore the end of a phase."""
 
 
 def compose(
@@ -58,13 +56,12 @@ def compose(
 ) -> Answered:
     """Return the answer to a request.
 
-    A request that the session has answered before is recognised first, for today's policy may judge it
-    otherwise than the one that answered it. `memory` only saves time: with or without it the bytes are the
-    same. `phase` is told the name of each phase as it ends (`prepare`, `choose`, `record`), so that a caller
-    with a clock can time them.
+    A request that the session has answered before is a duplicate, even if today's policy would refuse it.
+    `memory` only saves time: with or without it the bytes are the same. `phase` is called with the name of
+    each phase as it ends (`prepare`, `choose`, `record`), so that a caller can time the phases.
 
     Raises:
-        EventError: the request is refused; nothing has happened.
+        EventError: the request is refused. The session stays as it is.
     """
     asked, counter = recognise(request, session, engine.secrets), engine.counters[policy.counter]
     try:
@@ -97,7 +94,7 @@ def compose(
 def _choose(
     accepted: Accepted, engine: Engine, counter: TokenCounter, memory: Memory | None
 ) -> tuple[Composition, str, bool]:
-    """Return the composition, the key under which it may be remembered (or none), and whether it was."""
+    """Return the composition, its cache key (empty if not cacheable), and whether it was a cache hit."""
     policy, event_us = accepted.policy, accepted.asked.event_us
     task = _task(accepted, counter, memory)
     key, entries_max = "", policy.cache_entries_max
@@ -121,20 +118,20 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
     policy, reads = accepted.policy, accepted.strategy.reads
     counts = None if memory is None or isinstance(counter, Estimator) else memory.counts
 
-    def count_contents(those: Sequence[Prepared]) -> list[int]:
-        contents = [one.content for one in those]
+    def count_contents(candidates: Sequence[Prepared]) -> list[int]:
+        contents = [candidate.content for candidate in candidates]
         if counts is None:
             return counter.count_many(contents)
-        return counts.count(counter, [one.facts.content or "" for one in those], contents)
+        return counts.count(counter, [candidate.facts.content or "" for candidate in candidates], contents)
 
-    def overlap_of(those: Sequence[Prepared], threshold: int) -> Overlap:
+    def overlap_of(candidates: Sequence[Prepared], threshold: int) -> Overlap:
         from apportion.core.overlap import pairs, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
 
-        contents = [one.content for one in those]
-        digests = [one.facts.content or "" for one in those]
+        contents = [candidate.content for candidate in candidates]
+        digests = [candidate.facts.content or "" for candidate in candidates]
         if memory is None:
-            return pairs.overlap_of(digests, [sketch.sketch(one) for one in contents], threshold)
-        return pairs.overlap_of(digests, memory.sketches.of(digests, contents, sketch.sketch), threshold)
+            return pairs.overlap_of(digests, [sketch.sketch(content) for content in contents], threshold)
+        return pairs.overlap_of(digests, memory.sketches.get_all(digests, contents, sketch.sketch), threshold)
 
     return Task(
         policy=policy,
@@ -167,16 +164,16 @@ def _marking_key(asked: RecognisedRequest) -> bytes:
 
 
 def _is_cold(left: Carried, policy: Policy, event_us: int) -> bool:
-    """Tell whether what was left under a policy that holds prefixes is too old, or of a later time."""
+    """Return whether carried state of a policy that holds prefixes is too old, or newer than the event."""
     ttl_us = policy.prefix_ttl_s * _MICROSECONDS
     return ttl_us > 0 and not 0 <= event_us - left.requested_us <= ttl_us
 
 
 def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
-    """Return what a remembered composition is for, beside its task.
+    """Return the part of the cache key that is not in the task.
 
-    A file save, a commit, changed rules or constraints, and a session that starts afresh are each seen to
-    miss, through their own fields; the session's secret enters by its digest.
+    A file save, a commit, changed rules, changed constraints and a fresh session each change the key, through
+    their own fields. The session's secret enters as its digest.
     """
     asked = accepted.asked
     request = asked.request
@@ -198,7 +195,9 @@ def _charge(accepted: Accepted, answered: SeenRequest, made: Composition) -> Cha
         spent_tokens=made.used_tokens,
         request=answered,
         injected=frozenset([item.id for item in made.items]) if limits.backoff_prompts else _NONE,
-        expired=frozenset([one.id for one in aside if one.reason is Reason.EXPIRED]) if aside else _NONE,
+        expired=frozenset([artifact.id for artifact in aside if artifact.reason is Reason.EXPIRED])
+        if aside
+        else _NONE,
         carried=_left(accepted, made.carried) if made.carried else None,
     )
 

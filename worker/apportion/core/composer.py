@@ -18,14 +18,14 @@ from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policies.timeline import Timeline
 from apportion.core.policy import Policy
 from apportion.core.publish import publish
-from apportion.core.session.row import Session, at
+from apportion.core.session.row import Session, session_at
 
 
 class Composer:
-    """An engine, the policies that it goes by, and what it remembers."""
+    """An engine with its policies and its caches."""
 
     def __init__(self, engine: Engine, catalogue: Catalogue, default_policy: str, memory: Memory) -> None:
-        """`default_policy` is for requests that name none, and for sessions without any request."""
+        """`default_policy` applies to requests without a policy, and to sessions without a request."""
         self.engine = engine
         self.catalogue = catalogue
         self._default_policy = default_policy
@@ -34,10 +34,10 @@ class Composer:
     def handle(
         self, event: Event, session: Session, phase: Callable[[str], None] = no_phase
     ) -> tuple[Session, Answered | None]:
-        """Return the session's next row, and the answer; only requests are answered.
+        """Return the session's next row, and the answer; None for events that are no requests.
 
         Raises:
-            EventError: the event is refused; nothing has happened.
+            EventError: the event is refused. The session stays as it is.
         """
         if isinstance(event, ContextRequest):
             policy = self._policy_of(event, session)
@@ -50,13 +50,13 @@ class Composer:
         return publish(event, session, self.engine, default.session.idle_timeout_s), None
 
     def _policy_of(self, request: ContextRequest, session: Session) -> Policy:
-        """Return the policy that holds for a request; of one that is sent again it may be gone meanwhile."""
+        """Return the policy of a request; the default policy for a repeated request whose policy is gone."""
         event_us = event_time_us(request.requested_at)
         name = self._default_policy if request.policy is UNSET else request.policy
         try:
             return self.catalogue.resolve(name, event_us)
         except EventError:
-            if at(session, event_us).seen(request.request_id) is None:
+            if session_at(session, event_us).seen(request.request_id) is None:
                 raise
             return self.catalogue.resolve(self._default_policy, event_us)
 
@@ -74,7 +74,7 @@ class TimelineComposer:
 
     def at(self, recorded_ms: int) -> Composer:
         """Return the composer of an event of that record time, in milliseconds since 1970 (-1: not known)."""
-        catalogue = self._timeline.at(recorded_ms)
+        catalogue = self._timeline.catalogue_at(recorded_ms)
         composer = self._latest
         if composer is None or composer.catalogue is not catalogue:
             composer = Composer(self._engine, catalogue, self._default_policy, self._memory)

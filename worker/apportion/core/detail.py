@@ -1,7 +1,7 @@
-"""How much of a decision is stored, for those who cannot store all of it.
+"""Reduced decisions, for users who cannot store full ones.
 
-Decides what a record in less detail leaves out, and what vouches for that. What is left out stays counted,
-and `digests.record` covers it: so whoever composes again, reduces and compares, finds every edit.
+The entries that are left out stay counted, and `digests.record` covers the full decision. So every edit shows
+when the request is composed again, reduced and compared.
 """
 
 from msgspec import UNSET
@@ -12,16 +12,16 @@ from apportion.core.results import ContextDecision, Detail, Outcome
 
 
 def in_detail(decision: ContextDecision, detail: Detail) -> ContextDecision:
-    """Return a full decision in that detail: itself, its selected candidates alone, or without candidates.
+    """Return a full decision in a given detail: unchanged, with selected candidates only, or with none.
 
-    A summary names no artifact that was pushed out, and counts them. The digest is over the full record
-    and the detail, so that one cannot pass for another.
+    A summary counts the evicted artifacts and does not name them. The digest is over the full decision and
+    the detail, so a decision in one detail cannot pass for another.
     """
     assert decision.detail is Detail.FULL, "less cannot be made more"
     if detail is Detail.FULL:
         return decision
     full = replace(decision, detail=detail, run=UNSET)
-    kept = tuple([one for one in decision.candidates if one.outcome is Outcome.SELECTED])
+    kept = tuple([entry for entry in decision.candidates if entry.outcome is Outcome.SELECTED])
     reduced = replace(
         decision,
         detail=detail,

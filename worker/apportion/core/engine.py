@@ -1,4 +1,4 @@
-"""What composing needs beside its input; a value that the shell makes once."""
+"""Engine: everything that composing needs besides its input. The shell creates it once."""
 
 from collections.abc import Mapping
 
@@ -9,9 +9,9 @@ from apportion.core.text.tokens import TokenCounter
 
 
 class Engine(Struct, frozen=True):
-    """The engine's version, all counters by name, the fingerprint secrets.
+    """The engine's version, all counters by name, and the fingerprint secrets.
 
-    `omitted_max` bounds the omitted candidates that a decision lists.
+    `omitted_max` is the largest number of omitted candidates that a decision lists.
     """
 
     version: str

@@ -1,6 +1,6 @@
-"""Why an event is refused: a closed set of codes, and the one exception that carries them.
+"""Errors of refused events: a closed set of codes, and the exception that carries them.
 
-Messages name types, bounds and places; they never repeat a value that a client sent.
+Messages name types, bounds and places. They never repeat a value that a client sent.
 """
 
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from itertools import islice
 
 
 class ErrorCode(StrEnum):
-    """Everything that can be wrong with an event; each gives one dead letter."""
+    """The codes of refused events; a refused event gives one dead letter."""
 
     EMPTY_VALUE = "empty_value"
     NOT_JSON = "not_json"
@@ -46,26 +46,26 @@ class ErrorCode(StrEnum):
 
 
 POINTER_MAX_CHARACTERS = 512
-"""A name that a client gave to a field may be as long as an event; a place is cut, and ends in `…`."""
+"""A field name from a client may be as long as an event, so longer pointers are cut and end in `…`."""
 
 
 NAMED_MAX = 12
-"""How many names a message lists of those that a policy has."""
+"""The largest number of a policy's names that a message lists."""
 
 
 def unknown(what: str, policy: str, names: Collection[str]) -> str:
-    """Return the message for a name that a policy does not have: what it has, in order, up to a bound."""
+    """Return the message for an unknown name: it lists the names that the policy has, up to `NAMED_MAX`."""
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return f"policy {policy} has no such {what}; it has {', '.join(islice(names, NAMED_MAX))}{more}"
 
 
 class EventError(Exception):
-    """An event is refused.
+    """A refused event.
 
     Attributes:
-        code: what is wrong, of a closed set.
-        message: what is wrong and what to do, for a person; holds no content and no path.
-        pointer: the place, as `$.candidates[3].lane`; `$` is the whole event.
+        code: the kind of error.
+        message: the error and its remedy, for people; it holds no content and no path.
+        pointer: the place in the event, such as `$.candidates[3].lane`; `$` is the whole event.
     """
 
     def __init__(self, code: ErrorCode, message: str, pointer: str = "$") -> None:

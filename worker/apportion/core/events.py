@@ -1,7 +1,7 @@
-"""The events that come in, typed as they travel. The schemas in `schemas/` are generated from here.
+"""Incoming events, typed as they are on the wire. The schemas in `schemas/` are generated from these types.
 
-Decides what each field may hold by itself. Which fields a request needs follows from its policy's
-strategy, and is not decided here. A field that is absent is `UNSET`; `null` is a wrong type.
+Each type checks its fields one by one. The fields that a request needs depend on the strategy of its policy;
+`core.accept` checks those. An absent field is `UNSET`; `null` is a wrong type.
 """
 
 from datetime import datetime
@@ -15,16 +15,16 @@ Opt: TypeAlias = T | UnsetType
 """A field that may be absent."""
 
 MAX_INTEGER = 2**53 - 1
-"""The greatest integer that every JSON reader reads exactly (RFC 7493)."""
+"""The largest integer that every JSON reader reads exactly (RFC 7493)."""
 
 Text128 = Annotated[str, Meta(min_length=1, max_length=128)]
 Text256 = Annotated[str, Meta(min_length=1, max_length=256)]
 Note = Annotated[str, Meta(max_length=256)]
-"""What travels into the decision as it came."""
+"""A note that is copied into the decision."""
 Name = Annotated[str, Meta(min_length=1)]
 _LABEL_SCHEMA = {"pattern": r"^[^\x00-\x1f\x7f-\x9f]*$"}
 Label = Annotated[str, Meta(min_length=1, max_length=64, extra_json_schema=_LABEL_SCHEMA)]
-"""A name that travels into answers and decisions. Its pattern `wire` checks: once for each distinct name."""
+"""A name that is copied into answers and decisions; `wire` checks its pattern."""
 Tenant = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")]
 Timestamp = Annotated[datetime, Meta(tz=True)]
 """RFC 3339 with an offset."""
@@ -32,63 +32,63 @@ Tokens = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Weight = Annotated[float, Meta(ge=0)]
 Path = Annotated[str, Meta(min_length=1, max_length=4096)]
-"""POSIX, relative to the workspace; no backslash, no drive letter. Never leaves in a log."""
+"""POSIX, relative to the workspace; no backslash, no drive letter. It is never logged."""
 ChunkIndex = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 
 
 class Closed(Struct, frozen=True, forbid_unknown_fields=True):
-    """An object whose fields are all known."""
+    """An object that refuses unknown fields."""
 
 
 class Candidate(Closed, frozen=True):
-    """Something that could stand in the context. Which fields it needs, its strategy says."""
+    """A piece of content that may be selected for the context. Its required fields depend on the strategy."""
 
     id: Opt[Name] = UNSET
-    """Names it, up to 256 characters; it travels as it is. Without one, it is made from the path."""
+    """The id, up to 256 characters, copied unchanged. Without one, it is made from the path."""
     path: Opt[Path] = UNSET
-    """Where it comes from; globs look at it, and an id is made from it where none is given."""
+    """The path of its file. Globs match it, and it gives the id if none is given."""
     chunk_index: Opt[ChunkIndex] = UNSET
-    """Which part of the file at `path`, from 0, where an id is made from the path."""
+    """The part of the file at `path`, from 0; used if the id is made from the path."""
     content: Opt[str] = UNSET
-    """What would stand in the context; an empty one is never chosen."""
+    """The text for the context; an empty text is never selected."""
     kind: Opt[Label] = UNSET
-    """What it is, as `local_diff`; `lanes` and `tiers` know which kinds there are."""
+    """The kind, such as `local_diff`; `lanes` and `tiers` define the kinds."""
     lane: Opt[Label] = UNSET
-    """The lane that it competes in (`lanes`)."""
+    """The lane in which it competes (`lanes`)."""
     category: Opt[Label] = UNSET
     """The category that pays for it (`categories`)."""
     created_at: Opt[Timestamp] = UNSET
-    """When it came to be; its age is measured at the request's `requested_at`."""
+    """The time of its creation; its age is measured at the request's `requested_at`."""
     recency_bucket: Opt[Annotated[int, Meta(ge=0, le=5)]] = UNSET
-    """How recent it is, 5 the most, where `created_at` is not known (`lanes`)."""
+    """The recency, with 5 as the most recent, if `created_at` is unknown (`lanes`)."""
     relevance: Opt[Fraction] = UNSET
-    """How much it has to do with what is asked."""
+    """The relevance to the task."""
     specificity: Opt[Fraction] = UNSET
-    """How particular it is to what is asked (`lanes`)."""
+    """The specificity to the task (`lanes`)."""
     risk_alignment: Opt[Fraction] = UNSET
-    """How much it bears on what could go wrong (`lanes`)."""
+    """The relevance to risks of the task (`lanes`)."""
     weighted_agreement: Opt[Weight] = UNSET
-    """How much sources agree on it; it gives diversity (`categories`)."""
+    """The agreement of sources on it, from which diversity follows (`categories`)."""
     priority: Opt[Weight] = UNSET
-    """Stands instead of relevance, recency and diversity (`categories`)."""
+    """A score that replaces relevance, recency and diversity (`categories`)."""
     activation: Opt[Fraction] = UNSET
-    """How active a behavior is; it gives the tier (`tiers`)."""
+    """The activation of a behavior, which determines its tier (`tiers`)."""
     name: Opt[Name] = UNSET
-    """What is shown where only a name fits (`tiers`), up to 256 characters; the id where none is given."""
+    """The text if only a name fits (`tiers`), up to 256 characters; by default the id."""
     summary: Opt[str] = UNSET
-    """What is shown where the content does not fit (`tiers`); its first line where none is given."""
+    """The text if the content does not fit (`tiers`); by default the content's first line."""
     tags: Opt[tuple[Name, ...]] = UNSET
-    """Shown beside the name (`tiers`): up to 32, of 64 characters each."""
+    """Tags beside the name (`tiers`): up to 32, with up to 64 characters each."""
     language: Opt[Name] = UNSET
-    """The language of the content, for shrinking; without one, the path's ending tells."""
+    """The language of the content, for shrinking; by default it follows from the path's extension."""
     shrink: Opt[Name] = UNSET
-    """How it is made smaller (`lanes`); without it, as its kind says."""
+    """The way to shrink it (`lanes`); by default that of its kind."""
     token_estimate: Opt[Annotated[int, Meta(ge=1, le=MAX_INTEGER)]] = UNSET
-    """What it costs while choosing; without it, what it is counted at."""
+    """The tokens that the selection charges for it; by default its exact count."""
 
 
 class MatchType(StrEnum):
-    """What a constraint looks at; `pattern` is a glob over the candidate's path."""
+    """The property that a constraint matches; `pattern` is a glob over the candidate's path."""
 
     ID = "id"
     KIND = "kind"
@@ -97,19 +97,19 @@ class MatchType(StrEnum):
 
 
 class Match(Closed, frozen=True):
-    """Names candidates by one property."""
+    """Matches candidates by a property."""
 
     type: MatchType
-    """Which property."""
+    """The property."""
     value: Name
-    """What it is, up to 256 characters; of a path, a glob over the whole of it."""
+    """The value of the property, up to 256 characters; for `pattern`, a glob over the whole path."""
 
 
 class Constraint(Closed, frozen=True):
-    """A match, and why; the reason is the client's own note and goes nowhere."""
+    """A match and its reason; the reason is the client's own note and is not used."""
 
     match: Match
-    """Which candidates are meant."""
+    """The candidates to which the constraint applies."""
     reason: Opt[str] = UNSET
     """The client's own note; it goes nowhere."""
 
@@ -118,28 +118,28 @@ class LaneRequirement(Closed, frozen=True):
     """Raises a lane's floor for one request."""
 
     lane: Label
-    """Whose floor is raised."""
+    """The lane whose floor is raised."""
     min_tokens: Tokens
-    """The floor, as far as the lane's max allows."""
+    """The floor in tokens, at most the lane's max."""
     reason: Opt[str] = UNSET
     """The client's own note; it goes nowhere."""
 
 
 class Constraints(Closed, frozen=True):
-    """Exclusion wins over pin, pin over must-include."""
+    """Constraints on candidates. Exclusion wins over pin, and pin wins over must-include."""
 
     must_exclude: tuple[Constraint, ...] = ()
-    """These never stand in the context."""
+    """Candidates that are never selected."""
     pinned: tuple[Constraint, ...] = ()
-    """These always do (`lanes`)."""
+    """Candidates that are always selected (`lanes`)."""
     must_include: tuple[Constraint, ...] = ()
-    """So do these (`lanes`)."""
+    """More candidates that are always selected (`lanes`)."""
     lane_requirements: tuple[LaneRequirement, ...] = ()
-    """Higher floors, for this request (`lanes`)."""
+    """Higher floors of lanes for this request (`lanes`)."""
 
 
 class Pressure(StrEnum):
-    """How hard the workspace is being worked on."""
+    """The intensity of work in the workspace."""
 
     LOW = "low"
     NORMAL = "normal"
@@ -147,10 +147,10 @@ class Pressure(StrEnum):
 
 
 class Vitals(Closed, frozen=True):
-    """The state of the workspace; it moves relevance."""
+    """The state of the workspace, which adjusts relevance."""
 
     pressure: Opt[Pressure] = UNSET
-    """`high` raises what is recent."""
+    """`high` raises recent candidates."""
     pulse_bpm: Opt[Weight] = UNSET
     """Above 30 it raises lane `local`."""
     oxygen: Opt[Fraction] = UNSET
@@ -158,25 +158,25 @@ class Vitals(Closed, frozen=True):
 
 
 class Trigger(Closed, frozen=True):
-    """What made the platform ask; `workspace` leaves only as a fingerprint."""
+    """The cause of the request; only a fingerprint of `workspace` is sent on."""
 
     event: Opt[Note] = UNSET
-    """What happened, as `file_saved`."""
+    """The event, such as `file_saved`."""
     workspace: Opt[Annotated[str, Meta(max_length=4096)]] = UNSET
-    """Where; it leaves only as a fingerprint, without a secret not at all."""
+    """The workspace; only its fingerprint is sent on, or nothing without a secret."""
     commitish: Opt[Note] = UNSET
-    """At which commit."""
+    """The commit."""
     rules_digest: Opt[Note] = UNSET
-    """Under which rules."""
+    """The digest of the rules."""
 
 
 class Section(Closed, frozen=True):
     """A titled list; `preserve` keeps its entries from being cut."""
 
     title: str
-    """Stands as its heading."""
+    """The heading."""
     entries: tuple[str, ...] = ()
-    """A line each."""
+    """The entries, a line each."""
     preserve: bool = False
     """Keeps the entries from being cut."""
 
@@ -185,9 +185,9 @@ class SectionedLayer(Closed, frozen=True):
     """A layer with structure: an optional preamble, then sections."""
 
     sections: tuple[Section, ...]
-    """In the order in which they stand."""
+    """The sections, in order."""
     preamble: str = ""
-    """Stands before them."""
+    """A text before the sections."""
 
 
 LayerContent: TypeAlias = str | SectionedLayer
@@ -195,25 +195,25 @@ LayerContent: TypeAlias = str | SectionedLayer
 
 
 class Conversation(Closed, frozen=True):
-    """A chat history in OpenAI's format; a message keeps the fields that we do not know."""
+    """A chat history in OpenAI's format; messages keep unknown fields."""
 
     new_message: str | dict[str, Any]
-    """What the user asks now: a text, or a message of any form."""
+    """The user's new message: a text, or a message object."""
     system_prompt: str = ""
-    """Cut at its end where its part is too small."""
+    """The system prompt; it is cut at its end if it exceeds its part."""
     messages: tuple[dict[str, Any], ...] = ()
-    """The history, the oldest first; a message's other fields are carried along."""
+    """The history, oldest first; unknown fields of messages are kept."""
 
 
 class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request"):
     """Asks for one composition."""
 
     request_id: Text128
-    """Names the request in its session: sent again, it is a duplicate."""
+    """The id of the request in its session; a repeated request is a duplicate."""
     session_id: Text256
-    """Whose ledger counts, under the tenant."""
+    """The session whose ledger counts, under the tenant."""
     requested_at: Timestamp
-    """The only clock there is: ages and expiry are measured at it."""
+    """The time of the request, at which ages and expiry are measured; no other clock is used."""
     tenant: Tenant = "default"
     """Keeps sessions apart, and has its own secret."""
     policy: Opt[Name] = UNSET
@@ -221,11 +221,11 @@ class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request
     budget_tokens: Opt[Tokens] = UNSET
     """Replaces the policy's total, up to its `budget_tokens_max`; 0 disables."""
     trigger: Opt[Trigger] = UNSET
-    """What made the platform ask."""
+    """The cause of the request."""
     candidates: Opt[tuple[Candidate, ...]] = UNSET
-    """What there is to choose from (`lanes`, `categories`, `tiers`), in any order."""
+    """The candidates (`lanes`, `categories`, `tiers`), in any order."""
     constraints: Opt[Constraints] = UNSET
-    """What must, and what must not, stand in the context."""
+    """The candidates that must or must not be selected."""
     vitals: Opt[Vitals] = UNSET
     """The state of the workspace (`lanes`)."""
     layers: Opt[dict[Label, LayerContent]] = UNSET
@@ -238,26 +238,26 @@ class ContextArtifact(Closed, frozen=True, tag_field="type", tag="context-artifa
     """Publishes a candidate for all later requests of a session."""
 
     session_id: Text256
-    """Whose pool it lies in, under the tenant."""
+    """The session whose pool it joins, under the tenant."""
     published_at: Timestamp
-    """When; it counts as the session's latest event."""
+    """The time of publication, which counts as an event of the session."""
     source: Label
     """Which source sent it."""
     artifact: Candidate
-    """What later requests choose from beside their own candidates."""
+    """The candidate that later requests use beside their own."""
     tenant: Tenant = "default"
     """Keeps sessions apart, and has its own secret."""
     expires_at: Opt[Timestamp] = UNSET
-    """From then on it is of no use; without it, as long as the session."""
+    """The time from which it is no longer used; by default it lasts as long as the session."""
 
 
 class ContextRetraction(Closed, frozen=True, tag_field="type", tag="context-retraction"):
     """Takes a published artifact back, by its id or by what its id is made from."""
 
     session_id: Text256
-    """Whose pool it lay in, under the tenant."""
+    """The session whose pool has the artifact, under the tenant."""
     published_at: Timestamp
-    """When; it does not move the session's time."""
+    """The time of the retraction; it does not move the session's time."""
     source: Label
     """Which source sent it."""
     tenant: Tenant = "default"
@@ -265,7 +265,7 @@ class ContextRetraction(Closed, frozen=True, tag_field="type", tag="context-retr
     id: Opt[Name] = UNSET
     """The artifact's id; or else the path, kind, lane and chunk index that it was published with."""
     path: Opt[Path] = UNSET
-    """The path of what is taken back."""
+    """The path of the artifact."""
     kind: Opt[Label] = UNSET
     """Its kind, if it had one."""
     lane: Opt[Label] = UNSET

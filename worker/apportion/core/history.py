@@ -1,7 +1,6 @@
-"""A conversation's messages, each put into canonical JSON once: what came, and what of it goes on.
+"""Messages of a conversation, and the canonical JSON of each.
 
-Decides how messages are digested and how those that stand are emitted. Never decides which stand, and never
-changes one; but a new message that is a text is emitted as a message of the user.
+A new message that is a text is emitted as a message of the user. Other messages are emitted unchanged.
 """
 
 import hashlib
@@ -32,8 +31,8 @@ def as_message(new_message: str | dict[str, Any]) -> dict[str, Any]:
 class History(Struct, frozen=True):
     """The messages of a request, and the canonical JSON of each.
 
-    `begun` has hashed the history's as the beginning of an array: what begins like another array need not be
-    hashed twice, and a history mostly stands as a whole.
+    `begun` is a hash over the beginning of a JSON array of all messages of the history. Most digests continue
+    that array, so its beginning is hashed only once.
     """
 
     conversation: Conversation
@@ -42,7 +41,7 @@ class History(Struct, frozen=True):
     begun: "_Hash"
 
     def digests(self) -> dict[str, str]:
-        """Return what stands in a request's digest for its conversation."""
+        """Return the digests that represent the conversation in its request's digest."""
         return {
             "system_prompt": digest(self.conversation.system_prompt.encode()),
             "messages": self._continued(b"]"),
@@ -50,12 +49,12 @@ class History(Struct, frozen=True):
         }
 
     def standing(self, kept: Sequence[int]) -> tuple[dict[str, Any], ...]:
-        """Return those messages of the history, and last the new message, as they are emitted."""
+        """Return the messages as emitted: those of the history at the places `kept`, then the new message."""
         messages = self.conversation.messages
         return (*[messages[index] for index in kept], as_message(self.conversation.new_message))
 
     def digest_of_standing(self, kept: Sequence[int]) -> str:
-        """Return the digest of what is emitted: of its canonical JSON."""
+        """Return the digest of the canonical JSON of the emitted messages."""
         new_message = self.new_message
         if isinstance(self.conversation.new_message, str):
             new_message = canonical_json(as_message(self.conversation.new_message))
@@ -70,7 +69,7 @@ class History(Struct, frozen=True):
 
 
 def history_of(conversation: Conversation) -> History:
-    """Return a conversation's history.
+    """Return the history of a conversation.
 
     Raises:
         EventError: a message has no canonical JSON.

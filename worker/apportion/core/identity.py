@@ -1,6 +1,6 @@
-"""Names and digests: canonical JSON, SHA-256 digests, path-free ids, decision ids, rounded numbers.
+"""Identities and digests: canonical JSON, SHA-256 digests, path-free ids, decision ids, rounded numbers.
 
-Decides what "equal" means across machines and years. Never holds a secret: it is handed one.
+They define equality across machines and versions. Secrets are always passed in.
 """
 
 import base64
@@ -28,18 +28,19 @@ _ROUNDED_MAX = 1 << 16
 _SCALED_MAX = float(1 << 30)
 _PATHS_MAX = 1 << 12
 PATH_REMEMBERED_MAX = 1 << 10
-"""Longest path that is remembered, in characters: one may be as long as an event."""
+"""The longest path that is cached, in characters; a path may be as long as an event."""
 _MOMENTS_MAX = 1 << 10
-"""An answer tells some moments, and of each of them several times."""
+"""An answer has a few distinct moments, and repeats each of them."""
 _DECIDED = 0.499_999
-"""Up to there a product differs from the exact one by less than 2**-22, a quarter of a millionth: so far
-from a half, both round to the same integer."""
+"""The greatest distance from an integer at which a float product rounds like the exact product.
+
+A product below `_SCALED_MAX` differs from the exact one by less than 2**-22, a quarter of a millionth."""
 
 canonical_json: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 """Returns RFC 8785 JSON of a value whose keys are ASCII and whose numbers are integers below 2**53.
 
-For such values sorting by code point and msgspec's string escapes are what RFC 8785 asks for; a test
-compares both. Anything that a client shapes freely goes through `canonical_json_of_any`.
+For such values, sorting by code point and msgspec's string escapes conform to RFC 8785; a test compares both.
+Values whose shape a client chooses go through `canonical_json_of_any`.
 """
 
 
@@ -47,10 +48,10 @@ _PLAIN_TYPES = frozenset({str, bool, int, type(None), dict, list, tuple})
 
 
 def canonical_json_of_any(value: Any, pointer: str = "$") -> bytes:
-    """Return RFC 8785 JSON of any JSON value; `pointer` says where it stands in its event.
+    """Return RFC 8785 JSON of any JSON value; `pointer` is the place of the value in its event.
 
-    What `canonical_json` can do goes that way, which is twenty times as fast; of a list that is not all so,
-    each element that is.
+    Values that `canonical_json` supports take that way, which is twenty times as fast. In a mixed list, each
+    such element does.
 
     Raises:
         EventError: an integer is past 2**53 - 1 and so has no canonical JSON.
@@ -67,10 +68,10 @@ def canonical_json_of_any(value: Any, pointer: str = "$") -> bytes:
 
 
 def canonical_json_of_elements(values: Sequence[Any], pointer: str) -> list[bytes]:
-    """Return RFC 8785 JSON of each element of an array: joined by commas, what is between its brackets.
+    """Return RFC 8785 JSON of each element of an array; joined by commas, they are the array's inside.
 
     Raises:
-        EventError: as there.
+        EventError: as for `canonical_json_of_any`.
     """
     if _is_plain(values):
         return list(map(canonical_json, values))
@@ -82,10 +83,10 @@ def _canonical_json_one_by_one(values: Sequence[Any], pointer: str) -> list[byte
 
 
 def canonical_json_of_each(values: Mapping[str, Any]) -> list[bytes]:
-    """Return RFC 8785 JSON of each value, by its pointer: what `canonical_json_of_any` gives, sooner.
+    """Return RFC 8785 JSON of each value of a mapping by pointer, as `canonical_json_of_any` but faster.
 
     Raises:
-        EventError: as there.
+        EventError: as for `canonical_json_of_any`.
     """
     if _is_plain(list(values.values())):
         return [canonical_json(value) for value in values.values()]
@@ -93,7 +94,7 @@ def canonical_json_of_each(values: Mapping[str, Any]) -> list[bytes]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether all keys are ASCII, all numbers exact integers; level by level, never value by value."""
+    """Return whether all keys are ASCII and all numbers exact integers; checks whole levels at a time."""
     for level in levels(value):
         if not level.types <= _PLAIN_TYPES:
             return False
@@ -115,9 +116,9 @@ def text_digest(text: str) -> str:
 
 
 class _Thousandths(dict[float, int]):
-    """Numbers that were rounded before; all go when there are too many.
+    """Cache of rounded numbers; it is cleared when it is full.
 
-    Not `process_wide`: a candidate has up to five numbers, and to look one up there takes twice as long.
+    Not `process_wide`: a candidate has up to five numbers, and a look-up there takes twice as long.
     """
 
     def __missing__(self, number: float) -> int:
@@ -137,11 +138,11 @@ def _round_to_thousandths(number: float) -> int:
 
 
 thousandths: Callable[[float], int] = _Thousandths().__getitem__
-"""Returns a number ≥ 0 in integer thousandths, half up from its shortest decimal (0.0045 → 5)."""
+"""Returns a number ≥ 0 in integer thousandths, rounded half up from its shortest decimal (0.0045 → 5)."""
 
 
 def exact_json_integer(number: int) -> int | str:
-    """Return an integer as canonical JSON can hold it: in decimal digits, as a string, past 2**53."""
+    """Return an integer for canonical JSON: itself, or its decimal digits if it is above 2**53 - 1."""
     return number if number <= _MAX_EXACT else str(number)
 
 
@@ -153,7 +154,7 @@ def event_time_us(moment: datetime) -> int:
 
 @process_wide(_MOMENTS_MAX)
 def utc(moment_us: int) -> datetime:
-    """Return a moment in UTC; one before the year 1 or after 9999 is the nearest that can be written."""
+    """Return a moment in UTC; before the year 1 or after 9999, the nearest moment that can be written."""
     try:
         return EPOCH + timedelta(microseconds=moment_us)
     except OverflowError:
@@ -161,10 +162,10 @@ def utc(moment_us: int) -> datetime:
 
 
 class Secrets(msgspec.Struct, frozen=True):
-    """The fingerprint secrets: one for each tenant that has its own, one for all the others.
+    """The fingerprint secrets: one for each tenant that has its own, and one for all other tenants.
 
-    A session keeps the secret that it began with, or what it knows by ids would be lost: after a rotation,
-    sessions that began before `since_us` (microseconds since 1970) go by `previous`.
+    A session keeps the secret that it began with, so that its ids stay valid. After a rotation, sessions that
+    began before `since_us` (microseconds since 1970) use `previous`.
     """
 
     default: bytes | None = None
@@ -173,13 +174,13 @@ class Secrets(msgspec.Struct, frozen=True):
     since_us: int = 0
 
     def of(self, tenant: str, start_us: int) -> bytes | None:
-        """Return the secret of a tenant's session that began then, or None where there is none."""
+        """Return the secret of a tenant's session that began at `start_us`, or None if there is none."""
         if self.previous is not None and start_us < self.since_us:
             return self.previous.of(tenant, start_us)
         return self.tenants.get(tenant, self.default)
 
     def key_ids(self, tenant: str) -> frozenset[str]:
-        """Return the names (`key_id`) of all secrets that sessions of a tenant may go by."""
+        """Return the `key_id` of each secret that sessions of a tenant may use."""
         earlier = self.previous.key_ids(tenant) if self.previous is not None else frozenset()
         secret = self.tenants.get(tenant, self.default)
         return earlier if secret is None else earlier | {key_id(secret)}
@@ -194,13 +195,13 @@ _SECRETS_MAX = 1 << 10
 
 @process_wide(_SECRETS_MAX)
 def secret_digest(secret: bytes) -> str:
-    """Return the digest of a fingerprint secret: what depends on it depends on this."""
+    """Return the digest of a fingerprint secret, which stands for the secret in cache keys."""
     return digest(secret)
 
 
 @process_wide(_SECRETS_MAX)
 def key_id(secret: bytes) -> str:
-    """Return 16 hex digits that name a fingerprint secret: the first of SHA-256 over a domain and it."""
+    """Return the 16 hex digits that name a fingerprint secret: the start of SHA-256 over a domain and it."""
     return hashlib.sha256(_KEY_ID_DOMAIN + secret).hexdigest()[:16]
 
 
@@ -209,34 +210,34 @@ _MARK_BYTES = 8
 
 
 def marking_key(secret: bytes, tenant: str, session_id: str, start_us: int) -> bytes:
-    """Return the key of the marks of one session, from its secret and what names it in a decision's id."""
+    """Return the key of a session's marks, from its secret and the parts of a decision id that name it."""
     session = canonical_json([tenant, session_id, start_us // 1000])
     return hmac.digest(secret, _MARKS_DOMAIN + session, "sha256")
 
 
 def mark(key: bytes, item: Sequence[str]) -> str:
-    """Return the 16 hex digits that stand around an item: the first of an HMAC-SHA-256 over what names it."""
+    """Return the 16 hex digits that mark an item: the start of an HMAC-SHA-256 over the item's names."""
     return hmac.digest(key, canonical_json(item), "sha256")[:_MARK_BYTES].hex()
 
 
 def fingerprint(secret: bytes, text: str) -> str:
-    """Return 12 characters that name a path or workspace only to those who hold the secret."""
+    """Return 12 characters that identify a path or workspace only to holders of the secret."""
     mac = hmac.digest(secret, text.encode(), "sha256")
     return base64.urlsafe_b64encode(mac)[:12].decode()
 
 
 def long_path_id(secret: bytes, path: str, kind: str, lane: str, chunk_index: int) -> str:
-    """Return a candidate's id from its normalised path: stable, path-free, 24 characters."""
+    """Return a candidate's id, made from its normalised path: 24 characters that do not reveal the path."""
     named = f"{kind}:{lane}:{fingerprint(secret, path)}:{chunk_index}"
     return base64.urlsafe_b64encode(hashlib.sha256(named.encode()).digest())[:24].decode()
 
 
 path_id = process_wide(_PATHS_MAX)(long_path_id)
-"""The same, remembered: for paths of at most PATH_REMEMBERED_MAX characters."""
+"""`long_path_id` with a cache, for paths of at most PATH_REMEMBERED_MAX characters."""
 
 _DRIVE = re.compile("[A-Za-z]:")
 _NO_START = re.compile(r"/|[A-Za-z]:|\.\.?(?:/|\Z)")
-"""Absolute, on a drive, the workspace itself, or above it."""
+"""The start of a path that is absolute, on a drive, the workspace itself, or above it."""
 _NO_CHARACTER = re.compile(r"[\\\0]")
 
 
@@ -250,12 +251,12 @@ _normal = process_wide(_PATHS_MAX)(_make_normal)
 
 
 def normalised_path(path: str, pointer: str) -> str:
-    """Return a relative POSIX path in its one form (`./a` is `a`).
+    """Return the normal form of a relative POSIX path (`./a` becomes `a`).
 
-    A path with a backslash or a drive letter is none: no pattern of a constraint would meet it.
+    A path with a backslash or a drive letter is refused: no pattern of a constraint would match it.
 
     Raises:
-        EventError: it is absolute, leaves the workspace, names no file or is one of Windows.
+        EventError: the path is absolute, leaves the workspace, names no file, or is a Windows path.
     """
     normal = (_normal if len(path) <= PATH_REMEMBERED_MAX else _make_normal)(path)
     if normal is None:
@@ -267,10 +268,10 @@ def normalised_path(path: str, pointer: str) -> str:
 
 
 def decision_id(tenant: str, session_id: str, start_us: int, sequence: int, request_id: str) -> str:
-    """Return the 32 hex digits by which consumers drop what they have seen.
+    """Return the 32 hex digits by which consumers recognise repeated records.
 
-    From the session's start (milliseconds) and the answers given before this one, so the same event
-    has the same id wherever and however often it is processed.
+    The id depends on the session's start (in milliseconds) and the number of earlier answers. So the same
+    event has the same id wherever and however often it is processed.
     """
     parts = [tenant, session_id, start_us // 1000, sequence, request_id]
     return hashlib.sha256(canonical_json(parts)).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Least-recently-used caches: the building blocks of everything that is remembered."""
+"""Least-recently-used caches."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Arguments = ParamSpec("Arguments")
 def process_wide(
     entries_max: int,
 ) -> Callable[[Callable[Arguments, R]], Callable[Arguments, R]]:
-    """Remember what a pure function of hashable arguments returned, least recently used out first."""
+    """Cache the results of a pure function of hashable arguments, for the whole process."""
 
     def remembering(function: Callable[Arguments, R]) -> Callable[Arguments, R]:
         return lru_cache(maxsize=entries_max)(function)  # type: ignore[return-value] # keeps the signature
@@ -23,7 +23,7 @@ def process_wide(
 
 
 class Bounded(Generic[K, V]):
-    """A bounded mapping, least recently used out first."""
+    """A mapping of at most `entries_max` entries; a new one evicts the least recently used."""
 
     def __init__(self, entries_max: int) -> None:
         """Start empty."""
@@ -31,14 +31,14 @@ class Bounded(Generic[K, V]):
         self._entries_max = entries_max
 
     def get(self, key: K) -> V | None:
-        """Return what is kept under a key."""
+        """Return the value under a key, or None."""
         value = self._entries.get(key)
         if value is not None:
             self._entries.move_to_end(key)
         return value
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value, and let the least recently used go."""
+        """Store a value, and evict the least recently used entry if there are too many."""
         self._entries[key] = value
         if len(self._entries) > self._entries_max:
             self._entries.popitem(last=False)

@@ -1,8 +1,7 @@
-"""What may be remembered between calls without changing a byte.
+"""Caches between calls of `compose` that never change a byte of the result.
 
-Decides what is kept and what goes first. Everything here is a function of its key, so a hit gives what a
-miss gives, sooner; no value holds a request's identifiers. What one worker remembers is a `Memory`, handed
-to `compose`; what the whole process remembers is made by `process_wide`.
+Each value is a function of its key, so a hit and a miss give the same result. No value holds a request's
+identifiers. `Memory` belongs to one worker; `process_wide` caches belong to the whole process.
 """
 
 from collections import OrderedDict, defaultdict
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
     from apportion.core.text.tokens import TokenCounter
 
 COMPOSITIONS_MAX_BYTES = 64 << 20
-"""How much compositions may take that are remembered, unless a worker is set otherwise."""
+"""The default size of the cache of compositions, in bytes."""
 
 
 class _Remembered(Struct):
-    """A composition, its event time, its estimated size, and since when it is held by the cache's clock."""
+    """A composition, its event time, its estimated size, and the cache's clock when it was stored."""
 
     event_us: int
     made: "Composition"
@@ -30,7 +29,7 @@ class _Remembered(Struct):
 
 
 class _OfPolicy(Struct):
-    """The compositions of one policy by the key of their task, least recently used first."""
+    """The compositions of one policy by their cache key, least recently used first."""
 
     ttl_us: int
     entries: OrderedDict[str, _Remembered]
@@ -38,22 +37,23 @@ class _OfPolicy(Struct):
 
 
 class CompositionCache:
-    """Compositions, by policy and by the key of their task; bounded in number, in bytes and in age.
+    """Compositions by policy and cache key; bounded in number, in bytes and in age.
 
     A policy over its own limit evicts its least recently used entry. If the whole cache is full, the least
-    recently used policy loses one; or the policy of the newest entry, if it alone of the two has more than
-    its equal share of the bytes. So large compositions of one policy push out none of others.
+    recently used policy loses an entry. Exception: the policy of the newest entry loses one if only that
+    policy has more than its equal share of the bytes. So large compositions of one policy evict none of
+    the other policies.
     """
 
     def __init__(self, entries_max: int, bytes_max: int) -> None:
-        """Start empty; never hold more than that in all, whatever the policies say."""
+        """Start empty. The bounds hold over all policies."""
         self._entries_max = entries_max
         self._bytes_max = bytes_max
         self._entries = 0
         self._clock_us = 0
         self._of_policy: OrderedDict[str, _OfPolicy] = OrderedDict()
         self.size_bytes = 0
-        """The estimated memory of all that is held."""
+        """The estimated memory of all entries."""
         self.hits = 0
         self.misses = 0
 
@@ -61,7 +61,7 @@ class CompositionCache:
         return self._entries
 
     def get(self, policy: str, key: str, event_us: int, ttl_us: int) -> "Composition | None":
-        """Return what was made under the key less than the TTL before or after that event time."""
+        """Return the composition under a key if its event time is less than the TTL before or after."""
         own = self._of_policy.get(policy)
         entry = None if own is None else own.entries.get(key)
         if own is None or entry is None or abs(event_us - entry.event_us) >= ttl_us:
@@ -75,9 +75,9 @@ class CompositionCache:
     def put(
         self, policy: str, key: str, event_us: int, made: "Composition", *, ttl_us: int, entries_max: int
     ) -> None:
-        """Keep a composition, and at most that many of its policy; `policy` is the digest."""
+        """Store a composition, and at most `entries_max` of its policy; `policy` is the digest."""
         size_bytes = made.size_bytes
-        if size_bytes > self._bytes_max:  # it would push out all others, and then itself
+        if size_bytes > self._bytes_max:  # it would evict all others, and then itself
             return
         own = self._of_policy.get(policy)
         if own is None:
@@ -105,10 +105,10 @@ class CompositionCache:
         return own.size_bytes * len(self._of_policy) > self._bytes_max
 
     def age(self, elapsed_us: int) -> None:
-        """Let the cache's clock go on by so much, and forget what is older than its policy's TTL.
+        """Advance the cache's clock, and evict entries that are older than the TTL of their policy.
 
-        Event times do not count here: one client whose clock is wrong would empty the cache of all others.
-        What came since the last call may be younger than the clock says, and stays until the next.
+        The clock does not follow event times: one client with a wrong clock would empty the cache for all.
+        An entry stored since the last call may be younger than the clock says; it stays until the next call.
         """
         for policy, own in list(self._of_policy.items()):
             too_old = [
@@ -128,17 +128,17 @@ class CompositionCache:
 
 
 class CountMemo:
-    """Counts of contents by their digest, of each counter its own; least recently used out first."""
+    """Token counts of contents by counter and digest; the least recently used count is evicted first."""
 
     def __init__(self, entries_max: int) -> None:
-        """Start empty; never hold more than that of a counter."""
+        """Start empty; hold at most `entries_max` counts of each counter."""
         self._counts: defaultdict[str, OrderedDict[str, int]] = defaultdict(OrderedDict)
         self._entries_max = entries_max
         self.hits = 0
         self.misses = 0
 
     def count(self, counter: "TokenCounter", digests: Sequence[str], contents: Sequence[str]) -> list[int]:
-        """Return the tokens of each content, counting what is not known; the digests are theirs."""
+        """Return the tokens of each content, in order; `digests` are the digests of the contents."""
         known = self._counts[counter.name]
         unknown: dict[str, str] = {}
         for digest, content in zip(digests, contents, strict=True):
@@ -157,9 +157,9 @@ class CountMemo:
 
 
 class SketchMemo:
-    """Sketches of contents by their digest; least recently used out first.
+    """Sketches of contents by their digest; the least recently used sketch is evicted first.
 
-    The bound is on what they weigh, for a sketch may be as long as its content.
+    The bound is in bytes, because a sketch may be as long as its content.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -170,10 +170,10 @@ class SketchMemo:
         self.hits = 0
         self.misses = 0
 
-    def of(
+    def get_all(
         self, digests: Sequence[str], contents: Sequence[str], sketch: "Callable[[str], Sketch]"
     ) -> "list[Sketch]":
-        """Return the sketch of each content, making what is not known; the digests are theirs."""
+        """Return the sketch of each content, in order; `digests` are the digests of the contents."""
         known = self._sketches
         unknown = {
             digest: content for digest, content in zip(digests, contents, strict=True) if digest not in known
@@ -187,14 +187,14 @@ class SketchMemo:
         if len(unknown) < len(digests):
             for digest in digests:
                 known.move_to_end(digest)
-        found = [known[digest][0] for digest in digests]
+        sketches = [known[digest][0] for digest in digests]
         while self._bytes > self._bytes_max:
             self._bytes -= known.popitem(last=False)[1][1]
-        return found
+        return sketches
 
 
 class Memory:
-    """Everything that one worker remembers between calls of `compose`."""
+    """All caches of one worker between calls of `compose`."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class Memory:
         sketches_max_bytes: int = 1 << 26,
         compositions_max_bytes: int = COMPOSITIONS_MAX_BYTES,
     ) -> None:
-        """Start empty, with these bounds."""
+        """Start empty; the bounds are in entries or bytes, as their names say."""
         self.compositions = CompositionCache(compositions_max, compositions_max_bytes)
         self.counts = CountMemo(counts_max)
         self.sketches = SketchMemo(sketches_max_bytes)

@@ -1,8 +1,8 @@
-"""How deep JSON nests: of a decoded value level by level, of bytes by their brackets.
+"""Nesting depth of JSON: of a decoded value level by level, and of bytes by their brackets.
 
-Decides nothing. Of a decoded value it costs some steps a level, however many texts stand there, and a few
-for each array and object; of bytes a few for each text, and for each time that brackets close after they
-opened. So bytes are for what could not be decoded, and for what is hardly more than brackets.
+For a decoded value the cost is a few steps for each level, array and object; texts are free. For bytes the
+cost is a few steps for each text, and for each closing bracket after an opening one. So bytes are measured
+only if they cannot be decoded, or if they hold little besides brackets.
 """
 
 import re
@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""A string, or the rest where its end is missing."""
+"""A string, or the rest of the input if the string does not end."""
 _ALL_ELSE = bytes(set(range(256)) - set(b"[]{}"))
 _OPENED_AND_CLOSED = re.compile(rb"([\[{]*)([\]}]*)")
 _MANY = 1 << 16
@@ -19,7 +19,7 @@ _ARRAYS = frozenset({list, tuple})
 
 
 class Level(NamedTuple):
-    """What stands equally deep in a value; `objects` and `arrays` are among the parts."""
+    """All parts of a value at the same depth; `objects` and `arrays` are subsets of `parts`."""
 
     parts: list[Any]
     types: set[type]
@@ -28,7 +28,7 @@ class Level(NamedTuple):
 
 
 def levels(value: Any) -> Iterator[Level]:
-    """Yield the levels of a JSON value, itself first."""
+    """Yield the levels of a JSON value; the first level is the value itself."""
     parts = [value]
     while parts:
         types = set(map(type, parts))
@@ -43,14 +43,14 @@ def levels(value: Any) -> Iterator[Level]:
 
 
 def is_deeper(value: Any, most: int) -> bool:
-    """Tell whether there are more than that many objects and arrays within each other."""
+    """Return whether objects and arrays nest deeper than `most`."""
     return any(
         depth > most and (level.objects or level.arrays) for depth, level in enumerate(levels(value), 1)
     )
 
 
 def bytes_are_deeper(value: bytes, most: int) -> bool:
-    """Tell whether more than that many brackets are open at once, outside strings, JSON or not."""
+    """Return whether more than `most` brackets outside strings are open at once; need not be JSON."""
     brackets = _STRING.sub(b"", value).translate(None, _ALL_ELSE)
     depth = 0
     for opened, closed in _OPENED_AND_CLOSED.findall(brackets):
@@ -62,5 +62,5 @@ def bytes_are_deeper(value: bytes, most: int) -> bool:
 
 
 def has_many_brackets(value: bytes) -> bool:
-    """Tell whether so many brackets open in a value that their bytes are read sooner than what they hold."""
+    """Return whether a value has so many brackets that scanning them is faster than walking its levels."""
     return value.count(b"[") + value.count(b"{") > _MANY

@@ -1,7 +1,6 @@
-"""Policies: typed, frozen, and checked when loaded, with all the errors at once.
+"""Policies: typed, frozen, and checked when loaded, with all errors at once.
 
-Decides what every policy has in common; a strategy adds its own tables by subclassing `Policy`. Never
-reads a file: `apportion.policies` does.
+`Policy` has the keys that all strategies share; each strategy subclasses it and adds its own tables.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,17 +18,17 @@ from apportion.core.results import Limits, PolicyRef
 from apportion.core.text.tokens import CounterName
 
 _ALWAYS_US = -(2**63)
-"""Before any event: an offset takes one to before the year 1 in UTC."""
+"""Before any event; with an offset, an event may be before the year 1 in UTC."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Thousandths = Annotated[int, Field(ge=0, le=1_000)]
 OwnName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,64}$")]
-"""What a policy calls its lanes, kinds, categories: a name that travels, as those of events."""
+"""A policy's name for a lane, kind or category, in the same form as in events."""
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 
 def _rfc3339(value: Any) -> Any:
-    """Read a string as events' timestamps are read; TOML has moments of its own."""
+    """Parse a string like an event's timestamp; TOML also has date-times, which pass unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -39,14 +38,14 @@ def _rfc3339(value: Any) -> Any:
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing wrong with a policy: the key, dotted, and the reason."""
+    """An error in a policy: the dotted key, and the reason."""
 
     key: str
     reason: str
 
 
 class PolicyError(Exception):
-    """A policy is refused; `problems` holds everything that is wrong with it."""
+    """A refused policy; `problems` holds all of its errors."""
 
     code = "invalid_policy"
     exit_code = 2
@@ -61,7 +60,7 @@ class PolicyError(Exception):
 class PolicyTable(BaseModel):
     """A table of a policy: unknown keys are refused, wrong types never coerced."""
 
-    # deferred: a table within a policy needs no validator of its own, and a policy none before it is read
+    # Validators are built when a policy is first read. Tables within a policy never need one of their own.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
@@ -87,7 +86,7 @@ class CertificatePolicy(PolicyTable):
 
 
 def is_default(table: PolicyTable) -> bool:
-    """Tell whether a table says nothing; one that came later stays out of the digest then."""
+    """Return whether a table has only defaults. Tables of later versions are then left out of the digest."""
     return table == type(table)()
 
 
@@ -95,7 +94,7 @@ class Policy(PolicyTable):
     """What every policy states. `budget_tokens` is the total; 0 disables."""
 
     own_backoff: ClassVar[bool] = True
-    """Whether the strategy knows ids that come again, so that `backoff_prompts` means something."""
+    """Whether the strategy supports `backoff_prompts`."""
 
     name: PolicyName
     version: PolicyName
@@ -110,23 +109,23 @@ class Policy(PolicyTable):
     def digest(self) -> str:
         """The digest of the canonical JSON of every key, defaults included.
 
-        A table that came later stands in it only where it is not as by default: else the digests of all
-        policies before it would change.
+        A table that was added in a later version enters only if it differs from its default. So the digests
+        of older policies do not change.
         """
         return digest(canonical_json_of_any(self.model_dump(mode="json")))
 
     @cached_property
     def ref(self) -> PolicyRef:
-        """How an answer names the policy."""
+        """The reference to the policy in an answer."""
         return PolicyRef(name=self.name, version=self.version, strategy=self.strategy, digest=self.digest)
 
     @cached_property
     def effective_from_us(self) -> int:
-        """The event time from which the policy holds; without one, always."""
+        """The event time from which the policy holds, in microseconds; before all events if it has none."""
         return _ALWAYS_US if self.effective_from is None else event_time_us(self.effective_from)
 
     def total_tokens(self, asked_tokens: Opt[int]) -> int:
-        """Return the configured total: the request's own, up to `budget_tokens_max`, else the policy's."""
+        """Return the total: the request's own, up to `budget_tokens_max`, or else the policy's."""
         if asked_tokens is UNSET:
             return self.budget_tokens
         return min(asked_tokens, self.budget_tokens_max or asked_tokens)
@@ -136,34 +135,34 @@ class Policy(PolicyTable):
         return Limits(budget_tokens=self.budget_tokens, **self.session.model_dump())
 
     def limits(self, asked_tokens: Opt[int]) -> Limits:
-        """Return what bounds a request that asks for so many tokens, and its session."""
+        """Return the limits of a request that asks for that many tokens, and of its session."""
         if asked_tokens is UNSET:
             return self._own_limits
         return replace(self._own_limits, budget_tokens=self.total_tokens(asked_tokens))
 
     @cached_property
     def cache_entries_max(self) -> int:
-        """How many compositions may be remembered under policies like this; 0: none."""
+        """The largest number of compositions of this policy that are cached; 0: none."""
         return 0
 
     @cached_property
     def cache_ttl_s(self) -> int:
-        """How long, in event time, a composition may be remembered."""
+        """The seconds of event time for which a composition is cached."""
         return 0
 
     @cached_property
     def prefix_ttl_s(self) -> int:
-        """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
+        """The seconds of event time for which a provider caches a prefix; 0: the policy holds no prefixes."""
         return 0
 
     @cached_property
     def marks_items(self) -> bool:
-        """Whether a text has a mark around each item, for which the session needs a secret."""
+        """Whether each item is between two marks, which need a fingerprint secret."""
         return False
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield what is wrong between keys that are each well formed; the others are passed over."""
+        """Yield the errors between keys that are each well formed; malformed keys are ignored."""
         session = raw.get("session")
         if not cls.own_backoff and isinstance(session, Mapping) and session.get("backoff_prompts"):
             yield Problem(
@@ -172,10 +171,10 @@ class Policy(PolicyTable):
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
-        """Return the policy that a TOML file or an event holds.
+        """Return the policy of a parsed TOML file or event.
 
         Raises:
-            PolicyError: with every problem, in the order of the keys, then those between keys.
+            PolicyError: the policy has errors: first those of keys, in order, then those between keys.
         """
         policy, problems = cls._validated(raw)
         problems += cls.cross_check(raw)
@@ -185,10 +184,11 @@ class Policy(PolicyTable):
 
     @classmethod
     def common_problems(cls, raw: Mapping[str, Any]) -> tuple[Problem, ...]:
-        """Return what is wrong with the keys of all policies, where no strategy can judge the others."""
+        """Return the errors in the keys that all policies share, for a policy whose strategy is unknown."""
         given = {name: raw[name] for name in cls.model_fields if name in raw and name != "strategy"}
-        told = {"name", "version", *given}
-        return tuple(one for one in cls._validated(given)[1] if one.key.partition(".")[0] in told)
+        checked = {"name", "version", *given}
+        problems = cls._validated(given)[1]
+        return tuple(problem for problem in problems if problem.key.partition(".")[0] in checked)
 
     @classmethod
     def _validated(cls, raw: Mapping[str, Any]) -> tuple[Self | None, list[Problem]]:
@@ -196,9 +196,9 @@ class Policy(PolicyTable):
             return cls.model_validate(dict(raw)), []
         except ValidationError as error:
             problems = []
-            for found in error.errors(include_url=False, include_input=False):
-                key = ".".join(str(part) for part in found["loc"])
-                problems.append(Problem(key or "policy", _reason(found["type"], found["msg"])))
+            for detail in error.errors(include_url=False, include_input=False):
+                key = ".".join(str(part) for part in detail["loc"])
+                problems.append(Problem(key or "policy", _reason(detail["type"], detail["msg"])))
             return None, problems
 
 
@@ -217,7 +217,7 @@ def _reason(kind: str, message: str) -> str:
 
 
 def clashing_priorities(key: str, what: str, tables: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield each raw table under a key whose priority an earlier one has; `what` is what one table is."""
+    """Yield an error for each raw table that repeats a priority; `what` is the word for a table."""
     owners: dict[int, str] = {}
     for name, table in tables.items():
         priority = integer(table, "priority")
@@ -227,6 +227,6 @@ def clashing_priorities(key: str, what: str, tables: Mapping[str, Any]) -> Itera
 
 
 def integer(table: Any, key: str) -> int | None:
-    """Return an integer of a raw table if it is well formed: for `cross_check`."""
+    """Return an integer of a raw table, or None if it is malformed; for `cross_check`."""
     value = table.get(key) if isinstance(table, Mapping) else None
     return value if type(value) is int and 0 <= value <= MAX_INTEGER else None

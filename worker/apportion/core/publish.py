@@ -1,13 +1,13 @@
-"""What a published or retracted artifact does to its session: the door beside `compose`.
+"""Published and retracted artifacts: from an event and its session's row to the next row.
 
-Such events answer with nothing; what they change shows in the session's next decision.
+These events have no answer. Their effect shows in the session's next decision.
 """
 
 from apportion.core.engine import Engine
 from apportion.core.events import ContextArtifact, ContextRetraction
 from apportion.core.identity import event_time_us
 from apportion.core.session.pool import published, retracted
-from apportion.core.session.row import Session, after_artifact, after_retraction, at
+from apportion.core.session.row import Session, after_artifact, after_retraction, session_at
 
 
 def publish(
@@ -15,14 +15,14 @@ def publish(
 ) -> Session:
     """Return the session's next row. `idle_timeout_s` is the default policy's; a retraction needs none.
 
-    An artifact at or after the session's expiry finds a fresh one; a retraction does not move time.
+    An artifact at or after the session's expiry starts a fresh session. A retraction does not move time.
 
     Raises:
-        EventError: the artifact cannot be named, or the retraction names nothing; nothing has happened.
+        EventError: the artifact gets no id, or the retraction names nothing. The session stays as it is.
     """
     if isinstance(event, ContextRetraction):
         return after_retraction(session, retracted(session.pool, event))
     event_us = event_time_us(event.published_at)
-    met = at(session, event_us)
+    met = session_at(session, event_us)
     pool, evicted = published(met.pool, event, engine.secrets.of(event.tenant, met.start_us or 0))
     return after_artifact(met, event_us, idle_timeout_s, pool, evicted)

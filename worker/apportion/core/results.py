@@ -1,7 +1,7 @@
-"""What comes out, typed as it travels: composed events, decisions, dead letters.
+"""Outgoing events, typed as they are on the wire: composed events, decisions, dead letters.
 
-Everything outside a decision's `run` is byte-identical for the same event; `run` is the shell's. Python 3.11
-looks a member of an enum up in 0.2 µs, as long as an entry takes to make: loops bind what they need before.
+Everything outside a decision's `run` is byte-identical for the same event; the shell fills in `run`.
+Python 3.11 takes 0.2 µs to look up an enum member, as long as making an entry. So loops bind members first.
 """
 
 from datetime import datetime
@@ -14,14 +14,14 @@ from apportion.core.errors import ErrorCode
 from apportion.core.events import Opt, Trigger
 
 SCHEMA_VERSION = 2
-"""Of decisions: raised where a field is renamed, goes, or means something else; not where one is added."""
+"""The version of decisions. It grows if a field is renamed, removed or redefined, not if one is added."""
 
 Exact: TypeAlias = int | str
-"""An integer; past 2**53 - 1, where JSON holds none exactly, its decimal digits."""
+"""An integer, or its decimal digits if it is above 2**53 - 1, which JSON numbers cannot hold exactly."""
 
 
 class Status(StrEnum):
-    """How a request was answered."""
+    """The outcome of a request."""
 
     COMPOSED = "composed"
     EMPTY = "empty"
@@ -32,14 +32,14 @@ class Status(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of a candidate."""
+    """The outcome of a candidate."""
 
     SELECTED = "selected"
     OMITTED = "omitted"
 
 
 class Fidelity(StrEnum):
-    """How much of a selected candidate stands in the context."""
+    """The form in which a selected candidate is in the context."""
 
     FULL = "full"
     SUMMARY = "summary"
@@ -49,7 +49,7 @@ class Fidelity(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a candidate was left out, in order of precedence."""
+    """The reason for omitting a candidate, in order of precedence."""
 
     DUPLICATE = "duplicate"
     SUPERSEDED = "superseded"
@@ -73,7 +73,7 @@ class Reason(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "Reason | None":
-        """Return a reason of another version, which a recorded decision may have, under its own name."""
+        """Return a reason of another version under its own name, for recorded decisions."""
         if not isinstance(value, str):
             return None
         reason = str.__new__(cls, value)
@@ -82,11 +82,11 @@ class Reason(StrEnum):
 
 
 class Result(Struct, frozen=True, omit_defaults=True):
-    """An object of a result; what does not apply is left out."""
+    """An object of a result; fields that do not apply are left out."""
 
 
 class PolicyRef(Result, frozen=True, kw_only=True):
-    """Which policy was used; `digest` covers all of it."""
+    """The policy that was used; `digest` covers all of its keys."""
 
     name: str
     version: str
@@ -95,7 +95,7 @@ class PolicyRef(Result, frozen=True, kw_only=True):
 
 
 class ComposedItem(Struct, frozen=True, gc=False):
-    """Something that stands in the context; `tokens` is the exact count of it alone."""
+    """A selected candidate; `tokens` is the exact count of its text alone."""
 
     id: str
     kind: str
@@ -105,7 +105,7 @@ class ComposedItem(Struct, frozen=True, gc=False):
 
 
 class ComposedTokens(Result, frozen=True, kw_only=True):
-    """`used` is the exact count of all that is emitted, and never above `limit`."""
+    """The tokens of the context: `used` is the exact count of everything emitted, and at most `limit`."""
 
     counter: str
     limit: int
@@ -113,7 +113,7 @@ class ComposedTokens(Result, frozen=True, kw_only=True):
 
 
 class ComposedSession(Result, frozen=True, kw_only=True):
-    """The session after this request; `max_tokens` 0: no bound."""
+    """The session after this request; `max_tokens` is 0 if there is no bound."""
 
     prompts: int
     spent_tokens: int
@@ -121,7 +121,7 @@ class ComposedSession(Result, frozen=True, kw_only=True):
 
 
 class Breakpoint(Struct, frozen=True, gc=False):
-    """A place in the text, at the end of an item: how many items, and code points, stand up to there."""
+    """A place in the text at the end of an item: the number of items and code points before it."""
 
     items: int
     characters: int
@@ -130,11 +130,11 @@ class Breakpoint(Struct, frozen=True, gc=False):
 class ContextComposed(
     Result, frozen=True, kw_only=True, omit_defaults=False, tag_field="type", tag="context-composed"
 ):
-    """The answer to a request: the context itself. `items` stand as they do in the text.
+    """The answer to a request: the context itself. `items` are in the order of the text.
 
-    Where the policy holds the beginning of a session's text, `prefix_tokens` is the exact count of what
-    stands as it did before, 0 without a text, and `breakpoints` are where a provider may be told to cache,
-    ascending.
+    If the policy holds prefixes, `prefix_tokens` is the exact count of the beginning that is unchanged since
+    the session's previous text (0 without a text). `breakpoints` are the places at which a provider may
+    cache, ascending.
     """
 
     request_id: str
@@ -156,38 +156,38 @@ class ContextComposed(
 
 
 class Bound(StrEnum):
-    """What keeps a candidate out of the context. Each but the last has a reason that names it."""
+    """The bound that keeps a candidate out of the context. Each but the last has a reason of its own."""
 
     ID = "id"
-    """Another candidate of that id stands for it."""
+    """Another candidate has the same id."""
     GROUP = "group"
-    """It belongs to a group that is not complete."""
+    """The candidate belongs to a group that is not complete."""
     EXCLUSION = "exclusion"
     """A constraint of the request excludes it."""
     CONTENT = "content"
-    """It has none."""
+    """The candidate has no content."""
     THRESHOLD = "threshold"
-    """Its activation is below the policy's lowest."""
+    """The candidate's activation is below the policy's lowest threshold."""
     REDUNDANCY = "redundancy"
-    """What is chosen says all of it."""
+    """Selected candidates cover all of the content."""
     LANE = "lane"
-    """Its lane's ceiling."""
+    """The ceiling of the candidate's lane."""
     CATEGORY = "category"
-    """Its category's budget, and the reserve that it may draw on."""
+    """The budget of the candidate's category, including the reserve that it may use."""
     LIMIT = "limit"
     """The limit of the request."""
     PREFIX = "prefix"
-    """What is held of the session's text before it."""
+    """The prefix that is held from the session's previous text."""
     ROOM = "room"
-    """There is no room for the least of it that could stand."""
+    """There is no room for the smallest form of the candidate."""
     HISTORY = "history"
-    """The part of the total that is meant for messages."""
+    """The part of the total for messages."""
     RENDER = "render"
-    """The text as a whole, after everything was shrunk."""
+    """The count of the whole text, after everything was shrunk."""
 
 
 class Detail(StrEnum):
-    """How much of a decision is stored: all of it, the selected candidates alone, or no candidate."""
+    """The detail of a stored decision: all of it, selected candidates only, or no candidates."""
 
     FULL = "full"
     SELECTED = "selected"
@@ -195,28 +195,28 @@ class Detail(StrEnum):
 
 
 class DeadLetterValue(StrEnum):
-    """How much of a refused event its dead letter holds: all of it, or its value's digest and size."""
+    """The part of a refused event that its dead letter holds: all, or the value's digest and size."""
 
     FULL = "full"
     DIGEST = "digest"
 
 
 class Margin(Struct, frozen=True, gc=False):
-    """How many tokens a candidate needed, and how many its bound had left for it."""
+    """The tokens that a candidate needed, and the tokens that its bound had left."""
 
     needed: int
     left: int
 
 
 class Redundant(Struct, frozen=True, gc=False):
-    """What of a candidate was said already when it was considered last: by whom, and how many thousandths."""
+    """The overlap of a candidate when it was considered last: the covering candidate, and thousandths."""
 
     covered_by: str
     permille: int
 
 
 class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One candidate, accounted for. What is not there does not apply."""
+    """The entry of a candidate in a decision; fields that do not apply are left out."""
 
     id: str
     kind: str
@@ -225,57 +225,57 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     """From 1, in the strategy's canonical order."""
     outcome: Outcome
     score: Opt[Exact] = UNSET
-    """Thousandths; past 2**53 - 1 their decimal digits."""
+    """In thousandths; decimal digits if above 2**53 - 1."""
     parts: Opt[tuple[int, ...]] = UNSET
-    """What the score was made of, in thousandths, by the names of the decision's `score_parts`."""
+    """The parts of the score in thousandths, in the order of the decision's `score_parts`."""
     tokens: Opt[int] = UNSET
-    """Selected (or infeasible): the exact count as it stands; omitted: what it would have cost."""
+    """If selected (or infeasible): the exact count of its form. If omitted: what it would have cost."""
     fidelity: Opt[Fidelity] = UNSET
     full_tokens: Opt[int] = UNSET
-    """Of one that does not stand in full: the exact count in full, where it was counted."""
+    """The exact count of the whole candidate, if its form is smaller and the whole was counted."""
     reason: Opt[Reason] = UNSET
-    """Why it was omitted; it names the bound that refused it."""
+    """The reason for its omission, which names the bound that rejected it."""
     bound: Opt[Bound] = UNSET
-    """The bound that refused it, where its reason is that of the whole answer."""
+    """The bound that rejected it, if the reason is that of the whole answer."""
     needed: Opt[int] = UNSET
-    """How many tokens it needed when it was considered last, where that is not `tokens`."""
+    """The tokens that it needed when it was considered last, if they differ from `tokens`."""
     left: Opt[int] = UNSET
-    """How many tokens that bound had left then; absent where tokens were not what was short."""
+    """The tokens that the bound had left then; absent if the bound is not in tokens."""
     more: Opt[int] = UNSET
-    """With so many more tokens of that bound alone it would have been selected, all else as it was."""
+    """The extra tokens in that bound alone that would have admitted it, all else equal."""
     limit_left: Opt[int] = UNSET
-    """How many tokens the limit had left then, where it was another bound that refused, and they were too
-    few as well."""
+    """The tokens that the overall limit had left then. Present only if another bound rejected the candidate
+    and the limit was too small as well."""
     constraint: Opt[str] = UNSET
-    """The place of the constraint that decided, as `must_exclude[2]`."""
+    """The place of the constraint that decided, such as `must_exclude[2]`."""
     redundant: Opt[Redundant] = UNSET
-    """What of it others said when it was considered last."""
+    """The overlap with other candidates when it was considered last."""
 
     @property
     def margin(self) -> Margin | None:
-        """What it needed and what was left when it was considered last; None where tokens did not decide."""
+        """The tokens needed and left when it was considered last; None if tokens did not decide."""
         if self.left is UNSET:
             return None
         return Margin(self.tokens or 0 if self.needed is UNSET else self.needed, self.left)
 
 
 class Shortfall(Struct, frozen=True):
-    """A floor that could not be met: what it asked for, and what its candidates had."""
+    """A floor that could not be met: the requested tokens, and the tokens that its candidates had."""
 
     requested: int
     available: int
 
 
 class Group(Result, frozen=True, kw_only=True, omit_defaults=False, gc=False):
-    """A lane, category, section or layer, in tokens and candidates; `max` is absent where there is none."""
+    """A lane, category, section or layer, in tokens and candidates; `max` is absent if there is none."""
 
     name: str
     min: int
     max: Opt[int] = UNSET
     used: int
-    """The exact count of what stands."""
+    """The exact count of its selected candidates."""
     available: int
-    """What its candidates would cost together."""
+    """The cost of all of its candidates together."""
     selected: int
     rejected: int
     shortfall: Opt[Shortfall] = UNSET
@@ -285,40 +285,41 @@ class DecisionTokens(Result, frozen=True, kw_only=True, omit_defaults=False):
     """The tokens of the answer as a whole."""
 
     limit: int
-    """The least of the total, what a request may have, and what the session has left."""
+    """The least of the total, the cap for a request, and the rest of the session's total."""
     reserved: int
     estimated: int
-    """The sum by which the candidates were selected."""
+    """The sum that the selection charged."""
     used: int
-    """The exact count emitted."""
+    """The exact count of everything emitted."""
     remaining: int
-    """The limit less what was used."""
+    """`limit` minus `used`."""
 
 
 class Limits(Result, frozen=True, kw_only=True):
-    """What bounded the request and its session, as used. A number that is not there is 0: no bound."""
+    """The limits of the request and its session. An absent number is 0, which means no bound."""
 
     budget_tokens: int = 0
-    """The total: the request's own, up to the policy's maximum, else the policy's. 0 disables."""
+    """The total: the request's own, up to the policy's maximum, or else the policy's. 0 disables."""
     max_tokens: int = 0
-    """What the session may spend."""
+    """The tokens that the session may spend."""
     max_tokens_per_request: int = 0
     backoff_prompts: int = 0
-    """How many prompts an id waits that was injected, for each time that it was."""
+    """The number of prompts that an injected id waits, for each time that it was injected."""
     idle_timeout_s: int = 0
 
 
 class ReasonCount(Struct, frozen=True):
-    """How many candidates were omitted for a reason."""
+    """The number of candidates that were omitted for a reason."""
 
     reason: Reason
     count: int
 
 
 class GroupPrice(Result, frozen=True, kw_only=True):
-    """What a token of a lane or category is worth beside one of the limit, in thousandths of score.
+    """The price of a token of a lane or category relative to a token of the limit, in thousandths of score.
 
-    More by `ceiling` where its ceiling holds candidates back; less by `floor` where its floor lets them in.
+    It is higher by `ceiling` if the ceiling keeps candidates out, and lower by `floor` if the floor lets
+    candidates in.
     """
 
     name: str
@@ -327,12 +328,12 @@ class GroupPrice(Result, frozen=True, kw_only=True):
 
 
 class Certificate(Result, frozen=True, kw_only=True):
-    """How good the selection is, before rendering. A value is Σ score · cost, in thousandths of score.
+    """The quality of the selection before rendering. A value is Σ score · cost, in thousandths of score.
 
-    No selection within limit and ceilings that has the protected candidates, and fills every lane with others
-    up to its floor at least as far as this one, has a greater `value` than `bound`. `gap` is what is missing,
-    in thousandths of the bound, rounded up. `price` is what one more token of the limit is worth. Scores are
-    `undiscounted` where the policy discounts them for overlap.
+    `bound` is at least the `value` of every selection that stays within limit and ceilings, has the protected
+    candidates, and fills each lane's floor at least as far as this one. `gap` is the difference to the bound,
+    in thousandths of the bound, rounded up. `price` is the worth of one more token of the limit.
+    `undiscounted` is true if the policy discounts scores for overlap and the certificate does not.
     """
 
     value: Exact
@@ -340,29 +341,29 @@ class Certificate(Result, frozen=True, kw_only=True):
     gap: int
     price: Exact
     groups: tuple[GroupPrice, ...]
-    """Those with either, in the order of the decision's groups."""
+    """The groups with a ceiling or floor price, in the order of the decision's groups."""
     undiscounted: bool = False
 
 
 class ConstraintCount(Result, frozen=True, kw_only=True, omit_defaults=False):
-    """How many constraints of a list were given, how many matched a candidate, how many none."""
+    """The constraints of a list: how many were given, matched a candidate, or matched none."""
 
     name: str
-    """The list's, as `must_exclude`."""
+    """The name of the list, such as `must_exclude`."""
     given: int
     matched: int
     unmatched: int
 
 
 class CounterRef(Result, frozen=True, kw_only=True):
-    """Which counter was used; `digest` pins its rule or vocabulary."""
+    """The counter that was used; `digest` pins its rule or vocabulary."""
 
     name: str
     digest: str
 
 
 class Digests(Result, frozen=True, kw_only=True):
-    """SHA-256 over canonical JSON, `sha256:…`."""
+    """SHA-256 digests over canonical JSON, as `sha256:…`."""
 
     input: str
     """The request without `requested_at`."""
@@ -373,38 +374,38 @@ class Digests(Result, frozen=True, kw_only=True):
     output: str
     """The composed event."""
     record: Opt[str] = UNSET
-    """Of a record that is not full: the full one, with the `detail` that this one has, without this digest
-    and without `run`."""
+    """Only in a decision without full detail: the digest of the full decision with this `detail`, without
+    this digest and without `run`."""
 
 
 class Ledger(Result, frozen=True, kw_only=True):
-    """A session's row without what grows. Times are event times; a number that is not there is 0."""
+    """The fixed-size part of a session's row. Times are event times; an absent number is 0."""
 
     prompts: int = 0
-    """Accepted requests that were no duplicates."""
+    """The number of accepted requests, without duplicates."""
     sequence: int = 0
-    """Answers given."""
+    """The number of answers."""
     spent_tokens: int = 0
     started_at: datetime
     last_event_at: datetime
     expires_at: datetime | None = None
-    """From then on it starts afresh; absent: never."""
+    """The time at which the session expires; absent if it never does."""
     injections: int = 0
-    """Ids that are remembered as injected."""
+    """The number of ids that are remembered as injected."""
     pool_artifacts: int = 0
     pool_bytes: int = 0
-    """Of their contents."""
+    """The bytes of the contents of the pool's artifacts."""
 
 
 class SessionLedger(Result, frozen=True, kw_only=True):
-    """The row before and after."""
+    """The session's row before and after the request."""
 
     before: Ledger
     after: Ledger
 
 
 class Source(Result, frozen=True, kw_only=True, omit_defaults=False):
-    """Where the event came from."""
+    """The record of the event."""
 
     topic: str
     partition: int
@@ -412,14 +413,14 @@ class Source(Result, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Phase(Struct, frozen=True):
-    """How long a phase took, in microseconds."""
+    """The duration of a phase, in microseconds."""
 
     name: str
     duration_us: int
 
 
 class Run(Result, frozen=True, kw_only=True):
-    """What may differ between two runs of the same event: filled in by the shell."""
+    """The fields that may differ between two runs of the same event; the shell fills them in."""
 
     source: Opt[Source] = UNSET
     worker: Opt[str] = UNSET
@@ -428,7 +429,7 @@ class Run(Result, frozen=True, kw_only=True):
 
 
 class Broken(StrEnum):
-    """Why the text goes on otherwise than the one before."""
+    """The reason for which a text differs from the session's previous text."""
 
     POLICY = "policy"
     GONE = "gone"
@@ -445,7 +446,7 @@ class Broken(StrEnum):
 
 
 class Break(Struct, frozen=True):
-    """Where the text stops being as before: the place and id of the first item that does not stand so."""
+    """The end of the unchanged beginning: the place and id of the first item that differs, and why."""
 
     at: int
     id: str | None
@@ -453,13 +454,14 @@ class Break(Struct, frozen=True):
 
 
 class Prefix(Struct, frozen=True, kw_only=True, rename={"broken": "break"}):
-    """What of a text is a beginning of the session's text before it, and what that cost.
+    """The beginning that a text shares with the session's previous text, and its price.
 
-    `previous_items` stood at the beginning of that text in full, `held_items` of them do so again, and
-    `prefix_tokens` is the exact count up to the end of the last. `held_only` are the ids that stand only for
-    that, in their order, `displaced` those that do not stand for it, by rank. `value` is that of what was
-    selected, thousandths of score times tokens, `value_without` what it would be without the rule; `tried` is
-    how many selections were tried. `cold`: the text before is too old for a cache, or is of a later time.
+    `previous_items` is the number of items in full at the beginning of the previous text. `held_items` of
+    them are in the same place again. `prefix_tokens` is the exact count up to the end of the last held item.
+    `held_only` are the ids that are selected only to hold the prefix, in order. `displaced` are the ids that
+    the prefix displaced, by rank. `value` is the value of the selection, in thousandths of score times
+    tokens; `value_without` is the value without the rule. `tried` is the number of selections that were
+    tried. `cold` is true if the previous text is too old for a cache, or is of a later time.
     """
 
     previous_items: int
@@ -475,15 +477,15 @@ class Prefix(Struct, frozen=True, kw_only=True, rename={"broken": "break"}):
 
 
 class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="context-decision"):
-    """Everything needed to audit, count and replay one decision; no content and no path.
+    """The record of a decision, to audit, count and replay it; it has no content and no path.
 
-    What is empty or does not apply is left out. Times are RFC 3339 in UTC; one before the year 1 or after
-    9999 is the nearest that can be written.
+    Empty fields and fields that do not apply are left out. Times are RFC 3339 in UTC. A time before the year
+    1 or after 9999 is the nearest time that can be written.
     """
 
     schema_version: int
     detail: Detail = Detail.FULL
-    """How much of it is here."""
+    """The detail in which it is stored."""
     decision_id: str
     request_id: str
     session_id: str
@@ -494,7 +496,7 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     counter: CounterRef
     digests: Digests
     fingerprint_key_id: Opt[str] = UNSET
-    """Names the secret that ids were made with; absent where there is none."""
+    """The name of the secret from which ids were made; absent if there is none."""
     status: Status
     summary: str
     """The decision in one line."""
@@ -504,35 +506,35 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     session: SessionLedger
     groups: tuple[Group, ...] = ()
     certificate: Opt[Certificate] = UNSET
-    """How good the selection is, where the policy asks for it."""
+    """The quality of the selection, if the policy asks for it."""
     score_parts: tuple[str, ...] = ()
-    """What a score is made of: the names of the candidates' `parts`, in their order."""
+    """The names of the candidates' `parts`, in order."""
     candidates: tuple[Entry, ...] = ()
-    """By rank: all selected, and omitted ones up to a bound, beyond it only what has expired, for it leaves
-    the pool."""
+    """Candidates by rank: all selected ones, and omitted ones up to a bound. Beyond it, only expired
+    artifacts are listed, because they leave the pool."""
     candidates_total: int
     candidates_selected: int
     reasons: tuple[ReasonCount, ...] = ()
-    """All that were omitted: most first, ties by name."""
+    """The number of omitted candidates for each reason: highest number first, ties by name."""
     unlisted: tuple[ReasonCount, ...] = ()
-    """Those of them that `candidates` does not list."""
+    """The omitted candidates that `candidates` does not list, by reason."""
     constraints: tuple[ConstraintCount, ...] = ()
     duplicate_of: Opt[str] = UNSET
-    """The decision that answered the request first."""
+    """The id of the decision that answered the request first."""
     evicted: tuple[str, ...] = ()
-    """The artifacts that the pool's bounds pushed out since the session's last decision; of very many the
+    """The artifacts that were evicted from the pool since the session's last decision; of very many, the
     last ones."""
     evicted_unlisted: int = 0
-    """How many went before those."""
+    """The number of earlier evicted artifacts."""
     cache_key: Opt[str] = UNSET
-    """Under which the composition may be remembered."""
+    """The key under which the composition may be cached."""
     prefix: Opt[Prefix] = UNSET
-    """What of the session's text before stands again at the beginning, where the policy asks for it."""
+    """The beginning shared with the session's previous text, if the policy holds prefixes."""
     run: Opt[Run] = UNSET
 
 
 class Failure(Result, frozen=True, kw_only=True):
-    """What was wrong, where, and what to do."""
+    """An error: its code, its place, and a message that says what to do."""
 
     code: ErrorCode
     message: str
@@ -540,7 +542,7 @@ class Failure(Result, frozen=True, kw_only=True):
 
 
 class DeadLetterSource(Source, frozen=True, kw_only=True):
-    """Where the event came from, and its record's timestamp in milliseconds since 1970."""
+    """The record of the event, with its timestamp in milliseconds since 1970."""
 
     timestamp_ms: int
 
@@ -548,10 +550,10 @@ class DeadLetterSource(Source, frozen=True, kw_only=True):
 class ContextDeadLetter(
     Result, frozen=True, kw_only=True, omit_defaults=False, tag_field="type", tag="context-dead-letter"
 ):
-    """An event that was refused, as it came. Bytes are base64.
+    """A refused event as it was received. Bytes are base64.
 
-    A value over 1 MiB is its digest, its size and its first 256 KiB; where nothing of events is to be kept,
-    its digest and its size alone, without headers.
+    Of a value over 1 MiB, only digest, size and the first 256 KiB are kept. If dead letters keep digests
+    only, only digest and size are kept, without headers.
     """
 
     error: Failure

@@ -1,7 +1,6 @@
-"""What a strategy answers: a verdict on each candidate, and what stands in the text.
+"""Verdicts: a strategy's answer on each candidate, and the selected candidates in the order of the text.
 
-Decides how a verdict is put. What is told of the verdicts (entries, groups, items, reasons, counts) the
-accountant makes.
+The accountant turns verdicts into entries, groups, items, reasons and counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,16 +26,22 @@ __all__ = ["Bound", "GroupBounds", "Verdict", "Verdicts", "mark_covered", "mark_
 
 
 class Verdict(Struct, gc=False):
-    """What becomes of one candidate; a strategy fills it in, and may add what it needs while it decides.
+    """The outcome of one candidate. A strategy fills it in, and may subclass it for its own fields.
 
-    It stands where `fidelity` is set, else `bound` says what refused it the last time that it was
-    considered, and `margin` what it needed then and what was left. `tokens` is the exact count of it as it
-    stands, or stood last; `cost` is what it was selected by; `full_tokens` is the count of one that does not
-    stand in full. A count of 0 is not known. `more` tokens of the bound alone would have had it selected (0:
-    not known to), and of the limit `limit_left` were left where they were too few beside another bound.
-    `score` and `parts`, in the order of the answer's `score_parts`, are thousandths; `constraint` is the
-    place of the constraint that decided. `redundant` tells what of it others said when it was considered
-    last.
+    A candidate is selected if `fidelity` is set. Otherwise `bound` rejected it when it was considered last,
+    and `margin` has the tokens that it needed then and the tokens that were left.
+
+    `tokens` is the exact count of its current or last form. `cost` is the number of tokens that the selection
+    charges. `full_tokens` is the count of the whole candidate if the selected form is smaller. A count of 0
+    is unknown.
+
+    `more` is the number of extra tokens in the limiting bound that would have admitted it (0: unknown).
+    `limit_left` is what the overall limit had left; it is set only if another bound rejected the candidate
+    and the limit was too small as well.
+
+    `score` and `parts` are thousandths; the parts are in the order of `Verdicts.score_parts`. `constraint` is
+    the place of the constraint that decided. `redundant` is how much of it other candidates covered when it
+    was considered last.
     """
 
     id: str
@@ -56,22 +61,22 @@ class Verdict(Struct, gc=False):
     redundant: Redundant | None = None
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
-        """Leave it out; nothing is left where more was used than there was."""
+        """Reject the candidate; a negative `left` counts as 0."""
         self.fidelity = None
         self.bound = bound
         self.margin = Margin(needed, max(0, left))
 
     def stand(self, fidelity: Fidelity) -> None:
-        """Let it stand at a fidelity."""
+        """Select the candidate at a fidelity."""
         self.fidelity = fidelity
         self.bound = self.margin = None
 
 
 class GroupBounds(Struct, frozen=True, gc=False, cache_hash=True):
-    """A lane, category, section or layer as the task bounds it; `max` is absent where nothing does.
+    """The bounds of a lane, category, section or layer, in tokens; `max` is absent if there is no ceiling.
 
-    `short` tells that its floor, `min`, was tried and not met. `used` and `available` are given where they
-    are no sums over its verdicts.
+    `short` is true if the floor, `min`, was tried and not met. `used` and `available` are set if they are not
+    the sums over the group's verdicts.
     """
 
     name: str
@@ -83,15 +88,15 @@ class GroupBounds(Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class Verdicts(Struct, frozen=True, kw_only=True):
-    """A strategy's answer. `verdicts` stand in canonical order, `standing` as they do in the text.
+    """A strategy's answer. `verdicts` are in canonical order, `standing` in the order of the text.
 
-    `used_tokens` is the exact count of all that is emitted. `estimated_tokens` is the sum by which it was
-    selected, where that is not the sum of the costs of what stands. Where the protected ones alone pass the
-    limit the answer is `infeasible`, and nothing stands. `kept` are the places of the messages of the history
-    that go along with the new message, the oldest first. `carried` is what the strategy wants to find in the
-    session's next task under the same policy; empty leaves there what is. `prefix` and `breakpoints` are told
-    where a beginning of the session's text before it may be held, `certificate`, how good the selection is,
-    where the policy asks for it.
+    `used_tokens` is the exact count of everything emitted. `estimated_tokens` is the sum that the selection
+    charged, if it is not the sum of the costs of `standing`. `infeasible` means that the protected candidates
+    alone exceed the limit; nothing is selected then.
+
+    `kept` are the places of the emitted messages of the history, oldest first. `carried` is passed to the
+    session's next task under the same policy; empty keeps the previous value. `prefix` and `breakpoints` are
+    set if the policy holds prefixes. `certificate` is set if the policy asks for it.
     """
 
     verdicts: Sequence[Verdict]
@@ -112,18 +117,18 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     breakpoints: tuple[Breakpoint, ...] = ()
 
 
-def mark_covered(ones: Sequence[Verdict], covered: Mapping[int, tuple[int, int]]) -> None:
-    """Say of candidates, by place, by whom and how many thousandths they were covered."""
+def mark_covered(verdicts: Sequence[Verdict], covered: Mapping[int, tuple[int, int]]) -> None:
+    """Set `redundant` of candidates, by place, from the covering candidate's place and thousandths."""
     for place, (by, permille) in covered.items():
-        ones[place].redundant = Redundant(ones[by].id, permille)
+        verdicts[place].redundant = Redundant(verdicts[by].id, permille)
 
 
 def mark_repeats(ranked: Sequence[Verdict]) -> None:
-    """Refuse candidates, the best-ranked first, where an id comes again."""
+    """Reject all but the best-ranked candidate of each id; `ranked` has the best-ranked first."""
     if len(set(map(_id_of, ranked))) == len(ranked):
         return
     seen: set[str] = set()
-    for one in ranked:
-        if one.id in seen:
-            one.bound = Bound.ID
-        seen.add(one.id)
+    for verdict in ranked:
+        if verdict.id in seen:
+            verdict.bound = Bound.ID
+        seen.add(verdict.id)

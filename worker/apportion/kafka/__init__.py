@@ -2,5 +2,5 @@
 
 import logging
 
-# with a handler of their own, the client's lines reach stderr only if a command configures logging
+# With a handler of its own, the client logs to stderr only if a command configures logging.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())

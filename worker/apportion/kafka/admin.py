@@ -1,7 +1,4 @@
-"""Reaching the brokers to administer them.
-
-Decides how long to wait, and what a broker is called that is away or does not take us. Never touches a topic.
-"""
+"""Admin clients of the brokers, and the errors of brokers that are away or refuse us."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +18,7 @@ from apportion.settings import Settings
 
 
 class BrokerUnreachableError(Exception):
-    """No broker answered; names the addresses that were tried."""
+    """No broker answered; the message names the addresses."""
 
     code = "broker_unreachable"
 
@@ -34,13 +31,13 @@ class BrokerUnreachableError(Exception):
 
 
 class BrokerRefusedError(Exception):
-    """A broker is there and does not take us; says why, and what to do."""
+    """A broker answers and refuses us; the message says why, and what to do."""
 
     code = "broker_refused"
 
 
 class NotAllowedError(Exception):
-    """The brokers let us in, and no ACL allows what we ask for; names the resource."""
+    """The brokers accept us, but no ACL allows the operation; the message names the resource."""
 
     code = "not_allowed"
 
@@ -60,7 +57,7 @@ _NOT_ALLOWED: tuple[tuple[type[KafkaError], str], ...] = (
 
 
 def not_allowed(settings: Settings, error: BaseException | None) -> NotAllowedError | None:
-    """Return what is told where an error says that no ACL allows something; None: it says something else."""
+    """Return the error to raise if no ACL allows an operation; None for any other error."""
     for kind, what in _NOT_ALLOWED:
         if isinstance(error, kind):
             names = error.args[0] if error.args else settings.app_id
@@ -69,7 +66,7 @@ def not_allowed(settings: Settings, error: BaseException | None) -> NotAllowedEr
 
 
 def why_unanswered(settings: Settings, error: BaseException) -> Exception:
-    """Return what is told where a broker did not do what it was asked for: that it may not, or is away."""
+    """Return the error to raise after a failed operation: no ACL allows it, or no broker answers."""
     return not_allowed(settings, error) or BrokerUnreachableError(settings)
 
 
@@ -79,19 +76,19 @@ def _names(names: object) -> str:
 
 @asynccontextmanager
 async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """Yield an admin client that has reached a broker.
+    """Yield an admin client that is connected to a broker.
 
     Raises:
-        SettingsError: a file with a certificate or a secret is not what it should be.
-        BrokerRefusedError: one is there, but its listener, certificate or login is not as in the settings.
-        NotAllowedError: no ACL allows us what we ask for.
-        BrokerUnreachableError: none answered within `request_timeout_s`, or one no longer does.
+        SettingsError: a file with a certificate or a secret is invalid.
+        BrokerRefusedError: a broker answers, but listener, certificate or login do not match the settings.
+        NotAllowedError: no ACL allows the operation.
+        BrokerUnreachableError: no broker answered within `request_timeout_s`, or one stopped answering.
     """
     timeout_s = settings.request_timeout_s
     client = AIOKafkaAdminClient(
         **connection_arguments(settings),
         client_id=settings.app_id,
-        # brokers are tried one after another: a silent one must leave time for the next
+        # Brokers are tried in turn, so a silent broker must leave time for the next.
         request_timeout_ms=int(timeout_s * 1000 / len(settings.brokers)),
     )
     try:

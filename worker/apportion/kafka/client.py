@@ -1,7 +1,6 @@
-"""The other side of the worker: publishes events, and reads what comes back.
+"""Client of a worker: publishes events, and reads the answers, as any platform would.
 
-Decides which key and partition an event travels under, and which answer belongs to which event. Never
-composes. `apportion send` and `apportion demo` talk to a worker through this, as any platform would.
+`apportion send` and `apportion demo` use it.
 """
 
 import asyncio
@@ -33,13 +32,13 @@ _Place = tuple[int, int]
 
 
 class NotAnEventError(Exception):
-    """A line cannot be published: nobody could tell whose session it is of."""
+    """A line cannot be published, because it names no session."""
 
     code = "not_an_event"
 
 
 class NoAnswerError(Exception):
-    """Events were published, and nothing came back in time."""
+    """Events were published, and no answer came in time."""
 
     code = "no_answer"
 
@@ -51,9 +50,9 @@ class NoAnswerError(Exception):
 
 
 class Reply(Struct, frozen=True):
-    """What came back for one event: a decision and the composed event as it came, or a dead letter.
+    """The reply to an event: a decision and the composed event's bytes, or a dead letter.
 
-    `index` counts the events from 0; `latency_s` is from publishing the event to having all of its answer.
+    `index` counts the events from 0. `latency_s` is the time from publishing the event to its whole answer.
     """
 
     index: int
@@ -64,7 +63,7 @@ class Reply(Struct, frozen=True):
 
 
 class _Named(Struct, frozen=True):
-    """As much of an event as its key needs; whether the rest is right, the worker tells."""
+    """The fields of an event that its key needs; the worker checks the rest."""
 
     session_id: str
     tenant: str = "default"
@@ -89,7 +88,7 @@ _dead_letter = msgspec.json.Decoder(ContextDeadLetter)
 
 @asynccontextmanager
 async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
-    """Connect, to publish alone.
+    """Connect, for publishing only.
 
     Raises:
         BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
@@ -106,7 +105,7 @@ async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
 
 @asynccontextmanager
 async def open_client(settings: Settings) -> AsyncIterator["Client"]:
-    """Connect, and from then on miss nothing that the worker sends.
+    """Connect, and receive everything that the worker sends from then on.
 
     Raises:
         BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
@@ -141,14 +140,14 @@ async def _reaching(settings: Settings) -> AsyncIterator[None]:
 
 
 class Publisher:
-    """Publishes events; made by `open_publisher`."""
+    """Publisher of events; made by `open_publisher`."""
 
     def __init__(self, settings: Settings, producer: AIOKafkaProducer) -> None:
         self._settings = settings
         self._producer = producer
 
     async def send(self, value: bytes) -> _Place | None:
-        """Publish an event under its session's key, wait until it is durable, and return a request's place.
+        """Publish an event under its session's key, durably; return the place of a request, else None.
 
         Raises:
             NotAnEventError: it is not JSON, or names no session.
@@ -169,7 +168,7 @@ class Publisher:
 
 
 class Client:
-    """Publishes events and matches what comes back; made by `open_client`."""
+    """Publisher of events that also matches their answers; made by `open_client`."""
 
     def __init__(self, settings: Settings, publisher: Publisher, consumer: AIOKafkaConsumer) -> None:
         self._settings = settings
@@ -186,7 +185,7 @@ class Client:
             NotAnEventError: it is not JSON, or names no session.
         """
         since_s = perf_counter()
-        # the place is known only when the record is durable: the answer cannot be there before we look
+        # The place is known once the record is durable, and nothing is read before: no answer is missed.
         place = await self._publisher.send(value)
         if place is not None:
             self._waiting[place] = _AwaitedAnswer(index, since_s)
@@ -194,43 +193,43 @@ class Client:
     async def exchange(
         self, events: Iterable[bytes], in_flight_max: int, patience_s: float
     ) -> AsyncIterator[Reply]:
-        """Publish events in their order, and yield the answers of the requests among them as they come.
+        """Publish events in order, and yield the replies to the requests among them as they arrive.
 
-        At most `in_flight_max` requests wait for an answer at any time.
+        At most `in_flight_max` requests wait for a reply at any time.
 
         Raises:
-            NotAnEventError: one has no session; those before it are published.
-            NoAnswerError: nothing came back for `patience_s`.
+            NotAnEventError: an event names no session; the events before it are published.
+            NoAnswerError: no answer came for `patience_s`.
         """
         remaining = enumerate(events)
         more = True
-        heard_s = perf_counter()
+        replied_s = perf_counter()
         while more or self._waiting:
             while more and len(self._waiting) < in_flight_max:
                 index, value = next(remaining, (-1, b""))
                 more = index >= 0
                 if more:
                     await self.send(index, value)
-            for answered in await self._poll():
-                heard_s = perf_counter()
-                yield answered
-            if self._waiting and perf_counter() - heard_s > patience_s:
+            for reply in await self._poll():
+                replied_s = perf_counter()
+                yield reply
+            if self._waiting and perf_counter() - replied_s > patience_s:
                 raise NoAnswerError(len(self._waiting), patience_s)
 
     async def _poll(self) -> list[Reply]:
-        """Return what has come back and is complete."""
+        """Return the replies that are complete."""
         if not self._waiting:
             return []
         batches = await self._consumer.getmany(timeout_ms=int(_POLL_S * 1000))
         records = [record for batch in batches.values() for record in batch]
-        found = [self._read(record.topic, record.value) for record in records]
-        return [answered for answered in found if answered is not None]
+        replies = [self._read(record.topic, record.value) for record in records]
+        return [reply for reply in replies if reply is not None]
 
     def _read(self, topic: str, value: bytes) -> Reply | None:
         if topic == self._settings.dead_letters_topic:
             letter = _dead_letter.decode(value)
             waiting = self._waiting.pop((letter.source.partition, letter.source.offset), None)
-            return None if waiting is None else _answered(waiting, dead_letter=letter)
+            return None if waiting is None else _reply(waiting, dead_letter=letter)
         if topic == self._settings.composed_topic:
             identity = _composed_id.decode(value).decision_id
             self._composed[identity] = value
@@ -245,14 +244,14 @@ class Client:
         return self._matched(identity)
 
     def _matched(self, identity: str) -> Reply | None:
-        """Return the answer whose two events have both come."""
+        """Return a reply if both of its events have arrived."""
         if identity not in self._decided or identity not in self._composed:
             return None
         waiting = self._waiting.pop(self._decided.pop(identity))
-        return _answered(waiting, composed=self._composed.pop(identity), decision=waiting.decision)
+        return _reply(waiting, composed=self._composed.pop(identity), decision=waiting.decision)
 
 
-def _answered(
+def _reply(
     waiting: _AwaitedAnswer,
     composed: bytes = b"",
     decision: ContextDecision | None = None,

@@ -1,6 +1,6 @@
-"""What stands beside a committed offset, in the commit's own metadata.
+"""Metadata of a committed offset, stored in the commit itself.
 
-Decides its form and its size. What an older version committed, or somebody else, is taken as nothing known.
+Metadata in another form, from an older version or another writer, count as unknown.
 """
 
 import msgspec
@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 BATCH, EVENT = "batch", "event"
 METADATA_MAX_BYTES = 4_000
-"""Brokers refuse the commit of more than 4,096 (`offset.metadata.max.bytes`)."""
+"""Brokers refuse commits with more than 4,096 bytes (`offset.metadata.max.bytes`)."""
 
 
 class CommitMetadata(Struct, frozen=True, omit_defaults=True):
-    """What is known of a partition up to its committed offset; a field that is not known has its default.
+    """The state of a partition at its committed offset; an unknown field has its default.
 
-    `stream_time_us` is the greatest event time, which alone lets rows go. `changelog_end_offset` is the end
-    of the changelog when all rows up to there were durable: it is not shorter later. `window` is the last of
-    what the dead-letter breaker saw of the partition, `failures` how often the event at that very offset has
-    ended a worker. `under_way` is what a worker had begun to compose there, and had neither made durable nor
-    given up: a `batch`, an `event` (that one alone), or nothing.
+    `stream_time_us` is the greatest event time; only it lets rows expire. `changelog_end_offset` is an end of
+    the changelog up to which all rows were durable, so the changelog never becomes shorter. `window` is the
+    dead-letter breaker's recent history of the partition. `failures` is how often the event at this offset
+    has ended a worker. `under_way` is the work that a worker had begun at this offset, and had neither made
+    durable nor given up: a `batch`, a single `event`, or nothing.
     """
 
     version: int = 1
@@ -31,7 +31,7 @@ class CommitMetadata(Struct, frozen=True, omit_defaults=True):
 
     @property
     def event_failures(self) -> int:
-        """How many workers the next event has ended, for who finds these metadata when a worker is gone."""
+        """The number of workers that the next event has ended, for the reader of a dead worker's metadata."""
         return self.failures + (self.under_way == EVENT)
 
 
@@ -42,7 +42,7 @@ _decode = msgspec.json.Decoder(CommitMetadata).decode
 
 
 def encode_metadata(metadata: CommitMetadata) -> str:
-    """Return the metadata as they are committed, in JSON; a window that is too large is left out."""
+    """Return the metadata in JSON; a window that is too large is left out."""
     text = _encode(metadata)
     if len(text) > METADATA_MAX_BYTES:
         text = _encode(replace(metadata, window=""))
@@ -50,7 +50,7 @@ def encode_metadata(metadata: CommitMetadata) -> str:
 
 
 def decode_metadata(text: str) -> CommitMetadata:
-    """Return the metadata that were committed; fields that a newer version added are passed over."""
+    """Return the committed metadata; unknown fields of newer versions are ignored."""
     try:
         return _decode(text)
     except msgspec.DecodeError:

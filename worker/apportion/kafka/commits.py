@@ -1,8 +1,4 @@
-"""What the group has committed of the requests topic, with the metadata beside each offset.
-
-Decides how long a coordinator is asked that does not know yet, and that a group is one installation's. Never
-commits.
-"""
+"""Committed offsets of the group on the requests topic, with the metadata beside each offset."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -22,14 +18,14 @@ _AGAIN_S = 0.2
 
 
 class CommittedOffset(Struct, frozen=True):
-    """The next offset to answer, None where nothing is committed, and what is known up to there."""
+    """The next offset to answer (None: nothing is committed), and the metadata of the commit."""
 
     offset: int | None = None
     metadata: CommitMetadata = NOTHING_KNOWN
 
 
 class SharedGroupError(Exception):
-    """The group has committed offsets of another requests topic: two installations have one app id."""
+    """The group has committed offsets of another requests topic: two installations share an app id."""
 
     code = "group_shared"
 
@@ -43,14 +39,14 @@ class SharedGroupError(Exception):
 
 
 async def read_commits(settings: Settings, partitions: Collection[int]) -> dict[int, CommittedOffset]:
-    """Return what is committed of each partition; asks until the group's coordinator knows."""
+    """Return the commit of each partition; retries until the group's coordinator knows all of them."""
     places = [TopicPartition(settings.requests_topic, partition) for partition in partitions]
     while True:
         try:
-            found = await _list_offsets(settings, places)
-            # where the coordinator has just moved, the client gives fewer than it was asked for, and no error
-            if found.keys() >= set(places):
-                return {place.partition: _commit(*found[place]) for place in places}
+            offsets = await _list_offsets(settings, places)
+            # If the coordinator has just moved, the client returns too few offsets, and no error.
+            if offsets.keys() >= set(places):
+                return {place.partition: _commit(*offsets[place]) for place in places}
         except KafkaError as error:
             if not error.retriable:
                 raise
@@ -60,7 +56,7 @@ async def read_commits(settings: Settings, partitions: Collection[int]) -> dict[
 async def _list_offsets(
     settings: Settings, places: list[TopicPartition] | None
 ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-    """Return what the group has committed of these partitions, -1 where it has nothing; None: of all."""
+    """Return the group's offsets of these partitions (-1: none committed); None means all partitions."""
     admin = AIOKafkaAdminClient(
         **connection_arguments(settings),
         client_id=settings.app_id,
@@ -68,33 +64,33 @@ async def _list_offsets(
     )
     try:
         await admin.start()
-        found: Mapping[TopicPartition, OffsetAndMetadata] = await admin.list_consumer_group_offsets(
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] = await admin.list_consumer_group_offsets(
             settings.app_id, partitions=places
         )
-        return found
+        return offsets
     finally:
         await admin.close()
 
 
 async def require_group(settings: Settings) -> Mapping[int, CommittedOffset]:
-    """Return what the group has committed, unless it is not ours to know, or is another installation's.
+    """Return the commits of the group, after checking that the group is allowed and is ours alone.
 
-    A member of a group that no ACL allows would wait for ever, and say so in a log alone. Two installations
-    in one group would take each other's partitions. Brokers leave out what ACLs hide from our user.
+    A member of a group that no ACL allows would wait for ever, and only log it. Two installations in one
+    group would take each other's partitions. Brokers leave out topics that ACLs hide from our user.
 
     Raises:
-        NotAllowedError: no ACL allows us to.
-        SharedGroupError: it has committed offsets of another topic than our requests.
+        NotAllowedError: no ACL allows the group.
+        SharedGroupError: the group has committed offsets of a topic other than our requests topic.
     """
     try:
         async with asyncio.timeout(settings.request_timeout_s):
-            await read_commits(settings, [0])  # returns when the coordinator knows what is committed
-            found = await _list_offsets(settings, None)
+            await read_commits(settings, [0])  # returns when the coordinator knows the commits
+            offsets = await _list_offsets(settings, None)
     except GroupAuthorizationFailedError:
         raise NotAllowedError(settings, f"the group {settings.app_id}") from None
     except (KafkaError, TimeoutError):
-        return {}  # a coordinator that is away is waited for where the group is joined
-    commits = {place: _commit(*each) for place, each in found.items() if each.offset >= 0}
+        return {}  # joining the group waits for a coordinator that is away
+    commits = {place: _commit(*committed) for place, committed in offsets.items() if committed.offset >= 0}
     for place in sorted(commits):
         if place.topic != settings.requests_topic:
             raise SharedGroupError(settings, place.topic)

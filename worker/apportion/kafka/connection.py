@@ -1,7 +1,6 @@
-"""How every Kafka client connects: addresses, TLS and SASL, made from the settings in this one place.
+"""Connections of all Kafka clients: addresses, TLS and SASL from the settings, and the errors of refusals.
 
-Decides which arguments a client gets, and what is told when a broker is there but does not take us. Never
-shows a secret, and never sends one to a broker whose certificate does not hold, nor to one of another name.
+No secret is shown in a message. No secret is sent to a broker whose certificate or name is not valid.
 """
 
 import asyncio
@@ -28,25 +27,25 @@ from apportion.settings.value_types import SaslMechanism
 
 
 class TokenCommandError(KafkaError):  # type: ignore[misc] # aiokafka ships no types
-    """The command that prints a token did not; clients take it as a broker that is away, and try again."""
+    """The token command printed no token; clients treat it like a broker that is away, and retry."""
 
     code = "token_command_failed"
 
 
 class TokenCommand(AbstractTokenProvider):  # type: ignore[misc] # likewise
-    """Runs `sasl_token_command` for each connection, so that a token is never older than its connection."""
+    """Token provider that runs `sasl_token_command` for each connection, so no token is older than that."""
 
     def __init__(self, command: str, timeout_s: float) -> None:
         self._command = shlex.split(command)
         self._timeout_s = timeout_s
 
     async def token(self) -> str:
-        """Return what the command prints.
+        """Return the output of the command, without white space around it.
 
         Raises:
-            TokenCommandError: it cannot be run, takes too long, fails, or prints nothing.
+            TokenCommandError: the command cannot be run, takes too long, fails, or prints nothing.
         """
-        return await asyncio.to_thread(self._run)  # each client has a loop of its own, a thread needs none
+        return await asyncio.to_thread(self._run)  # clients have different event loops; a thread needs none
 
     def _run(self) -> str:
         try:
@@ -99,23 +98,23 @@ _REFUSALS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
         "hangs up; is that port's listener one for {protocol} (security_protocol)?",
     ),
 )
-"""By the errors that tell of it, the first that fits; any other is of a broker that is away."""
+"""Messages by type of error; the first match counts. Without a match, the broker is away."""
 
 
 def connection_arguments(settings: Settings) -> dict[str, Any]:
-    """Return what every client of aiokafka is given: where the brokers are, and how to be let in.
+    """Return the arguments of every aiokafka client for addresses, TLS and SASL.
 
     Raises:
-        SettingsError: a file of the settings cannot be read, or is not what it is said to be.
+        SettingsError: a file of the settings cannot be read, or is invalid.
     """
     return {"bootstrap_servers": list(settings.brokers), **security_arguments(settings)}
 
 
 def security_arguments(settings: Settings) -> dict[str, Any]:
-    """Return the part of `connection_arguments` that is about TLS and SASL.
+    """Return the part of `connection_arguments` for TLS and SASL.
 
     Raises:
-        SettingsError: as above.
+        SettingsError: as for `connection_arguments`.
     """
     arguments: dict[str, Any] = {"security_protocol": settings.security_protocol.value}
     if settings.security_protocol.has_tls:
@@ -134,7 +133,7 @@ def security_arguments(settings: Settings) -> dict[str, Any]:
 
 
 def why_exposed(settings: Settings) -> str | None:
-    """Return what travels unencrypted, and what to set; None: nothing does, or it stays on this machine."""
+    """Return a warning about unencrypted traffic and its remedy; None if encrypted or on this machine."""
     if settings.security_protocol.has_tls:
         return None
     if settings.sasl_mechanism in (SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER):
@@ -157,9 +156,9 @@ def _is_local(address: str) -> bool:
 
 
 async def why_refused(settings: Settings) -> str | None:
-    """Return why a broker that is there does not take us, and what to do; None where none says.
+    """Return why a broker refuses us, and what to do; None if no broker gives a reason.
 
-    Asks each broker once more: the clients log what they were told, and raise that nobody answered.
+    Asks each broker once more, because clients only log the reason and raise that no broker answered.
     """
     arguments = security_arguments(settings)
     for address in settings.brokers:
@@ -169,7 +168,9 @@ async def why_refused(settings: Settings) -> str | None:
                 host.strip("[]"), int(port), client_id=settings.app_id, **arguments
             )
             try:
-                await connection.send(MetadataRequest[0]([]))  # a listener that wants a login hangs up on it
+                await connection.send(
+                    MetadataRequest[0]([])
+                )  # a listener that requires a login hangs up here
             finally:
                 connection.close()
         except (OSError, KafkaError) as error:
@@ -179,17 +180,17 @@ async def why_refused(settings: Settings) -> str | None:
 
 
 def _why(error: Exception, settings: Settings) -> str | None:
-    for kinds, told in _REFUSALS:
+    for kinds, message in _REFUSALS:
         if isinstance(error, kinds):
             reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or error
-            return told.format(
+            return message.format(
                 protocol=settings.security_protocol, mechanism=settings.sasl_mechanism, reason=reason
             )
     return None
 
 
 def _tls(settings: Settings) -> ssl.SSLContext:
-    """Return a context that checks the brokers' certificates and names, always."""
+    """Return a TLS context that always checks the brokers' certificates and names."""
     authorities = settings.ssl_cafile
     try:
         context = ssl.create_default_context(cafile=authorities)
@@ -199,7 +200,7 @@ def _tls(settings: Settings) -> ssl.SSLContext:
         return context
     password = _secret("ssl_key_password_file", settings.ssl_key_password_file) or ""
     try:
-        # a password is given in any case: OpenSSL would ask on the terminal for one
+        # Without a password argument, OpenSSL would ask for one on the terminal.
         context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, password)
     except FileNotFoundError as error:
         missing = "ssl_certfile" if not settings.ssl_certfile.exists() else "ssl_keyfile"
@@ -221,7 +222,7 @@ def _password(settings: Settings) -> str:
 
 
 def _secret(name: str, path: Any) -> str | None:
-    """Return what a file holds, without the white space around it."""
+    """Return the content of a file, without white space around it; None without a path."""
     if path is None:
         return None
     secret = read_text(path).strip()
@@ -241,10 +242,10 @@ def _of_command(what: str) -> str:
 
 
 async def close_consumer(consumer: Any) -> None:
-    """Close a consumer, also where its broker is away.
+    """Close a consumer, even if its broker is away.
 
-    aiokafka awaits each read that it cancels then; one that waits for its next try ends as cancelled, which
-    would pass for a cancellation of ours, hide why we close, and leave the connections open.
+    aiokafka cancels and awaits its reads. A read that waits for its next try raises CancelledError. That
+    would look like a cancellation of our own task, hide the cause, and leave the connections open.
     """
     try:
         await consumer.stop()
@@ -252,4 +253,4 @@ async def close_consumer(consumer: Any) -> None:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        await consumer._client.close()  # noqa: SLF001 - what `stop` had not come to
+        await consumer._client.close()  # noqa: SLF001 - the part of `stop` that did not run

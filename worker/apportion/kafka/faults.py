@@ -1,14 +1,14 @@
-"""Errors of the clients of a broker, each with a code."""
+"""Errors of Kafka clients, each with a code."""
 
 
 class StreamError(Exception):
-    """The worker stops: going on would lose an event, charge it twice, or refuse what is right."""
+    """The worker stops, because continuing would lose an event, charge it twice, or refuse a valid one."""
 
     code = "stream_ended"
 
 
 class OffsetOutOfRangeError(StreamError):
-    """The next offset to read is not in its topic: events are gone, or the topic is another."""
+    """The next offset to read is not in its topic: events were deleted, or the topic was replaced."""
 
     code = "offset_out_of_range"
 

@@ -17,17 +17,17 @@ from apportion.kafka.record_consumer import RecordConsumer
 from apportion.settings import Settings
 
 POLL_MS = 20
-"""How long a read waits: behind the last row may stand what is no record, such as markers of transactions."""
+"""The wait of a poll. After the last row there may be offsets without a record, such as markers."""
 SLICE = 500
-"""How many records of a changelog are taken at once, while all else that the worker does waits."""
+"""Records of a changelog that are added at once; all other work of the worker waits meanwhile."""
 FETCH_MAX_BYTES = 1 << 20
-"""How much of a partition of a changelog is fetched at once."""
+"""Bytes of a changelog partition that are fetched at once."""
 _FETCH_MAX_BYTES = 4 << 20
-"""The client has what it receives three times for a moment; larger ones are no faster."""
+"""The client briefly holds three copies of a response; larger responses are no faster."""
 _ASKING_MAX_BYTES = 64 << 10
 _FETCH_WAIT_MS = 100
 _LAG_S = 5.0
-"""How long an end that is too early is asked for again: a new leader may not know better at first."""
+"""The time for which an end that is too early is asked for again; a new leader may be behind at first."""
 _AGAIN_S = 0.2
 
 Offsets = Mapping[TopicPartition, int]
@@ -49,7 +49,7 @@ class ReadStep(NamedTuple):
 async def open_reader(
     settings: Settings, isolation_level: str, fetch_max_bytes: int = _ASKING_MAX_BYTES
 ) -> AsyncIterator[RecordConsumer]:
-    """Yield a client of no group, as soon as a broker is there."""
+    """Yield a client without a group, as soon as a broker answers."""
     while True:
         client = RecordConsumer(
             **connection_arguments(settings),
@@ -98,7 +98,7 @@ async def read_to(
 
 
 async def ends_of(asking: RecordConsumer, expected: Offsets) -> Offsets:
-    """Return the ends of partitions; of one whose leader is new, what it knows after a while."""
+    """Return the ends of partitions; retries for 5 s while an end is before its expected offset."""
     until_s = asyncio.get_running_loop().time() + _LAG_S
     while True:
         ends = await patiently(asking.end_offsets, expected)
@@ -111,12 +111,12 @@ async def ends_of(asking: RecordConsumer, expected: Offsets) -> Offsets:
 async def patiently(
     ask: Callable[[list[TopicPartition]], Awaitable[Offsets]], places: Iterable[TopicPartition]
 ) -> Offsets:
-    """Return offsets; asks again where the client has given up, for leaders may be away for longer."""
+    """Return offsets; retries without end when the client gives up, as leaders may be away for longer."""
     while True:
         with suppress(KafkaTimeoutError):
             return await ask(list(places))
 
 
 def named(place: TopicPartition) -> str:
-    """Return a partition as it is told."""
+    """Return the name of a partition for messages."""
     return f"{place.topic} partition {place.partition}"

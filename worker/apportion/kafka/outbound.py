@@ -1,10 +1,10 @@
-"""A record on its way out, whoever sends it."""
+"""Outbound records, on their way to a producer."""
 
 from msgspec import Struct
 
 
 class OutboundRecord(Struct, frozen=True, gc=False):
-    """Where it goes, and what it is."""
+    """A record to send, and its partition."""
 
     topic: str
     partition: int

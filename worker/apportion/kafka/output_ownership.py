@@ -1,7 +1,7 @@
-"""Whose the output topics are.
+"""Ownership of the output topics: a check that no other installation writes into them.
 
-Decides whether a worker may write into them: not where another app id's answers stand. Goes by the records
-themselves, for each names its writer (`ce_source`). Never writes down whose a topic is: that could be wrong.
+Each record names its writer (`ce_source`), so the records themselves are checked. Nothing is stored that
+could become wrong.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _POLL_MS = 200
 
 
 class SharedOutputsError(Exception):
-    """Another app id writes into an output topic of ours, or has."""
+    """Another app id writes into one of our output topics, or has done so."""
 
     code = "outputs_shared"
 
@@ -34,21 +34,21 @@ class SharedOutputsError(Exception):
 
 
 def source_of(settings: Settings) -> str:
-    """Return by which source (`ce_source`) the records of this app id tell who wrote them."""
+    """Return the source (`ce_source`) in the records of this app id."""
     return f"{_APPS}{settings.app_id}"
 
 
 def output_topics(settings: Settings) -> tuple[str, ...]:
-    """Return the topics that are to be this app id's alone."""
+    """Return the topics into which only this app id may write."""
     return (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
 
 
 async def require_own_outputs(settings: Settings) -> None:
-    """Pass if the last record of each partition of the output topics is ours, or of no app.
+    """Check that the last record of each partition of the output topics is ours, or names no app.
 
     Raises:
-        SharedOutputsError: one is of an app id that is neither ours nor the one that we take over.
-        NotAllowedError: no ACL allows us to read them.
+        SharedOutputsError: a record names an app id that is neither ours nor the one in `takes_over`.
+        NotAllowedError: no ACL allows us to read the topics.
         BrokerUnreachableError: no broker answered in time.
     """
     for record in await _last_records(settings):
@@ -58,7 +58,7 @@ async def require_own_outputs(settings: Settings) -> None:
 
 
 async def _last_records(settings: Settings) -> list[ConsumerRecord]:
-    """Return the records that stand last in their partitions, in the order of these."""
+    """Return the last record of each partition, in the order of the partitions."""
     topics, partitions = output_topics(settings), range(settings.partitions)
     places = [TopicPartition(topic, number) for topic in topics for number in partitions]
     consumer = RecordConsumer(
@@ -91,6 +91,6 @@ async def _read(consumer: RecordConsumer, ends: Offsets) -> list[ConsumerRecord]
 
 
 def _writer(record: ConsumerRecord) -> str | None:
-    """Return the app id that wrote a record; None if none did."""
+    """Return the app id that wrote a record, or None."""
     sources = [value.decode(errors="replace") for name, value in record.headers if name == "ce_source"]
-    return next((one.removeprefix(_APPS) for one in sources if one.startswith(_APPS)), None)
+    return next((source.removeprefix(_APPS) for source in sources if source.startswith(_APPS)), None)

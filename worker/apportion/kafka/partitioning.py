@@ -1,6 +1,7 @@
-"""Where an event belongs: its session's key, and the partition that producers derive from it.
+"""Partitioning: the key of an event, and the partition that producers derive from the key.
 
-Decides both as Kafka's clients do. A record elsewhere is refused: two workers would split its session.
+Both are computed as Kafka's clients do. A record with another key or partition is refused, because two
+workers would split its session.
 """
 
 from collections.abc import Callable
@@ -18,13 +19,13 @@ _SESSIONS_CACHED = 1 << 16
 
 
 def _murmur2(key: bytes, partitions: int) -> int:
-    """As Java's and aiokafka's default partitioners do, and librdkafka's `murmur2_random`."""
+    """Return the partition as Java's and aiokafka's default partitioners and `murmur2_random` do."""
     partition: int = (murmur2(key) & 0x7FFFFFFF) % partitions
     return partition
 
 
 def _crc32(key: bytes, partitions: int) -> int:
-    """As librdkafka's default partitioner `consistent_random` does."""
+    """Return the partition as librdkafka's default partitioner `consistent_random` does."""
     return crc32(key) % partitions
 
 
@@ -39,16 +40,16 @@ _PRODUCER_SETTING = {
 
 
 def partition_of(key: bytes, partitioner: Partitioner, partitions: int) -> int | None:
-    """Return the partition of a key; None: any."""
+    """Return the partition of a key; None if any partition is valid."""
     choose = _CHOOSERS.get(partitioner)
     return None if choose is None else choose(key, partitions)
 
 
 def check_place(event: Event, record: Record, partitioner: Partitioner, partitions: int) -> None:
-    """Pass if the record stands where its session's records stand.
+    """Check that a record has the key and the partition of its session.
 
     Raises:
-        EventError: it has another key, or stands on another partition.
+        EventError: the key or the partition differs.
     """
     key = session_key(event.tenant, event.session_id).encode()
     if record.key != key:

@@ -1,8 +1,8 @@
-"""The policies topic, read beside the requests: to its end before the first answer, then followed.
+"""Reader of the policies topic: reads it to its end before the first answer, and then follows it.
 
-Decides when what was read is enough to answer: while the last look at the topic's end is at most half as old
-as policies take to settle. Of the other half, the clocks and copies of the brokers may take their part. Knows
-neither the stream nor its group: every reader reads all. Never decides which policy holds: the timeline does.
+Answers need an end of the topic that is recent: no older than half of the time that policies take to settle.
+The other half is left for differences between the brokers' clocks and for replication. Every reader reads the
+whole topic, outside of any group.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from apportion.policies.listing import different
 from apportion.settings import Settings
 
 PARTITION = 0
-"""The only one: the order of publication is that of its offsets."""
+"""The only partition: policies are published in the order of its offsets."""
 _LOOK_MAX_S = 1.0
-"""The longest time between two looks at the topic's end."""
+"""The longest time between two reads to the topic's end."""
 _READ_MS = 200
 
 
 class PoliciesUnreadError(Exception):
-    """The end of the policies topic is not known: to answer would be to guess which policy holds."""
+    """The end of the policies topic is unknown, so the policy of an event is uncertain."""
 
     code = "policies_unread"
 
@@ -48,14 +48,14 @@ class PoliciesUnreadError(Exception):
 
 
 class _EndsEarlierError(Exception):
-    """The topic ends before what was read of it: for a moment after a failover, or it was made anew."""
+    """The topic ends before the offset that was read: just after a failover, or it was replaced."""
 
 
 _UNREAD = (KafkaError, TimeoutError, _EndsEarlierError)
 
 
 class PolicyReader:
-    """Reads the policies topic; `connected` first, then `follow` beside those who ask for `current`."""
+    """Reader of the policies topic. Use `connected` first, then run `follow` beside callers of `current`."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class PolicyReader:
         read: Callable[[Timeline], None] = lambda _: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Start with the timeline of an empty topic; `read` is told each that follows."""
+        """Start with the timeline of an empty topic; `read` is called with each later timeline."""
         self.timeline = timeline
         self._settings = settings
-        self._tell = read
+        self._on_read = read
         self._clock = clock
         self._place = TopicPartition(settings.policies_topic, PARTITION)
         self._trusted_s = settings.policy_settle_s / 2
@@ -78,10 +78,10 @@ class PolicyReader:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[tuple[PolicyRefusal, ...]]:
-        """Connect, read to the end that is there now, and yield what was refused.
+        """Connect, read to the current end, and yield the refused records.
 
         Raises:
-            NotAllowedError, BrokerUnreachableError: we may not read them, or no broker answered in time.
+            NotAllowedError, BrokerUnreachableError: no ACL allows the read, or no broker answered in time.
             PoliciesUnreadError: the topic's end was not reached.
         """
         consumer = RecordConsumer(
@@ -104,7 +104,7 @@ class PolicyReader:
             await close_consumer(consumer)
 
     async def read_from(self, consumer: Any) -> tuple[PolicyRefusal, ...]:
-        """Read with a consumer that stands at the topic's beginning, to its end; return what was refused.
+        """Read with a consumer from its position to the topic's end; return the refused records.
 
         Raises:
             PoliciesUnreadError: the topic's end was not reached.
@@ -113,17 +113,17 @@ class PolicyReader:
         try:
             return await self.look()
         except _UNREAD as error:
-            raise PoliciesUnreadError(self._place.topic, _told(error)) from error
+            raise PoliciesUnreadError(self._place.topic, _reason(error)) from error
 
     async def look(self) -> tuple[PolicyRefusal, ...]:
-        """Read to the end that the topic has now; return the records that were refused.
+        """Read to the current end of the topic; return the refused records.
 
-        What was appended before this began is read when it returns; while a transaction is open on the topic
-        it does not, for what that publishes is recorded already.
+        All records that were appended before the call are read when it returns. While a transaction is open
+        on the topic, it does not return, because the transaction's records are already in the topic.
 
         Raises:
-            KafkaError, TimeoutError, _EndsEarlierError: the end was not reached, or lies before what was
-                read.
+            KafkaError, TimeoutError, _EndsEarlierError: the end was not reached, or is before the offset that
+                was read.
         """
         began_s = self._clock()
         end = (await self._consumer.end_offsets([self._place]))[self._place]
@@ -137,27 +137,27 @@ class PolicyReader:
         return refusals
 
     async def say_files(self) -> tuple[PolicyRefusal, ...]:
-        """Tell the group with which files this worker starts, where the topic says otherwise or nothing.
+        """Publish this worker's policy files for its group, unless the topic already has the same files.
 
-        Returns what was refused of what was read meanwhile.
-
-        They count for the group as what is published does: when they have settled, or, the first, always.
+        Returns the refused records that were read meanwhile. The files count for the group once they have
+        settled; the group's first files always count.
 
         Raises:
-            NotAllowedError, BrokerUnreachableError: we may not write it, or it was not acknowledged in time.
-            PoliciesUnreadError: it was not read back.
+            NotAllowedError, BrokerUnreachableError: no ACL allows the write, or it was not acknowledged in
+                time.
+            PoliciesUnreadError: the topic could not be read afterwards.
         """
-        said = self.timeline.latest_files
-        if said is not None and [each.digest for each in said] == [each.digest for each in self.timeline.own]:
+        latest, own = self.timeline.latest_files, self.timeline.own
+        if latest is not None and [policy.digest for policy in latest] == [policy.digest for policy in own]:
             return ()
-        key, value = files_key(self._settings.app_id), files_value(self.timeline.own)
+        key, value = files_key(self._settings.app_id), files_value(own)
         await write(self._settings, [OutboundRecord(self._place.topic, PARTITION, key, value)])
         return await self.read_from(self._consumer)
 
     async def follow(self, refused: Callable[[tuple[PolicyRefusal, ...]], Awaitable[None]]) -> None:
-        """Look again and again, for ever; `refused` is called with the records that were refused.
+        """Read to the end again and again, until cancelled; `refused` is called with refused records.
 
-        While the brokers are away it goes on trying: only who wants to answer needs to know the end.
+        While the brokers are away, it keeps trying; only callers of `current` fail.
         """
         refusals: tuple[PolicyRefusal, ...] = ()
         while True:
@@ -169,18 +169,18 @@ class PolicyReader:
                     refusals = ()
             except (*_UNREAD, BrokerUnreachableError) as error:
                 if not self._failed:
-                    log_fact("policies are not read", topic=self._place.topic, error=_told(error))
-                self._failed = _told(error)
+                    log_fact("policies are not read", topic=self._place.topic, error=_reason(error))
+                self._failed = _reason(error)
             else:
                 if self._failed:
                     log_fact("policies are read again", topic=self._place.topic)
                 self._failed = ""
 
     async def current(self) -> None:
-        """Return when all policies are read that may concern what is answered now.
+        """Wait until the topic was read recently enough to answer events now.
 
         Raises:
-            PoliciesUnreadError: their end was not reached within `request_timeout_s`.
+            PoliciesUnreadError: the end was not reached within `request_timeout_s`.
         """
         if self._is_current:
             return
@@ -196,7 +196,7 @@ class PolicyReader:
         return self._clock() - self._known_s <= self._trusted_s
 
     async def _read_to(self, end: int) -> list[Record]:
-        """Return the records up to an end, and to the end that the last read told, if that is later.
+        """Return the records up to an end, or to the end that the last read reported if that is later.
 
         Raises:
             TimeoutError: nothing came for `request_timeout_s`.
@@ -215,38 +215,45 @@ class PolicyReader:
         return records
 
     def _take(self, records: list[Record]) -> tuple[PolicyRefusal, ...]:
-        """Go by what was read; say which records are refused, and whether the group's files changed."""
+        """Apply the records to the timeline; log and return refused records, and log changed files."""
         if not records:
             return ()
         before = self.timeline
-        self.timeline, refusals = before.after(records, self._settings.bounds)
-        self._tell(self.timeline)
-        for each in refusals:
-            log_fact("policy refused", record=each.record, code=each.error.code, pointer=each.error.pointer)
+        self.timeline, refusals = before.extended(records, self._settings.bounds)
+        self._on_read(self.timeline)
+        for refusal in refusals:
+            error = refusal.error
+            log_fact("policy refused", record=refusal.record, code=error.code, pointer=error.pointer)
         log_fact("policies read", records=len(records), published=len(self.timeline.holding))
         if len(self.timeline.files) > len(before.files):
             self._compare(self.timeline.files[-1])
         return refusals
 
     def _compare(self, files: Files) -> None:
-        """Say which of this worker's files are not those of the group."""
+        """Log the names of this worker's policy files that differ from the group's."""
         if differing := different(self.timeline.own, files.policies):
             log_fact("file policies differ from those of the group", policies=",".join(differing))
 
 
-async def write(settings: Settings, messages: Iterable[OutboundRecord]) -> tuple[RecordMetadata, ...]:
-    """Write records now and then, with a producer of their own; return where they stand when all are durable.
+async def write(settings: Settings, records: Iterable[OutboundRecord]) -> tuple[RecordMetadata, ...]:
+    """Write a few records with a producer of their own; return their places when all are durable.
 
     Raises:
-        BrokerUnreachableError: one was not acknowledged in time; others may have been.
+        BrokerUnreachableError: a record was not acknowledged in time; others may be written.
     """
     producer = AIOKafkaProducer(**_client(settings), acks="all", max_request_size=MESSAGE_MAX_BYTES)
     try:
         async with asyncio.timeout(settings.request_timeout_s):
             await producer.start()
             sending = [
-                await producer.send(one.topic, one.value, one.key, one.partition, None, list(one.headers))
-                for one in messages
+                await producer.send(
+                    record.topic,
+                    value=record.value,
+                    key=record.key,
+                    partition=record.partition,
+                    headers=list(record.headers),
+                )
+                for record in records
             ]
             return tuple(await asyncio.gather(*sending))
     except (KafkaError, TimeoutError) as error:
@@ -263,5 +270,5 @@ def _client(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__

@@ -1,7 +1,7 @@
-"""Records on their way to the brokers, as whole record batches.
+"""Idempotent producer of whole record batches.
 
-Decides how records are packed and that tries go on until somebody gives up: the producer is idempotent, so a
-record stands in its topic once, however often it was sent. Never decides when a record may be sent.
+It retries until it is closed. As it is idempotent, a record is in its topic once, however often it was sent.
+The caller decides when a record may be sent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,34 +17,34 @@ from apportion.settings import Settings
 from apportion.settings.value_types import Compression
 
 _RECORD_OVERHEAD_BYTES = 64
-"""More than a record without headers has beside key and value."""
+"""An upper bound of a record's bytes besides key, value and headers."""
 
 Entry: TypeAlias = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 """A record's key, value and headers."""
 
 
 class Sent:
-    """A record batch that was handed to the client, and the future of its acknowledgement."""
+    """A record batch in the client's queue, and the future of its acknowledgement."""
 
     __slots__ = ("_batch", "records")
 
     def __init__(self, batch: Any, records: int) -> None:
-        """`batch` is the client's own."""
+        """`batch` is the client's batch, and `records` the number of its records."""
         self._batch = batch
         self.records = records
-        batch.future.add_done_callback(_looked_at)
+        batch.future.add_done_callback(_retrieve_error)
 
     @property
     def acknowledged(self) -> Any:
-        """The future; it is not to be cancelled, for others wait for it, too."""
+        """The future of the acknowledgement. Do not cancel it, as others wait for it as well."""
         return self._batch.future
 
     @property
     def offset(self) -> int:
-        """Where its first record stands, once it is acknowledged.
+        """The offset of the first record, once the batch is acknowledged.
 
         Raises:
-            KafkaError: it was not.
+            KafkaError: the batch was not written.
         """
         metadata: RecordMetadata = self._batch.future.result()
         return int(metadata.offset)
@@ -87,15 +87,15 @@ class _BatchFiller:
 
 
 class RecordProducer:
-    """One idempotent client."""
+    """A producer with one idempotent client."""
 
     def __init__(self, settings: Settings) -> None:
-        """Connect to nothing yet."""
+        """Create the producer; `start` connects."""
         self._settings = settings
         self._client: Any = None
 
     async def start(self, topics: Iterable[str]) -> None:
-        """Connect, and learn who leads the partitions of these topics.
+        """Connect, and find the leaders of these topics' partitions.
 
         Raises:
             KafkaError: no broker answered.
@@ -106,11 +106,11 @@ class RecordProducer:
             await self._client.partitions_for(topic)
 
     def _new_client(self) -> AIOKafkaProducer:
-        """Return a client that tries again until it is told to end.
+        """Return a client that retries until it is closed.
 
-        Without idempotence a try whose acknowledgement was lost writes a record twice. A partition without a
-        leader is waited for as long as for all else: the client gives it up by the time of one try, and has
-        no argument for it.
+        Without idempotence, a retry after a lost acknowledgement would write a record twice. A batch for a
+        partition without a leader lives for `delivery_timeout_s`. By default the client drops it after the
+        time of one request, and it has no argument to change that.
         """
         client = AIOKafkaProducer(**self._client_arguments())
         client._message_accumulator._batch_ttl = self._settings.delivery_timeout_s  # noqa: SLF001 - see above
@@ -131,13 +131,13 @@ class RecordProducer:
         }
 
     async def stop(self) -> None:
-        """Close; what is not acknowledged by then is given up."""
+        """Close; records that are not acknowledged by then are given up."""
         await self._client.stop()
 
     def send(self, topic: str, partition: int, groups: Iterable[Sequence[Entry]]) -> list[Sent]:
-        """Hand records to the client in their order, and return their record batches.
+        """Queue records in the client, in order, and return their record batches.
 
-        A group stands in one record batch, which the broker appends whole or not at all.
+        A group is always in one record batch, which the broker appends whole or not at all.
         """
         sent: list[Sent] = []
         now_ms = int(time() * 1000)
@@ -163,10 +163,10 @@ class RecordProducer:
         return Sent(queued, batch.records)
 
     def withdraw(self, sent: Iterable[Sent]) -> None:
-        """Take back what the client has not begun to send."""
-        waiting = self._client._message_accumulator._batches  # noqa: SLF001 - the client cannot be asked to
-        for one in sent:
-            batch = one._batch  # noqa: SLF001 - it is ours
+        """Remove record batches from the queue that the client has not begun to send."""
+        waiting = self._client._message_accumulator._batches  # noqa: SLF001 - the client has no method for it
+        for sent_batch in sent:
+            batch = sent_batch._batch  # noqa: SLF001 - our own class
             queue = waiting.get(batch.tp)
             if queue and batch in queue and not batch.retry_count:
                 queue.remove(batch)
@@ -185,7 +185,7 @@ def _most_bytes(group: Sequence[Entry]) -> int:
     )
 
 
-def _looked_at(future: Any) -> None:
-    """Look at why it failed, so that nobody else has to."""
+def _retrieve_error(future: Any) -> None:
+    """Retrieve the future's exception, so that asyncio does not log it as never retrieved."""
     if not future.cancelled():
         future.exception()

@@ -1,7 +1,7 @@
-"""Publishing policies, and telling which are: the other side of the policies topic.
+"""Publication of policies in the policies topic, and the state of that topic.
 
-Decides what may be published. A version never changes: neither one that the topic holds, nor one of a file or
-a built-in one, for a topic's version stands before those.
+A version never changes: neither a version in the topic, nor one of a policy file or a built-in policy, since
+a version in the topic takes precedence over those.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from apportion.settings import Settings
 
 
 class PolicyChangedError(Exception):
-    """Versions are there already, with other content; nothing was published."""
+    """Versions already exist with other content; nothing was published."""
 
     code = "policy_changed"
 
@@ -28,14 +28,14 @@ class PolicyChangedError(Exception):
 
 
 class PublishStatus(StrEnum):
-    """What became of a policy: the topic has it now, or had it already."""
+    """The outcome for a policy: the topic has it now, or had it already."""
 
     PUBLISHED = "published"
     UNCHANGED = "unchanged"
 
 
 class PublishedPolicy(Struct, frozen=True):
-    """A policy that the topic has, and the record time from which on it counts."""
+    """A policy in the topic, and the record time from which it counts."""
 
     policy: Policy
     status: PublishStatus
@@ -43,46 +43,49 @@ class PublishedPolicy(Struct, frozen=True):
 
 
 async def read_timeline(settings: Settings) -> Timeline:
-    """Return what the policies topic says now.
+    """Return the current timeline of the policies topic.
 
     Raises:
         PolicyError, SettingsError: this machine's own policies are wrong.
-        BrokerUnreachableError, TopicsNotReadyError, PoliciesUnreadError: it cannot be read.
+        BrokerUnreachableError, TopicsNotReadyError, PoliciesUnreadError: the topic cannot be read.
     """
     timeline, _ = await _read(settings)
     return timeline
 
 
 async def publish_policies(settings: Settings, policies: Mapping[str, Policy]) -> tuple[PublishedPolicy, ...]:
-    """Publish policies, given by the file that each is from, and return them in their order: all or none.
+    """Publish policies, given by the file of each, and return them in order: all or none.
 
-    What the topic has already is left, unless a record that was refused stands behind it: compaction would
-    keep that one alone, so the good one is published again.
+    A policy that the topic has already is not published again, unless a refused record with its key comes
+    after it. Compaction would keep only the refused record.
 
     Raises:
-        PolicyChangedError: a version is there with other content, or somebody else was faster with one.
+        PolicyChangedError: a version exists with other content, or somebody else published it first.
         PolicyError, SettingsError: this machine's own policies are wrong.
         BrokerUnreachableError, TopicsNotReadyError, PoliciesUnreadError: the topic cannot be used.
     """
     timeline, refusals = await _read(settings)
-    held = {each.key: each.policy for each in timeline.holding if each.policy is not None}
-    _require_unchanged(policies, {policy_key(each): each for each in timeline.own}, "a file or built-in one")
-    _require_unchanged(policies, held, "the topic")
-    settled_ms = {each.key: each.counts_from_ms for each in timeline.published}
+    current = {change.key: change.policy for change in timeline.holding if change.policy is not None}
+    _require_unchanged(
+        policies, {policy_key(policy): policy for policy in timeline.own}, "a file or built-in one"
+    )
+    _require_unchanged(policies, current, "the topic")
+    settled_ms = {change.key: change.counts_from_ms for change in timeline.published}
     settle_ms = round(settings.policy_settle_s * 1000)
-    behind_ms = {each.record.key: each.record.timestamp_ms + settle_ms for each in refusals}
+    refused_ms = {refusal.record.key: refusal.record.timestamp_ms + settle_ms for refusal in refusals}
     new = [
         (key, policy)
         for policy in policies.values()
-        if (key := policy_key(policy)) not in held or behind_ms.get(key.encode(), -1) >= settled_ms[key]
+        if (key := policy_key(policy)) not in current or refused_ms.get(key.encode(), -1) >= settled_ms[key]
     ]
     topic = settings.policies_topic
     await write(
-        settings, [OutboundRecord(topic, PARTITION, key.encode(), policy_value(each)) for key, each in new]
+        settings,
+        [OutboundRecord(topic, PARTITION, key.encode(), policy_value(policy)) for key, policy in new],
     )
-    published = {each.key: each for each in (await read_timeline(settings)).holding}
+    published = {change.key: change for change in (await read_timeline(settings)).holding}
     _require_unchanged(
-        policies, {key: each.policy for key, each in published.items() if each.policy}, "somebody else"
+        policies, {key: change.policy for key, change in published.items() if change.policy}, "somebody else"
     )
     written = {key for key, _ in new}
     return tuple(
@@ -97,10 +100,10 @@ async def publish_policies(settings: Settings, policies: Mapping[str, Policy]) -
 
 
 def _require_unchanged(policies: Mapping[str, Policy], known: Mapping[str, Policy], whose: str) -> None:
-    """Pass if no policy, given by file, is known with other content.
+    """Check that no policy, given by file, is known with other content.
 
     Raises:
-        PolicyChangedError: naming each that is.
+        PolicyChangedError: at least one is; the message names each.
     """
     if changed := [
         f"{file}: version: {whose} has {policy_key(policy)} with other content; give it a new version"
@@ -111,9 +114,9 @@ def _require_unchanged(policies: Mapping[str, Policy], known: Mapping[str, Polic
 
 
 async def _read(settings: Settings) -> tuple[Timeline, tuple[PolicyRefusal, ...]]:
-    """Return what the topic says, and what is refused in it. Checked before, for asking could make it."""
+    """Return the topic's timeline and refused records, if it exists: a read could create it."""
     reader = PolicyReader(settings, create_timeline(settings))
     reports = await check_topics(settings)
-    require_ready(each for each in reports if each.topic == settings.policies_topic)
+    require_ready(report for report in reports if report.topic == settings.policies_topic)
     async with reader.connected() as refusals:
         return reader.timeline, refusals

@@ -1,8 +1,7 @@
-"""Reading the requests: a client beside the group's member, in the loop of those who answer.
+"""Reader of the requests: a client without a group, in the event loop that composes the answers.
 
-Decides what is read together, and names an offset that its topic does not have. Which partitions flow, and
-from where on, the consumer says. The member's own client lives in a thread: to be asked from here, and to
-answer, it waits for the interpreter twice, behind whatever is being composed.
+The group's member has a client of its own in another thread. Each exchange with that thread waits twice for
+the interpreter, behind the event that is being composed. So records are read by this client instead.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,23 +17,23 @@ from apportion.kafka.record_consumer import RecordConsumer
 from apportion.settings import Settings
 
 _PARTITION_FETCH_MAX_BYTES = 1 << 20
-"""What a broker gives of a partition at once, or one record that is larger; so much waits of each."""
+"""Bytes that a broker returns of a partition at once (or one larger record); that much is buffered."""
 _FETCHED_MAX = 1_000
-"""Records of all partitions that one read brings."""
+"""The largest number of records of a read, over all partitions."""
 _FETCH_WAIT_MS = 200
-"""How long a broker waits for records; a partition that is read again meanwhile waits, too, for its turn."""
+"""The time that a broker waits for records; a partition that is resumed meanwhile waits as well."""
 
 
 class RequestReader:
-    """One client, in no group, of the partitions that flow."""
+    """A client without a group that reads the assigned partitions of the requests topic."""
 
     def __init__(self, settings: Settings) -> None:
-        """Connect to nothing yet."""
+        """Create the reader; `start` connects."""
         self._settings = settings
         self._client: Any = None
 
     async def start(self) -> None:
-        """Connect, and read nothing yet.
+        """Connect, without reading.
 
         Raises:
             KafkaError: no broker answered.
@@ -46,7 +45,7 @@ class RequestReader:
             client_id=settings.app_id,
             request_timeout_ms=int(settings.request_timeout_s * 1000),
             isolation_level="read_committed",
-            auto_offset_reset="none",  # else the client would pass over what is gone in silence
+            auto_offset_reset="none",  # otherwise the client would skip deleted records silently
             enable_auto_commit=False,
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=_PARTITION_FETCH_MAX_BYTES,
@@ -58,9 +57,9 @@ class RequestReader:
         await close_consumer(self._client)
 
     def flow_from(self, offsets: Mapping[int, int]) -> None:
-        """Read these partitions from now on, each from its offset, and no others.
+        """Read exactly these partitions from now on, each from its offset.
 
-        Not while a read is under way.
+        Must not be called during a `read`.
         """
         places = {self._place(partition): offset for partition, offset in offsets.items()}
         if not places:
@@ -73,10 +72,10 @@ class RequestReader:
     async def read(
         self, partitions: Collection[int], within_s: float
     ) -> Mapping[int, Sequence[ConsumerRecord]]:
-        """Return what there is next of some of the partitions that flow, or nothing after so long.
+        """Return the next records of some of the assigned partitions; none after `within_s`.
 
         Raises:
-            OffsetOutOfRangeError: the offset to go on at is not in its topic (any more).
+            OffsetOutOfRangeError: the next offset is not in its topic.
         """
         wanted = [self._place(partition) for partition in partitions]
         try:
@@ -88,7 +87,7 @@ class RequestReader:
         return {place.partition: records for place, records in read.items()}
 
     async def _out_of_range(self, offsets: Mapping[TopicPartition, int]) -> OffsetOutOfRangeError:
-        """Return what is told of an offset that the broker does not have."""
+        """Return the error for an offset that the broker does not have."""
         [(place, offset)] = offsets.items()
         begins = await self._client.beginning_offsets([place])
         ends = await self._client.end_offsets([place])
@@ -97,16 +96,16 @@ class RequestReader:
         )
 
     async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
-        """Return the last stable offsets of partitions: reading gets no further until open transactions end.
+        """Return the last stable offsets of partitions; reads get no further while transactions are open.
 
         Raises:
-            KafkaError: a leader is not known, or does not answer.
+            KafkaError: a leader is unknown, or does not answer.
         """
-        found = await self._client.end_offsets([self._place(partition) for partition in partitions])
-        return {place.partition: offset for place, offset in found.items()}
+        ends = await self._client.end_offsets([self._place(partition) for partition in partitions])
+        return {place.partition: offset for place, offset in ends.items()}
 
     def position_of(self, partition: int) -> int | None:
-        """Return up to where (exclusive) a partition was given out; None: it does not flow."""
+        """Return the next offset of a partition; None if it is not assigned or has no position yet."""
         subscription = self._client and self._client._subscription.subscription  # noqa: SLF001 - `position` waits
         assignment = subscription and subscription.assignment
         place = self._place(partition)

@@ -1,6 +1,6 @@
-"""Records of topics for who reads one after another: a client on a loop of its own, in a thread of its own.
+"""Synchronous reader of records, by a client on an event loop of its own in a thread of its own.
 
-Decides how much is read ahead: one fetch of a partition. Never keeps what was given.
+It buffers one fetch of each partition.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class OffsetSpan(Struct, frozen=True):
-    """Records of a partition, from `first` to before `end`."""
+    """Offsets of a partition, from `first` to before `end`."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class OffsetSpan(Struct, frozen=True):
 
     @property
     def place(self) -> TopicPartition:
-        """The partition, as the client names it."""
+        """The partition in the client's type."""
         return TopicPartition(self.topic, self.partition)
 
     def __len__(self) -> int:
@@ -46,21 +46,21 @@ class OffsetSpan(Struct, frozen=True):
 
 
 class RecordReader:
-    """Reads spans, one or several in turn; made by `open_reader`."""
+    """A reader of spans; made by `open_reader`."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self._settings = settings
         self._loop = loop
         self.client: Any = None
-        """Used on its own loop, by `wait`."""
+        """The client; use it only on its own event loop, through `wait`."""
 
     def read(self, *spans: OffsetSpan) -> tuple[Iterator[Record], ...]:
-        """Return the records of each span that are committed, one after another; what was begun before ends.
+        """Return an iterator over the committed records of each span; iterators of earlier calls end.
 
-        Those that a topic no longer has are left out.
+        Records that were deleted are left out.
 
         Raises:
-            BrokerUnreachableError: when nothing more came for `request_timeout_s`.
+            BrokerUnreachableError: nothing came for `request_timeout_s`.
         """
         self.wait(self._assign(spans))
         return tuple(self._records(span) for span in spans)
@@ -69,13 +69,13 @@ class RecordReader:
         position = span.first
         while position < span.end:
             records, position = self.wait(self._next(span, position))
-            for one in records:
-                if one.offset >= span.end:
+            for record in records:
+                if record.offset >= span.end:
                     return
-                yield one
+                yield record
 
     def wait(self, doing: Coroutine[Any, Any, T]) -> T:
-        """Return what a coroutine on the client's loop gives.
+        """Return the result of a coroutine that runs on the client's loop.
 
         Raises:
             BrokerUnreachableError: the client gave up.
@@ -101,18 +101,18 @@ class RecordReader:
             await self.client.start()
 
     async def stop(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         if self.client is not None:
             await close_consumer(self.client)
 
     async def _assign(self, spans: Iterable[OffsetSpan]) -> None:
-        those = [span for span in spans if span]
-        self.client.assign([span.place for span in those])
-        for span in those:
+        filled = [span for span in spans if span]
+        self.client.assign([span.place for span in filled])
+        for span in filled:
             self.client.seek(span.place, span.first)
 
     async def _next(self, span: OffsetSpan, position: int) -> tuple[list[Record], int]:
-        """Return the next records, and where those begin that follow; markers of transactions are passed."""
+        """Return the next records, and the offset after them; markers of transactions are skipped."""
         place, consumer = span.place, self.client
         records: list[Record] = []
         async with asyncio.timeout(self._settings.request_timeout_s):
@@ -126,7 +126,7 @@ class RecordReader:
 
 @contextmanager
 def open_reader(settings: Settings) -> Iterator[RecordReader]:
-    """Connect, and hang up at the end.
+    """Connect, and disconnect at the end.
 
     Raises:
         BrokerUnreachableError: no broker answered in time.

@@ -1,7 +1,6 @@
-"""The topics: which there are and how they are made.
+"""Topics of the worker: their plan, their creation, and the comparison with existing topics.
 
-Decides names, partitions and configs, creates what is missing and tells what differs. Never changes or
-deletes a topic that exists, and never makes one by asking for it.
+An existing topic is never changed or deleted. No topic is created by a mere query.
 """
 
 import asyncio
@@ -24,23 +23,24 @@ from apportion.kafka.admin import admin_client
 from apportion.settings import Settings
 
 MESSAGE_MAX_BYTES = 4 << 20
-"""Four times the largest event by default, for a decision names every candidate of its request."""
+"""Four times the default bound of an event, because a decision names every candidate of its request."""
 _HISTORY_S = 24 * 60 * 60
-"""How much longer than requests a superseded record of the policies topic stays: a request that comes again
-must find what held when it was recorded."""
+"""The time that superseded records of the policies topic stay in addition to the retention of requests.
+
+A repeated request must find the policies of its record time."""
 _COMPACTION_LAG_S = 60 * 60
-"""How long a row stands in the changelog before a later one may replace it: longer than any session."""
+"""The time before compaction may remove a superseded row from the changelog."""
 _TOMBSTONES_S = 24 * 60 * 60
-"""How long a compacted topic tells that a key is gone; reading it from its beginning must not take longer."""
+"""The time that tombstones stay in a compacted topic; a read from its beginning must be faster."""
 _MORE_IS_FINE = frozenset(("replication_factor", "min.insync.replicas"))
 _POLL_S = 0.05
 
 Configs = tuple[tuple[str, str], ...]
-"""In the order of their weight: a broker that rejects them gets them without the last, and so on."""
+"""Configs by importance. If a broker rejects them, the last is dropped, then the next to last, and so on."""
 
 
 class Topic(Struct, frozen=True):
-    """A topic as it is planned."""
+    """A planned topic."""
 
     name: str
     partitions: int
@@ -49,7 +49,7 @@ class Topic(Struct, frozen=True):
 
 
 class TopicDifference(Struct, frozen=True):
-    """What is otherwise than planned; `actual` is None for a config that the broker does not know."""
+    """A difference from the plan; `actual` is None for a config that the broker does not know."""
 
     name: str
     planned: str
@@ -62,7 +62,7 @@ class TopicDifference(Struct, frozen=True):
 
 
 class TopicStatus(StrEnum):
-    """How a topic stands to its plan; the last three are failures."""
+    """The state of a topic compared with its plan; the last three are failures."""
 
     CREATED = "created"
     EXISTS = "exists"
@@ -72,7 +72,7 @@ class TopicStatus(StrEnum):
 
 
 class TopicReport(Struct, frozen=True):
-    """A topic's status, and why."""
+    """The status of a topic, and the reasons."""
 
     topic: str
     status: TopicStatus
@@ -104,7 +104,7 @@ class TopicsNotReadyError(Exception):
 
 
 class PartitionsChangedError(Exception):
-    """The requests topic, or another that goes with it, has other partitions than the sessions' rows."""
+    """A topic's number of partitions differs from that of the sessions' rows."""
 
     code = "partitions_changed"
 
@@ -116,7 +116,7 @@ class PartitionsChangedError(Exception):
 
 
 class OneCopyError(Exception):
-    """Topics would have one copy where they could have more."""
+    """Topics would have one copy, although the cluster has several brokers."""
 
     code = "one_copy"
 
@@ -141,9 +141,9 @@ def changelog_topic(settings: Settings) -> str:
 def plan_topics(settings: Settings) -> tuple[Topic, ...]:
     """Return every topic that the worker needs, inputs first.
 
-    Input, output and table topics have one partition count, so that a session's rows and outputs
-    stand where its events do. Inputs are stamped by the broker, for the order of policies and
-    requests must not hang on a producer's clock. Records stay compressed as their producers sent them.
+    Input, output and table topics have the same number of partitions, so that a session's rows and outputs
+    are on the partition of its events. The broker stamps the inputs, because the order of policies and
+    requests must not depend on a producer's clock. Records keep the compression of their producers.
     """
     stamped = ("message.timestamp.type", "LogAppendTime")
     history = _ms("min.compaction.lag.ms", settings.retention_s + _HISTORY_S)
@@ -175,10 +175,10 @@ def _ms(name: str, seconds: int) -> tuple[str, str]:
 
 
 async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
-    """Compare the topics with their plan, in its order.
+    """Compare the topics with their plan; the reports are in the order of the plan.
 
     Raises:
-        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        BrokerRefusedError, BrokerUnreachableError: a broker refuses us, or none answered in time.
     """
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
@@ -187,13 +187,13 @@ async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
 
 
 async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
-    """Create the topics that are missing, and compare all with their plan, in its order.
+    """Create the missing topics, and compare all with their plan; the reports are in the order of the plan.
 
-    A broker that rejects a config gets the topic without it; the report says so.
+    If a broker rejects a config, the topic is created without it, and the report says so.
 
     Raises:
-        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
-        OneCopyError: there are several brokers, and nobody said how many copies there shall be.
+        BrokerRefusedError, BrokerUnreachableError: a broker refuses us, or none answered in time.
+        OneCopyError: there are several brokers, and no setting says how many copies to keep.
     """
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
@@ -204,7 +204,7 @@ async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
         refusals = {topic.name: await _create(admin, topic) for topic in plan if topic.name not in existing}
         there = {name for name, refusal in refusals.items() if not refusal}
         async with asyncio.timeout(settings.request_timeout_s):
-            while not there <= (actual := await _actual(admin, plan)).keys():  # noqa: ASYNC110 - no event tells
+            while not there <= (actual := await _actual(admin, plan)).keys():  # noqa: ASYNC110 - the broker sends no event
                 await asyncio.sleep(_POLL_S)
     return tuple(
         TopicReport(topic.name, TopicStatus.REFUSED, refusal=refusal)
@@ -215,20 +215,20 @@ async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
 
 
 def require_ready(reports: Iterable[TopicReport]) -> None:
-    """Pass if the worker can use every topic.
+    """Check that the worker can use every topic.
 
     Raises:
-        TopicsNotReadyError: naming those that it cannot use.
+        TopicsNotReadyError: the worker cannot use all; the message names the others.
     """
     if failed := [report for report in reports if not report.is_ready]:
         raise TopicsNotReadyError(failed)
 
 
 def require_same_partitions(settings: Settings, reports: Iterable[TopicReport]) -> None:
-    """Pass if every topic that is there has as many partitions as planned.
+    """Check that every existing topic has the planned number of partitions.
 
     Raises:
-        PartitionsChangedError: naming those that have others.
+        PartitionsChangedError: a topic has another number; the message names each.
     """
     changed = [
         f"{report.topic} has {difference.actual} partitions"
@@ -241,32 +241,32 @@ def require_same_partitions(settings: Settings, reports: Iterable[TopicReport]) 
 
 
 async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
-    """Return the planned topics that exist.
+    """Return the planned topics that exist, by name.
 
-    Asks for all topics and all configs: naming a missing topic makes many brokers create it, and
-    naming configs makes an embedded one hang up.
+    Queries all topics and all configs. Many brokers create a missing topic that a query names, and an
+    embedded broker hangs up on a query that names configs.
     """
     names = {topic.name for topic in plan}
-    described = [found for found in await admin.describe_topics() if found["topic"] in names]
-    partitions = {found["topic"]: found["partitions"] for found in described if not found["error_code"]}
+    described = [topic for topic in await admin.describe_topics() if topic["topic"] in names]
+    partitions = {topic["topic"]: topic["partitions"] for topic in described if not topic["error_code"]}
     responses = await admin.describe_configs(
         [ConfigResource(ConfigResourceType.TOPIC, name) for name in partitions]
     )
     configs = {}
-    for code, _, _, name, entries in (one for response in responses for one in response.resources):
+    for code, _, _, name, entries in (resource for response in responses for resource in response.resources):
         if code == TopicAuthorizationFailedError.errno:
             raise TopicAuthorizationFailedError(name)
         configs[name] = {entry[0]: entry[1] for entry in entries}
     return {
-        name: _Actual(len(of_topic), min(len(one["replicas"]) for one in of_topic), configs[name])
+        name: _Actual(len(of_topic), min(len(partition["replicas"]) for partition in of_topic), configs[name])
         for name, of_topic in partitions.items()
     }
 
 
 async def _create(admin: Any, topic: Topic) -> str | None:
-    """Create a topic, with as many of its configs as the broker takes; return why not, or nothing.
+    """Create a topic with as many of its configs as the broker accepts; return the error, or an empty string.
 
-    None: somebody else has created it meanwhile.
+    The result is None if somebody else created the topic meanwhile.
     """
     for taken in range(len(topic.configs), -1, -1):
         configs = dict(topic.configs[:taken])

@@ -1,7 +1,6 @@
-"""One partition's transactions, by the Kafka client; each place where we lean on more than it documents.
+"""Transactional producer of one partition, with all uses of the Kafka client that it does not document.
 
-Decides how long a transaction may be open, and what is done with one that is given up. Never decides what
-stands in it, nor in which order it is made.
+The caller decides which records a transaction has, and in which order.
 """
 
 import asyncio
@@ -19,19 +18,19 @@ from apportion.kafka.producer import RecordProducer, Sent
 from apportion.settings import Settings
 
 TRANSACTION_TIMEOUT_S = 10.0
-"""After which brokers abort a transaction that nobody ends: so long one may hide what stands behind it."""
+"""The time after which brokers abort an open transaction; until then it hides the records after it."""
 _CONCURRENT_S = 0.002
-"""How long the client waits where a transaction is still being ended when the next begins; else 20 ms."""
+"""The client's wait if the previous transaction is still ending when the next begins; default 20 ms."""
 _OPEN = (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
 _ABORT_S = 2.0
-"""How long a transaction may take to be aborted; then it is left to who comes next."""
+"""The time limit of an abort; after it, the next producer under the id aborts the transaction."""
 
 
 class TransactionalProducer(RecordProducer):
-    """A client under a transactional id: to start it ends all that others have begun under that."""
+    """A producer with a transactional id; starting it ends the open transactions of that id."""
 
     def __init__(self, settings: Settings, transactional_id: str) -> None:
-        """Connect to nothing yet."""
+        """Create the producer; `start` connects."""
         super().__init__(settings)
         self.transactional_id = transactional_id
         self._behind: Sequence[asyncio.Future[None]] = ()
@@ -44,14 +43,14 @@ class TransactionalProducer(RecordProducer):
         }
 
     def _new_client(self) -> AIOKafkaProducer:
-        """Return a client whose offset leaves when all records stand.
+        """Return a client that sends the offset only after all records are written.
 
-        A broker asks the coordinator about both, and where it still asks about the records it gives them up
-        for the offset: the client would try them again after 100 ms. That the group takes part is told to
-        the coordinator meanwhile.
+        A broker verifies both with the coordinator. If the offset comes while the records are being verified,
+        the broker rejects the records, and the client retries them after 100 ms. The group is added to the
+        transaction meanwhile.
         """
         client = super()._new_client()
-        sender = client._sender  # noqa: SLF001 - the client knows no order between them
+        sender = client._sender  # noqa: SLF001 - the client does not order them
         send_offset = sender._do_txn_offset_commit  # noqa: SLF001 - as above
 
         async def send_behind(offsets: Any, group_id: str) -> None:
@@ -63,54 +62,55 @@ class TransactionalProducer(RecordProducer):
         return client
 
     async def begin(self) -> None:
-        """Begin a transaction: what is sent from now on stands in it."""
+        """Begin a transaction; records that are sent from now on belong to it."""
         await self._client.begin_transaction()
 
     async def send_offset(
         self, place: TopicPartition, offset: int, metadata: str, behind: Sequence[Sent]
     ) -> None:
-        """Let the group's offset stand in the transaction, behind these record batches; return when it does.
+        """Add the group's offset to the transaction, after these record batches; return when it is added.
 
         Raises:
-            KafkaError: it does not.
+            KafkaError: the offset was not added.
         """
-        self._behind = [one.acknowledged for one in behind]
+        self._behind = [sent.acknowledged for sent in behind]
         offsets = {place: OffsetAndMetadata(offset, metadata)}
         await self._client.send_offsets_to_transaction(offsets, self._settings.app_id)
 
     async def commit(self) -> None:
-        """Let all of the transaction count.
+        """Commit the transaction.
 
-        The client commits also where a record batch was refused: whoever commits has seen that all stand.
+        The client also commits if a record batch was refused, so the caller must check all batches first.
 
         Raises:
-            KafkaError: it does not count, or may not.
+            KafkaError: the transaction is not committed, or its outcome is unknown.
         """
         await self._client.commit_transaction()
 
     async def abort(self) -> None:
-        """Let nothing of the transaction count, if there is one that may still be ended so.
+        """Abort the transaction, if one is open.
 
-        One that is being committed is left to it; one that cannot be ended now, to who comes next.
+        A transaction that is being committed is left alone. If the abort fails, the next producer under the
+        id aborts the transaction.
         """
-        if self._client._txn_manager.state in _OPEN:  # noqa: SLF001 - the client cannot be asked what it is at
+        if self._client._txn_manager.state in _OPEN:  # noqa: SLF001 - the client does not expose its state
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_ABORT_S):
                     await self._client.abort_transaction()
 
     async def stop(self) -> None:
-        """Abort what is not committed, and close; what the client still has is not waited for."""
+        """Abort an open transaction, and close without waiting for unsent records."""
         client = self._client
         if client is None:
             return
         await self.abort()
-        client._closed = True  # noqa: SLF001 - its own `stop` waits until all was sent
+        client._closed = True  # noqa: SLF001 - its own `stop` waits until all is sent
         with suppress(KafkaError):
             await client._sender.close()  # noqa: SLF001 - as above
         await client.client.close()
 
 
 def new_producer(settings: Settings, partition: int) -> TransactionalProducer:
-    """Return the client for what the events of a partition of the requests topic give."""
-    # neither an app id nor a topic may have a colon: no two installations share an id, and fence each other
+    """Return the producer for the answers to a partition of the requests topic."""
+    # App ids and topics have no colon, so two installations never share an id and fence each other.
     return TransactionalProducer(settings, f"{settings.app_id}:{settings.requests_topic}:{partition}")

@@ -14,7 +14,7 @@ from apportion.core.identity import event_time_us
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import Timeline
 from apportion.core.policy import Policy
-from apportion.core.session.row import Session, at
+from apportion.core.session.row import Session, session_at
 from apportion.offline.rows import SessionRows
 from apportion.policies import builtin_policies
 
@@ -86,6 +86,6 @@ class Recomposer:
         """Return the policy of a digest, if the request may have been composed under it."""
         policy = None if policy_digest is None else self.policies.get(policy_digest)
         names = {self._default_policy if request.policy is UNSET else request.policy}
-        if at(session, event_time_us(request.requested_at)).seen(request.request_id) is not None:
+        if session_at(session, event_time_us(request.requested_at)).seen(request.request_id) is not None:
             names.add(self._default_policy)  # of a request that is sent again it may be gone
         return policy if policy is not None and policy.name in names else None

@@ -32,7 +32,7 @@ from apportion.core.levers import Ceiling, Lever, ScoreField
 from apportion.core.memory import Memory
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Entry, Fidelity, Reason
-from apportion.core.session.row import at
+from apportion.core.session.row import session_at
 from apportion.core.strategies import STRATEGIES, meaning_of, parse_policy
 from apportion.replay.changed_row import row_under
 from apportion.replay.origin import Origin
@@ -197,7 +197,7 @@ def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
     levers = strategy.levers(policy, entry.group)
     if levers.ceiling is not None:
         yield _ceiling(origin, levers.ceiling, step)
-    began_us = at(origin.session, event_time_us(request.requested_at)).start_us or 0
+    began_us = session_at(origin.session, event_time_us(request.requested_at)).start_us or 0
     yield from _score(origin, engine.secrets.of(request.tenant, began_us), entry.id, levers.scores)
     if "constraints.pinned" in strategy.reads:
         yield _Way(

@@ -97,7 +97,7 @@ def test_the_order_is_that_of_looking_at_every_score_again(
         said.chosen.append(place)
     for share in (0.2, 0.7):
         left = [n for n in range(len(drawn)) if n not in said.chosen]
-        for place in order.over(list(left)):
+        for place in order.arrange(list(left)):
             assert place == said.next(left)
             left.remove(place)
             cover, by = said.cover(place)
@@ -116,10 +116,10 @@ def test_equal_contents_take_no_longer_than_their_number(number: int) -> None:
     assert sum(map(len, overlap.said_by)) == 0
     assert [len(copies) for copies in overlap.copies.values()] == [number]
     order = Discounted(overlap, [500] * number)
-    taken = list(order.over(range(number)))
+    taken = list(order.arrange(range(number)))
     assert taken == list(range(number))
 
 
 def test_nothing_overlaps_nothing() -> None:
     assert found([], 300) == Overlap([], [], {})
-    assert list(Discounted(found([], 300), []).over([])) == []
+    assert list(Discounted(found([], 300), []).arrange([])) == []

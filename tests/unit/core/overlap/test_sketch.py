@@ -55,7 +55,7 @@ def test_one_letter_a_million_times_has_one_key_at_most() -> None:
 
 def test_what_is_remembered_is_what_would_be_made() -> None:
     memo, contents = SketchMemo(10_000), [f"content number {n % 3} of some length" for n in range(6)]
-    found = memo.of([str(n % 3) for n in range(6)], contents, sketch)
+    found = memo.get_all([str(n % 3) for n in range(6)], contents, sketch)
     assert found == [sketch(content) for content in contents]
     assert (memo.hits, memo.misses) == (3, 3)
 
@@ -68,8 +68,8 @@ def test_the_least_recently_used_sketches_go_when_they_weigh_too_much() -> None:
         return sketch(content)
 
     for name in ("a", "b", "a", "c", "a", "b"):  # two of some 700 bytes fit
-        memo.of([name], [name * 100], counted)
+        memo.get_all([name], [name * 100], counted)
     assert [content[0] for content in made] == ["a", "b", "c", "b"]
-    memo.of(["x"], ["x1 " * 1_000], counted)
-    memo.of(["b"], ["b" * 100], counted)
+    memo.get_all(["x"], ["x1 " * 1_000], counted)
+    memo.get_all(["b"], ["b" * 100], counted)
     assert made[-1][0] == "b", "one that alone weighs too much pushes all out, itself too"

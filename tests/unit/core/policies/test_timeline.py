@@ -46,7 +46,7 @@ def raw(key: bytes | None, value: bytes | None, at_ms: int = 0) -> Record:
 
 
 def read(*records: Record, own: tuple[Policy, ...] = (FILE,)) -> tuple[Timeline, tuple[PolicyRefusal, ...]]:
-    return Timeline(own, "ours", SETTLE_MS).after(records, Bounds())
+    return Timeline(own, "ours", SETTLE_MS).extended(records, Bounds())
 
 
 def timeline(*records: Record, own: tuple[Policy, ...] = (FILE,)) -> Timeline:
@@ -56,7 +56,7 @@ def timeline(*records: Record, own: tuple[Policy, ...] = (FILE,)) -> Timeline:
 
 
 def met(made: Timeline, recorded_ms: int, event_us: int = ALWAYS_US) -> str:
-    return made.at(recorded_ms).resolve("test", event_us).version
+    return made.catalogue_at(recorded_ms).resolve("test", event_us).version
 
 
 def test_without_a_topic_the_files_hold_for_every_record() -> None:
@@ -94,14 +94,14 @@ def test_a_version_never_changes_while_it_is_published() -> None:
     first, changed = version("1"), version("1", budget_tokens=9_000)
     made, [refusal] = read(publication(first, 0), publication(changed, 1_000))
     assert (refusal.error.code, refusal.error.pointer) == ("policy_changed", "$.version")
-    assert made.at(10**9).resolve("test", ALWAYS_US).digest == first.digest
+    assert made.catalogue_at(10**9).resolve("test", ALWAYS_US).digest == first.digest
     assert [each.policy for each in made.holding] == [first]
 
 
 def test_a_version_that_was_removed_may_be_published_otherwise() -> None:
     first, other = version("1"), version("1", budget_tokens=9_000)
     made = timeline(publication(first, 0), removal(first, 1_000), publication(other, 2_000))
-    assert made.at(10**9).resolve("test", ALWAYS_US).digest == other.digest
+    assert made.catalogue_at(10**9).resolve("test", ALWAYS_US).digest == other.digest
 
 
 def test_removing_what_was_never_published_changes_nothing() -> None:
@@ -114,7 +114,8 @@ def test_a_published_version_stands_before_a_file_of_its_name_and_version() -> N
     other = version("0", budget_tokens=9_000)
     made = timeline(publication(other, 0), removal(other, 1_000))
     digests = [
-        made.at(at_ms).resolve("test", ALWAYS_US).digest for at_ms in (0, SETTLE_MS, SETTLE_MS + 1_000)
+        made.catalogue_at(at_ms).resolve("test", ALWAYS_US).digest
+        for at_ms in (0, SETTLE_MS, SETTLE_MS + 1_000)
     ]
     assert digests == [FILE.digest, other.digest, FILE.digest]
 
@@ -136,10 +137,10 @@ def test_files_of_another_group_are_passed_over() -> None:
 def test_own_files_count_at_once_where_nobody_knows_their_name() -> None:
     new, known = lanes_policy(name="new"), version("9")
     made = timeline(files(0, version("5")), own=(known, new))
-    assert {policy.name for policy in made.at(0)} == {"test", "new"}
+    assert {policy.name for policy in made.catalogue_at(0)} == {"test", "new"}
     assert met(made, 0) == "5"
     published = timeline(files(0), publication(lanes_policy(name="new", version="2"), 0), own=(new,))
-    assert [policy.version for policy in published.at(SETTLE_MS)] == ["2"]
+    assert [policy.version for policy in published.catalogue_at(SETTLE_MS)] == ["2"]
 
 
 def test_record_times_that_go_back_settle_by_themselves() -> None:

@@ -72,7 +72,7 @@ def test_an_envelope_without_an_event_is_refused(value: bytes, code: str, pointe
 
 
 def test_what_goes_out_has_the_attributes_as_headers() -> None:
-    assert EventHeaders("context-composed.v1", "apportion/a").of("1", (), "2026-01-01T00:00:00Z") == (
+    assert EventHeaders("context-composed.v1", "apportion/a").build("1", (), "2026-01-01T00:00:00Z") == (
         ("content-type", b"application/json"),
         ("ce_specversion", b"1.0"),
         ("ce_id", b"1"),
@@ -84,17 +84,20 @@ def test_what_goes_out_has_the_attributes_as_headers() -> None:
 
 def test_the_trace_is_passed_on_and_no_other_header() -> None:
     received: Headers = (("TraceParent", b"00-1"), ("tracestate", b"a=b"), ("ce_id", b"9"), ("x", b"y"))
-    assert EventHeaders("t", "s").of("1", received)[5:] == (("traceparent", b"00-1"), ("tracestate", b"a=b"))
+    assert EventHeaders("t", "s").build("1", received)[5:] == (
+        ("traceparent", b"00-1"),
+        ("tracestate", b"a=b"),
+    )
 
 
 def test_a_trace_may_be_as_long_as_everybody_must_take() -> None:
     received: Headers = (("traceparent", b"0" * 256), ("tracestate", b"a" * 512))
-    assert EventHeaders("t", "s").of("1", received)[5:] == received
+    assert EventHeaders("t", "s").build("1", received)[5:] == received
 
 
 def test_a_trace_that_is_longer_than_anybody_must_take_is_dropped() -> None:
     received: Headers = (("traceparent", b"0" * 257), ("tracestate", b"a" * 513))
-    assert len(EventHeaders("t", "s").of("1", received)) == 5
+    assert len(EventHeaders("t", "s").build("1", received)) == 5
 
 
 @pytest.mark.parametrize("headers", [(), STRUCTURED], ids=["binary", "structured"])

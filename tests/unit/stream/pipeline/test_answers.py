@@ -174,7 +174,7 @@ def test_no_row_passes_what_its_topic_takes_and_the_command_holds_the_same() -> 
 def test_the_largest_value_leaves_room_for_the_longest_key_and_headers() -> None:
     key = f"{'t' * 64}/{'😀' * 256}".encode()
     trace = ("traceparent", b"0" * 256), ("tracestate", b"0" * 512)
-    headers = EventHeaders("context-composed.v1", f"apportion/{'a' * 249}").of("0" * 41, trace, NOW)
+    headers = EventHeaders("context-composed.v1", f"apportion/{'a' * 249}").build("0" * 41, trace, NOW)
     made = answers("\0" * 400)
     answer = made.answer(record(request("r"), offset=1 << 62), None)
     run = len(made.messages(answer)[1].value) - len(answer.decision)

@@ -1,7 +1,7 @@
-"""Which candidates a request's constraints mean. Exclusion over pin over must-include is the caller's.
+"""Constraints of a request, and the candidates that each one matches: by id, kind, lane or path.
 
-Decides matches by id, kind, lane and path; knows nothing of budgets. A constraint is named by its
-place (`pinned[0]`), never by its text.
+A constraint is named by its place (`pinned[0]`), never by its text. The caller applies the precedence:
+exclusion over pin over must-include.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,14 +13,14 @@ from apportion.core.results import ConstraintCount
 
 
 class ConstraintList:
-    """One list of constraints, ready to be asked about many candidates once its patterns are matched.
+    """A list of constraints, compiled for many candidates; call `match_paths` before `first`.
 
     Raises:
         EventError: a pattern is not a valid glob.
     """
 
     def __init__(self, name: str, constraints: Sequence[Constraint]) -> None:
-        """Compile the list; `name` is the field's, as `must_exclude`."""
+        """Compile the list; `name` is the name of the field, such as `must_exclude`."""
         self.name = name
         self.given = len(constraints)
         self._patterns: list[tuple[int, str, str]] = []
@@ -41,12 +41,12 @@ class ConstraintList:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether paths matter to this list."""
+        """Whether a constraint of this list is a path pattern."""
         return bool(self._patterns)
 
     @property
     def glob_characters(self) -> int:
-        """How many characters its patterns with wildcards have."""
+        """The total length of the patterns with wildcards, in characters."""
         return self._globs.characters
 
     def match_paths(self, paths: Paths) -> None:
@@ -55,20 +55,20 @@ class ConstraintList:
         self._matched |= matched
 
     def first(self, candidate_id: str, kind: str, lane: str, path: str | None) -> str:
-        """Return the place of the first constraint that means the candidate, or the empty string."""
+        """Return the place of the first constraint that matches the candidate, or the empty string."""
         if not self.given:
             return ""
-        found = -1 if path is None else self._paths.get(path, -1)
+        first = -1 if path is None else self._paths.get(path, -1)
         exact = (self._ids.get(candidate_id), self._kinds.get(kind), self._lanes.get(lane))
-        for same in exact:
-            if same is not None:
-                if same[0] not in self._matched:
-                    self._matched.update(same)
-                found = same[0] if found < 0 else min(found, same[0])
-        return "" if found < 0 else f"{self.name}[{found}]"
+        for indices in exact:
+            if indices is not None:
+                if indices[0] not in self._matched:
+                    self._matched.update(indices)
+                first = indices[0] if first < 0 else min(first, indices[0])
+        return "" if first < 0 else f"{self.name}[{first}]"
 
     def count(self) -> ConstraintCount:
-        """Return how many constraints have matched a candidate so far."""
+        """Return the numbers of constraints that have and have not matched a candidate so far."""
         matched = len(self._matched)
         return ConstraintCount(
             name=self.name, given=self.given, matched=matched, unmatched=self.given - matched
@@ -76,21 +76,21 @@ class ConstraintList:
 
 
 def match_paths(lists: Collection[ConstraintList], paths: Collection[str | None]) -> None:
-    """Match the patterns of all lists against the paths of all candidates, once.
+    """Match the patterns of all lists against the paths of all candidates.
 
     Raises:
-        EventError: the patterns and paths are so long that it would take too long.
+        EventError: patterns and paths are so long that matching them would take too long.
     """
-    lists = [each for each in lists if each.has_patterns]
+    lists = [constraints for constraints in lists if constraints.has_patterns]
     if not lists:
         return
     sorted_paths = Paths(path for path in paths if path is not None)
-    characters = sum(each.glob_characters for each in lists)
+    characters = sum(constraints.glob_characters for constraints in lists)
     if characters * sorted_paths.characters > GLOB_STEPS_MAX:
         message = (
             f"patterns with wildcards of {characters} characters on paths of {sorted_paths.characters}, in "
             f"product more than {GLOB_STEPS_MAX}; send fewer patterns, or whole paths or ids"
         )
         raise EventError(ErrorCode.TOO_MANY, message, "$.constraints")
-    for each in lists:
-        each.match_paths(sorted_paths)
+    for constraints in lists:
+        constraints.match_paths(sorted_paths)

@@ -1,13 +1,13 @@
-"""Which paths globs mean: many patterns are matched against many paths at once.
+"""Glob patterns, matched many at once against many paths.
 
-Decides by whole paths, and is case-sensitive: `*.PY` does not mean `a.py`. A component `**` is any number of
-components. Within one, `*` is any characters, `?` is one, and `[abc]`, `[a-z]`, `[!a]` are one of a class,
-which is read as the standard library's `fnmatch` reads it.
+A glob matches whole paths and is case-sensitive: `*.PY` does not match `a.py`. A component `**` matches any
+number of components. Within a component, `*` matches any characters and `?` matches one character. `[abc]`,
+`[a-z]` and `[!a]` match one character of a class, as in the standard library's `fnmatch`.
 
-All patterns stand behind one another as the bits of an integer, a bit for each place in a pattern
-(Baeza-Yates and Gonnet's Shift-And): a character of a path moves all patterns on with a few operations on
-whole integers, however their wildcards stand. What paths begin with in common, in whole components, is read
-once. So the work is the product of two lengths; who matches bounds it by `GLOB_STEPS_MAX`.
+Algorithm: Shift-And (Baeza-Yates and Gonnet). All patterns lie behind one another as the bits of an integer,
+with one bit for each place in a pattern. Each character of a path advances all patterns with a few operations
+on whole integers. A prefix of whole components that paths share is read once. So the work is the product of
+two lengths, which the caller bounds by `GLOB_STEPS_MAX`.
 """
 
 import re
@@ -22,35 +22,35 @@ from typing import NamedTuple, TypeAlias
 from apportion.core.errors import ErrorCode, EventError
 
 GLOB_STEPS_MAX = 6 * 10**9
-"""Most characters of patterns with wildcards times characters of paths, in all lists of a request."""
+"""The largest product of characters of wildcard patterns and characters of paths, for a whole request."""
 
 BATCH_BITS = 1 << 13
-"""How much of the patterns moves at once: tables take 20 MB where each character of them is another."""
+"""Bits of patterns that are matched together. Tables take 20 MB if all their characters differ."""
 
 _WILDCARD = re.compile(r"[*?\[]")
 _TOKEN = re.compile(r"\[(!?\]?[^\]]*)\]|(.)", re.DOTALL)
 _CLASS_PART = re.compile(r".-.|.", re.DOTALL)
 
 _Ranges: TypeAlias = list[tuple[int, int]]
-"""Code points, each from the first to before the second."""
+"""Ranges of code points, each from the first to before the second."""
 
 
 class Paths:
-    """Different paths, ready to be matched.
+    """Distinct paths, sorted by their components.
 
-    `characters` counts each directory once, with the `/` behind it.
+    `characters` is their total length, with each shared directory and its `/` counted once.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
-        """Sort normalised paths by their components."""
+        """Take normalised paths, in any order."""
         self.steps: list[tuple[str, int, list[str]]] = []
-        """Each path, how many components it begins with like the one before it, and the others."""
+        """Each path, its number of leading components shared with the previous path, and the others."""
         self.characters = 0
         before: list[str] = []
         for components, path in sorted((path.split("/"), path) for path in set(paths)):
             shared = 0
-            for one, other in zip(components, before, strict=False):
-                if one != other:
+            for component, previous in zip(components, before, strict=False):
+                if component != previous:
                     break
                 shared += 1
             before = components
@@ -60,26 +60,26 @@ class Paths:
 
     @cached_property
     def alphabet(self) -> set[str]:
-        """The different characters of the paths."""
+        """The distinct characters of the paths."""
         return set().union(*(path for path, *_ in self.steps))
 
 
 class Matches(NamedTuple):
-    """For each path that is meant the lowest index of a pattern; and all patterns that mean some path."""
+    """The lowest index of a pattern for each matched path, and the indices of all patterns that match."""
 
     first: dict[str, int]
     matched: set[int]
 
 
 class Globs:
-    """Valid patterns. `characters` counts those of the patterns with wildcards."""
+    """Valid patterns. `characters` is the total length of the patterns with wildcards."""
 
     def __init__(self, patterns: Iterable[tuple[int, str, str]]) -> None:
-        """Take patterns, each with its index, ascending, and the place to blame where it is invalid.
+        """Take patterns in ascending order of index, each with its index and its place for error messages.
 
         Raises:
-            EventError: one is absolute, has an empty, `.` or `..` component, an open `[`, or a `**` beside
-                other characters.
+            EventError: a pattern is absolute, has an empty, `.` or `..` component, an open `[`, or a `**`
+                beside other characters in its component.
         """
         self._named: dict[str, list[int]] = defaultdict(list)
         self._patterns: list[tuple[int, list[str]]] = []
@@ -100,19 +100,19 @@ class Globs:
         first: dict[str, int] = {}
         matched: set[int] = set()
         for batch in self._batches():
-            found = batch.match(paths)
-            first = found.first | first
-            matched |= found.matched
+            matches = batch.match(paths)
+            first = matches.first | first
+            matched |= matches.matched
         if self._named:
             for path, *_ in paths.steps:
-                same = self._named.get(path)
-                if same is not None:
-                    first[path] = min(same[0], first.get(path, same[0]))
-                    matched.update(same)
+                indices = self._named.get(path)
+                if indices is not None:
+                    first[path] = min(indices[0], first.get(path, indices[0]))
+                    matched.update(indices)
         return Matches(first, matched)
 
     def _batches(self) -> Iterator["_Batch"]:
-        """Yield the patterns with wildcards, compiled, in their order."""
+        """Yield the patterns with wildcards, compiled, in ascending order of index."""
         batch = _Batch()
         for index, components in self._patterns:
             if batch.bits > BATCH_BITS:
@@ -124,17 +124,19 @@ class Globs:
 
 
 class _Batch:
-    """Patterns as the bits of integers: a set bit says that what is before its place has been matched."""
+    """Patterns as the bits of integers. A set bit means that the pattern has matched up to its place."""
 
     def __init__(self) -> None:
         self.bits = 0
         self._starts = 0
-        self._loops = 0  # stays there over any character but `/`: `*`
-        self._everything = 0  # stays there over all characters: within `**`
-        self._slashes = 0  # goes on over `/`
-        self._any = 0  # goes on over any character but `/`: `?`, and all but what a negated class names
+        self._loops = 0  # stays at the place for any character but `/`: `*`
+        self._everything = 0  # stays at the place for all characters: within `**`
+        self._slashes = 0  # advances for `/`
+        self._any = 0  # advances for any character but `/`: `?`, and negated classes
         self._literals: defaultdict[str, int] = defaultdict(int)
-        self._toggles: defaultdict[int, int] = defaultdict(int)  # by code point, what changes sides there
+        self._toggles: defaultdict[int, int] = defaultdict(
+            int
+        )  # by code point, the places whose class starts or ends there
         self._ends: dict[int, int] = {}
 
     def add(self, index: int, components: Sequence[str]) -> None:
@@ -144,7 +146,7 @@ class _Batch:
         for component in components:
             if component != "**":
                 self._add_component(component)
-            elif before != "**":  # twice any number is any number
+            elif before != "**":  # a repeated `**` matches the same as one `**`
                 self._everything |= 1 << self.bits
                 self.bits += 1
             before = component
@@ -187,7 +189,9 @@ class _Batch:
                     for character in component:
                         state = (state & over(character, over_any)) << 1 | state & stays
                     state = (state & slashes) << 1 | state & everything
-                    state |= (state & everything) << 1  # behind a `/` what follows `**` may begin
+                    state |= (
+                        state & everything
+                    ) << 1  # after a `/`, the component that follows `**` may begin
                 states.append(state)
             if meant := state & ends:
                 met |= meant
@@ -195,7 +199,7 @@ class _Batch:
         return Matches(first, {index for place, index in self._ends.items() if met >> place & 1})
 
     def _steps(self, paths: Paths) -> Mapping[str, int]:
-        """Return the places that go on over a character, for each over which more do than over any."""
+        """Return the places that advance for a character, if they are more than those of `_any`."""
         if not self._toggles:
             return {character: places | self._any for character, places in self._literals.items()}
         bounds = sorted(self._toggles)
@@ -207,10 +211,10 @@ class _Batch:
 
 
 def _class(text: str) -> tuple[bool, _Ranges]:
-    """Return whether a class is negated, and what it names, without overlaps.
+    """Return whether a class is negated, and its ranges, ascending and without overlaps.
 
-    As in `fnmatch`, a range that runs backwards names nothing, and a `!` that it leaves at the beginning
-    negates.
+    As in `fnmatch`, a backwards range matches nothing. If removing it leaves a `!` at the beginning, the
+    class is negated.
     """
     start = int(text.startswith("!"))
     parts = [part for part in _CLASS_PART.findall(text, start) if len(part) == 1 or part[0] <= part[2]]

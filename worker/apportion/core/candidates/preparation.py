@@ -1,7 +1,6 @@
-"""A request's candidates made ready for any strategy: named, digested, matched, checked, set aside.
+"""Preparation of a request's candidates for any strategy: ids, digests, constraints and exclusions.
 
-Decides which candidates are out before a strategy ranks them, and which are protected. Never ranks and
-never counts tokens.
+Some candidates are excluded before a strategy ranks the rest; some are protected. No tokens are counted here.
 """
 
 from bisect import bisect_right
@@ -23,18 +22,18 @@ from apportion.core.task import NO_AGE, Prepared
 from apportion.core.verdict import Bound
 
 Check = Callable[[Candidate, Any], EventError | None]
-"""Tells why a candidate cannot be used under a policy, if it cannot."""
+"""Returns the reason for which a candidate cannot be used under a policy, or None."""
 
 NO_CONSTRAINTS = Constraints()
 _CONSTRAINT_LISTS = ("must_exclude", "pinned", "must_include")
 _NEVER_BACKED_OFF = "constraint"
-"""Candidates of this kind may come again with every prompt."""
+"""The kind of candidates that are exempt from backoff."""
 
 
 class RequestCandidates(Struct, frozen=True):
-    """A request's own candidates as they came, and the digest of them all, whatever their order.
+    """A request's own candidates in the order of the request, and their common digest.
 
-    `ids` are theirs; `repeated` tells that one of them stands twice.
+    The digest does not depend on their order.
     """
 
     candidates: tuple[CanonicalCandidate, ...] = ()
@@ -43,12 +42,12 @@ class RequestCandidates(Struct, frozen=True):
 
     @property
     def repeated(self) -> bool:
-        """Whether an id stands twice."""
+        """Whether two candidates have the same id."""
         return len(self.ids) < len(self.candidates)
 
 
 class Excluded(Struct, frozen=True):
-    """A candidate that no strategy sees, and why."""
+    """A candidate that is excluded before the strategy runs, and the reason."""
 
     id: str
     kind: str
@@ -57,7 +56,7 @@ class Excluded(Struct, frozen=True):
 
 
 class Preparation(Struct, frozen=True):
-    """What a request has to choose from; `digest` is over all candidates, the pool's included."""
+    """The candidates of a request; `digest` is over all candidates, including those of the pool."""
 
     candidates: tuple[Prepared, ...] = ()
     aside: tuple[Excluded, ...] = ()
@@ -66,11 +65,11 @@ class Preparation(Struct, frozen=True):
 
 
 def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> RequestCandidates:
-    """Return a request's own candidates, named and digested; no policy has judged them yet.
+    """Return a request's own candidates with ids and digests, before any policy has judged them.
 
     Raises:
-        EventError: one cannot be named, or shares its id with another content, kind, lane or category.
-            The pointer is absolute.
+        EventError: a candidate gets no id, or two candidates with the same id differ in content, kind, lane
+            or category. The pointer is absolute.
     """
     firsts: dict[str, Candidate] = {}
     own: list[CanonicalCandidate] = []
@@ -83,11 +82,13 @@ def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> RequestC
         if first is not candidate:
             _require_equal(first, candidate, index)
         own.append(canonical_of(candidate, name, path))
-    return RequestCandidates(tuple(own), frozenset(firsts), _digest_of([one.canonical for one in own]))
+    return RequestCandidates(
+        tuple(own), frozenset(firsts), _digest_of([candidate.canonical for candidate in own])
+    )
 
 
 class Judge(Struct, frozen=True):
-    """How one request's candidates are judged: by a policy's check, and by its strategy's age classes."""
+    """The rules for a request's candidates: the strategy's check, the policy, and the edges of ages."""
 
     check: Check
     policy: Any
@@ -97,31 +98,31 @@ class Judge(Struct, frozen=True):
 def prepare(
     own: RequestCandidates, pool: Sequence[Pooled], constraints: Constraints, judge: Judge, event_us: int
 ) -> Preparation:
-    """Return the request's own candidates and the pool's, prepared.
+    """Return the prepared candidates of the request and of the pool.
 
-    A pool artifact is aside where the request has its id (`superseded`), where the strategy cannot
-    use it (`unsuitable`), or where it has expired by the request's time.
+    A pool artifact is excluded if the request has a candidate of its id (`superseded`), if the strategy
+    cannot use it (`unsuitable`), or if it has expired at the request's time.
 
     Raises:
-        EventError: an own candidate cannot be used, a constraint's pattern is invalid, or patterns and paths
-            are too long. The pointer is absolute.
+        EventError: a candidate of the request cannot be used, a constraint's pattern is invalid, or patterns
+            and paths are too long. The pointer is absolute.
     """
     lists: Sequence[ConstraintList] = ()
     if constraints is not NO_CONSTRAINTS:
         lists = [ConstraintList(name, getattr(constraints, name)) for name in _CONSTRAINT_LISTS]
     check, policy = judge.check, judge.policy
-    for index, one in enumerate(own.candidates):
-        error = check(one.candidate, policy)
+    for index, candidate in enumerate(own.candidates):
+        error = check(candidate.candidate, policy)
         if error is not None:
             _raise_at(error, index)
     in_pool, aside = _of_pool(own.ids, pool, judge, event_us) if pool else ((), ())
     if lists:
-        match_paths(lists, [one.path for one in (*own.candidates, *in_pool)])
+        match_paths(lists, [candidate.path for candidate in (*own.candidates, *in_pool)])
     prepared, whole_digest = _prepared(own.candidates, lists, judge, event_us, tied=own.repeated), own.digest
     if in_pool:
-        whole_digest = _digest_of([one.canonical for one in (*own.candidates, *in_pool)])
+        whole_digest = _digest_of([candidate.canonical for candidate in (*own.candidates, *in_pool)])
         prepared += _prepared(in_pool, lists, judge, event_us, tied=False)
-    counts = tuple([each.count() for each in lists if each.given]) if lists else ()
+    counts = tuple([named_list.count() for named_list in lists if named_list.given]) if lists else ()
     return Preparation(tuple(prepared), aside, whole_digest, counts)
 
 
@@ -147,7 +148,7 @@ def _of_pool(
 
 
 def _prepared(
-    those: Sequence[CanonicalCandidate],
+    candidates: Sequence[CanonicalCandidate],
     lists: Sequence[ConstraintList],
     judge: Judge,
     event_us: int,
@@ -157,82 +158,83 @@ def _prepared(
     prepared: list[Prepared] = []
     edges_us = judge.edges_us
     bound: Bound | None
-    for one in those:
-        candidate, name = one.candidate, one.id
+    for canonical in candidates:
+        candidate, name = canonical.candidate, canonical.id
         kind, lane, content = candidate.kind or "", candidate.lane or "", candidate.content or ""
         bound, constraint, protected = None, "", False
         if lists:
-            excluded, pinned, included = (each.first(name, kind, lane, one.path) for each in lists)
+            excluded, pinned, included = (each.first(name, kind, lane, canonical.path) for each in lists)
             bound = Bound.EXCLUSION if excluded else None
             constraint = excluded or pinned or included
             protected = not excluded and bool(constraint)
         if bound is None and not content:
             bound = Bound.CONTENT
         age = NO_AGE
-        if (created_us := one.created_us) is not UNSET:
+        if (created_us := canonical.created_us) is not UNSET:
             age = bisect_right(edges_us, event_us - created_us)
         elif (bucket := candidate.recency_bucket) is not UNSET:
             age = age_of(bucket)
-        tie = one.canonical if tied else b""
+        tie = canonical.canonical if tied else b""
         prepared.append(
-            Prepared(name, kind, lane, content, one.facts, age, bound, constraint, protected, tie)
+            Prepared(name, kind, lane, content, canonical.facts, age, bound, constraint, protected, tie)
         )
     return prepared
 
 
 def without_backed_off(prepared: Preparation, backed_off: frozenset[str]) -> Preparation:
-    """Return the preparation with the backed-off candidates aside; the digest stays.
+    """Return the preparation with the backed-off candidates excluded; the digest stays the same.
 
-    Exempt are candidates of kind `constraint`, pinned and must-included ones; exclusion comes first. Of
-    equal ids one is exempt as soon as another is, and only one is backed off: the others are duplicates.
+    Exempt are pinned and must-included candidates, those of kind `constraint`, and those that a constraint
+    excludes anyway. If one candidate of an id is exempt, all of that id are. Of several candidates of an id,
+    the first is backed off and the others are duplicates.
     """
     if not backed_off:
         return prepared
-    exempt = {one.id for one in prepared.candidates if _is_exempt(one)}
+    exempt = {candidate.id for candidate in prepared.candidates if _is_exempt(candidate)}
     out = backed_off - exempt
     kept: list[Prepared] = []
     new: dict[str, Excluded] = {}
     repeats: list[Excluded] = []
-    for one in prepared.candidates:
-        if one.id not in out:
-            kept.append(one)
+    for candidate in prepared.candidates:
+        if candidate.id not in out:
+            kept.append(candidate)
         else:
-            group = one.lane or one.facts.category or ""
-            if one.id in new:
-                repeats.append(Excluded(one.id, one.kind, group, Reason.DUPLICATE))
+            group = candidate.lane or candidate.facts.category or ""
+            if candidate.id in new:
+                repeats.append(Excluded(candidate.id, candidate.kind, group, Reason.DUPLICATE))
             else:
-                new[one.id] = Excluded(one.id, one.kind, group, Reason.BACKOFF)
+                new[candidate.id] = Excluded(candidate.id, candidate.kind, group, Reason.BACKOFF)
     return replace(prepared, candidates=tuple(kept), aside=(*prepared.aside, *new.values(), *repeats))
 
 
 def sent_again(own: RequestCandidates) -> Preparation:
-    """Return a preparation in which all own candidates are aside as duplicates: nothing judges them again."""
+    """Return a preparation in which all own candidates are excluded as duplicates, without any check."""
     return Preparation(
         aside=tuple(
             Excluded(
-                one.id,
-                one.candidate.kind or "",
-                one.candidate.lane or one.candidate.category or "",
+                canonical.id,
+                canonical.candidate.kind or "",
+                canonical.candidate.lane or canonical.candidate.category or "",
                 Reason.DUPLICATE,
             )
-            for one in own.candidates
+            for canonical in own.candidates
         ),
         digest=own.digest,
     )
 
 
-def _is_exempt(one: Prepared) -> bool:
-    return one.protected or one.bound is Bound.EXCLUSION or one.kind == _NEVER_BACKED_OFF
+def _is_exempt(candidate: Prepared) -> bool:
+    return candidate.protected or candidate.bound is Bound.EXCLUSION or candidate.kind == _NEVER_BACKED_OFF
 
 
 def _digest_of(canonical: list[bytes]) -> str:
-    """Return the digest of the JSON array of candidates, in the order of their canonical JSON."""
+    """Return the digest of the JSON array of candidates, sorted by their canonical JSON."""
     return digest(b"[" + b",".join(sorted(canonical)) + b"]")
 
 
-def _require_equal(one: Candidate, other: Candidate, index: int) -> None:
+def _require_equal(first: Candidate, other: Candidate, index: int) -> None:
     for field in ("content", "kind", "lane", "category"):
-        if getattr(one, field) != getattr(other, field):
+        if getattr(first, field) != getattr(other, field):
             message = f"an earlier candidate has the same id and another {field}"
             raise EventError(ErrorCode.CONFLICTING_CANDIDATES, message, f"$.candidates[{index}].{field}")
 

@@ -1,9 +1,8 @@
-"""In which order candidates are considered: as they rank, or with what was said once worth less afterwards.
+"""Order in which a selection considers candidates: canonical, or by a score that is discounted for overlap.
 
-Decides the discounted score, s · (1000 - c) // 1000, c being the greatest cover of a candidate by those
-chosen so far, and who comes next: the candidate of the greatest one, ties in canonical order. Scores only
-fall, so a candidate is looked at again only when its turn comes. Never measures a cover, as
-`core.overlap.pairs` does, and never selects.
+The discounted score is s · (1000 - c) // 1000. c is the greatest cover of the candidate by a candidate that
+is already selected, in thousandths. The candidate with the highest discounted score comes next; ties are in
+canonical order. Scores only fall, so a candidate is looked at again only when its turn comes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,37 +12,37 @@ from typing import ClassVar, Protocol
 from msgspec import Struct
 
 ALL = 1_000
-"""The cover of a content of which another says all, in thousandths."""
+"""The cover of a content that another content covers completely, in thousandths."""
 _AFTER_ALL = (1, 0)
 
 
 class Order(Protocol):
-    """In which order a selection considers candidates, by place in canonical order; for one selection."""
+    """The order in which a single selection considers candidates, by place in canonical order."""
 
     @property
     def redundant(self) -> Collection[int]:
-        """Those worth something by themselves, of which a chosen one says all, as it stands now."""
+        """The candidates with a score above 0 that a selected candidate covers completely."""
         ...
 
     @property
     def covered(self) -> Mapping[int, tuple[int, int]]:
-        """Of each that was partly said when taken or considered last: by whom, and how many thousandths."""
+        """The covering place and the thousandths of each candidate that was covered when last considered."""
         ...
 
-    def over(self, places: Sequence[int]) -> Iterable[int]:
-        """Return these places, given in canonical order, in the order in which they are considered.
+    def arrange(self, places: Sequence[int]) -> Iterable[int]:
+        """Return the places in the order in which to consider them; they are given in canonical order.
 
-        What is taken meanwhile may change what comes next. Among them scores do not rise.
+        Candidates that are taken meanwhile may change the rest of the order. Scores never rise within it.
         """
         ...
 
     def taken(self, place: int) -> int:
-        """Take notice that the candidate at a place is selected; return its score at this moment."""
+        """Record that the candidate at a place is selected; return its current score."""
         ...
 
 
 class Canonical:
-    """Canonical order, and the scores as they are."""
+    """Canonical order, with undiscounted scores."""
 
     __slots__ = ("taken",)
 
@@ -51,20 +50,20 @@ class Canonical:
     covered: ClassVar[Mapping[int, tuple[int, int]]] = {}
 
     def __init__(self, scores: Sequence[int]) -> None:
-        """`scores` are those of the candidates, by place."""
+        """`scores` are the candidates' scores, by place."""
         self.taken = scores.__getitem__
 
-    def over(self, places: Sequence[int]) -> Sequence[int]:
-        """Return the places as they are given."""
+    def arrange(self, places: Sequence[int]) -> Sequence[int]:
+        """Return the places unchanged."""
         return places
 
 
 class Overlap(Struct, frozen=True):
-    """Who says what of whom, by place in canonical order.
+    """The overlaps between candidates, by place in canonical order.
 
-    `said_by` holds, for each place, those of which it says something, and how many thousandths of them.
-    Contents that are equal are not among these: `same` is, for each place, the first one with its content,
-    and `copies` holds, by that first one, all with a content that comes several times.
+    `said_by` holds, for each place, the places that it covers and their cover in thousandths. Equal contents
+    are not in it. `same` holds, for each place, the first place with the same content. `copies` holds, by
+    that first place, all places of a content that occurs several times.
     """
 
     said_by: Sequence[Sequence[tuple[int, int]]]
@@ -73,10 +72,10 @@ class Overlap(Struct, frozen=True):
 
 
 class Discounted:
-    """Candidates by discounted score. Of several that say as much of one, it is covered by the first."""
+    """Order by discounted score. If several candidates cover one equally, the first of them counts."""
 
     def __init__(self, overlap: Overlap, scores: Sequence[int], exempt: Collection[int] = ()) -> None:
-        """Begin with nothing chosen; those `exempt` are never discounted, and discount others."""
+        """Begin with nothing selected; `exempt` candidates discount others and are never discounted."""
         self.redundant: set[int] = set()
         self.covered: dict[int, tuple[int, int]] = {}
         self._overlap = overlap
@@ -87,14 +86,14 @@ class Discounted:
         self._by = [0] * len(scores)
         self._first_copy: dict[int, int] = {}
 
-    def over(self, places: Sequence[int]) -> Iterator[int]:
-        """Yield those that are not taken, by discounted score."""
+    def arrange(self, places: Sequence[int]) -> Iterator[int]:
+        """Yield the places that are not taken, by discounted score."""
         scores, cover, taken = self._scores, self._cover, self._taken
         waiting: list[tuple[int, int]] = []
         for place in places:
             while not (taken[place] or cover[place]):
                 own = (-scores[place], place)
-                # what waits has a worth that was looked at before, and worths only fall
+                # The scores in the heap may be outdated, but they only fall.
                 ahead = self._ahead(waiting, own) if waiting and waiting[0] < own else None
                 if ahead is None:
                     yield place
@@ -107,27 +106,27 @@ class Discounted:
             yield ahead
 
     def taken(self, place: int) -> int:
-        """Take notice that a candidate is chosen; return what it is worth at this moment."""
+        """Record that a candidate is selected; return its current score."""
         worth = self._scores[place] if place in self._exempt else self._worth(place)
         if place not in self._exempt:
             self._consider(place)
         self._taken[place] = 1
-        for said, cover in self._overlap.said_by[place]:
-            self._say(said, cover, place)
+        for covered, cover in self._overlap.said_by[place]:
+            self._raise_cover(covered, cover, place)
         first = self._overlap.same[place]
         if first in self._first_copy:
             self._first_copy[first] = min(self._first_copy[first], place)
         elif first in self._overlap.copies:
             self._first_copy[first] = place
             for copy in self._overlap.copies[first]:
-                self._say(copy, ALL, place)
+                self._raise_cover(copy, ALL, place)
         return worth
 
     def _worth(self, place: int) -> int:
         return self._scores[place] * (ALL - self._cover[place]) // ALL
 
     def _ahead(self, waiting: list[tuple[int, int]], before: tuple[int, int]) -> int | None:
-        """Take out of those that wait, a heap, the one that comes next, if it does so before another."""
+        """Take the next candidate out of the heap of waiting ones, if it comes before another."""
         while waiting:
             worth, place = waiting[0]
             now = -self._worth(place)
@@ -149,11 +148,11 @@ class Discounted:
             first_copy = self._first_copy.get(self._overlap.same[place], by)
             self.covered[place] = (min(by, first_copy) if cover == ALL else by, cover)
 
-    def _say(self, said: int, cover: int, by: int) -> None:
-        """Take notice that one who was chosen covers another."""
-        if cover > self._cover[said]:
-            self._cover[said], self._by[said] = cover, by
-            if cover == ALL and self._scores[said]:
-                self.redundant.add(said)
-        elif cover == self._cover[said]:
-            self._by[said] = min(self._by[said], by)
+    def _raise_cover(self, covered: int, cover: int, by: int) -> None:
+        """Record that a selected candidate covers another."""
+        if cover > self._cover[covered]:
+            self._cover[covered], self._by[covered] = cover, by
+            if cover == ALL and self._scores[covered]:
+                self.redundant.add(covered)
+        elif cover == self._cover[covered]:
+            self._by[covered] = min(self._by[covered], by)

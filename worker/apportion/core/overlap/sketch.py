@@ -1,11 +1,12 @@
-"""The sketch of a content: some of its windows of eight bytes, and its words that have a digit.
+"""Sketches of contents: a sample of their windows of eight bytes, and their words that contain a digit.
 
-Decides what two contents have in common is measured by. A function of the content alone, and the same on
-every machine: integers only. Never compares two of them: `core.overlap.pairs` does.
+The overlap of two contents is measured by their sketches. A sketch is a function of the content alone, in
+exact integers, so it is the same on every machine.
 
-Keys: the content in UTF-8, A to Z made small, ASCII without letters and digits left out; of each window of
-eight bytes, as an unsigned little-endian integer w, h = w · 0x9E3779B97F4A7C15 mod 2**64 is kept if its four
-top bits are 0, so of about one in sixteen. What is kept of h are its bits 12 to 59.
+Keys are made as follows. The content is encoded in UTF-8. A to Z become lower case. ASCII other than letters
+and digits is removed. Each window of eight bytes is read as an unsigned little-endian integer w. Its hash is
+h = w · 0x9E3779B97F4A7C15 mod 2**64. The window is kept if the four top bits of h are 0, which is about one
+in sixteen. Its key is bits 12 to 59 of h.
 """
 
 from string import ascii_lowercase, ascii_uppercase, digits
@@ -19,22 +20,22 @@ _BLANK = ord(" ")
 _CAPITALS, _SMALL, _DIGITS = ascii_uppercase.encode(), ascii_lowercase.encode(), digits.encode()
 _OTHERS = bytes(byte for byte in range(128) if byte not in _CAPITALS + _SMALL + _DIGITS)
 _PLAIN = bytes.maketrans(_CAPITALS + _OTHERS, _SMALL + b" " * len(_OTHERS))
-"""Makes A to Z small, and blank what of ASCII is neither letter nor digit."""
+"""Maps A to Z to lower case, and other ASCII except a to z and digits to a space."""
 _ASCII = bytes.maketrans(bytes(range(128, 256)), b" " * 128)
-"""Makes blank what is not ASCII."""
+"""Maps bytes outside ASCII to a space."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _KEPT_BELOW = np.uint64(1 << 60)
 _DROPPED_BITS = np.uint64(12)
 _SKETCH_BYTES = 600
 _WORD_BYTES = 96
-"""In a set, beside its letters."""
+"""The memory of a word in a set, without its letters."""
 
 
 class Sketch(Struct, frozen=True, gc=False):
-    """What is remembered of a content.
+    """The sketch of a content.
 
-    `keys` are distinct and rising, eight bytes each, little-endian. `words` are the distinct runs of ASCII
-    letters and digits that have a digit, A to Z made small.
+    `keys` are distinct and ascending, eight bytes each, little-endian. `words` are the distinct runs of ASCII
+    letters and digits that contain a digit, in lower case.
     """
 
     keys: bytes
@@ -46,15 +47,15 @@ class Sketch(Struct, frozen=True, gc=False):
         return len(self.keys) // WINDOW_BYTES
 
     def weight_bytes(self, content: str) -> int:
-        """Return no less than the memory that it takes, about; its words are parts of the content."""
+        """Return an upper estimate of its memory in bytes; its words are parts of the content."""
         return _SKETCH_BYTES + len(self.keys) + _WORD_BYTES * len(self.words) + len(content)
 
 
 def sketch(content: str) -> Sketch:
-    """Return the sketch of a content, in time that grows with its length alone."""
+    """Return the sketch of a content, in time linear in its length."""
     plain = content.encode().translate(_PLAIN)
     signs = np.frombuffer(plain, np.uint8)
-    is_digit = signs - np.uint8(_DIGITS[0]) < len(_DIGITS)  # lower signs wrap around
+    is_digit = signs - np.uint8(_DIGITS[0]) < len(_DIGITS)  # lower values wrap around
     words = plain if content.isascii() else plain.translate(_ASCII)
     return Sketch(_keys(signs.compress(signs != _BLANK)), _words_at(is_digit.nonzero()[0].tolist(), words))
 
@@ -73,7 +74,7 @@ def _keys(signs: NDArray[np.uint8]) -> bytes:
 
 
 def _words_at(places: list[int], text: bytes) -> frozenset[bytes]:
-    """Return the words, parted by blanks, that stand at these places, which rise."""
+    """Return the words at these places, ascending; spaces separate the words of the text."""
     words: list[bytes] = []
     end = 0
     for place in places:

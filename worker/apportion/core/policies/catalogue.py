@@ -1,4 +1,4 @@
-"""Which policy a request is composed under: by name, and by the version that held at its event time."""
+"""Catalogue of policies: resolves a name and an event time to a version of a policy."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,26 +7,26 @@ from apportion.core.policy import Policy
 
 
 class Catalogue:
-    """The policies that are known, an immutable set."""
+    """An immutable set of policies."""
 
     def __init__(self, policies: Iterable[Policy]) -> None:
-        """Hold the policies; of equal name and version the last given stays, at its own place."""
+        """Take policies; of those with equal name and version, the last given counts, at its own place."""
         self._policies: dict[tuple[str, str], Policy] = {}
         for policy in policies:
             self._policies.pop((policy.name, policy.version), None)
             self._policies[policy.name, policy.version] = policy
         self._versions: dict[str, list[Policy]] = {}
-        for policy in sorted(self, key=lambda one: one.effective_from_us):
+        for policy in sorted(self, key=lambda policy: policy.effective_from_us):
             self._versions.setdefault(policy.name, []).insert(0, policy)
 
     def __iter__(self) -> Iterator[Policy]:
         return iter(self._policies.values())
 
     def resolve(self, name: str, event_us: int, pointer: str = "$.policy") -> Policy:
-        """Return the version that holds at an event time: the latest `effective_from`, ties the last given.
+        """Return the version that holds at an event time: latest `effective_from`; of ties, the last given.
 
         Raises:
-            EventError: no policy has that name, or none of its versions holds yet; at that pointer.
+            EventError: no policy has that name, or none of its versions holds yet. It has that pointer.
         """
         for policy in self._versions.get(name, ()):
             if policy.effective_from_us <= event_us:

@@ -1,9 +1,8 @@
-"""Which catalogue holds for a record: what the policies topic says, by when it was recorded.
+"""Timeline of policies: the catalogue for each record time, from the records of the policies topic.
 
-Decides which records of that topic are policies, and from when they, and their removals, count. A change
-counts for what is recorded `settle_ms` or more after it, so that an event that comes again meets the policies
-that it met before, whoever reads it. The policy files of a group count by the same rule: they stand in the
-topic too, as its workers started with them. Never reads a topic, nor a clock.
+A change counts for records that were recorded `settle_ms` or more after it. So a repeated event meets the
+same policies on every worker. The policy files of a group follow the same rule: the topic also holds the
+files with which its workers started.
 """
 
 from bisect import bisect_right
@@ -25,12 +24,12 @@ from apportion.core.wire.record import Record
 POLICY_TYPE = "context-policy"
 FILES_TYPE = "context-policy-files"
 _RESERVED = b"#"
-"""How the keys of records begin that are no policies: no policy's name has this character."""
+"""The first character of keys that are no policies; policy names cannot contain it."""
 _ALWAYS_MS = -(2**63)
 
 
 class Published(Struct, frozen=True):
-    """A version as a record published it, or (`policy` is None) removed it; counts from a record time on."""
+    """A published version of a policy (None: removed), and the record time from which it counts."""
 
     key: str
     policy: Policy | None
@@ -38,21 +37,21 @@ class Published(Struct, frozen=True):
 
 
 class Files(Struct, frozen=True):
-    """The policies of the files with which a worker of the group started."""
+    """The policy files of the group, and the record time from which they count."""
 
     policies: tuple[Policy, ...]
     counts_from_ms: int
 
 
 class PolicyRefusal(Struct, frozen=True):
-    """A record that is no policy, or not the one that was published, and why."""
+    """A refused record of the policies topic, and the error."""
 
     record: Record
     error: EventError
 
 
 class Timeline:
-    """The catalogues over record time, an immutable value."""
+    """The catalogues over record time; immutable."""
 
     def __init__(
         self,
@@ -62,34 +61,35 @@ class Timeline:
         published: tuple[Published, ...] = (),
         files: tuple[Files, ...] = (),
     ) -> None:
-        """Hold what was read of the topic, in its order; `own` are this worker's files, by their order."""
+        """Take the records of the topic, in order; `own` are this worker's policy files, in order."""
         self.own = tuple(own)
         self.published = published
         self.files = files
         self._group = group
         self._settle_ms = settle_ms
-        moments_ms = {each.counts_from_ms for each in published} | {each.counts_from_ms for each in files}
+        moments_ms = {change.counts_from_ms for change in published}
+        moments_ms |= {change.counts_from_ms for change in files}
         self._moments_ms = sorted(moments_ms)
         self._catalogues: dict[int, Catalogue] = {}
 
-    def after(
+    def extended(
         self, records: Iterable[Record], bounds: Bounds
     ) -> tuple["Timeline", tuple[PolicyRefusal, ...]]:
-        """Return the timeline with the next records of the topic, in their order, and those refused.
+        """Return the timeline extended by the next records of the topic, and the refused records, in order.
 
-        A refused record changes nothing: what was published before it stays.
+        A refused record changes nothing.
         """
         published, files = list(self.published), list(self.files)
-        held = {each.key: each.policy for each in published}
+        current = {change.key: change.policy for change in published}
         refusals = []
         for record in records:
             try:
-                change = self._change(record, held, bounds)
+                change = self._change(record, current, bounds)
             except EventError as error:
                 refusals.append(PolicyRefusal(record, error))
                 continue
             if isinstance(change, Published):
-                held[change.key] = change.policy
+                current[change.key] = change.policy
                 published.append(change)
             elif change is not None:
                 files.append(change)
@@ -97,17 +97,17 @@ class Timeline:
         return timeline, tuple(refusals)
 
     def __iter__(self) -> Iterator[Policy]:
-        """Yield all policies that ever counted, by whomever they were given."""
+        """Yield all policies that ever counted, from files and from the topic."""
         yield from self.own
         for files in self.files:
             yield from files.policies
-        yield from (each.policy for each in self.published if each.policy is not None)
+        yield from (change.policy for change in self.published if change.policy is not None)
 
-    def at(self, recorded_ms: int) -> Catalogue:
-        """Return the policies that an event of that record time meets.
+    def catalogue_at(self, recorded_ms: int) -> Catalogue:
+        """Return the policies for an event of that record time.
 
-        First those of the group's files, then those published, in the order of their last publication: of
-        equal name and version, and of equal `effective_from`, the later holds.
+        The policies of the group's files come first, then those published, by their last publication. Of two
+        with equal name and version, or with equal `effective_from`, the later counts.
         """
         index = bisect_right(self._moments_ms, recorded_ms)
         catalogue = self._catalogues.get(index)
@@ -118,42 +118,43 @@ class Timeline:
 
     @property
     def latest_files(self) -> tuple[Policy, ...] | None:
-        """The group's files as the topic has them last; None: no worker of the group has said them."""
+        """The group's latest policy files in the topic; None: no worker of the group has published any."""
         return self.files[-1].policies if self.files else None
 
     @property
     def holding_files(self) -> tuple[tuple[Policy, int | None], ...]:
-        """The group's files as the topic has them last, each with when it counts from; None: always.
+        """The group's latest policy files, each with the record time from which it counts; None: always.
 
-        Where the topic has none, the own ones.
+        If the topic has none, the worker's own files.
         """
         since: dict[str, int | None] = {}
         for index, files in enumerate(self.files):
             counts_from_ms = files.counts_from_ms if index else None
-            since = {each.digest: since.get(each.digest, counts_from_ms) for each in files.policies}
+            since = {policy.digest: since.get(policy.digest, counts_from_ms) for policy in files.policies}
         latest = self.latest_files
-        return tuple((each, since.get(each.digest)) for each in (self.own if latest is None else latest))
+        policies = self.own if latest is None else latest
+        return tuple((policy, since.get(policy.digest)) for policy in policies)
 
     @property
     def holding(self) -> tuple[Published, ...]:
         """The versions that are published and not removed, in the order of their last publication.
 
-        Each counts from when it was published first.
+        Each counts from its first publication.
         """
-        held: dict[str, Published] = {}
-        for each in self.published:
-            first = held.pop(each.key, None)
-            if each.policy is not None:
-                held[each.key] = first or each
-        return tuple(held.values())
+        holding: dict[str, Published] = {}
+        for change in self.published:
+            first = holding.pop(change.key, None)
+            if change.policy is not None:
+                holding[change.key] = first or change
+        return tuple(holding.values())
 
     def _change(
-        self, record: Record, held: Mapping[str, Policy | None], bounds: Bounds
+        self, record: Record, current: Mapping[str, Policy | None], bounds: Bounds
     ) -> Published | Files | None:
-        """Return what a record changes after what is held; None: it is another group's.
+        """Return the change of a record, given the current versions; None for another group's files.
 
         Raises:
-            EventError: it is no policy, or another than the version that is held.
+            EventError: the record is no policy, or differs from the published policy of its version.
         """
         require_readable(record)
         counts_from_ms = record.timestamp_ms + self._settle_ms
@@ -162,20 +163,20 @@ class Timeline:
                 return None
             return Files(_files(record.value), counts_from_ms)
         key, policy = _published(record, bounds)
-        before = held.get(key)
+        before = current.get(key)
         if policy is not None and before is not None and before.digest != policy.digest:
             message = "this version is published with other content; give the policy a new version"
             raise EventError(ErrorCode.POLICY_CHANGED, message, "$.version")
         return Published(key, policy, counts_from_ms)
 
     def _made(self, until_ms: int) -> Catalogue:
-        """Return what counts at a moment.
+        """Return the catalogue at a record time.
 
-        The first files count always, for nobody has composed under others. Own files of names that nobody
-        knows count at once: no event has been composed under such a name.
+        The group's first files always count, because no event was composed under earlier ones. Own files
+        with names that are not in the topic count at once, for the same reason.
         """
-        settled = [each.policies for each in self.files if each.counts_from_ms <= until_ms]
-        first = [each.policies for each in self.files[:1]] or [self.own]
+        settled = [files.policies for files in self.files if files.counts_from_ms <= until_ms]
+        first = [files.policies for files in self.files[:1]] or [self.own]
         shared = (first + settled)[-1]
         published: dict[str, Policy] = {}
         for change in self.published:
@@ -194,18 +195,18 @@ def policy_key(policy: Policy) -> str:
 
 
 def policy_value(policy: Policy) -> bytes:
-    """Return a policy as it is published: as it was written, without defaults."""
+    """Return the value of a published policy: its keys as written, without defaults."""
     return msgspec.json.encode({"type": POLICY_TYPE} | _written(policy))
 
 
 def files_key(group: str) -> bytes:
-    """Return the key under which a group's files stand."""
+    """Return the key of the record with a group's policy files."""
     return _RESERVED + f"files/{group}".encode()
 
 
 def files_value(policies: Iterable[Policy]) -> bytes:
-    """Return a group's files as they stand in the topic."""
-    return msgspec.json.encode({"type": FILES_TYPE, "policies": [_written(each) for each in policies]})
+    """Return the value of the record with a group's policy files."""
+    return msgspec.json.encode({"type": FILES_TYPE, "policies": [_written(policy) for policy in policies]})
 
 
 def _written(policy: Policy) -> dict[str, Any]:
@@ -213,10 +214,10 @@ def _written(policy: Policy) -> dict[str, Any]:
 
 
 def _published(record: Record, bounds: Bounds) -> tuple[str, Policy | None]:
-    """Return the key of a record, and the policy that it publishes, or None if it removes that.
+    """Return the key of a record, and the policy that it publishes, or None if it removes the policy.
 
     Raises:
-        EventError: it is no policy, or another than its key says.
+        EventError: the record is no policy, or its key is not that of its policy.
     """
     value = event_value(record, bounds)
     if not value:
@@ -234,13 +235,13 @@ def _published(record: Record, bounds: Bounds) -> tuple[str, Policy | None]:
 
 def _files(value: bytes) -> tuple[Policy, ...]:
     given = _object(value, FILES_TYPE).get("policies")
-    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+    if not isinstance(given, list) or not all(isinstance(raw, dict) for raw in given):
         raise EventError(ErrorCode.WRONG_TYPE, "expected a list of policies", "$.policies")
-    return tuple(_policy(each, f"$.policies[{index}]") for index, each in enumerate(given))
+    return tuple(_policy(raw, f"$.policies[{index}]") for index, raw in enumerate(given))
 
 
 def _object(value: bytes, kind: str) -> dict[str, Any]:
-    """Return the keys of an event of that type, without the type."""
+    """Return the JSON object of an event of that type, without its `type`."""
     try:
         decoded = msgspec.json.decode(value)
     except RecursionError:
@@ -262,11 +263,11 @@ def _policy(raw: Mapping[str, Any], place: str = "$") -> Policy:
 
 
 def _refused(problems: tuple[Problem, ...], place: str) -> EventError:
-    """Return all problems as one error, which stands at the first; in a policy, keys are no content."""
-    told = "; ".join(f"{each.key}: {each.reason}" for each in problems[:_PROBLEMS_MAX])
+    """Return the problems as one error, at the place of the first. A policy's keys are no private content."""
+    message = "; ".join(f"{problem.key}: {problem.reason}" for problem in problems[:_PROBLEMS_MAX])
     more = len(problems) - _PROBLEMS_MAX
-    told += f"; and {more} more (apportion policies check tells all)" if more > 0 else ""
-    return EventError(ErrorCode.INVALID_POLICY, told, f"{place}.{problems[0].key}")
+    message += f"; and {more} more (apportion policies check tells all)" if more > 0 else ""
+    return EventError(ErrorCode.INVALID_POLICY, message, f"{place}.{problems[0].key}")
 
 
 _PROBLEMS_MAX = 12

@@ -1,7 +1,6 @@
-"""A session's pool: artifacts that sources published, until retracted, expired or pushed out.
+"""Pool of a session: artifacts that sources published, until they are retracted, expire or are evicted.
 
-Decides what a publication and a retraction do to a pool, and its bounds. Never looks at a policy:
-whether an artifact is of use is seen when a request is composed.
+The pool's bounds do not depend on a policy. A policy judges an artifact when a request is composed.
 """
 
 from functools import cached_property
@@ -16,14 +15,14 @@ from apportion.core.identity import canonical_json, digest, event_time_us, norma
 
 ARTIFACTS_MAX = 500
 ARTIFACT_MAX_BYTES = 448 << 10
-"""In the row. Whatever else stands there leaves room for it, so that none is pushed out as it comes."""
+"""In the session's row. The other parts of a row leave room for it, so a new artifact always fits."""
 
 
 class Pooled(Struct, frozen=True, dict=True):
     """A published artifact. `digest` is over its id, canonical JSON and expiry.
 
-    `content_bytes` are those of its content and its summary, in UTF-8: either may stand in a context.
-    `row_bytes` are those of all of it in its session's row, in JSON, with the comma behind it.
+    `content_bytes` is the size of content and summary in UTF-8, as either may be selected. `row_bytes` is its
+    size in the session's row: JSON, with the comma behind it.
     """
 
     id: str
@@ -35,7 +34,7 @@ class Pooled(Struct, frozen=True, dict=True):
 
     @cached_property
     def prepared(self) -> CanonicalCandidate:
-        """The artifact as requests see it, under the id that it was published by; made once."""
+        """The artifact in canonical form, under its published id; computed once."""
         path = None if self.artifact.path is UNSET else normalised_path(self.artifact.path, ".path")
         return canonical_of(self.artifact, self.id, path)
 
@@ -43,17 +42,17 @@ class Pooled(Struct, frozen=True, dict=True):
 def published(
     pool: tuple[Pooled, ...], event: ContextArtifact, secret: bytes | None
 ) -> tuple[tuple[Pooled, ...], tuple[str, ...]]:
-    """Return the pool with the artifact as its newest, in place of an older one of its id.
+    """Return the pool with the artifact as its newest, and the ids of evicted artifacts, oldest first.
 
-    Where there are too many the oldest go; their ids are returned beside it, oldest first. How many bytes
-    they may take is the row's bound, for they are not alone in it.
+    The artifact replaces an older one of its id. If there are too many artifacts, the oldest are evicted.
+    The bound in bytes is applied by the session's row, which holds more than the pool.
 
     Raises:
-        EventError: the artifact cannot be named, or takes more bytes than one may.
+        EventError: the artifact gets no id, or is too large.
     """
-    one = _pooled(event, secret)
-    kept = [other for other in pool if other.id != one.id]
-    kept.append(one)
+    artifact = _pooled(event, secret)
+    kept = [other for other in pool if other.id != artifact.id]
+    kept.append(artifact)
     first = max(0, len(kept) - ARTIFACTS_MAX)
     return tuple(kept[first:]), tuple(other.id for other in kept[:first])
 
@@ -62,15 +61,15 @@ def retracted(pool: tuple[Pooled, ...], event: ContextRetraction) -> tuple[Poole
     """Return the pool without the artifact of that id, or of that path, kind, lane and chunk index.
 
     Raises:
-        EventError: the retraction names nothing, or a path that is none.
+        EventError: the retraction has neither id nor path, or its path is invalid.
     """
     if event.id is not UNSET:
-        return tuple(one for one in pool if one.id != event.id)
+        return tuple(artifact for artifact in pool if artifact.id != event.id)
     if event.path is UNSET:
         raise EventError(ErrorCode.MISSING_FIELD, "a retraction needs an id or a path", "$.id")
     path = normalised_path(event.path, "$.path")
     wanted = (path, event.kind or "", event.lane or "", event.chunk_index or 0)
-    return tuple(one for one in pool if _place(one.artifact) != wanted)
+    return tuple(artifact for artifact in pool if _place(artifact.artifact) != wanted)
 
 
 def _place(artifact: Candidate) -> tuple[str, str, str, int] | None:
@@ -88,7 +87,7 @@ def _pooled(event: ContextArtifact, secret: bytes | None) -> Pooled:
         raise EventError(error.code, error.message, f"$.artifact{error.pointer}") from None
     expires_us = None if event.expires_at is UNSET else event_time_us(event.expires_at)
     canonical = canonical_of(artifact, name, path).canonical.decode()
-    one = Pooled(
+    pooled = Pooled(
         id=name,
         artifact=artifact,
         digest=digest(canonical_json([canonical, expires_us])),
@@ -96,9 +95,11 @@ def _pooled(event: ContextArtifact, secret: bytes | None) -> Pooled:
         row_bytes=0,
         expires_us=expires_us,
     )
-    row_bytes = len(canonical_json(one))  # the comma has its place: that of the one digit of 0
+    row_bytes = len(
+        canonical_json(pooled)
+    )  # includes the comma: it takes the byte of the digit in `row_bytes=0`
     row_bytes += len(str(row_bytes))
     if row_bytes > ARTIFACT_MAX_BYTES:
         message = f"in its session's row the artifact takes {row_bytes} bytes, more than {ARTIFACT_MAX_BYTES}"
         raise EventError(ErrorCode.TOO_LARGE, message, "$.artifact")
-    return replace(one, row_bytes=row_bytes)
+    return replace(pooled, row_bytes=row_bytes)

@@ -1,8 +1,7 @@
-"""A session's ledger: one immutable row, and the transitions that lead from one row to the next.
+"""Session rows: an immutable ledger of each session, and the transitions from one row to the next.
 
-Decides what a session has spent, which requests it has seen, what was injected when, what lies in its
-pool, and when it starts afresh. Time is event time only, in microseconds since 1970. Never knows a
-partition or an offset: the shell keeps those.
+A row records what the session has spent, the requests it has seen, the ids that were injected, and its pool.
+Times are event times in microseconds since 1970. Partitions and offsets are kept by the shell.
 """
 
 from collections.abc import Sequence
@@ -17,14 +16,14 @@ from apportion.core.session.pool import Pooled
 RECENT_REQUESTS_MAX = 64
 INJECTIONS_MAX = 1_000
 INJECTIONS_MAX_BYTES = 280 << 10
-"""In the row: a thousand ids of 256 ASCII characters; of other characters, fewer are remembered."""
+"""In the row: room for a thousand ids of 256 ASCII characters, and for fewer ids of other characters."""
 EVICTED_MAX = 1_000
 EVICTED_MAX_BYTES = 128 << 10
 CARRIED_MAX = 4
 CARRIED_MAX_BYTES = 64 << 10
-"""Of all that strategies left, before it is base64 in the row."""
+"""Of all carried values together, before base64."""
 ROW_MAX_BYTES = 1 << 20
-"""Of a row in JSON. All that is no artifact is bounded by itself, so that the largest artifact has room."""
+"""Of a row in JSON. All other parts have bounds of their own, which leave room for the largest artifact."""
 
 _DIGEST_BYTES = len('"sha256:"') + 64
 _OWN_DIGEST_BYTES = len('"own_digest":,') + _DIGEST_BYTES
@@ -36,7 +35,7 @@ T = TypeVar("T")
 
 
 class SeenRequest(Struct, frozen=True, array_like=True):
-    """A request that was answered: its canonical digest, and the decision that answered it."""
+    """An answered request: its canonical digest, and the id of the decision."""
 
     request_id: str
     digest: str
@@ -44,7 +43,7 @@ class SeenRequest(Struct, frozen=True, array_like=True):
 
 
 class Injection(Struct, frozen=True, array_like=True):
-    """An id that was injected: how often, and the number of the prompt that did so last."""
+    """An injected id: how often it was injected, and the number of the last prompt that injected it."""
 
     id: str
     count: int
@@ -52,28 +51,28 @@ class Injection(Struct, frozen=True, array_like=True):
 
 
 class Carried(Struct, frozen=True, array_like=True):
-    """What a strategy left for the session's next request under a policy: its name, its digest, the value.
+    """A value that a strategy keeps for the session's next request under the same policy.
 
-    `requested_us` is the event time of the request that left it. A value that is too large for the row is
-    forgotten, as is the oldest where all are.
+    `requested_us` is the event time of the request that set it. If all values together are too large, the
+    oldest are dropped.
     """
 
     policy: str
     policy_digest: str
     value: bytes
     requested_us: int = 0
-    """A row that was written before this was told has a time long ago."""
+    """Rows written before this field existed read as 0, that is, long ago."""
 
 
 class Session(Struct, frozen=True, omit_defaults=True):
     """A row of the session table, bounded in size. `start_us` is None until the first event.
 
-    `prompts` counts accepted requests that are no duplicates, `sequence` the answers given, duplicates
-    included. `recent` holds the newest last, `injections` the last injected last (ties by id), `pool`
-    the newest published last. `idle_timeout_s` is that of the latest request's policy. `evicted` are the
-    ids that were pushed out of the pool since the last decision, the last of them, `evicted_unlisted` how
-    many went before these. `carried` is what strategies left, the newest last, one a policy's name.
-    `own_digest` is over all other fields, a pooled artifact by its own digest.
+    `prompts` counts accepted requests without duplicates; `sequence` counts answers with duplicates.
+    `recent` and `pool` have the newest last; `injections` has the last injected last, ties by id.
+    `idle_timeout_s` comes from the latest request's policy. `evicted` has the last ids that were evicted from
+    the pool since the last decision; `evicted_unlisted` is the number of earlier ones. `carried` has at most
+    one value for each policy name, the newest last. `own_digest` is over all other fields; pooled artifacts
+    enter as their digests.
     """
 
     start_us: int | None = None
@@ -92,14 +91,14 @@ class Session(Struct, frozen=True, omit_defaults=True):
 
     @property
     def expires_us(self) -> int | None:
-        """The event time from which the session is a fresh one; None: never."""
+        """The event time at which the session expires; None: never."""
         if self.start_us is None or not self.idle_timeout_s:
             return None
         return self.last_event_us + self.idle_timeout_s * _MICROSECONDS
 
     @property
     def digest(self) -> str:
-        """The digest of the row; a row that was never written has that of its fields."""
+        """The digest of the row; a row that was never written computes it from its fields."""
         return self.own_digest or digest(_canonical(self))
 
     def seen(self, request_id: str) -> SeenRequest | None:
@@ -110,27 +109,30 @@ class Session(Struct, frozen=True, omit_defaults=True):
         return None
 
     def carried_under(self, policy: str) -> Carried | None:
-        """Return what a strategy left under a policy of that name."""
-        for one in self.carried:
-            if one.policy == policy:
-                return one
+        """Return the value that is carried under a policy of that name, or None."""
+        for carried in self.carried:
+            if carried.policy == policy:
+                return carried
         return None
 
     def backed_off(self, backoff_prompts: int) -> frozenset[str]:
-        """Return the ids that the next prompt may not inject again.
+        """Return the ids that the next prompt may not inject.
 
-        An id injected n times waits n times the backoff: with 5, injected at 1, again at 6, then at 16.
+        An id that was injected n times waits n times the backoff. Example: with a backoff of 5, an id is
+        injected at prompts 1, 6 and 16.
         """
         prompt = self.prompts + 1
         return frozenset(
-            one.id for one in self.injections if prompt - one.prompt < one.count * backoff_prompts
+            injection.id
+            for injection in self.injections
+            if prompt - injection.prompt < injection.count * backoff_prompts
         )
 
 
 class Charge(Struct, frozen=True):
-    """What an answered request adds to its session, and what it takes out of the pool.
+    """The effect of an answered request on its session.
 
-    Where nothing is `carried`, what earlier answers left stays.
+    If `carried` is None, the values of earlier answers stay.
     """
 
     event_us: int
@@ -145,8 +147,8 @@ class Charge(Struct, frozen=True):
 EMPTY = Session()
 
 
-def at(session: Session, event_us: int) -> Session:
-    """Return the session that an event at that time meets: this one, or a fresh one if it has expired."""
+def session_at(session: Session, event_us: int) -> Session:
+    """Return the session at an event's time: this one, or a fresh one if it is new or has expired."""
     expires_us = session.expires_us
     if session.start_us is None or (expires_us is not None and event_us >= expires_us):
         return Session(start_us=event_us, last_event_us=event_us)
@@ -154,11 +156,11 @@ def at(session: Session, event_us: int) -> Session:
 
 
 def after_answer(session: Session, charge: Charge) -> Session:
-    """Return the row after a request that was accepted and is no duplicate, whatever its status."""
+    """Return the row after an accepted request that is no duplicate, whatever its status."""
     prompt = session.prompts + 1
     pool = session.pool
     if charge.expired:
-        pool = tuple(one for one in pool if one.id not in charge.expired)
+        pool = tuple(artifact for artifact in pool if artifact.id not in charge.expired)
     return _sealed(
         Session(
             start_us=session.start_us,
@@ -178,7 +180,7 @@ def after_answer(session: Session, charge: Charge) -> Session:
 
 
 def after_duplicate(session: Session) -> Session:
-    """Return the row after a duplicate: one answer more, and neither time nor spending moves."""
+    """Return the row after a duplicate: `sequence` grows by 1, all else stays."""
     return _sealed(replace(session, sequence=session.sequence + 1))
 
 
@@ -189,9 +191,9 @@ def after_artifact(
     pool: tuple[Pooled, ...],
     evicted: tuple[str, ...],
 ) -> Session:
-    """Return the row after an artifact was published: the pool as it is then, and what it pushed out.
+    """Return the row after a published artifact, with the new pool and the evicted ids.
 
-    `idle_timeout_s` is the default policy's, which counts until the first request.
+    `idle_timeout_s` is the default policy's; it applies until the first request.
     """
     published = replace(
         session,
@@ -203,13 +205,13 @@ def after_artifact(
 
 
 def after_retraction(session: Session, pool: tuple[Pooled, ...]) -> Session:
-    """Return the row after artifacts were taken back; time does not move."""
+    """Return the row after a retraction; its times stay."""
     return _sealed(replace(session, pool=pool))
 
 
 def _carried(carried: tuple[Carried, ...], new: Carried) -> tuple[Carried, ...]:
-    kept = [*(one for one in carried if one.policy != new.policy), new][-CARRIED_MAX:]
-    while sum(len(one.value) for one in kept) > CARRIED_MAX_BYTES:
+    kept = [*(value for value in carried if value.policy != new.policy), new][-CARRIED_MAX:]
+    while sum(len(value.value) for value in kept) > CARRIED_MAX_BYTES:
         del kept[0]
     return tuple(kept)
 
@@ -217,14 +219,14 @@ def _carried(carried: tuple[Carried, ...], new: Carried) -> tuple[Carried, ...]:
 def _injected(
     injections: tuple[Injection, ...], injected: frozenset[str], prompt: int
 ) -> tuple[Injection, ...]:
-    counts = {one.id: one.count for one in injections}
-    kept = (one for one in injections if one.id not in injected)
-    new = (Injection(each, counts.get(each, 0) + 1, prompt) for each in sorted(injected))
+    counts = {injection.id: injection.count for injection in injections}
+    kept = (injection for injection in injections if injection.id not in injected)
+    new = (Injection(injected_id, counts.get(injected_id, 0) + 1, prompt) for injected_id in sorted(injected))
     return _last((*kept, *new), INJECTIONS_MAX, INJECTIONS_MAX_BYTES)
 
 
 def _naming(session: Session, evicted: Sequence[str]) -> Session:
-    """Return the row with these ids among those that were pushed out."""
+    """Return the row with more ids among the evicted ones."""
     if not evicted:
         return session
     named = (*session.evicted, *evicted)
@@ -234,7 +236,7 @@ def _naming(session: Session, evicted: Sequence[str]) -> Session:
 
 
 def _last(parts: tuple[T, ...], most: int, most_bytes: int) -> tuple[T, ...]:
-    """Return the last parts, no more than so many, and no more than so many bytes of JSON."""
+    """Return the last parts, at most `most` parts and `most_bytes` bytes of JSON."""
     kept = parts[-most:]
     over, first = len(canonical_json(kept)) - most_bytes, 0
     while over > 0:
@@ -244,21 +246,23 @@ def _last(parts: tuple[T, ...], most: int, most_bytes: int) -> tuple[T, ...]:
 
 
 def _canonical(session: Session) -> bytes:
-    return canonical_json(replace(session, own_digest="", pool=[one.digest for one in session.pool]))
+    return canonical_json(
+        replace(session, own_digest="", pool=[artifact.digest for artifact in session.pool])
+    )
 
 
 def _sealed(session: Session) -> Session:
-    """Return the row as it is kept: within its bytes, the oldest artifacts gone, and with its digest."""
+    """Return the row with its digest; the oldest artifacts are evicted until the row fits its bound."""
     while True:
         canonical, pool = _canonical(session), session.pool
         over = len(canonical) + _OWN_DIGEST_BYTES - ROW_MAX_BYTES
         if pool:
-            over += sum([one.row_bytes for one in pool]) - len(pool) * (_DIGEST_BYTES + 1)
+            over += sum([artifact.row_bytes for artifact in pool]) - len(pool) * (_DIGEST_BYTES + 1)
         if over <= 0:
             return replace(session, own_digest=digest(canonical))
         first = 0
         while over > 0:
             over -= session.pool[first].row_bytes
             first += 1
-        gone = [one.id for one in session.pool[:first]]
+        gone = [artifact.id for artifact in session.pool[:first]]
         session = _naming(replace(session, pool=session.pool[first:]), gone)

@@ -1,8 +1,7 @@
 """Shrinking: four ways to make an artifact smaller, each a ladder of forms.
 
-Decides which forms an artifact has, and which of them is the largest within a target. Never decides which
-artifact is shrunk, nor how far. Each strategy's module says what it leaves out, in which order, and with
-which marker. No form is empty, none costs more than the whole, and none is cut inside a code point.
+Each way has a module that says what it leaves out, in which order, and with which marker. No form is empty,
+costs more than the whole, or is cut inside a code point. The caller decides which artifact is shrunk.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ __all__ = ["SHRINK_BY_KIND", "Ladder", "Parsing", "ShrinkStrategy", "Shrunk", "l
 
 
 class ShrinkStrategy(StrEnum):
-    """How an artifact is made smaller, as policies and candidates name it."""
+    """The ways to shrink an artifact, by their names in policies and candidates."""
 
     NEVER = "never"
     TRUNCATE_OLDEST = "truncate_oldest"
@@ -38,7 +37,7 @@ SHRINK_BY_KIND: Mapping[str, ShrinkStrategy] = {
     "violation": ShrinkStrategy.DROP_ENTRIES,
     "learning": ShrinkStrategy.DROP_ENTRIES,
 }
-"""What holds for a kind unless policy or candidate says otherwise. Source: the Composer specification."""
+"""The default for each kind; a policy or a candidate may override it. Source: the Composer specification."""
 
 
 def ladder(
@@ -51,9 +50,8 @@ def ladder(
 ) -> Ladder | None:
     """Return the ladder of a content that is not empty; None for `never`.
 
-    `count` gives the exact tokens of a form, of what the form is rendered into where there is a template.
-    `language` and `path` say how code is parsed; the language wins.
-    `parsing` is what all artifacts of a request share; without it, this one is alone.
+    `count` returns the exact tokens of a form, in its template if there is one. `language`, or else `path`,
+    determines the parser. `parsing` is shared by all artifacts of a request; without it, a new one is used.
     """
     rungs: tuple[Rung, ...]
     match strategy:

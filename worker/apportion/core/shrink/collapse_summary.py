@@ -1,24 +1,23 @@
 """Strategy `collapse_summary`: a graph becomes counts and its most connected nodes. For dependency graphs.
 
-Decides what an edge is in free text, and the rungs of a text that has some.
-
-A line says edges if it reads, blanks around it and a bullet (`- `, `* `, `+ `) before it left out:
-- nodes with joints between them. A joint is `->`, `-->`, `<->`, `=>`, `→`, or one of the words imports,
+The text is read as lines. Blanks around a line, and a bullet (`- `, `* `, `+ `) before it, are ignored. A
+line has edges if it reads as one of these:
+- Nodes with joints between them. A joint is `->`, `-->`, `<->`, `=>`, `→`, or one of the words imports,
   requires, uses, calls, depends on, with a space or tab on both sides. Each joint is an edge. The last place
-  may hold several nodes, with commas between them: `a -> b, c` says two edges, `a -> b -> c` as well;
-- else an import, an edge whose other end is not named: `from b import …`, `import … from b`,
-  `export … from b`, `import b`, `import b, c`.
-Around a node, blanks, quotes, backticks, semicolons and commas are no part of it. A line with an empty place
-says nothing.
+  may hold several nodes, separated by commas: `a -> b, c` has two edges, and so has `a -> b -> c`.
+- An import, which is an edge with one unnamed end: `from b import …`, `import … from b`, `export … from b`,
+  `import b`, `import b, c`.
+Blanks, quotes, backticks, semicolons and commas around a node are not part of it. A line with an empty place
+has no edges.
 
-Edges that are said twice count once. A node has the edges that name it. Nodes stand by edges descending, then
-by code points.
+Repeated edges count once. The number of a node's edges is the number of edges that name it. Nodes are sorted
+by that number, highest first, then by code points.
 
 Rungs:
 1. The first k nodes, a line `NODE (EDGES)` each, below the marker
    `[... N lines collapsed to E edges between V nodes; most edges first:]`. N counts lines that are not blank.
 2. The counts alone: `[... N lines collapsed to E edges between V nodes]`.
-A text that says no edge is cut at its end: the first k lines, then the first k code points of the first line.
+A text without edges is cut at its end: the first k lines, then the first k code points of the first line.
 """
 
 import re
@@ -31,7 +30,7 @@ from apportion.core.shrink.cuts import BLANK, first_characters, first_lines
 from apportion.core.shrink.ladder import Rung
 
 _Edge: TypeAlias = tuple[str, ...]
-"""Two nodes, or the only one that is named."""
+"""Two nodes, or the only node that is named."""
 
 _BULLETS = ("- ", "* ", "+ ")
 _JOINT = re.compile(r"<?--?>|=>|→|[ \t](?:imports|requires|uses|calls|depends on)[ \t]")
@@ -39,19 +38,19 @@ _IMPORT = re.compile(
     r"from[ \t]+([^ \t]+)[ \t]+import[ \t]|(?:import|export)[ \t].*[ \t]from[ \t](.+)|import[ \t](.+)"
 )
 _PLAIN = re.compile(r"([0-9A-Za-z_./:]+) -> ([0-9A-Za-z_./:]+)")
-"""Most lines of most graphs: what such a line says needs no looking for joints, commas and quotes."""
+"""The form of most lines of most graphs; it is parsed without a search for joints, commas and quotes."""
 _AROUND_NODE = BLANK + "\"'`;,"
 
 
 def rungs(content: str) -> tuple[Rung, ...]:
     """Return the rungs below a content."""
-    lines = [said for line in content.split("\n") if (said := line.strip(BLANK))]
+    lines = [stripped for line in content.split("\n") if (stripped := line.strip(BLANK))]
     edges: set[_Edge] = set()
-    for said in set(lines):
-        if plain := _PLAIN.fullmatch(said):
+    for line in set(lines):
+        if plain := _PLAIN.fullmatch(line):
             edges.add(plain.groups())
         else:
-            edges.update(_edges(said))
+            edges.update(_edges(line))
     if not edges:
         return (first_lines(content), first_characters(content))
     degrees = Counter(chain.from_iterable(edges))
@@ -65,13 +64,13 @@ def rungs(content: str) -> tuple[Rung, ...]:
     return (Rung(len(nodes), lambda kept: whole[: ends[kept]]), Rung(1, lambda _: f"{counts}]"))
 
 
-def _edges(said: str) -> Iterable[_Edge]:
-    """Return what a line says that has no blanks around it."""
-    if said.startswith(_BULLETS):
-        said = said[2:]
-    *before, last = _JOINT.split(said)
+def _edges(line: str) -> Iterable[_Edge]:
+    """Return the edges of a line without blanks around it."""
+    if line.startswith(_BULLETS):
+        line = line[2:]
+    *before, last = _JOINT.split(line)
     if not before:
-        imported = _IMPORT.match(said)
+        imported = _IMPORT.match(line)
         if imported is None:
             return ()
         last = imported[imported.lastindex or 0]

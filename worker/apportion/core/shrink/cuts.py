@@ -1,13 +1,12 @@
 """Cuts: forms that keep only the end of a text, or only its beginning, in whole lines or in code points.
 
-Decides where a text may be cut, and the marker that says what is gone, on a line of its own:
-`[... N earlier lines omitted]` above what stays, `[... N later lines omitted]` below it, or `characters`
-for `lines`, which are code points. N counts what no longer stands, blanks that are dropped below aside. Never
-cuts inside a code point, nor between CR and LF.
+The marker of a cut is on a line of its own: `[... N earlier lines omitted]` above the kept text, or
+`[... N later lines omitted]` below it. For cuts in code points, it says `characters` instead of `lines`.
+N does not count dropped blanks. No cut is inside a code point, or between CR and LF.
 
-A line ends after LF, and only there. Blank is what holds nothing but space, tab, CR and LF. Blanks at the
-text's end are dropped before it is cut, and those at its beginning, too, where that is what stays, so that
-some of the text itself always stands; a text that is all blank is cut as it is.
+A line ends after LF, and only there. Blanks are space, tab, CR and LF. Blanks at the text's end are dropped
+before it is cut. If the beginning is kept, blanks at the beginning are dropped as well, so that a form always
+has some of the text itself. A text of nothing but blanks is cut as it is.
 """
 
 from collections.abc import Sequence
@@ -20,12 +19,12 @@ _LINE_END = "\r\n"
 
 
 def without_end(text: str) -> str:
-    """Return a text without the blanks at its end; all of it where it is nothing else."""
+    """Return a text without the blanks at its end, or unchanged if it is all blanks."""
     return text.rstrip(BLANK) or text
 
 
 def line_starts(text: str, start: int = 0) -> list[int]:
-    """Return where each line starts, from the one that starts at `start`."""
+    """Return the start of each line, beginning with the line that starts at `start`."""
     lengths = (len(line) + 1 for line in text[start:].split("\n"))
     starts = list(accumulate(lengths, initial=start))
     del starts[-1]
@@ -35,14 +34,15 @@ def line_starts(text: str, start: int = 0) -> list[int]:
 
 
 def below_marker(body: str, start: int, omitted: int, frame: str = "") -> str:
-    """Return what stands from `start` on below the marker of so many lines, which is below the frame."""
+    """Return the frame, the marker for the omitted lines, and the body from `start` on."""
     return f"{frame}[... {omitted} earlier lines omitted]\n{body[start:]}"
 
 
 def last_lines(body: str, starts: Sequence[int], frame: str = "") -> Rung:
-    """Return the forms that end a body, from one of `starts` (each above 0) on; the frame stays above them.
+    """Return the forms that keep the end of a body from one of `starts` on, below the frame.
 
-    The starts are those of all lines from the first one on; the frame is whole lines of the body before it.
+    `starts` has the start of every line from its first one on; each is above 0. The frame consists of whole
+    lines of the body before them.
     """
     above = body.count("\n", 0, starts[0]) - frame.count("\n") if starts else 0
 
@@ -53,7 +53,7 @@ def last_lines(body: str, starts: Sequence[int], frame: str = "") -> Rung:
 
 
 def last_characters(body: str) -> Rung:
-    """Return the forms that keep nothing but the end of a body's last line."""
+    """Return the forms that keep only the end of a body's last line."""
     line = body.rfind("\n", 0, len(body) - 1) + 1
     end = line + len(body[line:].rstrip(_LINE_END))
 
@@ -76,7 +76,7 @@ def first_lines(text: str) -> Rung:
 
 
 def first_characters(text: str) -> Rung:
-    """Return the forms that keep nothing but the beginning of a text's first line."""
+    """Return the forms that keep only the beginning of a text's first line."""
     body = _without_ends(text)
     first = body.partition("\n")[0].rstrip(_LINE_END)
 

@@ -1,7 +1,7 @@
-"""Strategy `drop_entries`: the oldest entries go first. For histories, violations and learnings.
+"""Strategy `drop_entries`: the oldest entries are dropped first. For histories, violations and learnings.
 
-Decides the rungs of a text that is a list of entries. An entry is a paragraph: lines between blank ones. The
-first is the oldest. Blanks at the text's end are dropped from every form.
+An entry is a paragraph, that is, lines between blank lines. The first entry is the oldest. Blanks at the
+text's end are dropped from every form.
 
 Rungs:
 1. Whole entries: the last k, but never all, below `[... N earlier entries omitted]` and a blank line.

@@ -1,28 +1,29 @@
-"""Strategy `keep_signatures`: bodies of functions go, what says how to use them stays. For code.
+"""Strategy `keep_signatures`: bodies of functions are dropped, signatures and docs are kept. For code.
 
-Decides what of a piece of code is left out, and in which order. How a language is parsed is decided in
-`syntax`, which is loaded when the first code is shrunk, since a parser takes a while to load.
+The language is the candidate's `language`: its name or a usual file extension, in any case. If there is none,
+it follows from the path's extension. `syntax` does the parsing; it is loaded when the first code is shrunk,
+since a parser takes a while to load.
 
-The language is the candidate's `language`, by its name or a usual ending, whatever the case; without that,
-what the path's ending means. A text is cut by `truncate_oldest` instead if its language is not known here,
-if it has more than 8,192 code points, if parsing it costs more than code does (`metered` counts), if too much
-of its request was repaired before it (`parsing` counts), or if it does not parse: no function and no
-type in it is free of errors.
+A text is cut by `truncate_oldest` instead in these cases:
+- Its language is unknown here, or it has more than 8,192 code points.
+- Parsing it costs more than parsing code does (see `metered`).
+- The texts of its request before it took too much repair (see `parsing`).
+- It does not parse: it has no function and no type without errors.
 
 Rungs:
-1. Bodies of functions that are free of errors, the innermost first, the outermost last, of equal depth the
-   last in the text first. Depth counts the functions and types around. A body is what stands between the
+1. Bodies of functions without errors are dropped: innermost first, outermost last; of equal depth, the last
+   in the text first. Depth counts the surrounding functions and types. A body is the text between the
    braces, or the block under a Python function's head and docstring. Form k keeps k - 1 bodies.
-2. Docs: docstrings and comments beyond their heads, the last in the text first. Comments with no more than
-   one line end between them are one. The head is the first line that holds more than blanks and signs (`/`,
-   `*`, `#`, `!`, backslash, a docstring's opening quotes), with all before it. What closes a doc (three
-   quotes, `*/`) stays. Form k keeps k - 1 docs whole.
-3. The first k lines of what is left then, but not all; `[... N later lines omitted]` counts among those.
+2. Docs are dropped: docstrings and comments except their heads, the last in the text first. Comments with at
+   most one line end between them count as one. The head is everything up to the end of the first line that
+   holds more than blanks and signs (`/`, `*`, `#`, `!`, backslash, a docstring's opening quotes). The end of
+   a doc (three quotes, `*/`) stays. Form k keeps k - 1 docs whole.
+3. The first k lines of the rest, but not all; `[... N later lines omitted]` counts lines of the rest.
 4. The first k code points of the text's first line, above `[... N later characters omitted]`.
 
-What is left out begins behind the last character before it that is not blank, and ends with its own last
-that is not. In its place stand a space and `[... N lines omitted]`; N counts its lines that are not blank.
-What is no longer than that, in code points, stays. What lies in a body that is left out goes with it.
+An omission begins after the last non-blank character before it, and ends with its own last non-blank
+character. A space and `[... N lines omitted]` replace it; N counts its lines that are not blank. A part that
+is no longer than its replacement, in code points, stays. Everything inside an omitted body goes with it.
 """
 
 import posixpath
@@ -55,7 +56,7 @@ _CLOSINGS = ("*/", '"""', "'''")
 
 
 class _Omission(NamedTuple):
-    """What is left out, from `start` to before `end`, and what stands in its place."""
+    """An omitted part, from `start` to before `end`, and the marker that replaces it."""
 
     start: int
     end: int
@@ -86,41 +87,41 @@ def rungs(content: str, language: str | None, path: str | None, parsing: Parsing
 
 
 def language_of(language: str | None, path: str | None) -> str | None:
-    """Return the parsed language that a candidate's language, else its path's ending, means."""
+    """Return the language for the parser, from a candidate's language or else its path; None if unknown."""
     if language is None:
         language = posixpath.splitext(path or "")[1][1:]
     return _LANGUAGES.get(lowered(language))
 
 
 def _tail(content: str, start: int, end: int) -> tuple[int, int]:
-    """Return what of a doc is beyond its head and before what closes it."""
+    """Return the part of a doc between its head and its closing signs."""
     before_head = _BEFORE_HEAD.match(content, start, end)
-    assert before_head is not None  # it matches nothing, too
+    assert before_head is not None  # it also matches the empty string
     line_end = content.find("\n", before_head.end(), end)
     closing = next((closing for closing in _CLOSINGS if content.endswith(closing, start, end)), "")
     return (line_end if line_end >= 0 else end), end - len(closing)
 
 
 class _Lines:
-    """Counts the lines of a content's parts that are not blank, each part in a step or two."""
+    """Counts of non-blank lines in parts of a content, in constant time for each part."""
 
     def __init__(self, content: str) -> None:
         self._content = content
         self._starts = line_starts(content)
-        said = (bool(line.strip(BLANK)) for line in content.split("\n"))
-        self._said = list(accumulate(said, initial=0))
+        is_filled = (bool(line.strip(BLANK)) for line in content.split("\n"))
+        self._filled = list(accumulate(is_filled, initial=0))
 
     def count(self, first: int, last: int) -> int:
-        """Return how many there are from `first` to before `last`, which stands behind no blank."""
+        """Return the number of non-blank lines from `first` to before `last`; no blank precedes `last`."""
         line, last_line = (bisect_right(self._starts, place) - 1 for place in (first, last - 1))
         if line == last_line:
             return 1
         rest_of_line = self._content[first : self._starts[line + 1]].strip(BLANK)
-        return bool(rest_of_line) + self._said[last_line] - self._said[line + 1] + 1
+        return bool(rest_of_line) + self._filled[last_line] - self._filled[line + 1] + 1
 
 
 def _omissions(content: str, lines: _Lines, spans: Iterable[tuple[int, int]]) -> Iterator[_Omission]:
-    """Yield what is worth leaving out, in the order of the spans."""
+    """Yield the spans that are longer than their marker, as omissions, in order."""
     for first, last in spans:
         end = first + len(content[first:last].rstrip(BLANK))
         if end > first:
@@ -131,7 +132,7 @@ def _omissions(content: str, lines: _Lines, spans: Iterable[tuple[int, int]]) ->
 
 
 def _outside(bodies: Iterable[_Omission], docs: Iterable[_Omission]) -> Iterator[_Omission]:
-    """Yield the docs that start in none of the bodies."""
+    """Yield the docs that start outside all bodies."""
     in_order = sorted(bodies)
     starts = [body.start for body in in_order]
     ends = list(accumulate((body.end for body in in_order), max, initial=0))
@@ -141,10 +142,10 @@ def _outside(bodies: Iterable[_Omission], docs: Iterable[_Omission]) -> Iterator
 
 
 def _without(content: str, omissions: Iterable[_Omission]) -> str:
-    """Return a content without what is left out; what lies in another omission goes with it."""
+    """Return a content without the omitted parts; an omission inside another one has no marker."""
     pieces: list[str] = []
     position = 0
-    for start, end, marker in sorted(omissions, key=lambda one: (one.start, -one.end)):
+    for start, end, marker in sorted(omissions, key=lambda omission: (omission.start, -omission.end)):
         if start >= position:
             pieces += (content[position:start], marker)
             position = end

@@ -1,14 +1,12 @@
-"""Ladders: the smaller forms of one text, and the search for the largest that stays within a target.
-
-Decides which form is taken. Never decides what a form leaves out: the rungs come from the strategies.
+"""Ladders: the smaller forms of a text, and the search for the largest form within a target.
 
 A ladder is a whole text and its rungs, the largest forms first. A rung has `size` forms of one sort: form k
-keeps k of something (lines, entries, bodies, nodes, code points), 1 ≤ k ≤ size.
+keeps k of something (lines, entries, bodies, nodes, code points), 1 ≤ k ≤ size. Strategies build the rungs.
 
-The search, exactly: if the whole costs no more than the target, it is the answer. Else, rung by rung: lo = 0
-and hi = size; while lo < hi, mid = (lo + hi + 1) // 2, and if form mid costs no more than the target,
-lo = mid, else hi = mid - 1. If lo > 0, form lo is the answer, else the next rung is searched. After the last
-rung there is no answer.
+The search works exactly as follows. If the whole costs no more than the target, it is the answer. Otherwise
+the rungs are searched in order, each by bisection: lo = 0 and hi = size. While lo < hi, let
+mid = (lo + hi + 1) // 2. If form mid costs no more than the target, lo = mid, else hi = mid - 1. If lo > 0 at
+the end, form lo is the answer. If no rung has an answer, there is none.
 
 Each step counts a form as it would stand, its marker included: what is found fits, and costs less than the
 whole, as far as `count` is exact and does not reckon (see `core.text.reckoning`). BPE counts are not
@@ -25,24 +23,24 @@ from apportion.core.text.cut import largest
 
 
 class Shrunk(Struct, frozen=True):
-    """A form of a text, and the exact count of it, or what a ladder whose `count` reckons takes for that."""
+    """A form of a text and its tokens; they are exact if the ladder's `count` is exact."""
 
     text: str
     tokens: int
 
 
 class Rung(Struct, frozen=True):
-    """Forms of one sort; `render(kept)` gives the text of one, for 1 ≤ kept ≤ size."""
+    """Forms of one sort; `render(kept)` returns the text of a form, for 1 ≤ kept ≤ size."""
 
     size: int
     render: Callable[[int], str]
 
 
 class Ladder(Struct, frozen=True):
-    """A whole text and the rungs below it; `count` gives the tokens of a form.
+    """A whole text and the rungs below it; `count` returns the tokens of a form.
 
-    `known` are those of forms that were counted, by the place of the rung and what the form keeps: searches
-    for targets that are close take almost the same path.
+    `known` has the tokens of the counted forms, by rung and number kept. Searches for close targets take
+    almost the same path, so they reuse these counts.
     """
 
     whole: Shrunk
@@ -55,17 +53,17 @@ class Ladder(Struct, frozen=True):
         if self.whole.tokens <= target_tokens:
             return self.whole
         for place in range(len(self.rungs)):
-            found = self._largest(place, target_tokens)
-            if found is not None:
-                return found
+            form = self._largest(place, target_tokens)
+            if form is not None:
+                return form
         return None
 
     def smallest(self) -> Shrunk:
-        """Return the largest form that costs no more than the whole and the form 1 of each rung do."""
+        """Return the largest form that costs no more than the cheapest of the whole and all forms 1."""
         first = [self._tokens(place, 1) for place, rung in enumerate(self.rungs) if rung.size]
-        found = self.within(min([self.whole.tokens, *first]))
-        assert found is not None  # the search of a rung ends at its form 1
-        return found
+        form = self.within(min([self.whole.tokens, *first]))
+        assert form is not None  # the search of a rung ends at its form 1
+        return form
 
     def _largest(self, place: int, target_tokens: int) -> Shrunk | None:
         rung = self.rungs[place]

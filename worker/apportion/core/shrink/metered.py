@@ -1,16 +1,16 @@
-"""One parse by tree-sitter, stopped where it does more than code makes it do.
+"""Metered parse by tree-sitter, stopped when it does more work than parsing code takes.
 
-Decides when a parse is stopped, by what it did, counted and never timed: the same on every machine. Never
-decides what a tree means.
+Work is counted and never timed, so the result is the same on every machine.
 
-tree-sitter reports its progress every 100 operations. It is stopped where it reports more often, or reads
-the same characters more often, than code makes it; where it gives up more ways out of errors; and where it
-has read so much in more than one way that the text's end would be dear: it copies there what it has read once
-for each way in which it could be read, and cannot be stopped.
+tree-sitter reports its progress every 100 operations. A parse is stopped in these cases:
+- It reports more often, or reads the same characters more often, than it does for code.
+- It gives up more ways out of errors than it does for code.
+- It has read so much ambiguous text that the end of the text would be expensive. There, tree-sitter copies
+  what it has read once for each possible reading, and it cannot be stopped while it does so.
 
-Of ways it tells in its log, which costs ten times what parsing does. It is listened to from a report that the
-parser stands within an error up to one that it does not, which of code cut anywhere is a hundredth; else at
-every other report, until it says which of its ways it follows.
+Only the log says which reading the parser follows, and logging slows a parse tenfold. So the logger is
+attached while the parser is inside an error (1 % of reports for truncated code), and otherwise at every
+second report until it names a reading.
 """
 
 from typing import NamedTuple
@@ -18,39 +18,42 @@ from typing import NamedTuple
 from tree_sitter import Language, LogType, Node, Parser, Point
 
 _BYTES_A_REPORT = 32
-"""How far parsing must come between two reports: the densest file found comes 57 bytes far, most 140."""
+"""The least progress between two reports. The densest file found makes 57 bytes, most files 140."""
 
 _REPORTS_AHEAD = 12
-"""How many reports may come before their time."""
+"""How many reports may come too early."""
 
 _CHUNK_BYTES = 128
 _CHUNKS_AHEAD = 8
 _TIMES_READ_MAX = 45
-"""How often a text may be read: twice is usual, 15 times was found where a file is cut within a string."""
+"""How often a text may be read. Twice is usual; a file cut within a string was read 15 times."""
 
 WAYS_MAX = 4_096
-"""How many ways out of errors may be given up: of 3,300 pieces of files one gave up 1,800, the next 60."""
+"""How many ways out of errors may be given up. Of 3,300 pieces of files, one gave up 1,800, the next 60."""
 
 ELSEWHERE_MAX = 24
-"""At how many reports another way than the first may be followed: the most that 717 of 720 files have."""
+"""The largest number of reports at which a reading other than the first may be followed.
+
+717 of 720 files stay within it."""
 
 _ASKED_EVERY = 2
-"""Of how many reports one asks which way the parser follows."""
+"""Every second report asks which reading the parser follows."""
 
 _GIVEN_UP = "removed paused"
-"""How tree-sitter's log begins where a way out of an error, found back on the stack, leads nowhere."""
+"""The beginning of tree-sitter's log line when a way out of an error, found on the stack, leads nowhere."""
 
 _FOLLOWS, _FIRST = "process version:", "process version:0,"
-"""How it begins where a way is followed, and where that is the first: there is no other, most of the time."""
+"""The beginning of the log line when any reading is followed, and when the first one is."""
 
 _CONTINUES_MASK, _CONTINUES = 0xC0, 0x80
-"""How a byte begins that goes on with a character, in UTF-8."""
+"""The top bits of a continuation byte in UTF-8."""
 
 
 class Parse(NamedTuple):
-    """The root of what was parsed, None where it was stopped, after how many reports.
+    """The root of a parse (None if it was stopped), and the number of its reports.
 
-    `ways_given_up` are those out of errors; `ambiguity` says how much was read in more than one way.
+    `ways_given_up` is the number of ways out of errors that led nowhere. `ambiguity` measures the text that
+    was read in more than one way.
     """
 
     root: Node | None
@@ -62,7 +65,7 @@ class Parse(NamedTuple):
 def parse(language: Language, source: bytes) -> Parse:
     """Parse a source.
 
-    The parser is a new one each time: one that was stopped would go on where it stood.
+    Each parse has a new parser, because a stopped parser would continue where it stopped.
     """
     parser = Parser(language)
     meter = Meter(source, parser)
@@ -70,23 +73,23 @@ def parse(language: Language, source: bytes) -> Parse:
     try:
         tree = parser.parse(meter.read, progress_callback=meter.is_spent)
         root = None if meter.all_read else tree.root_node
-    except ValueError:  # py-tree-sitter's word for stopped
+    except ValueError:  # py-tree-sitter raises it for a stopped parse
         pass
     finally:
-        del parser.logger  # else parser and meter would hold each other for ever
+        del parser.logger  # otherwise parser and meter would keep each other alive
     return Parse(root, meter.reports, meter.ways_given_up, meter.ambiguity)
 
 
 class Meter:
-    """Hands a source to the parser in chunks, and tells when parsing it has cost too much."""
+    """Source of a parser in chunks, and the meter that stops an expensive parse."""
 
     def __init__(self, source: bytes, parser: Parser) -> None:
-        """Begin with nothing read."""
+        """Start at the beginning of the source."""
         self._source = memoryview(source)
         self._parser = parser
         self._reads_max = _TIMES_READ_MAX * (_CHUNKS_AHEAD + len(source) // _CHUNK_BYTES)
         self._furthest = 0
-        self._listener = self._heard  # kept, for it is taken away while it is called
+        self._listener = self._heard  # kept here, because the parser drops it while it is called
         self._in_error = False
         self._asks = False
         self._ended = False
@@ -98,18 +101,18 @@ class Meter:
 
     @property
     def ambiguity(self) -> int:
-        """The reports before the text's end, times those at which another way than the first was followed."""
+        """The reports before the text's end, times the reports at which another reading was followed."""
         return self._before_end * self._elsewhere * _ASKED_EVERY
 
     @property
     def all_read(self) -> bool:
-        """Whether the parser was told that the source ended before its end, since it had read so much."""
+        """Whether the parser has read too much, so that it gets an early end of the source."""
         return self.reads > self._reads_max
 
     def read(self, offset: int, _: Point) -> memoryview:
-        """Return the next chunk, which ends with a character.
+        """Return the next chunk, which ends at the end of a character.
 
-        What ends within one tree-sitter asks for again, and crashes where it is then told that there is none.
+        For a chunk that ends inside a character, tree-sitter asks again, and crashes if it then gets nothing.
         """
         self.reads += 1
         if self.all_read:
@@ -121,7 +124,7 @@ class Meter:
         return self._source[offset:end]
 
     def is_spent(self, offset: int, in_error: bool) -> bool:  # noqa: FBT001 - tree-sitter's signature
-        """Take notice of a report, and return whether parsing is to be stopped."""
+        """Count a report, and return whether to stop the parse."""
         self.reports += 1
         self._in_error = in_error
         self._before_end += not self._ended

@@ -1,60 +1,60 @@
-"""What parsing one request's code took, and when that is enough.
+"""Budget of parsing for the code of one request.
 
-Decides when nothing more is parsed. A single parse is bounded in `metered`, which this does not load.
+A single parse is bounded in `metered`, which this module does not load. The budget of a request is counted in
+bytes times repairs, for this reason. For each error, tree-sitter tries several ways out. At the end of the
+text, it copies everything it has read for each possible reading. So a text with errors costs its length times
+its repairs. It counts as having at least one repair for each 64 bytes, since not all repairs are visible, and
+it counts more if it is ambiguous. Code without errors counts by the number of the parser's reports; a
+mebibyte of it fits the budget.
 
-Code without errors counts by how often the parser reports, so a mebibyte of it is parsed. Where a text has
-errors, tree-sitter tries each way out of them, and at the text's end copies what it has read once more for
-each way that it could be read. That takes the length times the repairs, so that is what is counted; a text
-with errors has at least one repair for each 64 bytes, since not all of them can be seen, and counts more
-where it was read in more than one way. Texts are shrunk in canonical order, so the order of candidates does
-not matter.
+Texts are shrunk in canonical order, so the order of the candidates does not matter.
 """
 
 PARSED_MAX_CHARACTERS = 1 << 13
-"""The longest text that is parsed."""
+"""The longest text that is parsed, in code points."""
 
 WORK_MAX = 1 << 24
-"""In bytes times repairs: what 64,000 tokens of code take that are cut anywhere into pieces of 400."""
+"""In bytes times repairs: the work for 64,000 tokens of code, cut anywhere into pieces of 400 tokens."""
 
 _BYTES_MIN = 1 << 10
-"""A shorter text counts as one of so many bytes."""
+"""The least number of bytes that a text counts."""
 
 _BYTES_A_REPAIR = 1 << 6
 
 _OF_AMBIGUITY = WORK_MAX // 1_536
-"""What a text with errors counts for each unit of its ambiguity (see `metered`)."""
+"""The work for each unit of ambiguity of a text with errors (see `metered`)."""
 
 _OF_REPORT = WORK_MAX >> 14
-"""What each of the parser's reports counts, one in 100 operations: code has 5,000 to 10,000 a mebibyte."""
+"""The work for each report of the parser; code has 5,000 to 10,000 reports a mebibyte."""
 
 _REPORTS_MIN = 8
-"""A text counts as if there were so many more, since even the shortest takes a tenth of a millisecond."""
+"""Additional reports that each text counts, since even the shortest takes a tenth of a millisecond."""
 
 _STOPPED = WORK_MAX // 4
-"""A parse that was stopped: four are the most of a request."""
+"""The work for a stopped parse; a request has at most four of them."""
 
 
 class Parsing:
-    """The parsing of one request's code, in the order in which its artifacts are shrunk."""
+    """The work of parsing one request's code, in the order in which its artifacts are shrunk."""
 
     def __init__(self) -> None:
-        """Begin with nothing parsed."""
+        """Start with no work done."""
         self.work = 0
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is parsed."""
+        """Whether the budget is used up."""
         return self.work >= WORK_MAX
 
     def parsed(self, reports: int) -> None:
-        """Take notice of a parse, by how often the parser reported."""
+        """Count a parse by the number of its reports."""
         self.work += (_REPORTS_MIN + reports) * _OF_REPORT
 
     def repaired(self, source_bytes: int, repairs: int, ambiguity: int) -> None:
-        """Take notice of a text with errors: its length, tokens skipped and ways given up, its ambiguity."""
+        """Count a text with errors; `repairs` are the tokens skipped and the ways given up."""
         self.work += max(source_bytes, _BYTES_MIN) * (repairs + source_bytes // _BYTES_A_REPAIR)
         self.work += ambiguity * _OF_AMBIGUITY
 
     def stopped(self) -> None:
-        """Take notice of a text whose parse was stopped."""
+        """Count a stopped parse."""
         self.work += _STOPPED

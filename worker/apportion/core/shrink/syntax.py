@@ -1,14 +1,13 @@
-"""Parsing: where functions, docstrings and comments are in a piece of code.
+"""Syntax of code: the places of functions, docstrings and comments, by tree-sitter's grammars.
 
-Decides what a body, a type and a doc is in each language, by tree-sitter's grammars. Never decides what is
-left out. The versions of parser and grammars are pinned: another version can give other forms, so they are
+The versions of the parser and the grammars are pinned. Another version could give other forms, so they are
 part of the engine's version.
 
-Parsing is bounded by what it does (`metered`, and `parsing` for all of a request), the same on every machine.
-A text with more functions, types, docs and comments than code has is no code, too.
+Parsing is bounded by its work, not by time: a single parse in `metered`, all parses of a request in
+`parsing`. A text with more functions, types, docs and comments than code has does not count as code.
 
-A method that stands alone is no JavaScript or TypeScript; a text in those languages that has errors is parsed
-again inside a class, and read so if it then has none.
+A method without its class is not valid JavaScript or TypeScript. So a text in these languages that has
+errors is parsed again inside a class. The second parse is used if it has no errors.
 """
 
 import re
@@ -25,25 +24,25 @@ from apportion.core.shrink.cuts import BLANK
 from apportion.core.shrink.parsing import Parsing
 
 MATCHES_MAX = 800
-"""Most functions, types, docs and comments in a text that is taken for code. Files have 260 at most."""
+"""The largest number of functions, types, docs and comments in code; files have at most 260."""
 
 _ERRORS = "[(ERROR) (MISSING)] @error"
-"""What was skipped or made up: each child of an error is a token, or what had been read of something."""
+"""Skipped or inserted tokens. Each child of an error is a token or an unfinished node."""
 
 _INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
 
 
 class SyntaxSpan(NamedTuple):
-    """From `start` to before `end`, in code points."""
+    """A part of a text, from `start` to before `end`, in code points."""
 
     start: int
     end: int
 
 
 class Body(NamedTuple):
-    """What a function holds: what stands between its braces, or the block under its head and docstring.
+    """The body of a function: the text between its braces, or the block under its head and docstring.
 
-    `depth` counts the functions and types around it.
+    `depth` is the number of functions and types around it.
     """
 
     span: SyntaxSpan
@@ -51,14 +50,14 @@ class Body(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """The bodies of functions without errors, and all docs; both in the order of the text."""
+    """The bodies of functions without errors, and all docs, both in the order of the text."""
 
     bodies: tuple[Body, ...]
     docs: tuple[SyntaxSpan, ...]
 
 
 class _Grammar(NamedTuple):
-    """Where a grammar is, what to look for in it, and in what a text with errors is tried again."""
+    """A grammar: its module, its query, and the frame in which a text with errors is parsed again."""
 
     module: str
     query: str
@@ -125,44 +124,44 @@ _GRAMMARS = {
 
 
 class _Read(NamedTuple):
-    """What was parsed, how many of its bytes stand before the text, its tree, what was looked for in it.
+    """A parsed source: the bytes before its text, its tree, and the matches of the query.
 
-    `repairs` are the tokens that were skipped or made up, and the ways out of errors that were given up;
-    `ambiguity` says how much was read in more than one way.
+    `repairs` is the number of tokens that were skipped or inserted, and of ways out of errors that were given
+    up. `ambiguity` measures the text that was read in more than one way.
     """
 
     source: bytes
     before: int
     root: Node
-    found: tuple[dict[str, Node], ...]
+    matches: tuple[dict[str, Node], ...]
     repairs: int
     ambiguity: int
 
 
 def outline(language: str, text: str, parsing: Parsing) -> Outline | None:
-    """Return the outline of a text; None where it does not parse: no function and no type is without errors.
+    """Return the outline of a text; None if no function and no type is without errors.
 
-    None as well where parsing it costs too much. `parsing` is told what parsing it did.
+    The result is also None if parsing costs too much. The work is added to `parsing`.
 
     Raises:
-        KeyError: there is no such language here.
+        KeyError: the language is unknown.
     """
     read = _read(language, text, parsing)
-    if read is None or len(read.found) > MATCHES_MAX:
+    if read is None or len(read.matches) > MATCHES_MAX:
         return None
-    found = read.found
-    nodes = [match.get("function") or match.get("type") for match in found]
+    matches = read.matches
+    nodes = [match.get("function") or match.get("type") for match in matches]
     around = [node for node in nodes if node is not None and node.start_byte >= read.before]
     if all(node.has_error for node in around):
         return None
     place = _Places(read.source, read.before)
-    docs = sorted(place.span(match["doc"]) for match in found if "doc" in match)
-    comments = sorted(place.span(match["comment"]) for match in found if "comment" in match)
+    docs = sorted(place.span(match["doc"]) for match in matches if "doc" in match)
+    comments = sorted(place.span(match["comment"]) for match in matches if "comment" in match)
     behind = {doc.start: doc.end for doc in docs}
     depths = _depths(map(place.span, around))
     bodies = (
         Body(_body(match, place, behind, text), depths[place.span(match["function"])])
-        for match in found
+        for match in matches
         if "function" in match and not match["function"].has_error
     )
     return Outline(tuple(sorted(bodies)), tuple(sorted((*docs, *_paragraphs(comments, text)))))
@@ -176,9 +175,10 @@ def _loaded(language: str) -> tuple[Language, Query]:
 
 
 def _read(language: str, text: str, parsing: Parsing) -> _Read | None:
-    """Return what a text is read as, None where that costs too much.
+    """Return the parse of a text, or None if it costs too much.
 
-    A text with errors is read within what it is tried again in, if it is free of errors there. Both count.
+    A text with errors is parsed again within the frame of its grammar; that parse is returned if it has no
+    errors. The work of both counts.
     """
     around = _GRAMMARS[language].around
     read = _parsed(language, text.encode(), 0, parsing)
@@ -194,8 +194,8 @@ def _read(language: str, text: str, parsing: Parsing) -> _Read | None:
         else:
             reads.append(retried)
     if read.root.has_error:
-        for one in reads:
-            parsing.repaired(len(one.source), one.repairs, one.ambiguity)
+        for attempt in reads:
+            parsing.repaired(len(attempt.source), attempt.repairs, attempt.ambiguity)
     return read if reads[-1].root.has_error else reads[-1]
 
 
@@ -205,22 +205,22 @@ def _parsed(language: str, source: bytes, before: int, parsing: Parsing) -> _Rea
     parsing.parsed(parse.reports)
     if parse.root is None:
         return None
-    matches = QueryCursor(query).matches(parse.root)
-    found = [{name: node for name, (node, *_) in match.items()} for _, match in matches]
-    errors = sum(match["error"].child_count or 1 for match in found if "error" in match)
-    searched = tuple(match for match in found if "error" not in match)
-    return _Read(source, before, parse.root, searched, parse.ways_given_up + errors, parse.ambiguity)
+    captures = [captured for _, captured in QueryCursor(query).matches(parse.root)]
+    first_nodes = [{name: node for name, (node, *_) in captured.items()} for captured in captures]
+    errors = sum(match["error"].child_count or 1 for match in first_nodes if "error" in match)
+    matches = tuple(match for match in first_nodes if "error" not in match)
+    return _Read(source, before, parse.root, matches, parse.ways_given_up + errors, parse.ambiguity)
 
 
 class _Places:
-    """Where nodes are in a text that starts after the first `before` bytes of its source."""
+    """Places of nodes, in code points of a text that starts after the first `before` bytes of its source."""
 
     def __init__(self, source: bytes, before: int) -> None:
         self._before = before
-        self._inside = [found.start() for found in _INSIDE_CHARACTER.finditer(source)]
+        self._inside = [byte.start() for byte in _INSIDE_CHARACTER.finditer(source)]
 
     def span(self, node: Node) -> SyntaxSpan:
-        """Return what a node spans."""
+        """Return the span of a node."""
         return SyntaxSpan(self._place(node.start_byte), self._place(node.end_byte))
 
     def _place(self, offset: int) -> int:
@@ -228,7 +228,7 @@ class _Places:
 
 
 def _body(match: dict[str, Node], place: _Places, behind: dict[int, int], text: str) -> SyntaxSpan:
-    """Return what stands between the braces of a body, or in a block behind its docstring."""
+    """Return the span between the braces of a body, or of a block after its docstring."""
     if "block" in match:
         block = place.span(match["block"])
         return SyntaxSpan(behind.get(block.start, block.start), block.end)
@@ -237,7 +237,7 @@ def _body(match: dict[str, Node], place: _Places, behind: dict[int, int], text: 
 
 
 def _depths(spans: Iterable[SyntaxSpan]) -> dict[SyntaxSpan, int]:
-    """Return in how many of the others each span lies."""
+    """Return, for each span, the number of other spans that contain it."""
     depths: dict[SyntaxSpan, int] = {}
     around: list[SyntaxSpan] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
@@ -249,18 +249,18 @@ def _depths(spans: Iterable[SyntaxSpan]) -> dict[SyntaxSpan, int]:
 
 
 def _paragraphs(comments: Iterable[SyntaxSpan], text: str) -> Iterator[SyntaxSpan]:
-    """Yield comments, those between which there is nothing but blanks and one line end as one."""
-    held: list[SyntaxSpan] = []
+    """Yield comments; those with only blanks and at most one line end between them are one."""
+    paragraph: list[SyntaxSpan] = []
     for start, end in comments:
         comment = SyntaxSpan(start, start + len(text[start:end].rstrip(BLANK)))
-        if held and _adjoin(text[held[-1].end : start]):
-            held.append(comment)
+        if paragraph and _adjoin(text[paragraph[-1].end : start]):
+            paragraph.append(comment)
         else:
-            if held:
-                yield SyntaxSpan(held[0].start, held[-1].end)
-            held = [comment]
-    if held:
-        yield SyntaxSpan(held[0].start, held[-1].end)
+            if paragraph:
+                yield SyntaxSpan(paragraph[0].start, paragraph[-1].end)
+            paragraph = [comment]
+    if paragraph:
+        yield SyntaxSpan(paragraph[0].start, paragraph[-1].end)
 
 
 def _adjoin(between: str) -> bool:

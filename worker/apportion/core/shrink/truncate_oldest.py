@@ -1,21 +1,21 @@
-"""Strategy `truncate_oldest`: what stands first goes first. For diffs, edits and matches.
+"""Strategy `truncate_oldest`: the beginning of a text is dropped first. For diffs, edits and matches.
 
-Decides the rungs of a text whose end matters most. Blanks at its end are dropped from every form.
+Blanks at the text's end are dropped from every form.
 
 A text is a unified diff if it has a hunk header, a line `@@ -NUMBER…`. A hunk reaches from its header to the
-next hunk. Where the line pair `--- …`, `+++ …` stands directly above a hunk header, the hunk starts with that
-pair, its file header, which holds for the hunks after it, up to the next pair.
+next hunk. The pair of lines `--- …`, `+++ …` directly above a hunk header is a file header. It belongs to
+that hunk, and it also holds for the hunks after it, up to the next file header.
 
 Rungs of a diff:
-1. Whole hunks: the last k, of those with text before them. The file header of the first one that stands is
-   kept above the marker.
+1. Whole hunks: the last k, of those with text before them. The file header of the first kept hunk stays
+   above the marker.
 2. Lines of the last hunk: the last k after its first, with file header and hunk header above the marker.
 3. Code points of the last line, as below.
 
 Rungs of any other text: whole lines, the last k but never all; then the last k code points of the last line.
 
-Markers: `[... N earlier lines omitted]` where the lines stood, `[... N earlier characters omitted]` above a
-line that lost its start, or that stands alone without its diff's headers.
+Markers: `[... N earlier lines omitted]` in place of the lines; `[... N earlier characters omitted]` above a
+line that lost its start, or that is kept without the headers of its diff.
 """
 
 import re
@@ -46,7 +46,7 @@ def rungs(content: str) -> tuple[Rung, ...]:
 
 
 def _last_hunks(body: str, hunks: Sequence[re.Match[str]], headers: Sequence[str]) -> Rung:
-    """Return the forms of whole hunks; `headers` holds the nearest file header at or before each."""
+    """Return the forms of whole hunks; `headers` has the nearest file header at or before each hunk."""
     starts = [hunk.start() for hunk in hunks]
     above = list(accumulate(body.count("\n", start, end) for start, end in pairwise([0, *starts])))
 

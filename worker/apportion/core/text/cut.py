@@ -1,23 +1,22 @@
-"""Cuts in text: where one falls, and the marker that says so.
+"""Cuts at the end of a text, and the marker that shows them.
 
-Decides how much of the beginning of a text stands. Never knows a limit: the caller says what fits, and
-measures the whole that the cut is for, so that nothing has to be stepped down afterwards.
+The caller says what fits, and measures the whole text that the cut is part of.
 """
 
 from collections.abc import Callable
 
 TRUNCATED = "[truncated]"
-"""Stands on a new last line of a text that was cut."""
+"""The last line of a cut text."""
 MARK = f"\n{TRUNCATED}"
-"""What stands after a beginning."""
+"""The end of a cut text, after its kept beginning."""
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
-    """Return the number of at most `most` that bisection finds to fit; 0 needs not fit.
+    """Return the largest number from 0 to `most` that fits, by bisection; 0 is not tried.
 
-    What is returned was tried and fits, or is 0; the number above it was tried and does not fit, or is past
-    `most`. Token counts need not be monotone, so "largest" holds along this path: lo = 0, hi = most,
-    mid = (lo + hi + 1) // 2, keep what fits.
+    The returned number was tried and fits, or is 0. The next number was tried and does not fit, or is above
+    `most`. Token counts need not be monotone, so "largest" holds along this path only: lo = 0, hi = most,
+    mid = (lo + hi + 1) // 2; lo = mid if mid fits, else hi = mid - 1.
     """
     low, high = 0, most
     while low < high:
@@ -30,14 +29,14 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
 
 
 def cut(text: str, code_points: int) -> str:
-    """Return that many code points of a text and the marker; all or nothing of it without a marker."""
+    """Return the first code points of a text and the marker; the whole text or nothing has no marker."""
     if code_points >= len(text):
         return text
     return text[:code_points] + MARK if code_points else ""
 
 
 def cut_to_fit(text: str, fits: Callable[[str], bool]) -> str:
-    """Return the text, or as much of its beginning as fits with the marker; empty where none does."""
+    """Return the text, or as much of its beginning as fits with the marker; empty if nothing fits."""
     if fits(text):
         return text
     return cut(text, largest(len(text), lambda code_points: fits(cut(text, code_points))))

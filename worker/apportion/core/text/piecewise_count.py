@@ -1,4 +1,4 @@
-"""What a text costs whose pieces, a blank line between any two, change and go.
+"""Token count of a text of pieces that change, joined by blank lines.
 
 Decides nothing: it is what counting the whole would give. Each piece adds its own units, and each joint what
 two pieces add to each other, for which their ends up to the next seam are enough (see
@@ -19,7 +19,7 @@ from apportion.core.text.tokens import Units
 
 
 class Stretch(Struct, frozen=True):
-    """A text as far as its neighbours matter, and its units."""
+    """The ends of a text that matter to its neighbours, and its units."""
 
     start: str
     end: str
@@ -32,7 +32,7 @@ def stretch_of(text: str, units: int) -> Stretch:
 
 
 def joined(first: Stretch | None, second: Stretch | None, units: Units) -> Stretch | None:
-    """Return two stretches with a blank line between them as one; None is no text at all."""
+    """Return two stretches as one, with a blank line between them; None is no text."""
     if first is None or second is None:
         return first or second
     beginning = "" if stands_apart(first.end, second.start) else beginning_of(second.start)
@@ -43,13 +43,13 @@ def joined(first: Stretch | None, second: Stretch | None, units: Units) -> Stret
 
 _WORD = re.compile("[0-9A-Za-z]")
 _GLUE_PIECES = 8
-"""How many pieces in a row may join what is before them to what is after them."""
+"""The largest number of successive pieces that may let their neighbours merge."""
 
 
 class _Part(Struct):
-    """A piece as far as its neighbours matter.
+    """A piece, and what matters of it to its neighbours.
 
-    `closing` are the units of a blank line after it. `glue` joins what is before it to what is after it.
+    `closing` are the units of a blank line after it. `glue` means that its neighbours may merge across it.
     """
 
     text: str
@@ -61,10 +61,13 @@ class _Part(Struct):
 
 
 class Joined:
-    """The pieces by place. What is taken out comes back in the reverse order, or after a piece told."""
+    """The pieces by place, and the count of their text.
+
+    A removed piece comes back in the reverse order (`put_back`), or after a given piece (`put_in`).
+    """
 
     def __init__(self, pieces: Iterable[tuple[str, int]], units: Units) -> None:
-        """Begin with all pieces; the count of each is known."""
+        """Start with all pieces, each with its count."""
         self._units = units
         self._parts = [self._part(text, tokens) for text, tokens in pieces]
         none = len(self._parts)
@@ -75,7 +78,7 @@ class Joined:
 
     @classmethod
     def empty(cls, number: int, units: Units) -> "Joined":
-        """Begin with room for so many pieces, none of which stands."""
+        """Start with that many places and no piece."""
         joined = cls((), units)
         joined._parts = [_Part("", 0, "", 0, 0, glue=False)] * number
         joined._before, joined._after = [number] * (number + 1), [number] * (number + 1)
@@ -87,7 +90,7 @@ class Joined:
         return self._units.tokens(self._sum)
 
     def change(self, place: int, text: str, tokens: int) -> None:
-        """Let another text, of which the count is known, stand in a piece's place."""
+        """Replace the piece at a place by another text with the given count."""
         self._sum -= self._parts[place].units
         self._parts[place] = self._part(text, tokens)
         self._sum += self._parts[place].units
@@ -95,14 +98,14 @@ class Joined:
         self._rejoin_from(self._after[place])
 
     def take_out(self, place: int) -> None:
-        """Let a piece stand no longer."""
+        """Remove the piece at a place."""
         before, after = self._before[place], self._after[place]
         self._sum -= self._parts[place].units + self._joints[place]
         self._after[before], self._before[after] = after, before
         self._rejoin_from(after)
 
     def put_back(self, place: int) -> None:
-        """Let the piece that was taken out last stand again."""
+        """Put back the piece that was removed last."""
         before, after = self._before[place], self._after[place]
         assert self._after[before] == after, "pieces come back in the reverse order"
         self._after[before] = self._before[after] = place
@@ -111,7 +114,7 @@ class Joined:
         self._rejoin_from(after)
 
     def put_in(self, place: int, text: str, tokens: int, before: int | None) -> None:
-        """Let a piece stand that did not, right after another, or as the first; its count is known."""
+        """Insert a piece with its count after the piece at `before`, or as the first piece."""
         before = len(self._parts) if before is None else before
         self._parts[place] = self._part(text, tokens)
         self._before[place], self._after[place] = before, self._after[before]
@@ -125,7 +128,7 @@ class Joined:
         return _Part(text, self._units.known(text, tokens), end, end_units, closing, glue)
 
     def _rejoin_from(self, place: int) -> None:
-        """Reckon the joint before a piece again, and those after it that reach over it."""
+        """Count the joint before a piece again, and the joints after it that merge across it."""
         for _ in range(_GLUE_PIECES + 1):
             self._rejoin(place)
             if place == len(self._parts) or not self._parts[place].glue:
@@ -138,7 +141,7 @@ class Joined:
         self._joints[place] = joint
 
     def _joint(self, before: int, after: int) -> int:
-        """Return the units of the blank line between two pieces, and what they change by each other."""
+        """Return the units of the joint of two pieces: the blank line, and the change of both by merging."""
         none = len(self._parts)
         if none in (before, after):
             return 0
@@ -155,7 +158,7 @@ class Joined:
         return both - end_units - self._units.of(beginning)
 
     def _glued_end(self, place: int) -> str:
-        """Return the end of the text up to and with a piece, from before those that are glue."""
+        """Return the end of the text up to and including a piece, with the glue pieces before it."""
         end = self._parts[place].end
         for _ in range(_GLUE_PIECES):
             before = self._before[place]

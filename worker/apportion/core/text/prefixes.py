@@ -1,4 +1,4 @@
-"""What the beginnings of one text cost, each with something after it.
+"""Token counts of a text's prefixes, each with another text after it.
 
 Decides nothing: it is what counting each would give. What is known up to a seam (see
 `core.text.reckoning`) is not counted again, so that all that a bisection asks for costs about one
@@ -25,12 +25,12 @@ class Prefixes:
         self._grids: dict[int, list[int]] = {}
 
     def units(self, code_points: int, after: str) -> int:
-        """Return the units of that many code points, and of what stands after them."""
-        # a seam at the very end would be one by what follows there in the text, which does not stand here
+        """Return the units of a prefix of that many code points, followed by `after`."""
+        # A seam at the very end depends on the text that follows there; here, `after` follows instead.
         seam, units = self._known[max(0, bisect_left(self._known, (code_points,)) - 1)]
         near = max(seam, code_points - REACH)
-        found = last_seam(self._text[near:code_points])
-        place = near + found if found else self._seam_far_back(seam, code_points)
+        nearest = last_seam(self._text[near:code_points])
+        place = near + nearest if nearest else self._seam_far_back(seam, code_points)
         if place:
             seam, units = place, units + self._units.of(self._text[seam:place])
             insort(self._known, (seam, units))
@@ -40,14 +40,14 @@ class Prefixes:
         return units + self._units.of(self._text[seam:code_points] + after)
 
     def _seam_far_back(self, seam: int, code_points: int) -> int:
-        """Return the place of the last seam that is not near; 0 where there is none, or it is not needed."""
+        """Return the place of the last seam that is not near; 0 if there is none, or if it is not needed."""
         bare = self._bare.get(seam, seam)
         if not self._units.dear or code_points - seam <= SIGHT or code_points <= bare:
             return 0
         begin = max(seam, bare - REACH)
-        found = last_seam(self._text[begin:code_points])
-        if found:
-            return begin + found
+        last = last_seam(self._text[begin:code_points])
+        if last:
+            return begin + last
         self._bare[seam] = code_points
         return 0
 

@@ -1,11 +1,11 @@
-"""The rendered text: pieces joined by one blank line. Decides nothing else."""
+"""Rendering of a text from pieces, with a blank line between any two."""
 
 from collections.abc import Iterable
 
 SEPARATOR = "\n\n"
-"""Between any two pieces; its tokens count like all others."""
+"""The text between any two pieces; its tokens count like all others."""
 
 
 def join(pieces: Iterable[str]) -> str:
-    """Return the text of the pieces, in their order."""
+    """Return the text of the pieces, in order."""
     return SEPARATOR.join(pieces)

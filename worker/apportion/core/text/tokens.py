@@ -1,6 +1,6 @@
-"""Token counting: the protocol that every counter follows, and the three estimators.
+"""Token counters: the protocol of all counters, and the three estimators.
 
-Decides how many tokens a text costs. Never loads a vocabulary: exact counters live in `apportion.counters`.
+Exact counters, which load a vocabulary, are in `apportion.counters`.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from apportion.core.text.characters import words
 
 
 class CounterName(StrEnum):
-    """The counters that a policy may name; an engine brings all of them."""
+    """The counters that a policy may name; an engine has all of them."""
 
     CHARS4 = "chars4"
     BYTES4 = "bytes4"
@@ -24,9 +24,9 @@ class CounterName(StrEnum):
 
 
 class TokenCounter(Protocol):
-    """Counts tokens; the same text has the same count on every machine, for ever.
+    """A counter of tokens: the same text has the same count on every machine and in every version.
 
-    `name` is what policies and decisions say; `digest` (`sha256:…`) pins the rule or the vocabulary.
+    `name` is used in policies and decisions; `digest` (`sha256:…`) pins the rule or the vocabulary.
     The empty string costs 0. Counts of parts need not add up to the count of the whole.
     """
 
@@ -50,7 +50,7 @@ class TokenCounter(Protocol):
 
 
 class Units(Struct, frozen=True):
-    """What a counter adds up: `of` a text, `known` of one whose count is, and the `tokens` of their sum.
+    """The additive units of a counter: tokens, or what an estimator sums before it rounds.
 
     `dear` ones take so long that a long text without a seam is reckoned on a grid (see
     `core.text.reckoning`).
@@ -90,7 +90,7 @@ def _of_words(number: int) -> int:
 
 
 def _chars4(text: str) -> int:
-    return (len(text) + 3) // 4  # not by the function above: a call costs as much as the count
+    return (len(text) + 3) // 4  # not `_of_quarters`: a call costs as much as the count
 
 
 def _bytes4(text: str) -> int:
@@ -109,7 +109,7 @@ ESTIMATORS: tuple[TokenCounter, ...] = (
 
 
 def units_of(counter: TokenCounter) -> Units:
-    """Return what a counter adds up: an estimator, what it rounds once; an exact counter, tokens."""
+    """Return the additive units of a counter: tokens for an exact counter, else the unrounded measure."""
     match counter.name:
         case CounterName.CHARS4:
             return Units(len, _of_quarters, lambda text, _: len(text))

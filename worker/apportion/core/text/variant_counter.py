@@ -1,4 +1,4 @@
-"""What texts cost that have most of their beginning or their end in common, as the forms of one text have.
+"""Token counter for variants of a text, which share most of their beginning or end.
 
 Decides nothing: it is what counting each would give. A text is counted in parts, from seam to seam (see
 `core.text.reckoning`); a part that it has in common with the text that is remembered is not counted
@@ -15,20 +15,19 @@ from apportion.core.text.reckoning import REACH, first_seam, places
 from apportion.core.text.tokens import TokenCounter, units_of
 
 _SHORT = 4_096
-"""Up to how many code points a text is just counted."""
+"""The longest text that is counted directly, in code points."""
 _PARTS = 64
-"""In how many parts what is new in a text is counted, about; none is shorter than twice the reach."""
+"""The approximate number of parts of a text's new section; no part is shorter than twice REACH."""
 
 
 class Alike:
-    """A counter that remembers one text: its seams, its end among them, and its units up to each.
+    """A counter that remembers one text: its seams, including its end, and its units up to each seam.
 
-    Where one was reckoned on a grid, the places of that are among the seams, so that the next is reckoned by
-    what it has in common with the texts before it.
+    The starts of chunks are among the seams, so that the next text reuses the estimates of common chunks.
     """
 
     def __init__(self, counter: TokenCounter, *, reckons: bool = False) -> None:
-        """Remember nothing yet; what `reckons` may do so on a grid."""
+        """Start without a text; with `reckons`, long texts without a seam are estimated by chunks."""
         self.name, self.digest = counter.name, counter.digest
         self._counter = counter
         self._units = units_of(counter)
@@ -38,13 +37,13 @@ class Alike:
         self._up_to = [0]
 
     def count(self, text: str) -> int:
-        """Return the tokens of a text, exact unless it is reckoned on a grid."""
+        """Return the tokens of a text, exact unless it is estimated by chunks."""
         if len(text) <= _SHORT:
             return self._counter.count(text)
         if text == self._text:
             return self._units.tokens(self._up_to[-1])
         known, further = self._text, len(text) - len(self._text)
-        # a seam is one by what stands on both sides of it
+        # A seam depends on the text on both sides of it.
         before = max(0, bisect_left(self._seams, _beginning_in_common(text, known)) - 1)
         start = self._seams[before]
         behind = max(len(known) - _end_in_common(text, known), start - further - 1)
@@ -53,7 +52,7 @@ class Alike:
         seams = [start, *_seams_between(text, start, end), end]
         if self._reckons:
             seams = self._with_grid(text, seams)
-        parts = [self._units.of(text[one:other]) for one, other in pairwise(seams)]
+        parts = [self._units.of(text[first:behind]) for first, behind in pairwise(seams)]
         up_to = list(accumulate(parts, initial=self._up_to[before]))
         more = up_to[-1] - self._up_to[after]
         total = self._up_to[-1] + more
@@ -72,7 +71,7 @@ class Alike:
         return self._units.tokens(total)
 
     def _with_grid(self, text: str, seams: Sequence[int]) -> list[int]:
-        """Return the seams, and between those that are far from one another further ones, or the grid."""
+        """Return the seams, with further seams or starts of chunks between distant ones."""
         between = ([*(place for place, _ in places(text, start, end)), end] for start, end in pairwise(seams))
         return [seams[0], *chain.from_iterable(between)]
 
@@ -83,31 +82,31 @@ class Alike:
 
 
 def _seams_between(text: str, start: int, end: int) -> list[int]:
-    """Return some seams of a text, far from one another."""
+    """Return some seams of a text, at a distance from one another."""
     step = max(2 * REACH, (end - start) // _PARTS)
     near = (first_seam(text, place, min(place + REACH, end)) for place in range(start + step, end, step))
     return [seam for seam in near if seam]
 
 
-def _beginning_in_common(one: str, other: str) -> int:
-    """Return how many code points two texts begin with alike."""
-    same, most = 0, min(len(one), len(other))
+def _beginning_in_common(first: str, second: str) -> int:
+    """Return the length of the common prefix of two texts, in code points."""
+    same, most = 0, min(len(first), len(second))
     while same < most:
         middle = (same + most + 1) // 2
-        if one[same:middle] == other[same:middle]:
+        if first[same:middle] == second[same:middle]:
             same = middle
         else:
             most = middle - 1
     return same
 
 
-def _end_in_common(one: str, other: str) -> int:
-    """Return how many code points two texts end with alike."""
-    same, most = 0, min(len(one), len(other))
-    ends = len(one), len(other)
+def _end_in_common(first: str, second: str) -> int:
+    """Return the length of the common suffix of two texts, in code points."""
+    same, most = 0, min(len(first), len(second))
+    ends = len(first), len(second)
     while same < most:
         middle = (same + most + 1) // 2
-        if one[ends[0] - middle : ends[0] - same] == other[ends[1] - middle : ends[1] - same]:
+        if first[ends[0] - middle : ends[0] - same] == second[ends[1] - middle : ends[1] - same]:
             same = middle
         else:
             most = middle - 1

@@ -1,7 +1,7 @@
-"""CloudEvents 1.0 over Kafka: how an event lies in a record, on the way in and on the way out.
+"""CloudEvents 1.0 in Kafka records: the JSON of received events, and the headers of sent events.
 
-Decides where the event's own JSON is, and which headers what goes out has. Reads no attribute: our events
-say what they are themselves. (Kafka Protocol Binding for CloudEvents 1.0.2, sections 3.2 and 3.3.)
+Attributes of received events are not read, because our events carry their own data.
+Source: Kafka Protocol Binding for CloudEvents 1.0.2, sections 3.2 and 3.3.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ from apportion.core.wire.record import Headers, Record, header
 _STRUCTURED = b"application/cloudevents+json"
 _JSON = ("content-type", b"application/json")
 _TRACE_MAX_BYTES = {"traceparent": 256, "tracestate": 512}
-"""What W3C Trace Context has every receiver pass on; a longer one is dropped whole."""
+"""The sizes that W3C Trace Context requires every receiver to pass on; longer headers are dropped."""
 
 
 class _Envelope(Struct):
@@ -25,10 +25,10 @@ class _Envelope(Struct):
 
 
 def require_readable(record: Record) -> None:
-    """Pass if the client could read a record.
+    """Check that the client could read a record.
 
     Raises:
-        EventError: it could not.
+        EventError: the client could not read it.
     """
     if record.unreadable:
         message = f"the record cannot be read: {record.unreadable}; send its events again in a new record"
@@ -38,10 +38,10 @@ def require_readable(record: Record) -> None:
 def event_value(record: Record, bounds: Bounds) -> bytes | None:
     """Return the event's own JSON: the record's value, or the data of an envelope (structured mode).
 
-    Places in errors count from the event, not from the envelope.
+    Pointers in errors are relative to the event, not to the envelope.
 
     Raises:
-        EventError: the record cannot be read, or the envelope is too large, is none, or has no data.
+        EventError: the record cannot be read, or the envelope is too large, invalid, or without data.
     """
     require_readable(record)
     value = record.value
@@ -67,16 +67,18 @@ def event_value(record: Record, bounds: Bounds) -> bytes | None:
 
 
 class EventHeaders:
-    """The headers of the events of one type and source that go out (binary mode): few of them vary."""
+    """The headers of sent events of one type and source (binary mode)."""
 
     def __init__(self, event_type: str, source: str) -> None:
-        """`source` and an event's id together name one event, however often it is sent."""
+        """`source` and the event's id together identify an event, however often it is sent."""
         self._version = ("ce_specversion", b"1.0")
         self._source = ("ce_source", source.encode())
         self._type = ("ce_type", event_type.encode())
 
-    def of(self, event_id: str, received: Headers, time: str | None = None) -> tuple[tuple[str, bytes], ...]:
-        """Return those of an event, with the trace that came with its cause."""
+    def build(
+        self, event_id: str, received: Headers, time: str | None = None
+    ) -> tuple[tuple[str, bytes], ...]:
+        """Return the headers of an event, with the trace headers of the record that caused it."""
         named = ("ce_id", event_id.encode())
         headers: tuple[tuple[str, bytes], ...]
         if time is None:
@@ -88,8 +90,8 @@ class EventHeaders:
 
 def _trace(received: Headers) -> list[tuple[str, bytes]]:
     first: dict[str, bytes | None] = {}
-    for found, value in received:
-        first.setdefault(lowered(found), value)
+    for name, value in received:
+        first.setdefault(lowered(name), value)
     return [
         (name, value)
         for name, most in _TRACE_MAX_BYTES.items()

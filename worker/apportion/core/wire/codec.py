@@ -1,7 +1,7 @@
-"""Bytes in, typed event out: the one door by which events enter, for the worker, the command and replay.
+"""Codec of events: JSON bytes to typed events and back, for the worker, the commands and replay.
 
-Decides whether a value is an event at all and keeps the bounds that need no policy. Never decides what
-a strategy needs.
+Decoding checks the types and the bounds that need no policy. The fields that a strategy needs are checked
+in `core.accept`.
 """
 
 import re
@@ -48,7 +48,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def encode(event: msgspec.Struct) -> bytes:
-    """Return the event as it travels: compact JSON, fields in the order of their declaration."""
+    """Return an event as compact JSON, with fields in the order of their declaration."""
     return _encoder.encode(event)
 
 
@@ -62,10 +62,10 @@ def event_of(record: Record, bounds: Bounds) -> Event:
 
 
 def decode(value: bytes | None, bounds: Bounds) -> Event:
-    """Return the event that a record's value holds.
+    """Return the event of a record's value.
 
     Raises:
-        EventError: it holds none, or passes a bound.
+        EventError: the value is no event, or exceeds a bound.
     """
     if not value:
         raise EventError(ErrorCode.EMPTY_VALUE, "the record has no value; send an event as JSON")
@@ -88,10 +88,10 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
 
 
 def _refused(value: bytes, error: Exception, bounds: Bounds) -> EventError:
-    """Return why a value could not be decoded.
+    """Return the error for a value that could not be decoded.
 
-    How deep msgspec reads before it gives up depends on the Python that runs; so what is too deep is refused
-    as that before anything else, whatever stopped msgspec.
+    The depth at which msgspec gives up depends on the Python version. So the depth is checked first, whatever
+    error msgspec raised.
     """
     if isinstance(error, RecursionError) or bytes_are_deeper(value, bounds.nesting_max):
         return _too_deep(bounds)
@@ -108,10 +108,10 @@ def _too_deep(bounds: Bounds) -> EventError:
 
 
 def _named(value: bytes, pointer: str) -> str:
-    """Return the pointer with the layer's number, where msgspec says only `$.layers[...]`, or `$.layers`.
+    """Return the pointer with the number of the layer, if msgspec gives only `$.layers[...]` or `$.layers`.
 
-    A layer is told by its place among those given: its name says what the client works on. In a message
-    msgspec leaves out the names of all that it does not know: the message itself is the place.
+    A layer is named by its place among the given ones, because its name may be private. In a message of a
+    conversation, msgspec leaves out unknown names, so the pointer names the message itself.
     """
     place, _, rest = pointer.partition("[...]")
     if place == "$.layers":
@@ -127,7 +127,7 @@ def _named(value: bytes, pointer: str) -> str:
 def _layers(value: bytes) -> dict[str, Raw]:
     try:
         return _layers_decoder.decode(value).layers
-    except _BROKEN:  # what comes after the layers is no JSON
+    except _BROKEN:  # the text after the layers is no JSON
         return {}
 
 
@@ -159,13 +159,13 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
 
 
 def _check_labels(candidates: Sequence[Candidate], place: str) -> None:
-    """Refuse a control character in a candidate's label; of many candidates, few labels differ."""
+    """Refuse control characters in labels. Many candidates have few distinct labels, so these are checked."""
     labels = set(chain.from_iterable(map(_labels_of, candidates)))
     labels.discard(UNSET)
     if _CONTROL.search("".join(labels)):
-        for index, one in enumerate(candidates):
+        for index, candidate in enumerate(candidates):
             for field in _LABEL_FIELDS:
-                _check_label(getattr(one, field) or "", f"{_at(place, index)}.{field}")
+                _check_label(getattr(candidate, field) or "", f"{_at(place, index)}.{field}")
 
 
 def _check_label(label: str, pointer: str) -> None:
@@ -174,23 +174,23 @@ def _check_label(label: str, pointer: str) -> None:
 
 
 def _check_candidates(candidates: Sequence[Candidate], bounds: Bounds, place: str) -> None:
-    """Refuse what is too long or too many in a candidate."""
+    """Refuse fields of candidates that are too long, and too many tags."""
     id_max, name_max, tags_max = bounds.id_max_characters, bounds.name_max_characters, bounds.tags_max
-    for index, one in enumerate(candidates):
-        if one.id is not UNSET and len(one.id) > id_max:
-            _short(one.id, id_max, f"{_at(place, index)}.id")
-        if one.name is not UNSET and len(one.name) > name_max:
-            _short(one.name, name_max, f"{_at(place, index)}.name")
-        if one.tags is not UNSET:
-            if len(one.tags) > tags_max:
-                _at_most(len(one.tags), tags_max, "tags", f"{_at(place, index)}.tags")
-            for position, tag in enumerate(one.tags):
+    for index, candidate in enumerate(candidates):
+        if candidate.id is not UNSET and len(candidate.id) > id_max:
+            _short(candidate.id, id_max, f"{_at(place, index)}.id")
+        if candidate.name is not UNSET and len(candidate.name) > name_max:
+            _short(candidate.name, name_max, f"{_at(place, index)}.name")
+        if candidate.tags is not UNSET:
+            if len(candidate.tags) > tags_max:
+                _at_most(len(candidate.tags), tags_max, "tags", f"{_at(place, index)}.tags")
+            for position, tag in enumerate(candidate.tags):
                 if len(tag) > bounds.tag_max_characters:
                     _short(tag, bounds.tag_max_characters, f"{_at(place, index)}.tags[{position}]")
 
 
 def _at(place: str, index: int) -> str:
-    """Return a candidate's place; only where one is wrong, for it is a third of a check that passes."""
+    """Return a candidate's place. Only for errors: it takes a third of the time of a check that passes."""
     return place.replace("%d", str(index))
 
 

@@ -1,7 +1,6 @@
-"""Dead letters: the record that holds a refused event, as it came.
+"""Dead letters: records that hold refused events as they were received.
 
-Decides how much of an oversized record is kept, so that every dead letter fits into its topic, and what is
-left where nothing of an event is to be kept. Never decides that an event is refused.
+The value of an oversized record is shortened, so that every dead letter fits into its topic.
 """
 
 from msgspec.structs import replace
@@ -12,16 +11,16 @@ from apportion.core.results import ContextDeadLetter, DeadLetterSource, DeadLett
 from apportion.core.wire.record import Record
 
 COMPLETE_MAX_BYTES = 1 << 20
-"""A longer value is its digest, its size and its first bytes."""
+"""The longest value that is kept whole; of a longer one, digest, size and first bytes are kept."""
 KEPT_BYTES = 256 << 10
-"""How much of such a value is kept; key and headers together may have as much, or are left out."""
+"""The kept bytes of a longer value; also the limit for key and headers together."""
 
 
 def dead_letter(record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
-    """Return the dead letter of a refused record; the same record gives the same one, wherever it is met.
+    """Return the dead letter of a refused record; the same record always gives the same dead letter.
 
-    A key and headers of over 256 KiB are no longer those of an event, and are left out: the message says
-    so. A header without a value is an empty one.
+    Key and headers of over 256 KiB together are left out, and the message says so. A header without a value
+    gets an empty value.
     """
     value = record.value or b""
     complete = len(value) <= COMPLETE_MAX_BYTES
@@ -48,9 +47,9 @@ def dead_letter(record: Record, error: EventError, engine_version: str) -> Conte
 
 
 def holding(letter: ContextDeadLetter, kept: DeadLetterValue) -> ContextDeadLetter:
-    """Return a dead letter that holds no more of the event than that.
+    """Return a dead letter that keeps the whole event, or only its digest and size.
 
-    Its key stays: consumers find by it what became of a session's events.
+    The key always stays, so that consumers can find the dead letters of a session.
     """
     if kept is DeadLetterValue.FULL:
         return letter

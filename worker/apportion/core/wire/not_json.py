@@ -1,6 +1,6 @@
-"""Why a value is no JSON, in words that lead to the mistake: its encoding, or the column where reading ended.
+"""Messages for values that are no JSON: their encoding, or the column where parsing stopped.
 
-Decides what is told; that the value is refused, the decoder did. Never repeats what was sent.
+They help to find the mistake and never repeat what the client sent.
 """
 
 import re
@@ -10,32 +10,32 @@ _ENCODINGS = (
     ("is in UTF-32: send UTF-8", (b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\0\0\0", b"{\0\0\0")),
     ("is in UTF-16: send UTF-8", (b"\xff\xfe", b"\xfe\xff", b"\0", b"{\0")),
 )
-"""How a value in another encoding begins: with its mark, or with a `{` of more than one byte."""
+"""The beginnings of values in other encodings: a byte order mark, or a `{` of more than one byte."""
 
 _REASON = re.compile(r"JSON is malformed: (?P<what>.+) \(byte (?P<byte>[0-9]+)\)")
 _TOO_EARLY = "it ends too early, or within an escape"
 
 
 def why_not_json(value: bytes, reason: str) -> str:
-    """Return what is wrong with a value that msgspec refused for that reason.
+    """Return a message for a value that msgspec refused for that reason.
 
-    Columns and lines count from 1, in characters; msgspec may have read a little further than the mistake.
+    Columns and lines count from 1, in characters. msgspec may have read a little past the mistake.
     """
-    for told, beginnings in _ENCODINGS:
+    for description, beginnings in _ENCODINGS:
         if value.startswith(beginnings):
-            return f"the value {told}"
+            return f"the value {description}"
     try:
         value.decode()
     except UnicodeDecodeError as error:
         return f"the value is not UTF-8 ({_place(value, error.start)})"
-    found = _REASON.fullmatch(reason)
-    what = found["what"] if found else _TOO_EARLY
-    place = _place(value, int(found["byte"]) if found else len(value.rstrip()))
+    match = _REASON.fullmatch(reason)
+    what = match["what"] if match else _TOO_EARLY
+    place = _place(value, int(match["byte"]) if match else len(value.rstrip()))
     return f"the value is not JSON: {what} (near {place}){one_line(value)}"
 
 
 def one_line(value: bytes) -> str:
-    """Return what to add to a message where a value is a line of a pretty-printed object, else nothing."""
+    """Return a hint for a message if a value is a line of a pretty-printed object, else the empty string."""
     line = value.strip()
     is_part = line.endswith((b"{", b"[", b",")) or line in (b"}", b"]")
     return "; in JSON lines an event stands on one line, not pretty-printed on several" if is_part else ""

@@ -1,4 +1,4 @@
-"""A record as Kafka holds it: bytes and a place, not yet an event."""
+"""Kafka records: bytes, and their place in a topic."""
 
 from typing import TypeAlias
 
@@ -7,11 +7,11 @@ from msgspec import Struct
 from apportion.core.text.characters import lowered
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-"""In the order of the record; a name may stand twice."""
+"""Headers in the order of the record; names may repeat."""
 
 
 class Record(Struct, frozen=True):
-    """What came, where it stood, and when it was recorded (milliseconds since 1970; -1: not known)."""
+    """A record with its place, and its timestamp in milliseconds since 1970 (-1: not known)."""
 
     topic: str
     partition: int
@@ -21,15 +21,15 @@ class Record(Struct, frozen=True):
     value: bytes | None
     headers: Headers = ()
     unreadable: str = ""
-    """Why the client could not read it; empty if it could. What could be read of it is here."""
+    """The reason for which the client could not read the record; empty if it could."""
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
 def header(headers: Headers, name: str) -> bytes | None:
-    """Return the value of the first header of that name, in whatever case it is written."""
-    for found, value in headers:
-        if lowered(found) == name:
+    """Return the value of the first header of that name, in any case; `name` is in lower case."""
+    for header_name, value in headers:
+        if lowered(header_name) == name:
             return value
     return None

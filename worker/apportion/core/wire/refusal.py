@@ -1,6 +1,6 @@
-"""msgspec's refusals as ours: what a decoder says of a value, as code and place.
+"""Translation of msgspec's error messages to our codes and pointers.
 
-Decides how a sentence of msgspec's is put. Never repeats a value that it quotes.
+Values that a message quotes are left out.
 """
 
 import re
@@ -12,11 +12,11 @@ _PLACE = re.compile(rf"(?P<what>.*?){_AT}", re.DOTALL)
 _FIELD = re.compile(
     rf"Object (?P<fault>missing required|contains unknown) field `(?P<field>.*?)`{_AT}", re.DOTALL
 )
-"""What a client wrote may hold anything, the end of a sentence too: only a whole sentence tells the place."""
+"""Matches whole messages only, because quoted text of a client may look like the end of a message."""
 
 
-def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of sentences, a line each
-    """Return msgspec's sentence as code and place, without any value that it quotes."""
+def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of messages, a line each
+    """Return the error for a message of msgspec: code and pointer, without quoted values."""
     if found := _FIELD.fullmatch(text):
         pointer = f"{found['pointer'] or '$'}.{found['field']}"
         if found["fault"] == "missing required":

@@ -136,7 +136,7 @@ class Answers:
         """Return the dead letter of a record. Its id is the record's place, for that alone is sure."""
         letter = dead_letter(record, error, self._engine.version)
         letter = holding(letter, self._settings.dead_letter_value)
-        headers = self._letter_headers.of(str(record), record.headers)
+        headers = self._letter_headers.build(str(record), record.headers)
         topic = self._settings.dead_letters_topic
         return OutboundRecord(topic, record.partition, letter.key, codec.encode(letter), headers)
 
@@ -153,8 +153,8 @@ class Answers:
         time = str(to_builtins(outcome.decision.requested_at))
         assert outcome.decision.run is UNSET, "the core leaves it to the shell"
         decision = answer.decision[:-1] + self._run.of(answer, outcome)
-        composed_headers = self._composed_headers.of(f"{identity}-composed", received, time)
-        decision_headers = self._decision_headers.of(f"{identity}-decision", received, time)
+        composed_headers = self._composed_headers.build(f"{identity}-composed", received, time)
+        decision_headers = self._decision_headers.build(f"{identity}-decision", received, time)
         key, partition = record.key, record.partition
         return (
             OutboundRecord(self._composed_topic, partition, key, answer.composed, composed_headers),

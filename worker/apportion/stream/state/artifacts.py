@@ -1,7 +1,7 @@
-"""The artifacts of the sessions of one partition, in memory, each as the bytes that stand in the changelog.
+"""Artifacts of the sessions of one partition, in memory, as their bytes in the changelog.
 
-Decides which records bring the changelog from one pool of a session to the next, and which artifacts no row
-has. Never knows what a row says beside their names.
+They find the records that bring the changelog from one pool of a session to the next, and the artifacts that
+belong to no row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,84 +20,84 @@ _NONE: dict[bytes, bytes] = {}
 
 
 class Artifacts:
-    """By session key, then by name."""
+    """Encoded artifacts by session key, then by name."""
 
     def __init__(self) -> None:
-        """Hold none."""
-        self._held: dict[bytes, dict[bytes, bytes]] = {}
+        """Start empty."""
+        self._artifacts: dict[bytes, dict[bytes, bytes]] = {}
 
     @property
     def size_bytes(self) -> int:
-        """What they have in bytes; looks at each of them."""
-        return sum([len(value) for held in self._held.values() for value in held.values()])
+        """The total size of the artifacts in bytes, computed from all of them."""
+        return sum([len(value) for artifacts in self._artifacts.values() for value in artifacts.values()])
 
     def names(self, key: bytes) -> Iterable[bytes]:
-        """Return the names of a session's."""
-        return self._held.get(key, _NONE).keys()
+        """Return the names of a session's artifacts."""
+        return self._artifacts.get(key, _NONE).keys()
 
-    def held(self, key: bytes) -> Mapping[bytes, bytes]:
-        """Return a session's by name; they change no more where `remove_all` follows."""
-        return self._held.get(key, _NONE)
+    def by_name(self, key: bytes) -> Mapping[bytes, bytes]:
+        """Return a session's artifacts by name; `remove_all` leaves the returned mapping unchanged."""
+        return self._artifacts.get(key, _NONE)
 
     def decoded(self, key: bytes, names: Sequence[bytes]) -> tuple[Pooled, ...]:
-        """Return a session's artifacts of these names; all of them are here."""
+        """Return a session's artifacts of these names, decoded, in order; all of them must be known."""
         if not names:
             return ()
-        held = self._held[key]
-        return tuple([decode_artifact(held[name]) for name in names])
+        artifacts = self._artifacts[key]
+        return tuple([decode_artifact(artifacts[name]) for name in names])
 
     def records(self, key: bytes, names: Iterable[bytes]) -> list[StateRecord]:
-        """Return the records that write a session's artifacts of these names again."""
-        held = self._held.get(key, _NONE)
-        return [(artifact_key(key, name), held[name], NO_HEADERS) for name in names]
+        """Return the changelog records of a session's artifacts of these names."""
+        artifacts = self._artifacts.get(key, _NONE)
+        return [(artifact_key(key, name), artifacts[name], NO_HEADERS) for name in names]
 
     def change(self, key: bytes, row: Row) -> tuple[list[StateRecord], list[StateRecord]]:
-        """Hold those of a row, and return the records of new ones, and of those that are gone.
+        """Store the artifacts of a row, and return the records of new and of removed artifacts.
 
-        The new stand before the row that has them, those that go behind the row that has them no more.
+        New artifacts are to be written before their row, removed ones after it.
         """
-        held = self._held.get(key)
-        if not (held or row.artifacts):
+        artifacts = self._artifacts.get(key)
+        if not (artifacts or row.artifacts):
             return [], []
-        held = self._held.setdefault(key, {})
+        artifacts = self._artifacts.setdefault(key, {})
         new: list[StateRecord] = []
         for name, artifact in zip(row.artifacts, row.session.pool, strict=True):
-            if name not in held:
-                held[name] = encode_artifact(artifact)
-                new.append((artifact_key(key, name), held[name], NO_HEADERS))
-        gone = sorted(held.keys() - set(row.artifacts))
+            if name not in artifacts:
+                artifacts[name] = encode_artifact(artifact)
+                new.append((artifact_key(key, name), artifacts[name], NO_HEADERS))
+        gone = sorted(artifacts.keys() - set(row.artifacts))
         for name in gone:
             self.remove(key, name)
         return new, [(artifact_key(key, name), None, NO_HEADERS) for name in gone]
 
     def put(self, key: bytes, row: Row) -> None:
-        """Hold those of a row, and no other of its session."""
+        """Store the artifacts of a row, and no others of its session."""
         pool = zip(row.artifacts, row.session.pool, strict=True)
-        if held := {name: encode_artifact(artifact) for name, artifact in pool}:
-            self._held[key] = held
+        if artifacts := {name: encode_artifact(artifact) for name, artifact in pool}:
+            self._artifacts[key] = artifacts
         else:
-            self._held.pop(key, None)
+            self._artifacts.pop(key, None)
 
     def add(self, key: bytes, name: bytes, value: bytes) -> None:
-        """Hold one that was read."""
-        self._held.setdefault(key, {})[name] = value
+        """Store an artifact that was read."""
+        self._artifacts.setdefault(key, {})[name] = value
 
     def remove(self, key: bytes, name: bytes) -> None:
-        """Hold one no more."""
-        if held := self._held.get(key):
-            held.pop(name, None)
-            if not held:
-                del self._held[key]
+        """Drop an artifact."""
+        if artifacts := self._artifacts.get(key):
+            artifacts.pop(name, None)
+            if not artifacts:
+                del self._artifacts[key]
 
     def remove_all(self, key: bytes) -> list[StateRecord]:
-        """Hold none of a session any more, and return the records that remove them."""
-        return [(artifact_key(key, name), None, NO_HEADERS) for name in self._held.pop(key, _NONE)]
+        """Drop all artifacts of a session, and return the tombstones that remove them."""
+        return [(artifact_key(key, name), None, NO_HEADERS) for name in self._artifacts.pop(key, _NONE)]
 
     def keep(self, needed: Mapping[bytes, Iterable[bytes]]) -> list[bytes]:
-        """Hold no more than the names that sessions need, and return the keys of the other records."""
+        """Drop the artifacts that no session needs, and return the keys of their records."""
         orphans: list[bytes] = []
-        for key, held in list(self._held.items()):
-            for name in held.keys() - set(needed.get(key, ())):
+        for key, artifacts in list(self._artifacts.items()):
+            for name in artifacts.keys() - set(needed.get(key, ())):
                 self.remove(key, name)
                 orphans.append(artifact_key(key, name))
         return orphans

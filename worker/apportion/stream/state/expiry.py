@@ -1,7 +1,7 @@
-"""Which sessions may have expired, without looking at all of them.
+"""Index of sessions by the minute in which they may expire, so that not all sessions have to be checked.
 
-Decides who is looked at, never who goes. A session stands in the minute in which it would expire when it was
-put here; it may live on since, and is then put into a later one.
+A session is in the minute in which it would have expired when it was added. It may live longer by now; the
+caller then adds it again.
 """
 
 from heapq import heappop, heappush
@@ -12,7 +12,7 @@ _WIDTH_US = 60_000_000
 
 
 class ExpiryIndex:
-    """Keys of sessions by the minute of their expiry; none of those that never expire."""
+    """Session keys by the minute of their expiry; sessions that never expire are left out."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -20,7 +20,7 @@ class ExpiryIndex:
         self._order: list[int] = []
 
     def add(self, key: bytes, expires_us: int) -> None:
-        """Look at a session when that time is over."""
+        """Add a session that expires at a time, in microseconds of event time."""
         if expires_us == NEVER_US:
             return
         minute = expires_us // _WIDTH_US
@@ -31,7 +31,7 @@ class ExpiryIndex:
         keys.append(key)
 
     def due(self, until_us: int, most: int) -> list[bytes]:
-        """Take out the sessions of minutes that were over by then, the earliest first, up to so many."""
+        """Take out at most `most` sessions of minutes that ended by `until_us`, the earliest first."""
         taken: list[bytes] = []
         while self._order and len(taken) < most and (self._order[0] + 1) * _WIDTH_US <= until_us + 1:
             keys = self._minutes[self._order[0]]

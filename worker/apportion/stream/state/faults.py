@@ -1,6 +1,6 @@
-"""Why a worker stops over its sessions' state: what is in Kafka is not what commits say, or cannot be read.
+"""Errors in the state of sessions: the topics do not match the commits, or a record cannot be read.
 
-Decides what is told. What to do is said so that nothing that may be needed yet is destroyed.
+The messages never ask to destroy what may still be needed.
 """
 
 from apportion.kafka.faults import StreamError
@@ -9,7 +9,7 @@ _AFRESH = "to let its sessions start afresh, run with --sessions-afresh"
 
 
 class ArtifactMissingError(StreamError):
-    """A session's row has an artifact in its pool that the changelog has not."""
+    """A session's row names an artifact that is missing from the changelog."""
 
     code = "artifact_missing"
 
@@ -21,7 +21,7 @@ class ArtifactMissingError(StreamError):
 
 
 class ChangelogDamagedError(StreamError):
-    """A record of the changelog cannot be read: rows of sessions are lost with it."""
+    """A record of the changelog cannot be read, so rows of sessions are lost."""
 
     code = "changelog_damaged"
 
@@ -33,7 +33,7 @@ class ChangelogDamagedError(StreamError):
 
 
 class ChangelogTruncatedError(StreamError):
-    """A changelog is shorter than what was durable in it."""
+    """A changelog ends before an offset that was durable in it."""
 
     code = "changelog_truncated"
 
@@ -45,7 +45,7 @@ class ChangelogTruncatedError(StreamError):
 
 
 class RequestsReplacedError(StreamError):
-    """Rows have seen a record of the requests topic that is not there: their topic is another."""
+    """Rows have seen a record that the requests topic does not have: the topic was replaced."""
 
     code = "topic_replaced"
 
@@ -58,7 +58,7 @@ class RequestsReplacedError(StreamError):
 
 
 class RecoveryFailedError(StreamError):
-    """Partitions were assigned, and their state could not be read to its end."""
+    """The state of assigned partitions could not be read to its end."""
 
     code = "recovery_failed"
 
@@ -70,7 +70,7 @@ class RecoveryFailedError(StreamError):
 
 
 class UnreadableStateError(StreamError):
-    """A record of the changelog is none that this version knows."""
+    """A record of the changelog has a format that this version does not know."""
 
     code = "state_unreadable"
 

@@ -1,8 +1,7 @@
-"""Reading sessions back: from the changelog, committed, directly to its end.
+"""Recovery of session rows: committed records are read from the changelog to its end.
 
-Decides where a partition's changelog is read from and when its end is reached, and whether topics are those
-that commits speak of. A worker recovers its partitions by it, and who wants rows from outside reads them by
-it. Never writes.
+It also checks that the topics match the commits. Workers recover their partitions with it; tools read rows
+with it from outside.
 """
 
 import asyncio
@@ -40,22 +39,22 @@ from apportion.stream.state.topic_identity import require_same_requests
 
 
 def partition_rows(settings: Settings, partition: int) -> PartitionRows:
-    """Return the rows of a partition, none of them read yet."""
+    """Return empty rows for a partition."""
     place = f"{changelog_topic(settings)} partition {partition}"
     return PartitionRows(place, settings.max_lateness_s)
 
 
 async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None:
-    """Bring partitions' rows to their changelogs' ends.
+    """Read partitions' rows to the ends of their changelogs, from the offset that they already contain.
 
-    They go on behind what they contain already. May be cancelled: what was read then is contained.
+    If it is cancelled, the rows contain what was read until then.
 
     Raises:
-        ChangelogTruncatedError, OffsetOutOfRangeError, RequestsReplacedError: the topics are not those that
-            commits and rows speak of, or requests are gone that no row has seen.
-        ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
-        ChangelogDamagedError: a record of it cannot be read.
-        RecoveryFailedError: nothing more could be read for `recovery_timeout_s`.
+        ChangelogTruncatedError, OffsetOutOfRangeError, RequestsReplacedError: the topics do not match the
+            commits and rows, or requests are gone that no row has seen.
+        ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or of a newer version.
+        ChangelogDamagedError: a record of the changelog cannot be read.
+        RecoveryFailedError: nothing could be read for `recovery_timeout_s`.
     """
     if not rows:
         return
@@ -67,7 +66,7 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
                 await _require_offsets(settings, asking, commits)
                 ends = await _checked_ends(settings, asking, rows, commits)
                 await _read(settings, rows, ends, moved)
-                seen = {partition: last for partition, held in rows.items() if (last := held.last_seen)}
+                seen = {partition: last for partition, own in rows.items() if (last := own.last_seen)}
                 await require_same_requests(asking, settings.requests_topic, seen)
                 uncommitted = {n: offset for n, (offset, _) in seen.items() if commits[n].offset is None}
                 await _require_following(settings, asking, uncommitted)
@@ -80,15 +79,15 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
 async def read_rows(
     settings: Settings, partitions: Collection[int], end_offsets: Mapping[int, int] | None = None
 ) -> dict[int, PartitionRows]:
-    """Return the rows of partitions as they stand in the changelog, up to its end or to before these offsets.
+    """Return the rows of partitions from the changelog, up to its end or to before the given end offsets.
 
-    For who looks on from outside: nothing is compared with commits.
+    For tools outside of the group: nothing is compared with commits.
 
     Raises:
-        ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
-        ChangelogDamagedError: a record of it cannot be read.
-        KafkaError: it could not be read.
-        TimeoutError: nothing more could be, for `recovery_timeout_s`.
+        ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or of a newer version.
+        ChangelogDamagedError: a record of the changelog cannot be read.
+        KafkaError: the changelog could not be read.
+        TimeoutError: nothing could be read for `recovery_timeout_s`.
     """
     rows = {partition: partition_rows(settings, partition) for partition in partitions}
     async with _while_it_moves(settings.recovery_timeout_s) as moved:
@@ -102,7 +101,7 @@ async def read_rows(
 
 @asynccontextmanager
 async def _while_it_moves(within_s: float) -> AsyncIterator[Callable[[], None]]:
-    """Yield what is to be told of each step forward; raises TimeoutError where none was made for so long."""
+    """Yield a function to call at each progress; raises TimeoutError after `within_s` without progress."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(within_s) as deadline:
         yield lambda: deadline.reschedule(loop.time() + within_s)
@@ -111,7 +110,7 @@ async def _while_it_moves(within_s: float) -> AsyncIterator[Callable[[], None]]:
 async def _read(
     settings: Settings, rows: Mapping[int, PartitionRows], ends: Offsets, moved: Callable[[], None]
 ) -> None:
-    """Read from behind what the rows contain to the ends."""
+    """Read from the offset that the rows contain to the ends."""
     async with open_reader(settings, "read_committed", FETCH_MAX_BYTES) as reader:
         begins = await patiently(reader.beginning_offsets, ends)
         reader.assign(list(ends))
@@ -130,10 +129,10 @@ async def _read(
 def _take(
     rows: PartitionRows, place: TopicPartition, records: Sequence[ConsumerRecord], end_offset: int
 ) -> None:
-    """Take records in, but for those behind the end.
+    """Add records to rows, except for those at or after the end offset.
 
     Raises:
-        ChangelogDamagedError, UnreadableStateError: one cannot be read, or is a newer version's.
+        ChangelogDamagedError, UnreadableStateError: a record cannot be read, or is of a newer version.
     """
     if records[-1].offset >= end_offset:
         records = [record for record in records if record.offset < end_offset]
@@ -150,16 +149,17 @@ async def _checked_ends(
     rows: Mapping[int, PartitionRows],
     commits: Mapping[int, CommittedOffset],
 ) -> Offsets:
-    """Return the changelogs' ends, which are not before what was once durable there.
+    """Return the changelogs' ends, which must not be before offsets that were durable.
 
-    Those of all records, not of the committed ones: behind an open transaction others may have written.
+    These are the ends of all records, not of the committed ones, because others may have written after an
+    open transaction.
     """
     topic = changelog_topic(settings)
     expected = {
         TopicPartition(topic, partition): max(
-            held.changelog_offset, commits[partition].metadata.changelog_end_offset
+            own.changelog_offset, commits[partition].metadata.changelog_end_offset
         )
-        for partition, held in rows.items()
+        for partition, own in rows.items()
     }
     ends = await ends_of(asking, expected)
     for place, offset in expected.items():
@@ -171,7 +171,7 @@ async def _checked_ends(
 async def _require_offsets(
     settings: Settings, asking: AIOKafkaConsumer, commits: Mapping[int, CommittedOffset]
 ) -> None:
-    """Pass if the requests topic has the offsets that are committed."""
+    """Check that the requests topic has the committed offsets."""
     topic = settings.requests_topic
     offsets = {
         TopicPartition(topic, partition): commit.offset
@@ -185,10 +185,10 @@ async def _require_offsets(
 
 
 def require_readable(place: TopicPartition, records: Iterable[ConsumerRecord]) -> None:
-    """Pass if each of these records of a changelog can be read.
+    """Check that the client could read each of these records of a changelog.
 
     Raises:
-        ChangelogDamagedError: one cannot be.
+        ChangelogDamagedError: a record could not be read.
     """
     for record in records:
         if isinstance(record, UnreadableRecord):
@@ -198,9 +198,9 @@ def require_readable(place: TopicPartition, records: Iterable[ConsumerRecord]) -
 async def _require_following(
     settings: Settings, asking: AIOKafkaConsumer, seen_offsets: Mapping[int, int]
 ) -> None:
-    """Pass if the requests topic begins no later than behind the last offsets that rows have seen.
+    """Check that the requests topic still has the offsets that follow the last ones that rows have seen.
 
-    For partitions without a commit, which are read from their beginning: brokers let commits expire, and may
+    For partitions without a commit, which are read from their beginning. Brokers let commits expire, and may
     have removed requests in the same time.
 
     Raises:

@@ -1,7 +1,6 @@
-"""Rows that are in use, decoded, with their artifacts prepared.
+"""Cache of decoded rows of one partition, with their artifacts prepared.
 
-Decides which of them stay so: those that were used last, up to about so many bytes. All that is here can be
-decoded again.
+It keeps the rows that were used last, up to about 8 MiB. Evicted rows can be decoded again.
 """
 
 from collections import OrderedDict
@@ -13,11 +12,11 @@ from apportion.core.session.row import Session
 from apportion.stream.state.row_format import Row
 
 _MAX_BYTES = 8 << 20
-"""Of one partition; an estimate."""
+"""The estimated size of the cache of one partition."""
 
 
 class _InUse(Struct, frozen=True):
-    """A row, and about what it and its pool take in memory."""
+    """A row, and the estimated memory of the row and of its pool."""
 
     row: Row
     row_bytes: int
@@ -36,12 +35,12 @@ class RowsInUse:
         return len(self._rows)
 
     def get(self, key: bytes) -> Row | None:
-        """Return a row that is here; who has used it says so by putting what has become of it."""
-        held = self._rows.get(key)
-        return None if held is None else held.row
+        """Return a cached row, or None. A look-up does not count as use; only `put` does."""
+        entry = self._rows.get(key)
+        return None if entry is None else entry.row
 
     def put(self, key: bytes, row: Row) -> None:
-        """Have a row here, and let those go that were not used for longest."""
+        """Store a row, and evict the least recently used rows if the cache is too large."""
         before, session = self._rows.pop(key, None), row.session
         if before is not None:
             self._bytes -= before.row_bytes + before.pool_bytes
@@ -56,19 +55,19 @@ class RowsInUse:
             self.forget(next(iter(self._rows)))
 
     def forget(self, key: bytes) -> None:
-        """Have a row here no more."""
-        held = self._rows.pop(key, None)
-        if held is not None:
-            self._bytes -= held.row_bytes + held.pool_bytes
+        """Drop a row."""
+        entry = self._rows.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.row_bytes + entry.pool_bytes
 
 
 def _row_bytes(session: Session) -> int:
-    """Return about what a decoded row takes in memory, without its pool: objects, more than content."""
-    carried_bytes = sum([len(one.value) for one in session.carried]) if session.carried else 0
+    """Return the estimated memory of a decoded row without its pool; objects take more than their content."""
+    carried_bytes = sum([len(carried.value) for carried in session.carried]) if session.carried else 0
     ids = len(session.injections) + len(session.evicted)
     return 1_000 + 350 * len(session.recent) + 150 * ids + carried_bytes
 
 
 def _pool_bytes(pool: tuple[Pooled, ...]) -> int:
-    """Return about what the artifacts of a pool take in memory, prepared."""
-    return sum([one.row_bytes for one in pool]) + 1_500 * len(pool)
+    """Return the estimated memory of the prepared artifacts of a pool."""
+    return sum([artifact.row_bytes for artifact in pool]) + 1_500 * len(pool)

@@ -27,7 +27,7 @@ from apportion.core.session.pool import Pooled
 from apportion.core.session.row import SeenRequest, Session
 
 SEPARATOR = b"\xff"
-"""In no key of a session: those are UTF-8."""
+"""Never part of a session's key, which is UTF-8."""
 SEEN_HEADER = "seen_offset"
 NEVER_US = (1 << 63) - 1
 
@@ -50,11 +50,11 @@ NO_HEADERS: Headers = ()
 
 
 class UnreadableRowError(ValueError):
-    """A record of the changelog is none that this version knows."""
+    """A record of the changelog has a format that this version does not know."""
 
 
 class Row(Struct, frozen=True, gc=False):
-    """A session, and the offset of the last event that it has seen: that event and all before are answered.
+    """A session, and the offset of the last event that it has seen. That event and all before are answered.
 
     An offset counts in one partition of the requests topic, so a row belongs to one partition; by the time of
     the record at that offset the topic is known again (-1: not known). `artifacts` are the names under which
@@ -68,7 +68,7 @@ class Row(Struct, frozen=True, gc=False):
 
 
 class _Body(Struct, frozen=True, array_like=True):
-    """What stands behind the prefix. `digests` are those of the requests, and then the session's own."""
+    """The part of a row after the prefix. `digests` has those of the requests, then the session's own."""
 
     session: Session
     request_ids: tuple[str, ...]
@@ -88,12 +88,12 @@ def encode_row(row: Row) -> bytes:
     assert len(row.artifacts) == len(session.pool), "artifacts get their names before their row is encoded"
     names = b"".join(row.artifacts)
     recent = session.recent
-    digests = "".join([one.digest[_DIGEST_HEX] for one in recent]) + session.own_digest[_DIGEST_HEX]
+    digests = "".join([request.digest[_DIGEST_HEX] for request in recent]) + session.own_digest[_DIGEST_HEX]
     body = _Body(
         replace(session, recent=(), pool=(), own_digest=""),
-        tuple([one.request_id for one in recent]),
+        tuple([request.request_id for request in recent]),
         bytes.fromhex(digests),
-        bytes.fromhex("".join([one.decision_id for one in recent])),
+        bytes.fromhex("".join([request.decision_id for request in recent])),
     )
     expires_us = _expires_us(session)
     prefix = _PREFIX.pack(_VERSION, row.seen_offset, expires_us, row.timestamp_ms, len(row.artifacts))
@@ -101,7 +101,7 @@ def encode_row(row: Row) -> bytes:
 
 
 def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
-    """Return the row that the changelog holds; `pool` are its artifacts, in the order of their names.
+    """Return the row of a changelog record; `pool` has its artifacts, in the order of their names.
 
     Raises:
         UnreadableRowError: a newer version wrote it.
@@ -163,27 +163,27 @@ def artifact_name(offset: int) -> bytes:
 
 
 def artifact_key(key: bytes, name: bytes) -> bytes:
-    """Return the key under which an artifact of a session stands in the changelog."""
+    """Return the key of an artifact's record in the changelog."""
     return b"".join((key, SEPARATOR, name))
 
 
 def encode_artifact(artifact: Pooled) -> bytes:
-    """Return an artifact as it stands in the changelog."""
+    """Return the value of an artifact's record in the changelog."""
     return _encode_json(artifact)
 
 
 def decode_artifact(value: bytes) -> Pooled:
-    """Return the artifact that the changelog holds."""
+    """Return the artifact of a changelog record."""
     return _decode_artifact(value)
 
 
 def tombstone(key: bytes, seen_offset: int) -> StateRecord:
-    """Return the record that removes a row that has seen no more than that."""
+    """Return the record that removes a row that has seen no event after `seen_offset`."""
     return key, None, ((SEEN_HEADER, _SEEN.pack(seen_offset)),)
 
 
 def seen_offset_of_tombstone(headers: Sequence[tuple[str, bytes]]) -> int | None:
-    """Return the last offset that a removed row had seen; None: whoever removed it did not say."""
+    """Return the last offset that a removed row had seen; None if the tombstone does not say."""
     for name, value in headers:
         if name == SEEN_HEADER:
             return int.from_bytes(value, "big")
@@ -191,7 +191,7 @@ def seen_offset_of_tombstone(headers: Sequence[tuple[str, bytes]]) -> int | None
 
 
 def with_names(row: Row, before: Row | None) -> Row:
-    """Return the row with the names of its artifacts: those that they had, or that of the event just seen."""
+    """Return the row with its artifacts' names: their earlier names, or the name of the event just seen."""
     pool = row.session.pool
     if not pool:
         return row
@@ -212,7 +212,7 @@ def with_names(row: Row, before: Row | None) -> Row:
 
 
 def _expires_us(session: Session) -> int:
-    """Return when a row may go: one without a start, as a retraction leaves it, has nothing to lose."""
+    """Return when a row may be removed; at once if it has no start, as after a retraction alone."""
     if session.start_us is None:
         return 0
     expires_us = session.expires_us

@@ -1,8 +1,8 @@
-"""The sessions of one partition, in memory, and what of them the changelog must be told.
+"""Session rows of one partition, and the records that bring the changelog up to date with them.
 
-Decides which of two rows of a session counts, which records make durable what changed, and which sessions are
-let go. Rows lie here as the bytes that stand in the changelog; those in use are decoded, with their artifacts
-prepared. Never does I/O: the writer appends what is told here, a recovery brings what is read.
+Rows are kept as their bytes in the changelog; rows in use are also kept decoded, with their artifacts
+prepared. There is no I/O here: the writer appends the returned records, and a recovery passes in the records
+that it reads.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,11 +37,11 @@ _UPKEEP_MAX = 500
 
 
 Gap: TypeAlias = tuple[int, int]
-"""Offsets of a changelog, from the first to before the second, that this worker has not written."""
+"""Offsets of a changelog that this worker has not written, from the first to before the second."""
 
 
 class LetGo(Struct, frozen=True):
-    """A row that was let go, and its artifacts by name."""
+    """A removed row, and its artifacts by name."""
 
     key: bytes
     value: bytes
@@ -49,11 +49,11 @@ class LetGo(Struct, frozen=True):
 
 
 class Upkeep(Struct):
-    """Records that keep the changelog small and right, and what they were made from.
+    """Records that keep the changelog small and correct, and the rows that they belong to.
 
-    Each of the `groups` is to be appended in one record batch. `let_go` are rows that are not held any more,
-    with their artifacts; `again` are sessions whose rows are written again, `orphans` the keys of
-    records that are removed.
+    Each of the `groups` is to be appended in one record batch. `let_go` has the removed rows with their
+    artifacts. `again` has the sessions whose rows are written again. `orphans` has the keys of removed
+    records.
     """
 
     groups: list[list[StateRecord]] = []
@@ -63,7 +63,7 @@ class Upkeep(Struct):
 
 
 class ChangelogRecord(Protocol):
-    """What is asked of a record of the changelog; a client's own records have it."""
+    """The fields of a changelog record that are used here; the client's records have them."""
 
     offset: int
     key: bytes
@@ -75,12 +75,12 @@ class PartitionRows:
     """The rows of a partition by session key."""
 
     def __init__(self, place: str, max_lateness_s: int = 0) -> None:
-        """Hold nothing; `place` names the changelog partition, `max_lateness_s` how late events may be."""
+        """Start empty. `place` names the changelog partition; `max_lateness_s` is how late events may be."""
         self.time = StreamTime(max_lateness_s)
         self.changelog_offset = 0
-        """Up to where (exclusive) the changelog is contained here."""
+        """The offset before which the changelog is contained in these rows."""
         self.changelog_end = 0
-        """Up to where (exclusive) something is known to stand in it."""
+        """The known end of the changelog (exclusive)."""
         self._place = place
         self._values: dict[bytes, bytes] = {}
         self._artifacts = Artifacts()
@@ -97,22 +97,22 @@ class PartitionRows:
 
     @property
     def values(self) -> Mapping[bytes, bytes]:
-        """The rows by session key, as they stand in the changelog."""
+        """The rows by session key, as their bytes in the changelog."""
         return self._values
 
     @property
     def size_bytes(self) -> int:
-        """What the rows and their artifacts have in bytes; looks at each of them."""
+        """The total size of rows and artifacts in bytes, computed from all of them."""
         return self._artifacts.size_bytes + sum(map(len, self._values.values()))
 
     @property
     def last_seen(self) -> tuple[int, int] | None:
-        """The last offset that any row has seen and the time of the record there; None: there is no row."""
+        """The last offset that any row has seen, and the timestamp of its record; None without rows."""
         last = max(self._values.values(), key=seen_offset_of, default=None)
         return None if last is None else (seen_offset_of(last), timestamp_ms_of(last))
 
     def row(self, key: bytes) -> Row | None:
-        """Return a session's row; None: it has none yet.
+        """Return a session's row, or None if it has none.
 
         Raises:
             UnreadableRowError: a newer version wrote it.
@@ -127,20 +127,20 @@ class PartitionRows:
         return row
 
     def hold(self, key: bytes, row: Row) -> None:
-        """Hold a row from now on; it is not durable yet. Its artifacts get their names here."""
+        """Store a row that is not durable yet, and name its artifacts."""
         self._changed[key] = with_names(row, self.row(key)) if row.session.pool else row
 
     def changes(self, keys: Iterable[bytes]) -> list[list[StateRecord]]:
-        """Return the records that make durable what changed in these sessions, those of each together.
+        """Return the records that make the changes of these sessions durable, one group for each session.
 
-        Those of a session are to be appended in one record batch: a crash between them would change what is
+        A group is to be appended in one record batch. A crash between its records would change what is
         composed again.
         """
         changed = self._changed
-        return [self._tell(key, row) for key in keys if (row := changed.pop(key, None)) is not None]
+        return [self._records(key, row) for key in keys if (row := changed.pop(key, None)) is not None]
 
     def restore(self, before: Mapping[bytes, Row | None]) -> None:
-        """Hold again what was held before: what came since was abandoned."""
+        """Restore the given rows, because later changes were abandoned; None removes a row."""
         for key, row in before.items():
             self._changed.pop(key, None)
             self._in_use.forget(key)
@@ -152,13 +152,13 @@ class PartitionRows:
                 self._artifacts.put(key, row)
 
     def written(self, first_offset: int, last_offset: int, *, alone: bool = False) -> None:
-        """Count records of ours as contained, as long as nobody else wrote between.
+        """Note that our records are in the changelog, from the first to the last offset.
 
-        Offsets that others wrote are a gap. With `alone` nobody else can: what is between is none of records,
-        but the markers of transactions.
+        Offsets between that others wrote are a gap. With `alone`, nobody else can write; offsets between are
+        markers of transactions.
 
         Raises:
-            ChangelogTruncatedError: they stand where others stood: the changelog is another, or was cut.
+            ChangelogTruncatedError: the offsets were used before, so the changelog was replaced or cut.
         """
         if first_offset < self.changelog_offset:
             raise ChangelogTruncatedError(self._place, self.changelog_offset, first_offset)
@@ -169,44 +169,44 @@ class PartitionRows:
         self.changelog_end = max(self.changelog_end, last_offset + 1)
 
     def ends(self, end_offset: int) -> None:
-        """Note where the changelog ends while nothing of ours is on its way: others wrote what is beyond."""
+        """Note the changelog's end while none of our records is in flight; offsets before it are a gap."""
         if end_offset > self.changelog_end:
             self._gaps.append((self.changelog_end, end_offset))
             self.changelog_end = end_offset
 
     @property
     def gaps(self) -> Sequence[Gap]:
-        """The gaps that were not looked into yet."""
+        """The gaps that were not read yet."""
         return tuple(self._gaps)
 
     def close(self, gap: Gap) -> None:
-        """Count a gap as looked into; a recovery reads it all the same."""
+        """Note that a gap was read; a recovery reads it all the same."""
         if gap in self._gaps:
             self._gaps.remove(gap)
 
     def repair(self, records: Iterable[ChangelogRecord]) -> int:
-        """Have rows written again behind the late records of a gap, and return how many were late.
+        """Schedule rows to be written again after late records of a gap; return the number of late records.
 
-        A record is late that has seen less than the row that is held, or that removes an artifact of it. A
-        record that has seen as much or more changes nothing: the next rows of its session stand behind it,
-        and a recovery reads it.
+        A record is late if it has seen less than the current row, or if it removes an artifact of that row.
+        A record that has seen as much or more changes nothing: the session's next rows come after it, and a
+        recovery reads it.
 
         Raises:
-            UnreadableRowError: a newer version wrote one.
+            UnreadableRowError: a newer version wrote a record.
         """
         late = 0
         for record in records:
             session, separator, name = record.key.partition(SEPARATOR)
-            held = self._values.get(session)
-            if held is None:
+            current = self._values.get(session)
+            if current is None:
                 continue
             if separator:
-                is_late = record.value is None and name in artifact_names(held)
+                is_late = record.value is None and name in artifact_names(current)
             elif record.value is None:
                 seen_offset = seen_offset_of_tombstone(record.headers)
-                is_late = seen_offset is not None and seen_offset < seen_offset_of(held)
+                is_late = seen_offset is not None and seen_offset < seen_offset_of(current)
             else:
-                is_late = seen_offset_of(record.value) < seen_offset_of(held)
+                is_late = seen_offset_of(record.value) < seen_offset_of(current)
             if is_late:
                 self._again[session] = None
                 late += 1
@@ -214,16 +214,16 @@ class PartitionRows:
 
     @property
     def has_repairs(self) -> bool:
-        """Whether the changelog lacks records that the next upkeep writes or removes."""
+        """Whether the next upkeep has records to write again or to remove."""
         return bool(self._again or self._orphans)
 
     def read(self, records: Iterable[ChangelogRecord]) -> None:
-        """Take in what stands in the changelog, in its order; of a session's rows the one that has seen most.
+        """Add records of the changelog, in order; of a session's rows, the one that has seen most counts.
 
-        What is read is complete only when `join` has been asked.
+        Call `join` after the last record.
 
         Raises:
-            UnreadableRowError: a newer version wrote one.
+            UnreadableRowError: a newer version wrote a record.
         """
         values, in_use = self._values, self._in_use
         record = None
@@ -234,8 +234,8 @@ class PartitionRows:
             elif value is None:
                 self._read_tombstone(key, seen_offset_of_tombstone(record.headers))
             else:
-                held = values.get(key)
-                if (held is not None or self._gone) and not self._counts(key, value, held):
+                current = values.get(key)
+                if (current is not None or self._gone) and not self._counts(key, value, current):
                     self._again[key] = None
                     continue
                 values[key] = value
@@ -245,12 +245,12 @@ class PartitionRows:
             self.changelog_offset = record.offset + 1
 
     def join(self, end_offset: int, *, afresh: bool = False) -> None:
-        """Join the rows that were read up to an offset with their artifacts; let those go that no row has.
+        """Join the rows that were read up to an offset with their artifacts; drop artifacts without a row.
 
-        With `afresh`, sessions are let go of which something is missing.
+        With `afresh`, sessions with missing artifacts are dropped.
 
         Raises:
-            ArtifactMissingError: a row has an artifact that the changelog has not.
+            ArtifactMissingError: a row names an artifact that is missing from the changelog.
         """
         needed = {key: names for key, value in self._values.items() if (names := artifact_names(value))}
         self._require_artifacts(needed, afresh=afresh)
@@ -265,11 +265,11 @@ class PartitionRows:
         self._gaps.clear()
 
     def upkeep(self) -> Upkeep:
-        """Return records that keep the changelog small and right, no more than stand well beside a batch.
+        """Return records that keep the changelog small and correct, at most as many as fit beside a batch.
 
-        Asked right behind `changes`: the records go with that batch's. Rows are let go that expired before
-        any event that may still come. A row behind which a stale one was written is written again, for
-        compaction keeps the last one; an artifact that no row has is removed.
+        Call it right after `changes`; its records are written with that batch. Rows are removed if they
+        expired before any event that may still come. A row is written again if a stale row was written after
+        it, because compaction keeps the last one. Artifacts without a row are removed.
         """
         upkeep = Upkeep()
         groups = upkeep.groups
@@ -292,9 +292,9 @@ class PartitionRows:
         return upkeep
 
     def undo(self, upkeep: Upkeep) -> None:
-        """Take back what an upkeep has changed: its records were abandoned, and are to be written later.
+        """Take back the changes of an upkeep whose records were abandoned; a later upkeep writes them.
 
-        Called before `restore` of the same batch.
+        Call it before `restore` of the same batch.
         """
         for gone in upkeep.let_go:
             self._values[gone.key] = gone.value
@@ -305,7 +305,7 @@ class PartitionRows:
         self._orphans += upkeep.orphans
 
     def _is_needed(self, orphan: bytes) -> bool:
-        """Return whether a record without a row has one now: its session began afresh, or names it."""
+        """Return whether an orphan belongs to a row by now: its session began afresh, or names it."""
         session, separator, name = orphan.partition(SEPARATOR)
         return name in self._artifacts.names(session) if separator else orphan in self._values
 
@@ -319,7 +319,7 @@ class PartitionRows:
                 self._orphans.append(key)
 
     def _read_artifact(self, key: bytes, value: bytes | None) -> None:
-        """Take an artifact in, or let one go; one that its row still has was removed by a worker too late."""
+        """Add or drop an artifact; a tombstone for an artifact that its row still names came too late."""
         session, _, name = key.partition(SEPARATOR)
         if value is not None:
             self._artifacts.add(session, name, value)
@@ -331,8 +331,8 @@ class PartitionRows:
             self._artifacts.remove(session, name)
 
     def _read_tombstone(self, key: bytes, seen_offset: int | None) -> None:
-        held = self._values.get(key)
-        if held is not None and seen_offset is not None and seen_offset < seen_offset_of(held):
+        current = self._values.get(key)
+        if current is not None and seen_offset is not None and seen_offset < seen_offset_of(current):
             self._again[key] = None
             return
         if seen_offset is not None:
@@ -340,29 +340,29 @@ class PartitionRows:
         self._values.pop(key, None)
         self._in_use.forget(key)
 
-    def _counts(self, key: bytes, value: bytes, held: bytes | None) -> bool:
-        """Return whether a row that was read comes after what was held of its session."""
-        if held is None:
+    def _counts(self, key: bytes, value: bytes, current: bytes | None) -> bool:
+        """Return whether a row that was read replaces the current row of its session."""
+        if current is None:
             gone = self._gone.get(key)
             return gone is None or seen_offset_of(value) > gone
-        return seen_offset_of(value) >= seen_offset_of(held)
+        return seen_offset_of(value) >= seen_offset_of(current)
 
-    def _tell(self, key: bytes, row: Row) -> list[StateRecord]:
-        """Put a changed row among the bytes, and return the records that make it durable."""
+    def _records(self, key: bytes, row: Row) -> list[StateRecord]:
+        """Encode a changed row, and return the records that make it durable."""
         self._in_use.put(key, row)
         new, gone = self._artifacts.change(key, row)
         return [*new, (key, self._put_value(key, encode_row(row)), NO_HEADERS), *gone]
 
     def _put_value(self, key: bytes, value: bytes) -> bytes:
         if self.time.is_bounded:
-            held = self._values.get(key)
-            if held is None or expires_us_of(held) == NEVER_US:
+            current = self._values.get(key)
+            if current is None or expires_us_of(current) == NEVER_US:
                 self._expiry.add(key, expires_us_of(value))
         self._values[key] = value
         return value
 
     def _let_go(self, key: bytes, until_us: int, upkeep: Upkeep) -> list[StateRecord]:
-        """Let a row go that has expired until then; one that lives on is looked at again when it expires."""
+        """Remove a row if it has expired by `until_us`; otherwise check it again when it expires."""
         value = self._values.get(key)
         if value is None:
             return []
@@ -370,7 +370,7 @@ class PartitionRows:
         if key in self._changed or expires_us > until_us:
             self._expiry.add(key, max(expires_us, until_us + 1))
             return []
-        upkeep.let_go.append(LetGo(key, value, self._artifacts.held(key)))
+        upkeep.let_go.append(LetGo(key, value, self._artifacts.by_name(key)))
         del self._values[key]
         self._in_use.forget(key)
         return [tombstone(key, seen_offset_of(value)), *self._artifacts.remove_all(key)]

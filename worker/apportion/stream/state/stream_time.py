@@ -1,8 +1,8 @@
-"""A partition's stream time: the greatest event time so far, by which events are late and sessions let go.
+"""Stream time of a partition: the greatest event time so far. Late events and expired rows follow from it.
 
-Decides which events come too late, and which lie in the future. Every event counts that is well-formed, at
-its place and in time, whatever a policy says of it: an event that is passed over, for its row has seen it, is
-not composed again to find out. Only what is committed lets rows go, for only that is known after a crash.
+Every event counts that is well-formed, on its partition and in time, whatever its policy. So an event that a
+row has already seen counts without being composed again. Rows are removed by the committed stream time only,
+because nothing else is known after a crash.
 """
 
 from apportion.core.errors import ErrorCode, EventError
@@ -19,29 +19,29 @@ class StreamTime:
     """The stream time of one partition, in microseconds since 1970; 0 before any event."""
 
     def __init__(self, max_lateness_s: int) -> None:
-        """Start before any event; with 0 no event is too late, and no row goes."""
+        """Start before any event. With `max_lateness_s` 0, no event is too late and no row is removed."""
         self._max_lateness_us = max_lateness_s * _MICROSECONDS
         self.is_bounded = max_lateness_s > 0
-        """Whether there are events that come too late."""
+        """Whether events can be too late."""
         self.seen_us = 0
-        """Up to the last event that was composed."""
+        """The stream time up to the last composed event."""
         self.committed_us = 0
-        """Up to the committed offset."""
+        """The stream time up to the committed offset."""
 
     @property
     def let_go_until_us(self) -> int:
-        """Rows that expired until then are met by no event any more; nothing counts before any commit."""
+        """The event time up to which expired rows can be removed; 0 before any commit."""
         return max(0, self.committed_us - self._max_lateness_us)
 
     def begin(self, committed_us: int) -> None:
-        """Go on from what is committed."""
+        """Continue from the committed stream time."""
         self.seen_us = self.committed_us = committed_us
 
     def see(self, event: Event, record: Record) -> None:
-        """Move on by an event, unless it is refused; a retraction does not move time.
+        """Advance to the time of an event, unless it is refused; a retraction does not advance time.
 
         Raises:
-            EventError: it is further ahead of its record's time, or further behind stream time, than may be.
+            EventError: the event is too far ahead of its record's time, or too far behind the stream time.
         """
         if isinstance(event, ContextRequest):
             event_us, pointer = event_time_us(event.requested_at), "$.requested_at"

@@ -1,8 +1,8 @@
-"""Whether the requests topic is the one that was read: by a record that was seen, and the time of it.
+"""Identity of the requests topic: checks that it is still the topic that was read, by a record that was seen.
 
-Decides that before anything flows, and now and then while it does: a worker that does not fetch for a moment
-would go on in a topic that was made anew meanwhile, behind the events that it has not seen. Commits do not
-tell, for with a topic brokers remove what was committed of it; nor do offsets, once the new topic has them.
+The check runs before events are read, and then every few seconds. If the topic is deleted and created again
+while a worker is idle, the worker would continue at its old offset and skip events. Commits cannot show this,
+as brokers delete them with the topic. Offsets cannot show it either, once the new topic is long enough.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from apportion.settings import Settings
 from apportion.stream.state.faults import RequestsReplacedError
 
 _LOOK_S = 10.0
-"""How often it is looked; each time takes a connection, and a record of each partition."""
+"""The seconds between two checks; a check takes a connection, and a record of each partition."""
 
 Seen: TypeAlias = tuple[int, int]
-"""The offset of a record that was seen, and its time in milliseconds; -1: it has none."""
+"""The offset of a record that was seen, and its timestamp in milliseconds (-1: none)."""
 
 
 async def require_same_requests(asking: AIOKafkaConsumer, topic: str, seen: Mapping[int, Seen]) -> None:
-    """Pass if the records that were seen of partitions are those that stand there, where retention left them.
+    """Check that the records that were seen are still in the topic; those removed by retention are ignored.
 
     Raises:
-        RequestsReplacedError: one is not.
+        RequestsReplacedError: a partition ends before such a record, or has another record in its place.
     """
     places = {TopicPartition(topic, partition): last for partition, last in seen.items()}
     begins = await patiently(asking.beginning_offsets, places)
@@ -47,31 +47,31 @@ async def require_same_requests(asking: AIOKafkaConsumer, topic: str, seen: Mapp
 
 
 class RequestsWatch:
-    """Remembers of each partition that flows a record before its durable offset, and looks for it again."""
+    """Watch over the requests topic: remembers a record of each read partition, and checks it later."""
 
     def __init__(self, settings: Settings, durable: Callable[[], Mapping[int, int]]) -> None:
-        """`durable` tells up to where (exclusive) all is durable of the partitions that flow."""
+        """`durable` returns the offset, for each read partition, before which everything is durable."""
         self._settings = settings
         self._durable = durable
         self._seen: dict[int, Seen] = {}
 
     async def follow(self) -> None:
-        """Look again and again, until cancelled.
+        """Check every few seconds, until cancelled.
 
         Raises:
-            RequestsReplacedError: a record that was seen is not there any more, or another is.
+            RequestsReplacedError: a record that was seen is gone or replaced.
         """
         while True:
             await asyncio.sleep(_LOOK_S)
             await self.look()
 
     async def look(self) -> None:
-        """Look whether what was seen is there, and from now on for what stands last before what is durable.
+        """Check the remembered records, then remember the last records before the durable offsets.
 
-        Where the brokers do not answer, the next look tells.
+        If the brokers do not answer, the check is left to the next call.
 
         Raises:
-            RequestsReplacedError: a record that was seen is not there any more, or another is.
+            RequestsReplacedError: a record that was seen is gone or replaced.
         """
         durable = self._durable()
         seen = {partition: last for partition, last in self._seen.items() if partition in durable}
@@ -88,23 +88,25 @@ class RequestsWatch:
                 asyncio.timeout(self._settings.recovery_timeout_s),
                 open_reader(self._settings, "read_uncommitted") as asking,
             ):
-                # in this order: what is read first is of the topic that is then seen to be the same
+                # In this order: the records are read first, from the topic that the check then identifies.
                 last = await _records_at(asking, await _there(asking, later))
                 await require_same_requests(asking, self._settings.requests_topic, seen)
         except (KafkaError, TimeoutError):
             return
-        self._seen = seen | {place.partition: (one.offset, one.timestamp) for place, one in last.items()}
+        self._seen = seen | {
+            place.partition: (record.offset, record.timestamp) for place, record in last.items()
+        }
 
 
 async def _there(asking: AIOKafkaConsumer, offsets: Offsets) -> Offsets:
-    """Return those offsets that their topics have."""
+    """Return the offsets that are in their topics."""
     begins = await patiently(asking.beginning_offsets, offsets)
     ends = await patiently(asking.end_offsets, offsets)
     return {place: offset for place, offset in offsets.items() if begins[place] <= offset < ends[place]}
 
 
 async def _records_at(asking: AIOKafkaConsumer, offsets: Offsets) -> Mapping[TopicPartition, ConsumerRecord]:
-    """Return the records at these offsets, as far as there are any."""
+    """Return the records at these offsets, as far as they exist."""
     found: dict[TopicPartition, ConsumerRecord] = {}
     asking.assign(list(offsets))
     for place, offset in offsets.items():

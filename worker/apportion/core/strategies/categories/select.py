@@ -33,7 +33,7 @@ def select(
     purse = _Purse(task.policy, budgets, reserve_tokens, task.limit_tokens)
     order, text = _order_and_text(queue, task)
     for _, places in groupby(range(len(queue)), key=lambda place: queue[place].group):
-        for place in order.over(list(places)):
+        for place in order.arrange(list(places)):
             one = queue[place]
             if place in order.redundant:
                 one.bound = Bound.REDUNDANCY

@@ -114,7 +114,7 @@ class Selection:
         """Select what fits into the lane and the limit less the reserve, until the floor is met."""
         taken, used, costs = self.taken, self.used, self._choosable.costs
         floor, ceiling = self._choosable.lanes[lane].floor, self._choosable.lanes[lane].ceiling
-        for place in self.order.over(places):
+        for place in self.order.arrange(places):
             if used[lane] >= floor:
                 break
             cost = costs[place]
@@ -126,7 +126,7 @@ class Selection:
 
     def fill(self, places: Sequence[int], *, tells: bool) -> None:
         """Select what fits into its lane and the limit; where it `tells`, say what refused all others."""
-        self._rest = iter(self.order.over(places))
+        self._rest = iter(self.order.arrange(places))
         self._go_on(tells=tells)
 
     def tell(self) -> None:
