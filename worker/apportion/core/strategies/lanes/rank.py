@@ -86,7 +86,8 @@ def rank(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
             relevance += recent_boost
         if lane_boosts:
             relevance += lane_boosts.get(lane.name, 0)
-        relevance = min(relevance, ONE)
+        if relevance > ONE:  # noqa: PLR1730 - min() takes 1 to 2 % of composing 300 candidates
+            relevance = ONE
         score = (30 * recency + 35 * relevance + 20 * specificity + 15 * risk + 50) // 100
         # candidates that are equal in all of these are equal in everything: the index only ends the tie
         keyed.append(
