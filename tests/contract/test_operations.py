@@ -134,7 +134,8 @@ async def test_a_prometheus_that_scrapes_a_worker_answers_every_expression_of_th
     stage: Stage, scraping: str
 ) -> None:
     number, unanswered = 0, expressions()
-    async with worker_running(stage.settings), ClientSession(scraping) as http, asyncio.timeout(DEADLINE_S):
+    settings = stage.settings.model_copy(update={"tenant_batch_share": 0.5})  # else no event waits for a turn
+    async with worker_running(settings), ClientSession(scraping) as http, asyncio.timeout(DEADLINE_S):
         while unanswered:
             number += 1
             new = candidate(
