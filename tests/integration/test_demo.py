@@ -162,7 +162,7 @@ def test_a_worker_that_dies_is_told_at_once(folder: Path) -> None:
             os.kill(worker, signal.SIGKILL)
     exit_code, shown = ended(demo)
     assert exit_code == 1
-    assert "worker_ended: the worker ended; its last words:" in shown
+    assert "worker_ended: the worker ended; its last lines:" in shown
     assert "message=ready" in shown
 
 
@@ -172,7 +172,7 @@ async def test_a_worker_that_cannot_start_says_why_and_nothing_else(caplog: pyte
         async with worker_process({"partitions": "0"}):
             pass
     said = str(caught.value).splitlines()
-    assert said[0] == "the worker ended; its last words:"
+    assert said[0] == "the worker ended; its last lines:"
     assert [line.split(" (")[0] for line in said[1:]] == ["apportion: invalid_settings: partitions"]
     assert not caplog.records
 
