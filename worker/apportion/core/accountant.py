@@ -157,8 +157,8 @@ def entries_of(made: Composition, aside: Sequence[Excluded]) -> tuple[Entry, ...
     ordered = sorted(aside, key=lambda excluded: (excluded.id, excluded.reason))
     first = len(made.entries) + 1
     return made.entries + tuple(
-        Entry(one.id, one.kind, one.group, rank, Outcome.OMITTED, reason=one.reason)
-        for rank, one in enumerate(ordered, first)
+        Entry(excluded.id, excluded.kind, excluded.group, rank, Outcome.OMITTED, reason=excluded.reason)
+        for rank, excluded in enumerate(ordered, first)
     )
 
 

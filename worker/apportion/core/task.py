@@ -118,7 +118,17 @@ def in_key(value: Any) -> Any:
 def _candidates(task: Task[Any, Any]) -> Any:
     """Return all that is read of candidates; a content is covered by its digest, an id by the facts."""
     ordered = sorted(task.candidates, key=_by_id)
-    return [(one.facts, one.age, one.bound, one.constraint, one.protected, one.tie) for one in ordered]
+    return [
+        (
+            candidate.facts,
+            candidate.age,
+            candidate.bound,
+            candidate.constraint,
+            candidate.protected,
+            candidate.tie,
+        )
+        for candidate in ordered
+    ]
 
 
 _VIEWS: Mapping[str, Callable[[Task[Any, Any]], Any]] = {

@@ -96,12 +96,12 @@ class CategoriesStrategy:
             return Verdicts(
                 verdicts=ranked, score_parts=SCORE_PARTS, groups=bounds, reserved_tokens=reserve_tokens
             )
-        queue = [one for one in ranked if one.bound is None]
+        queue = [contender for contender in ranked if contender.bound is None]
         text, used_tokens = select(queue, budgets, reserve_tokens, task)
-        standing = [one for one in queue if one.fidelity is not None]
-        own_tokens = task.count_contents([one.prepared for one in standing])
-        for one, tokens in zip(standing, own_tokens, strict=True):
-            one.tokens = tokens
+        standing = [contender for contender in queue if contender.fidelity is not None]
+        own_tokens = task.count_contents([contender.prepared for contender in standing])
+        for contender, tokens in zip(standing, own_tokens, strict=True):
+            contender.tokens = tokens
         return Verdicts(
             verdicts=ranked,
             score_parts=SCORE_PARTS,

@@ -33,16 +33,31 @@ class Contender(Verdict, gc=False, kw_only=True):
 
 def rank(task: Task[CategoriesPolicy, None], places: Mapping[str, int]) -> list[Contender]:
     """Return all candidates in canonical order; `places` are those of the categories."""
-    ranked = [_contender(one) for one in task.candidates]
-    ranked.sort(key=lambda one: (places[one.group], -one.priority, one.id, one.prepared.tie))
+    ranked = [_contender(prepared) for prepared in task.candidates]
+    ranked.sort(
+        key=lambda contender: (
+            places[contender.group],
+            -contender.priority,
+            contender.id,
+            contender.prepared.tie,
+        )
+    )
     return ranked
 
 
-def _contender(one: Prepared) -> Contender:
-    priority, parts = _priority(one.facts, one.age)
-    category, score = one.facts.category or "", exact_json_integer(priority)
+def _contender(prepared: Prepared) -> Contender:
+    priority, parts = _priority(prepared.facts, prepared.age)
+    category, score = prepared.facts.category or "", exact_json_integer(priority)
     return Contender(
-        one.id, one.kind, category, score, parts, one.constraint, one.bound, prepared=one, priority=priority
+        prepared.id,
+        prepared.kind,
+        category,
+        score,
+        parts,
+        prepared.constraint,
+        prepared.bound,
+        prepared=prepared,
+        priority=priority,
     )
 
 

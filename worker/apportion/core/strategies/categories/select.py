@@ -34,20 +34,20 @@ def select(
     order, text = _order_and_text(queue, task)
     for _, places in groupby(range(len(queue)), key=lambda place: queue[place].group):
         for place in order.arrange(list(places)):
-            one = queue[place]
+            contender = queue[place]
             if place in order.redundant:
-                one.bound = Bound.REDUNDANCY
-            elif purse.affords(one):
+                contender.bound = Bound.REDUNDANCY
+            elif purse.affords(contender):
                 longer_tokens = text.tokens_with(place)
                 if longer_tokens <= task.limit_tokens:
-                    purse.pay(one)
+                    purse.pay(contender)
                     text.add(place)
                     order.taken(place)
                 else:
                     tokens = text.tokens()
-                    one.refuse(Bound.LIMIT, longer_tokens - tokens, task.limit_tokens - tokens)
+                    contender.refuse(Bound.LIMIT, longer_tokens - tokens, task.limit_tokens - tokens)
     mark_covered(queue, order.covered)
-    return _counted([one for one in queue if one.fidelity is not None], task)
+    return _counted([contender for contender in queue if contender.fidelity is not None], task)
 
 
 def certified(
@@ -73,10 +73,10 @@ def certified(
         caps.append(Cap(name, 0, task.limit_tokens if may_overflow and draws_on_all else most))
     places = {name: place for place, name in enumerate(budgets)}
     choice = BoundedChoice(
-        scores=[one.priority for one in queue],
-        costs=[one.cost for one in queue],
-        group_of=[places[one.group] for one in queue],
-        taken=[one.fidelity is not None for one in queue],
+        scores=[contender.priority for contender in queue],
+        costs=[contender.cost for contender in queue],
+        group_of=[places[contender.group] for contender in queue],
+        taken=[contender.fidelity is not None for contender in queue],
         protected=(),
         caps=caps,
         limit_tokens=task.limit_tokens,
@@ -87,8 +87,9 @@ def certified(
 def _order_and_text(queue: Sequence[Contender], task: Task[CategoriesPolicy, None]) -> tuple[Order, Text]:
     """Return in which order candidates are considered: with `[overlap]`, what is said twice is discounted."""
     threshold, units = task.policy.overlap.threshold, units_of(task.counter)
-    prepared = [one.prepared for one in queue]
-    contents, priorities = [one.content for one in prepared], [one.priority for one in queue]
+    prepared = [contender.prepared for contender in queue]
+    contents = [candidate.content for candidate in prepared]
+    priorities = [contender.priority for contender in queue]
     if not threshold:
         return Canonical(priorities), GrowingText(contents, units)
 
@@ -102,10 +103,10 @@ def _order_and_text(queue: Sequence[Contender], task: Task[CategoriesPolicy, Non
 
 def _estimate(queue: list[Contender], task: Task[CategoriesPolicy, None]) -> None:
     """Set the cost of each candidate that can still be chosen."""
-    unknown = [one.prepared for one in queue if one.prepared.facts.token_estimate is UNSET]
+    unknown = [contender.prepared for contender in queue if contender.prepared.facts.token_estimate is UNSET]
     counts = iter(task.count_contents(unknown))
-    for one in queue:
-        one.cost = one.prepared.facts.token_estimate or next(counts)
+    for contender in queue:
+        contender.cost = contender.prepared.facts.token_estimate or next(counts)
 
 
 def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> tuple[str, int]:
@@ -117,15 +118,15 @@ def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> t
     tokens = [0] * (len(standing) + 1)
 
     def fits(kept: int) -> bool:
-        tokens[kept] = task.counter.count(join(one.prepared.content for one in standing[:kept]))
+        tokens[kept] = task.counter.count(join(contender.prepared.content for contender in standing[:kept]))
         return tokens[kept] <= task.limit_tokens
 
     kept = len(standing)
     if not fits(kept):
         kept = largest(kept - 1, fits)
-        for one in standing[kept:]:
-            one.refuse(Bound.LIMIT, tokens[kept + 1], task.limit_tokens)
-    return join(one.prepared.content for one in standing[:kept]), tokens[kept]
+        for contender in standing[kept:]:
+            contender.refuse(Bound.LIMIT, tokens[kept + 1], task.limit_tokens)
+    return join(contender.prepared.content for contender in standing[:kept]), tokens[kept]
 
 
 class _Purse:
@@ -140,25 +141,25 @@ class _Purse:
         self._reserve_tokens = reserve_tokens
         self._limit_tokens = limit_tokens
 
-    def affords(self, one: Contender) -> bool:
+    def affords(self, contender: Contender) -> bool:
         """Tell whether a candidate can be paid for; where not, leave in it why."""
-        in_reach = self._budgets[one.group]
-        may_overflow = self._categories[one.group].may_overflow
+        in_reach = self._budgets[contender.group]
+        may_overflow = self._categories[contender.group].may_overflow
         if may_overflow:
             in_reach += self._reserve_tokens
-        if one.cost > in_reach and not (may_overflow and self._draws_on_all):
-            one.refuse(Bound.CATEGORY, one.cost, in_reach)
-        elif one.cost > self._limit_tokens:
-            one.refuse(Bound.LIMIT, one.cost, self._limit_tokens)
+        if contender.cost > in_reach and not (may_overflow and self._draws_on_all):
+            contender.refuse(Bound.CATEGORY, contender.cost, in_reach)
+        elif contender.cost > self._limit_tokens:
+            contender.refuse(Bound.LIMIT, contender.cost, self._limit_tokens)
         else:
             return True
         return False
 
-    def pay(self, one: Contender) -> None:
+    def pay(self, contender: Contender) -> None:
         """Select a candidate that can be paid for."""
-        above = max(0, one.cost - self._budgets[one.group])
-        self._budgets[one.group] -= one.cost - above
+        above = max(0, contender.cost - self._budgets[contender.group])
+        self._budgets[contender.group] -= contender.cost - above
         if not self._draws_on_all:
             self._reserve_tokens -= above
-        self._limit_tokens -= one.cost
-        one.stand(Fidelity.FULL)
+        self._limit_tokens -= contender.cost
+        contender.stand(Fidelity.FULL)

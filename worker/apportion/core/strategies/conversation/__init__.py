@@ -97,24 +97,26 @@ class ConversationStrategy:
 
     def compose(self, task: Task[ConversationPolicy, ConversationPart]) -> Verdicts:
         """Keep the newest messages and as much of the system prompt as their parts allow."""
-        asked, policy, counter = task.own.conversation, task.policy, task.counter
-        chat = read(asked.messages, as_message(asked.new_message))
+        conversation, policy, counter = task.own.conversation, task.policy, task.counter
+        chat = read(conversation.messages, as_message(conversation.new_message))
         parts = policy.parts(task.total_tokens)
-        cut_plan = plan(len(asked.messages), chat.calls, chat.results)
-        given = Given(asked.system_prompt, ids_of(len(asked.messages)), chat.roles, cut_plan.unsuitable)
+        cut_plan = plan(len(conversation.messages), chat.calls, chat.results)
+        given = Given(
+            conversation.system_prompt, ids_of(len(conversation.messages)), chat.roles, cut_plan.unsuitable
+        )
         choice = MessageChoice(sent=False)
         if task.limit_tokens:
-            given.system_tokens = counter.count(asked.system_prompt)
+            given.system_tokens = counter.count(conversation.system_prompt)
             given.costs = chat.costs(counter, policy.conversation.message_overhead_tokens)
-            system = Shrunk(asked.system_prompt, given.system_tokens)
+            system = Shrunk(conversation.system_prompt, given.system_tokens)
             terms = Terms(parts, task.limit_tokens, policy.conversation.gaps)
             choice = choose(cut_plan, given.costs, terms, system, counter)
         prompt, messages = verdict_on_prompt(given, choice), verdicts_on_messages(given, choice)
         bounds, ranked = group_bounds(parts), [*prompt, *reversed(messages)]
         if not choice.sent:
             return Verdicts(verdicts=ranked, groups=bounds, infeasible=task.limit_tokens > 0)
-        standing = [one for one in (*prompt, *messages) if one.fidelity is not None]
-        used_tokens = sum([one.tokens for one in standing])
+        standing = [verdict for verdict in (*prompt, *messages) if verdict.fidelity is not None]
+        used_tokens = sum([verdict.tokens for verdict in standing])
         return Verdicts(
             verdicts=ranked,
             groups=bounds,
@@ -124,5 +126,5 @@ class ConversationStrategy:
             estimated_tokens=used_tokens,
             used_tokens=used_tokens,
             reserved_tokens=parts.response_tokens,
-            truncated_messages=len(asked.messages) - len(choice.kept),
+            truncated_messages=len(conversation.messages) - len(choice.kept),
         )

@@ -52,18 +52,18 @@ def verdict_on_prompt(given: Given, choice: MessageChoice) -> list[Verdict]:
     """Return the verdict on the system prompt; none where there is no prompt."""
     if not given.system_prompt:
         return []
-    one = Verdict(_PROMPT_ID, _PROMPT_ID, _SYSTEM, cost=given.system_tokens)
+    verdict = Verdict(_PROMPT_ID, _PROMPT_ID, _SYSTEM, cost=given.system_tokens)
     if choice.system_prompt:
-        one.tokens = choice.system_tokens
+        verdict.tokens = choice.system_tokens
         if choice.system_prompt == given.system_prompt:
-            one.stand(Fidelity.FULL)
+            verdict.stand(Fidelity.FULL)
         else:
-            one.stand(Fidelity.TRUNCATED)
-            one.full_tokens = given.system_tokens
+            verdict.stand(Fidelity.TRUNCATED)
+            verdict.full_tokens = given.system_tokens
     else:
-        one.bound = Bound.ROOM if choice.sent else Bound.LIMIT
-        one.margin = choice.system_margin
-    return [one]
+        verdict.bound = Bound.ROOM if choice.sent else Bound.LIMIT
+        verdict.margin = choice.system_margin
+    return [verdict]
 
 
 def verdicts_on_messages(given: Given, choice: MessageChoice) -> list[Verdict]:
@@ -73,14 +73,14 @@ def verdicts_on_messages(given: Given, choice: MessageChoice) -> list[Verdict]:
     fidelities: list[Fidelity | None] = [None] * number
     bounds: list[Bound | None] = [Bound.HISTORY] * number
     margins: list[Margin | None] = [None] * number
-    for at in given.unsuitable:
-        bounds[at] = Bound.GROUP
-    for at, margin in choice.margins.items():
-        margins[at] = margin
+    for index in given.unsuitable:
+        bounds[index] = Bound.GROUP
+    for index, margin in choice.margins.items():
+        margins[index] = margin
     if choice.sent:
         full = Fidelity.FULL
-        for at in (number - 1, *choice.kept):
-            fidelities[at], bounds[at] = full, None
+        for index in (number - 1, *choice.kept):
+            fidelities[index], bounds[index] = full, None
     absent = repeat(UNSET)
     return [
         *map(

@@ -170,7 +170,7 @@ def _new_order(task: LanesTask, choosable: Choosable) -> Callable[[], Order]:
     if not threshold:
         canonical = Canonical(choosable.scores)
         return lambda: canonical
-    overlap = task.overlap_of([one.prepared for one in choosable.ones], threshold)
+    overlap = task.overlap_of([artifact.prepared for artifact in choosable.ones], threshold)
     return lambda: Discounted(overlap, choosable.scores, choosable.protected)
 
 

@@ -72,16 +72,16 @@ def before_of(
     items: Sequence[PrefixItem], ranked: Sequence[Artifact], choosable: Choosable, template: str | None
 ) -> PreviousText:
     """Return the items before as they are among the candidates, in canonical order, now."""
-    best = {one.id: one for one in reversed(ranked)} if items else {}
-    place_of = {one.id: place for place, one in enumerate(choosable.ones)} if items else {}
+    best = {artifact.id: artifact for artifact in reversed(ranked)} if items else {}
+    place_of = {artifact.id: place for place, artifact in enumerate(choosable.ones)} if items else {}
     places: list[int | Broken] = []
     for item in items:
-        one = best.get(item.id)
-        if one is None:
+        artifact = best.get(item.id)
+        if artifact is None:
             places.append(Broken.GONE)
-        elif one.bound is Bound.EXCLUSION:
+        elif artifact.bound is Bound.EXCLUSION:
             places.append(Broken.EXCLUDED)
-        elif one.bound is not None or piece_digest(one, template) != item.digest:
+        elif artifact.bound is not None or piece_digest(artifact, template) != item.digest:
             places.append(Broken.CHANGED)
         else:
             places.append(place_of[item.id])
@@ -120,9 +120,9 @@ def _most_held(choosable: Choosable, before: PreviousText) -> tuple[Sequence[int
     costs, lane_of = choosable.costs, choosable.lane_of
     left_tokens = choosable.limit_tokens
     left_in_lane = [lane.ceiling for lane in choosable.lanes]
-    for one in choosable.protected:
-        left_tokens -= costs[one]
-        left_in_lane[lane_of[one]] -= costs[one]
+    for protected_place in choosable.protected:
+        left_tokens -= costs[protected_place]
+        left_in_lane[lane_of[protected_place]] -= costs[protected_place]
     protected = set(choosable.protected)
     held: list[int] = []
     for place in before.places:

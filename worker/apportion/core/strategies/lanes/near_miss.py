@@ -22,14 +22,14 @@ def tell_more(choosable: Choosable, selection: Selection) -> None:
         if refusal.bound is Bound.LIMIT:
             limited = True
             continue
-        one, lane = choosable.ones[refusal.place], choosable.lane_of[refusal.place]
-        refused_tokens[lane] += one.cost
-        if one.cost > refusal.limit_left:
-            one.limit_left = max(0, refusal.limit_left)
+        artifact, lane = choosable.ones[refusal.place], choosable.lane_of[refusal.place]
+        refused_tokens[lane] += artifact.cost
+        if artifact.cost > refusal.limit_left:
+            artifact.limit_left = max(0, refusal.limit_left)
         elif refused_tokens[lane] <= refusal.limit_left and lane not in selection.tight:
             bounds = choosable.lanes[lane]
             if bounds.floor < bounds.ceiling:
-                one.more = refused_tokens[lane] - refusal.left
+                artifact.more = refused_tokens[lane] - refusal.left
     if limited:
         _Unlimited(choosable).tell()
 
@@ -76,9 +76,9 @@ class _Unlimited:
         return self._choosable.costs[place] <= self._choosable.lanes[lane].ceiling - self._used[lane]
 
     def _take(self, place: int, held_back_tokens: int) -> None:
-        one, cost = self._choosable.ones[place], self._choosable.costs[place]
+        artifact, cost = self._choosable.ones[place], self._choosable.costs[place]
         self._used[self._choosable.lane_of[place]] += cost
         self._past_tokens += cost
         self._more = max(self._more, self._past_tokens + held_back_tokens)
-        if one.bound is Bound.LIMIT:
-            one.more = self._more
+        if artifact.bound is Bound.LIMIT:
+            artifact.more = self._more

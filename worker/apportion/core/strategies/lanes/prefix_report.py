@@ -39,16 +39,17 @@ def tell(answer: Verdicts, holding: Holding, rendered: Rendered, task: LanesTask
 
 def _held_items(rendered: Rendered, holding: Holding) -> int:
     """Return how many items at the beginning of a text stand in full as they did in the one before."""
-    ones, held = holding.choosable.ones, 0
-    for one, place in zip(rendered.standing, holding.before.places, strict=False):
-        if isinstance(place, Broken) or ones[place] is not one or one.fidelity is not Fidelity.FULL:
+    artifacts, held = holding.choosable.ones, 0
+    for artifact, place in zip(rendered.standing, holding.before.places, strict=False):
+        is_same = not isinstance(place, Broken) and artifacts[place] is artifact
+        if not is_same or artifact.fidelity is not Fidelity.FULL:
             break
         held += 1
     return held
 
 
 def _prefix(holding: Holding, held: int, tokens: int, *, cold: bool, outdated: bool) -> Prefix:
-    ids = [one.id for one in holding.choosable.ones]
+    ids = [artifact.id for artifact in holding.choosable.ones]
     return Prefix(
         previous_items=len(holding.before.items),
         held_items=held,

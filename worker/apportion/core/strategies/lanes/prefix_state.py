@@ -50,21 +50,21 @@ def items_of(value: bytes) -> Sequence[PrefixItem]:
 
 def value_of(standing: Iterable[Artifact], template: str | None) -> bytes:
     """Return what is carried of a text: its items up to the first that is not whole, within the bounds."""
-    whole = takewhile(lambda one: one.fidelity is Fidelity.FULL, standing)
+    whole = takewhile(lambda artifact: artifact.fidelity is Fidelity.FULL, standing)
     carried: list[Artifact] = []
     left_bytes = BYTES_MAX
-    for one in islice(whole, ITEMS_MAX):
-        left_bytes -= len(one.id.encode()) + _BESIDE_ID_BYTES
+    for artifact in islice(whole, ITEMS_MAX):
+        left_bytes -= len(artifact.id.encode()) + _BESIDE_ID_BYTES
         if left_bytes < 0:
             break
-        carried.append(one)
-    digests = b"".join([piece_digest(one, template) for one in carried])
-    return msgpack.encode(_PrefixRow(digests, tuple([one.id for one in carried])))
+        carried.append(artifact)
+    digests = b"".join([piece_digest(artifact, template) for artifact in carried])
+    return msgpack.encode(_PrefixRow(digests, tuple([artifact.id for artifact in carried])))
 
 
-def piece_digest(one: Artifact, template: str | None) -> bytes:
+def piece_digest(artifact: Artifact, template: str | None) -> bytes:
     """Return the first 8 bytes of the SHA-256 of an artifact's piece; the content's is known."""
-    content = one.prepared.facts.content
+    content = artifact.prepared.facts.content
     if template is None and content is not UNSET:
         return bytes.fromhex(content[_HEX])
-    return bytes.fromhex(text_digest(rendered(one, one.prepared.content, template))[_HEX])
+    return bytes.fromhex(text_digest(rendered(artifact, artifact.prepared.content, template))[_HEX])

@@ -112,7 +112,7 @@ def rank(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
             )
         )
     keyed.sort()
-    ranked: list[Artifact] = [one[-1] for one in keyed]
+    ranked: list[Artifact] = [row[-1] for row in keyed]
     if task.own.session.marking_key:
         for artifact in ranked:
             prepared = artifact.prepared

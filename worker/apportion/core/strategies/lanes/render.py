@@ -40,7 +40,7 @@ class Rendered(Struct, frozen=True):
     def ends(self, template: str | None) -> Sequence[int]:
         """Return how many code points of a text without headings stand up to the end of each piece."""
         both = zip(self.standing, self.forms, strict=True)
-        lengths = [len(rendered(one, form, template)) + len(SEPARATOR) for one, form in both]
+        lengths = [len(rendered(artifact, form, template)) + len(SEPARATOR) for artifact, form in both]
         return [end - len(SEPARATOR) for end in accumulate(lengths)]
 
 
@@ -54,7 +54,7 @@ def render(
     """
     template = policy.render.template
     _count(standing, template, counter)
-    contents = [one.prepared.content for one in standing]
+    contents = [artifact.prepared.content for artifact in standing]
     pieces = list(with_headings(zip(standing, contents, strict=True), template))
     text = join(pieces)
     tokens = standing[0].tokens if len(pieces) == 1 else counter.count(text)
@@ -71,25 +71,33 @@ def _fitted(
 ) -> Rendered | None:
     template = policy.render.template
     is_dear = units_of(counter).dear
-    correction = Correction(on_grid=is_dear and any(needs_grid(one.prepared.content) for one in standing))
+    correction = Correction(
+        on_grid=is_dear and any(needs_grid(artifact.prepared.content) for artifact in standing)
+    )
     pieces = _pieces(standing, policy, counter, correction)
     text = LanesText(standing, pieces, template, counter, correction)
     fit = Fit(pieces[::-1], text, text.count, limit_tokens, policy.shrink.floor_tokens, correction)
     fits = fit.fit(whole.tokens)
-    for one, piece in zip(standing, pieces, strict=True):
+    for artifact, piece in zip(standing, pieces, strict=True):
         stands = fits and not piece.dropped
-        one.tokens = piece.form.tokens if stands else piece.full.tokens
+        artifact.tokens = piece.form.tokens if stands else piece.full.tokens
         if not stands:
-            one.refuse(Bound.RENDER, one.tokens, limit_tokens - fit.tokens if fits else limit_tokens)
+            artifact.refuse(
+                Bound.RENDER, artifact.tokens, limit_tokens - fit.tokens if fits else limit_tokens
+            )
         elif piece.form.text != piece.full.text:
-            one.stand(Fidelity.SHRUNK)
-            one.full_tokens = piece.full.tokens
+            artifact.stand(Fidelity.SHRUNK)
+            artifact.full_tokens = piece.full.tokens
             if correction.on_grid:  # what a form was reckoned at is not told
-                one.tokens = counter.count(rendered(one, piece.form.text, template))
+                artifact.tokens = counter.count(rendered(artifact, piece.form.text, template))
     if not fits:
         return None
-    kept = [(one, piece.form.text) for one, piece in zip(standing, pieces, strict=True) if not piece.dropped]
-    return Rendered(fit.text, fit.tokens, [one for one, _ in kept], [form for _, form in kept])
+    kept = [
+        (artifact, piece.form.text)
+        for artifact, piece in zip(standing, pieces, strict=True)
+        if not piece.dropped
+    ]
+    return Rendered(fit.text, fit.tokens, [artifact for artifact, _ in kept], [form for _, form in kept])
 
 
 def _pieces(
@@ -98,38 +106,38 @@ def _pieces(
     parsing = Parsing()
     return [
         Piece(
-            Shrunk(one.prepared.content, one.tokens),
-            _ladder_of(one, policy, Alike(counter, reckons=correction.on_grid), parsing),
-            protected=one.prepared.protected,
+            Shrunk(artifact.prepared.content, artifact.tokens),
+            _ladder_of(artifact, policy, Alike(counter, reckons=correction.on_grid), parsing),
+            protected=artifact.prepared.protected,
         )
-        for one in standing
+        for artifact in standing
     ]
 
 
 def _count(standing: Sequence[Artifact], template: str | None, counter: TokenCounter) -> None:
     """Set the exact count of each piece; a cost that was counted on the same text is already that."""
     uncounted = []
-    for one in standing:
-        one.tokens = one.cost
-        if template is not None or one.prepared.facts.token_estimate is not UNSET:
-            uncounted.append(one)
+    for artifact in standing:
+        artifact.tokens = artifact.cost
+        if template is not None or artifact.prepared.facts.token_estimate is not UNSET:
+            uncounted.append(artifact)
     if uncounted:
-        texts = [rendered(one, one.prepared.content, template) for one in uncounted]
-        for one, tokens in zip(uncounted, counter.count_many(texts), strict=True):
-            one.tokens = tokens
+        texts = [rendered(artifact, artifact.prepared.content, template) for artifact in uncounted]
+        for artifact, tokens in zip(uncounted, counter.count_many(texts), strict=True):
+            artifact.tokens = tokens
 
 
 def _ladder_of(
-    one: Artifact, policy: LanesPolicy, forms: Alike, parsing: Parsing
+    artifact: Artifact, policy: LanesPolicy, forms: Alike, parsing: Parsing
 ) -> Callable[[], Ladder | None]:
-    prepared, template = one.prepared, policy.render.template
+    prepared, template = artifact.prepared, policy.render.template
     strategy = policy.shrink_of(prepared)
     language, path = prepared.facts.language or None, prepared.facts.path or None
 
-    whole = one.tokens
+    whole = artifact.tokens
 
     def count(form: str) -> int:
-        return whole if form is prepared.content else forms.count(rendered(one, form, template))
+        return whole if form is prepared.content else forms.count(rendered(artifact, form, template))
 
     if whole <= LEAST_FORM_TOKENS and strategy is not ShrinkStrategy.NEVER:
         return lambda: Ladder(Shrunk(prepared.content, whole), (), count)

@@ -157,20 +157,22 @@ class Selection:
 def estimate(ranked: list[Artifact], count_contents: Callable[[Sequence[Prepared]], list[int]]) -> None:
     """Set the selection cost of all that can still be chosen."""
     uncounted = []
-    for one in ranked:
-        if one.bound is None:
-            given = one.prepared.facts.token_estimate
+    for artifact in ranked:
+        if artifact.bound is None:
+            given = artifact.prepared.facts.token_estimate
             if given is UNSET:
-                uncounted.append(one)
+                uncounted.append(artifact)
             else:
-                one.cost = given
-    for one, tokens in zip(uncounted, count_contents([one.prepared for one in uncounted]), strict=True):
-        one.cost = tokens
+                artifact.cost = given
+    for artifact, tokens in zip(
+        uncounted, count_contents([artifact.prepared for artifact in uncounted]), strict=True
+    ):
+        artifact.cost = tokens
 
 
 def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens: int) -> Choosable:
     """Return those of candidates in canonical order that nothing has refused, and their lanes by priority."""
-    ones = [one for one in ranked if one.bound is None]
+    artifacts = [artifact for artifact in ranked if artifact.bound is None]
     by_priority = list(lanes)
     costs: list[int] = []
     scores: list[int] = []
@@ -179,20 +181,20 @@ def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens
     rest: list[int] = []
     available = [0] * len(by_priority)
     to_floors: dict[int, list[int]] = {}
-    for place, one in enumerate(ones):
-        cost, lane = one.cost, one.lane
+    for place, artifact in enumerate(artifacts):
+        cost, lane = artifact.cost, artifact.lane
         costs.append(cost)
-        scores.append(one.score or 0)  # type: ignore[arg-type] # a score of lanes is 1,000 at most
+        scores.append(artifact.score or 0)  # type: ignore[arg-type] # a score of lanes is 1,000 at most
         lane_of.append(lane.place)
         available[lane.place] += cost
-        if one.prepared.protected:
+        if artifact.prepared.protected:
             protected.append(place)
         else:
             rest.append(place)
             if lane.floor:
                 to_floors.setdefault(lane.place, []).append(place)
     return Choosable(
-        ones=ones,
+        ones=artifacts,
         costs=costs,
         scores=scores,
         lane_of=lane_of,
@@ -238,11 +240,11 @@ def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] 
 
     What was `displaced` by what is held, of that bound.
     """
-    for one in compress(choosable.ones, selection.taken):
-        one.fidelity = _FULL
+    for artifact in compress(choosable.ones, selection.taken):
+        artifact.fidelity = _FULL
     for refusal in selection.refused:
-        one = choosable.ones[refusal.place]
-        one.refuse(refusal.bound, one.cost, refusal.left)
+        artifact = choosable.ones[refusal.place]
+        artifact.refuse(refusal.bound, artifact.cost, refusal.left)
     for place in selection.redundant:
         choosable.ones[place].bound = Bound.REDUNDANCY
     if selection.order.covered:

@@ -46,7 +46,7 @@ class LanesText:
     def text(self) -> str:
         """Return the text."""
         both = zip(self._standing, self._pieces, strict=True)
-        kept = ((one, piece.form.text) for one, piece in both if not piece.dropped)
+        kept = ((artifact, piece.form.text) for artifact, piece in both if not piece.dropped)
         return join(with_headings(kept, self._template))
 
     def tokens(self) -> int:
@@ -88,15 +88,15 @@ class _Parts:
         self._template = template
         self._places: dict[Piece, tuple[int, Artifact]] = {}
         self._headings: dict[str, int] = {}
-        self._stand = Counter(one.lane.name for one in standing)
+        self._stand = Counter(artifact.lane.name for artifact in standing)
         parts: list[tuple[str, int]] = []
-        for one, piece in zip(standing, pieces, strict=True):
-            heading = one.lane.heading
-            if heading is not None and one.lane.name not in self._headings:
-                self._headings[one.lane.name] = len(parts)
+        for artifact, piece in zip(standing, pieces, strict=True):
+            heading = artifact.lane.heading
+            if heading is not None and artifact.lane.name not in self._headings:
+                self._headings[artifact.lane.name] = len(parts)
                 parts.append((heading, counter.count(heading)))
-            self._places[piece] = (len(parts), one)
-            parts.append((rendered(one, piece.form.text, template), piece.form.tokens))
+            self._places[piece] = (len(parts), artifact)
+            parts.append((rendered(artifact, piece.form.text, template), piece.form.tokens))
         self.joined = Joined(parts, units_of(counter))
         for piece in reversed(pieces):
             if piece.dropped:
@@ -104,13 +104,13 @@ class _Parts:
 
     def change(self, piece: Piece) -> None:
         """Let a piece stand in its form."""
-        place, one = self._places[piece]
-        self.joined.change(place, rendered(one, piece.form.text, self._template), piece.form.tokens)
+        place, artifact = self._places[piece]
+        self.joined.change(place, rendered(artifact, piece.form.text, self._template), piece.form.tokens)
 
     def take_out(self, piece: Piece) -> None:
         """Let a piece stand no longer, nor its lane's heading, if it was the last of it."""
-        place, one = self._places[piece]
-        lane = one.lane.name
+        place, artifact = self._places[piece]
+        lane = artifact.lane.name
         self.joined.take_out(place)
         self._stand[lane] -= 1
         if not self._stand[lane] and lane in self._headings:
@@ -118,29 +118,29 @@ class _Parts:
 
     def put_back(self, piece: Piece) -> None:
         """Let the piece that was taken out last stand again."""
-        place, one = self._places[piece]
-        lane = one.lane.name
+        place, artifact = self._places[piece]
+        lane = artifact.lane.name
         if not self._stand[lane] and lane in self._headings:
             self.joined.put_back(self._headings[lane])
         self._stand[lane] += 1
         self.joined.put_back(place)
 
 
-def rendered(one: Artifact, content: str, template: str | None) -> str:
+def rendered(artifact: Artifact, content: str, template: str | None) -> str:
     """Return the piece of an artifact that stands in this form."""
     if template is None:
         return content
-    prepared = one.prepared
+    prepared = artifact.prepared
     return template.format(
-        content=content, id=prepared.id, kind=prepared.kind, lane=prepared.lane, mark=one.mark
+        content=content, id=prepared.id, kind=prepared.kind, lane=prepared.lane, mark=artifact.mark
     )
 
 
 def with_headings(standing: Iterable[tuple[Artifact, str]], template: str | None) -> Iterable[str]:
     """Yield the pieces of artifacts that stand in these forms, each lane's heading before its first."""
     lane = None
-    for one, form in standing:
-        if one.lane is not lane and one.lane.heading is not None:
-            yield one.lane.heading
-        lane = one.lane
-        yield rendered(one, form, template)
+    for artifact, form in standing:
+        if artifact.lane is not lane and artifact.lane.heading is not None:
+            yield artifact.lane.heading
+        lane = artifact.lane
+        yield rendered(artifact, form, template)

@@ -104,7 +104,7 @@ class LayersStrategy:
         return Verdicts(
             verdicts=verdicts,
             groups=group_bounds(shares, counter, standing=True),
-            standing=[one for one in verdicts if one.fidelity is not None],
+            standing=[verdict for verdict in verdicts if verdict.fidelity is not None],
             text=text,
             estimated_tokens=used_tokens,
             used_tokens=used_tokens,

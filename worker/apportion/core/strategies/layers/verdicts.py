@@ -24,15 +24,15 @@ def verdicts_of(shares: Sequence[Share], counter: TokenCounter) -> list[Verdict]
         if not share.given:
             continue
         layer, name = share.layer, share.layer.name
-        one = Verdict(name, _LAYER, name, cost=share.set_aside_tokens or share.available_tokens)
+        verdict = Verdict(name, _LAYER, name, cost=share.set_aside_tokens or share.available_tokens)
         if share.text:
-            one.tokens = frame_tokens
-            one.stand(Fidelity.TRUNCATED if share.cut else Fidelity.FULL)
+            verdict.tokens = frame_tokens
+            verdict.stand(Fidelity.TRUNCATED if share.cut else Fidelity.FULL)
         elif not layer.text(layer.top):
-            one.bound, one.margin = Bound.CONTENT, share.margin
+            verdict.bound, verdict.margin = Bound.CONTENT, share.margin
         else:
-            one.bound, one.margin = Bound.ROOM, share.margin
-        verdicts.append(one)
+            verdict.bound, verdict.margin = Bound.ROOM, share.margin
+        verdicts.append(verdict)
         for index, lines in enumerate(layer.sections):
             verdicts += _on_lines(name, index, lines, lines.kept(layer.gone(share.level)), share.margin)
     return verdicts
@@ -45,10 +45,10 @@ def verdicts_on_nothing(shares: Sequence[Share], margin: Margin | None) -> list[
         if not share.given:
             continue
         layer, name = share.layer, share.layer.name
-        one = Verdict(name, _LAYER, name, cost=share.set_aside_tokens or share.available_tokens)
-        one.bound = Bound.LIMIT if layer.text(layer.top) else Bound.CONTENT
-        one.margin = margin if share.text and one.bound is Bound.LIMIT else share.margin
-        verdicts.append(one)
+        verdict = Verdict(name, _LAYER, name, cost=share.set_aside_tokens or share.available_tokens)
+        verdict.bound = Bound.LIMIT if layer.text(layer.top) else Bound.CONTENT
+        verdict.margin = margin if share.text and verdict.bound is Bound.LIMIT else share.margin
+        verdicts.append(verdict)
         for index, lines in enumerate(layer.sections):
             verdicts += _on_lines(name, index, lines, 0, margin if lines.preserve else share.margin)
     return verdicts

@@ -81,54 +81,54 @@ class TiersStrategy:
         if not task.limit_tokens:
             return Verdicts(verdicts=items, groups=bounds)
         table = task.policy.tiers
-        shown = [one for one in items if one.bound is None]
-        for one in shown:
-            one.texts = texts_of(one.prepared, table.summary_characters)
+        shown = [item for item in items if item.bound is None]
+        for item in shown:
+            item.texts = texts_of(item.prepared, table.summary_characters)
         sheet = fit(shown, task.limit_tokens, task.counter, table.demotion)
         _count_shown(task, shown)
-        out = [one for one in shown if one.tier == OMITTED]
+        out = [item for item in shown if item.tier == OMITTED]
         infeasible = sheet.tokens > task.limit_tokens
         if not infeasible:
             _count(task, NAME, out)
-        for one in shown:
-            one.tokens, one.cost = one.tier_tokens[one.tier], one.tier_tokens[one.first]
+        for item in shown:
+            item.tokens, item.cost = item.tier_tokens[item.tier], item.tier_tokens[item.first]
             if infeasible:
-                one.bound = Bound.LIMIT
-            elif one.tier == OMITTED:
-                one.bound, one.margin = Bound.LIMIT, sheet.margin(one)
+                item.bound = Bound.LIMIT
+            elif item.tier == OMITTED:
+                item.bound, item.margin = Bound.LIMIT, sheet.margin(item)
             else:
-                one.stand(_FIDELITIES[one.tier])
-                if one.tier != FULL:
-                    one.full_tokens = one.tier_tokens[FULL]
+                item.stand(_FIDELITIES[item.tier])
+                if item.tier != FULL:
+                    item.full_tokens = item.tier_tokens[FULL]
         if infeasible:
             return Verdicts(verdicts=items, groups=bounds, infeasible=True)
-        standing = [one for those in sections(shown).values() for one in those]
+        standing = [item for section in sections(shown).values() for item in section]
         return Verdicts(
             verdicts=items,
             groups=bounds,
             standing=standing,
             text=sheet.text,
             used_tokens=sheet.tokens,
-            estimated_tokens=sum(one.tokens for one in standing),
+            estimated_tokens=sum(item.tokens for item in standing),
         )
 
 
 def _count_shown(task: Task[TiersPolicy, None], items: Sequence[RankedItem]) -> None:
     """Set the tokens of what each item was to show at first, and of what it shows."""
     by_tier: tuple[list[RankedItem], ...] = ([], [], [])
-    for one in items:
-        by_tier[one.first].append(one)
-        if one.first < one.tier < OMITTED:
-            by_tier[one.tier].append(one)
-    for tier, those in enumerate(by_tier):
-        _count(task, tier, those)
+    for item in items:
+        by_tier[item.first].append(item)
+        if item.first < item.tier < OMITTED:
+            by_tier[item.tier].append(item)
+    for tier, shown in enumerate(by_tier):
+        _count(task, tier, shown)
 
 
 def _count(task: Task[TiersPolicy, None], tier: int, items: Sequence[RankedItem]) -> None:
     """Set the tokens of what a tier shows of these items."""
     if tier == FULL:
-        counts = task.count_contents([one.prepared for one in items])
+        counts = task.count_contents([item.prepared for item in items])
     else:
-        counts = task.counter.count_many([one.texts[tier] for one in items])
-    for one, tokens in zip(items, counts, strict=True):
-        one.tier_tokens[tier] = tokens
+        counts = task.counter.count_many([item.texts[tier] for item in items])
+    for item, tokens in zip(items, counts, strict=True):
+        item.tier_tokens[tier] = tokens

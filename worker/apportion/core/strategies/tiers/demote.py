@@ -40,31 +40,31 @@ class Sheet:
         self._count()
         return self.tokens <= self._limit_tokens
 
-    def fits_never(self, one: RankedItem) -> bool:
+    def fits_never(self, item: RankedItem) -> bool:
         """Tell whether the text passes the limit on whatever tier one item stands; others have not moved."""
-        return self._reckoning.least_tokens_without(one) > self._limit_tokens
+        return self._reckoning.least_tokens_without(item) > self._limit_tokens
 
-    def put(self, one: RankedItem, tier: int) -> None:
+    def put(self, item: RankedItem, tier: int) -> None:
         """Put an item on a tier."""
-        self._reckoning.put(one, tier)
-        self._last = one
+        self._reckoning.put(item, tier)
+        self._last = item
 
-    def lower(self, one: RankedItem) -> None:
+    def lower(self, item: RankedItem) -> None:
         """Put an item on the next tier down with which the text costs less, if there is one."""
-        present, tokens = one.tier, self._reckoning.tokens()
-        for tier in one.below():
-            self.put(one, tier)
+        present, tokens = item.tier, self._reckoning.tokens()
+        for tier in item.below():
+            self.put(item, tier)
             if tier == OMITTED or self._reckoning.tokens() < tokens:
                 return
-        self.put(one, present)
+        self.put(item, present)
 
-    def margin(self, one: RankedItem) -> Margin:
+    def margin(self, item: RankedItem) -> Margin:
         """Return what an item that is left out needed as a name, and what was left for it then."""
-        if one is not self._last:
-            return Margin(one.tier_tokens[NAME], 0)
-        one.tier = NAME
+        if item is not self._last:
+            return Margin(item.tier_tokens[NAME], 0)
+        item.tier = NAME
         tokens = self._counter.count(text_of(self._items))
-        one.tier = OMITTED
+        item.tier = OMITTED
         return Margin(tokens - self.tokens, self._limit_tokens - self.tokens)
 
 
@@ -76,36 +76,36 @@ def fit(items: Sequence[RankedItem], limit_tokens: int, counter: TokenCounter, d
     sheet = Sheet(items, limit_tokens, counter)
     if sheet.tokens <= limit_tokens:
         return sheet
-    others = [one for one in reversed(items) if not one.is_constraint]
+    others = [item for item in reversed(items) if not item.is_constraint]
     if demotion is Demotion.LOWEST_FIRST:
         _drive_down(others, sheet)
     else:
         _take_turns(others, sheet)
-    _one_round([one for one in reversed(items) if one.is_constraint], sheet)
+    _one_round([item for item in reversed(items) if item.is_constraint], sheet)
     sheet.fits()
     return sheet
 
 
 def _drive_down(items: Sequence[RankedItem], sheet: Sheet) -> None:
     """Lower each item until the text fits; a tier that costs no less need not be passed over for that."""
-    for one in items:
-        if sheet.fits_never(one):
-            sheet.put(one, OMITTED)
+    for item in items:
+        if sheet.fits_never(item):
+            sheet.put(item, OMITTED)
             continue
-        for tier in one.below():
+        for tier in item.below():
             if sheet.fits():
                 return
-            sheet.put(one, tier)
+            sheet.put(item, tier)
 
 
 def _take_turns(items: Sequence[RankedItem], sheet: Sheet) -> None:
     while items and not sheet.fits():
         _one_round(items, sheet)
-        items = [one for one in items if one.tier != OMITTED]
+        items = [item for item in items if item.tier != OMITTED]
 
 
 def _one_round(items: Sequence[RankedItem], sheet: Sheet) -> None:
-    for one in items:
+    for item in items:
         if sheet.fits():
             return
-        sheet.lower(one)
+        sheet.lower(item)

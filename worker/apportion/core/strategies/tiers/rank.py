@@ -74,5 +74,5 @@ def rank(task: Task[TiersPolicy, None]) -> list[RankedItem]:
                 tier_tokens=[0, 0, 0, 0],
             )
         )
-    items.sort(key=lambda one: (not one.is_constraint, -int(one.score or 0), one.id, one.prepared.tie))
+    items.sort(key=lambda item: (not item.is_constraint, -int(item.score or 0), item.id, item.prepared.tie))
     return items

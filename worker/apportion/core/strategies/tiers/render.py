@@ -34,15 +34,15 @@ def heading(kind: str) -> str:
 def sections(items: Sequence[RankedItem]) -> dict[str, list[RankedItem]]:
     """Return what is shown by kind, in the order of the text."""
     tiers: dict[str, tuple[list[RankedItem], ...]] = {kind: ([], [], [], []) for kind in TITLES}
-    for one in items:
-        tiers[one.prepared.kind][one.tier].append(one)
+    for item in items:
+        tiers[item.prepared.kind][item.tier].append(item)
     return {kind: [*full, *summaries, *names] for kind, (full, summaries, names, _) in tiers.items()}
 
 
 def text_of(items: Sequence[RankedItem]) -> str:
     """Return the text of the items at their tiers."""
     return join(
-        "\n".join([heading(kind), *[one.line() for one in shown]])
+        "\n".join([heading(kind), *[item.line() for item in shown]])
         for kind, shown in sections(items).items()
         if shown
     )

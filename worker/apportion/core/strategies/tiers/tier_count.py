@@ -42,14 +42,14 @@ class Reckoning:
         self._units = units_of(counter)
         self._sections = {kind: _Section(self._units.of(heading(kind) + _LINE_END)) for kind in TITLES}
         self._end_units: dict[tuple[int, int, str], int] = {}
-        for place, one in enumerate(items):
-            one.place, one.line_units = place, self._units.of(one.line() + _LINE_END)
-            section = self._sections[one.prepared.kind]
+        for place, item in enumerate(items):
+            item.place, item.line_units = place, self._units.of(item.line() + _LINE_END)
+            section = self._sections[item.prepared.kind]
             section.shown += 1
-            section.order.append((-one.tier, -place))
+            section.order.append((-item.tier, -place))
         for section in self._sections.values():
             heapify(section.order)
-        units = [one.line_units for one in items]
+        units = [item.line_units for item in items]
         self._lines_units, self._last_lines_units = sum(units), len(TITLES) * max(units)
 
     def tokens(self) -> int:
@@ -65,42 +65,42 @@ class Reckoning:
                 end = SEPARATOR
         return self._units.tokens(units)
 
-    def least_tokens_without(self, one: RankedItem) -> int:
+    def least_tokens_without(self, item: RankedItem) -> int:
         """Return what the text costs at least, on whatever tier one item stands; the others have not moved.
 
         It has their lines, the last one of a section with another end, which may cost less than a line end:
         these are left out, as if they were the longest.
         """
-        return self._units.tokens(self._lines_units - one.line_units - self._last_lines_units)
+        return self._units.tokens(self._lines_units - item.line_units - self._last_lines_units)
 
-    def put(self, one: RankedItem, tier: int) -> None:
+    def put(self, item: RankedItem, tier: int) -> None:
         """Put an item that is shown on a tier."""
-        section = self._sections[one.prepared.kind]
-        self._lines_units -= one.line_units
+        section = self._sections[item.prepared.kind]
+        self._lines_units -= item.line_units
         if tier == OMITTED:
-            one.tier = tier
+            item.tier = tier
             section.shown -= 1
             section.end = None
             return
         last = self._last(section)
-        one.tier = tier
-        one.line_units = self._units.of(one.line() + _LINE_END)
-        self._lines_units += one.line_units
-        heappush(section.order, (-tier, -one.place))
-        if one is last or one is self._last(section):
+        item.tier = tier
+        item.line_units = self._units.of(item.line() + _LINE_END)
+        self._lines_units += item.line_units
+        heappush(section.order, (-tier, -item.place))
+        if item is last or item is self._last(section):
             section.end = None
 
     def _last(self, section: _Section) -> RankedItem:
         while True:
             tier, place = section.order[0]
-            one = self._items[-place]
-            if one.tier == -tier:
-                return one
+            item = self._items[-place]
+            if item.tier == -tier:
+                return item
             heappop(section.order)
 
-    def _of_end(self, one: RankedItem, end: str) -> int:
+    def _of_end(self, item: RankedItem, end: str) -> int:
         """Return what the units of a line change by when this stands in place of its line end."""
-        key = (one.place, one.tier, end)
+        key = (item.place, item.tier, end)
         if key not in self._end_units:
-            self._end_units[key] = self._units.of(one.line() + end) - one.line_units
+            self._end_units[key] = self._units.of(item.line() + end) - item.line_units
         return self._end_units[key]
