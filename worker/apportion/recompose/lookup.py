@@ -38,10 +38,10 @@ def origin_in(run: Recomposition, decision: ContextDecision) -> Origin | Finding
         BrokerUnreachableError: the topics can no longer be read.
     """
     source = UNSET if decision.run is UNSET else decision.run.source
-    those = [one for one in run.ranges if source is not UNSET and one.partition == source.partition]
-    if not those:
+    ranges = [span for span in run.ranges if source is not UNSET and span.partition == source.partition]
+    if not ranges:
         return Finding(Found.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
-    [own] = those
+    [own] = ranges
     events, decisions = run.reader.read(own.requests, own.decisions)
     key = session_key(decision.tenant, decision.session_id).encode()
     return origin_of(

@@ -52,7 +52,7 @@ class _PartitionFailure(Struct, frozen=True):
 
 
 _job: Job
-_told: Any
+_messages: Any
 
 
 def run_partition(
@@ -84,14 +84,14 @@ def run_partitions(
         PartitionFailedError: one could not be read.
     """
     context = get_context("spawn")
-    told = context.Queue(_UNTOLD_MAX)
-    with ProcessPoolExecutor(processes, context, _begin, (job, told)) as pool:
-        running = {pool.submit(_run, one) for one in ranges}
+    messages = context.Queue(_UNTOLD_MAX)
+    with ProcessPoolExecutor(processes, context, _begin, (job, messages)) as pool:
+        running = {pool.submit(_run, partition_range) for partition_range in ranges}
         dones: dict[int, int] = {}
         left = len(running)
         try:
             while left:
-                message = _next(told, running)
+                message = _next(messages, running)
                 if isinstance(message, _PartitionFailure):
                     raise PartitionFailedError(message.code, message.message)
                 if isinstance(message, tuple):
@@ -101,8 +101,8 @@ def run_partitions(
                 left -= isinstance(message, VerificationSummary | Sum)
                 yield message
         finally:
-            for one in running:
-                one.cancel()
+            for future in running:
+                future.cancel()
             if left:
                 _end(pool)
 
@@ -113,31 +113,33 @@ def _end(pool: ProcessPoolExecutor) -> None:
         process.terminate()
 
 
-def _next(told: Any, running: set["Future[None]"]) -> Any:
+def _next(messages: Any, running: set["Future[None]"]) -> Any:
     """Return what a process says next; raise what ended one that said nothing."""
     while True:
         try:
-            return told.get(timeout=_WAIT_S)
+            return messages.get(timeout=_WAIT_S)
         except queue.Empty:
-            for one in running:
-                if one.done():
-                    one.result()
+            for future in running:
+                if future.done():
+                    future.result()
 
 
-def _begin(job: Job, told: Any) -> None:
-    global _job, _told
-    _job, _told = job, told
+def _begin(job: Job, messages: Any) -> None:
+    global _job, _messages
+    _job, _messages = job, messages
 
 
-def _run(one: PartitionRange) -> None:
-    partition = one.partition
+def _run(partition_range: PartitionRange) -> None:
+    partition = partition_range.partition
     try:
-        _told.put(run_partition(_job, one, _told.put, lambda done: _told.put((partition, done))))
+        _messages.put(
+            run_partition(_job, partition_range, _messages.put, lambda done: _messages.put((partition, done)))
+        )
     except Exception as error:
         code = getattr(error, "code", None)
         if not isinstance(code, str):
             raise
-        _told.put(_PartitionFailure(code, str(error)))
+        _messages.put(_PartitionFailure(code, str(error)))
 
 
 def _counted(events: Iterator[Record], first: int, done: Callable[[int], None]) -> Iterator[Record]:

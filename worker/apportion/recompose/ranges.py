@@ -86,8 +86,8 @@ async def require_topics(settings: Settings, topics: Collection[str]) -> None:
         BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
         TopicMissingError, PartitionsChangedError: they are not.
     """
-    reports = [one for one in await check_topics(settings) if one.topic in topics]
-    if missing := [one.topic for one in reports if one.status is TopicStatus.MISSING]:
+    reports = [report for report in await check_topics(settings) if report.topic in topics]
+    if missing := [report.topic for report in reports if report.status is TopicStatus.MISSING]:
         raise TopicMissingError(missing, settings)
     require_same_partitions(settings, reports)
 
@@ -132,37 +132,39 @@ class _Offsets:
     async def ranges(self, selection: RecordSelection, kept: Mapping[int, int]) -> list[PartitionRange]:
         settings = self._settings
         requests, decisions = settings.requests_topic, settings.decisions_topic
+        dead_letters = settings.dead_letters_topic
         begins, ends = await self._bounds(requests)
         async with asyncio.timeout(settings.request_timeout_s):
             commits = await read_commits(settings, self._partitions)
         decided_from, decided_to = await self._bounds(decisions)
-        refused_from, refused_to = await self._bounds(settings.dead_letters_topic)
+        refused_from, refused_to = await self._bounds(dead_letters)
         since = await self._at(requests, selection.since_ms)
         until = await self._at(requests, selection.until_ms)
         made_since = await self._at(decisions, selection.since_ms)
         ranges = []
-        for one in self._partitions:
-            first, last = selection.offsets.get(one, (0, None))
-            first = max(first, kept.get(one, 0), since.get(one, ends[one]) if selection.since_ms else 0)
-            end = ends[one] if last is None else min(ends[one], last + 1)
-            end = min(end, until.get(one, end))
-            begin = max(begins[one], kept.get(one, 0))
-            if selection.since_ms and first <= begins[one]:
+        for partition in self._partitions:
+            first, last = selection.offsets.get(partition, (0, None))
+            since_first = since.get(partition, ends[partition]) if selection.since_ms else 0
+            first = max(first, kept.get(partition, 0), since_first)
+            end = ends[partition] if last is None else min(ends[partition], last + 1)
+            end = min(end, until.get(partition, end))
+            begin = max(begins[partition], kept.get(partition, 0))
+            if selection.since_ms and first <= begins[partition]:
                 first = 0  # what was asked for before that is gone, and shall be told
-                decided_from[one] = made_since.get(one, decided_to[one])
+                decided_from[partition] = made_since.get(partition, decided_to[partition])
             extent = Extent(
                 first=begin,
                 asked=first,
                 end=end,
-                decided=commits[one].offset or 0,
+                decided=commits[partition].offset or 0,
                 in_order=not settings.has_tenant_limits,
             )
             ranges.append(
                 PartitionRange(
-                    one,
-                    OffsetSpan(requests, one, begin, max(begin, end)),
-                    OffsetSpan(decisions, one, decided_from[one], decided_to[one]),
-                    OffsetSpan(settings.dead_letters_topic, one, refused_from[one], refused_to[one]),
+                    partition,
+                    OffsetSpan(requests, partition, begin, max(begin, end)),
+                    OffsetSpan(decisions, partition, decided_from[partition], decided_to[partition]),
+                    OffsetSpan(dead_letters, partition, refused_from[partition], refused_to[partition]),
                     extent,
                 )
             )
@@ -173,12 +175,14 @@ class _Offsets:
         since = begins if selection.since_ms is None else await self._at(topic, selection.since_ms)
         until = await self._at(topic, selection.until_ms)
         return [
-            OffsetSpan(topic, one, since.get(one, ends[one]), until.get(one, ends[one]))
-            for one in self._partitions
+            OffsetSpan(
+                topic, partition, since.get(partition, ends[partition]), until.get(partition, ends[partition])
+            )
+            for partition in self._partitions
         ]
 
     async def _bounds(self, topic: str) -> tuple[dict[int, int], dict[int, int]]:
-        places = [TopicPartition(topic, one) for one in self._partitions]
+        places = [TopicPartition(topic, partition) for partition in self._partitions]
         begins = await self._client.beginning_offsets(places)
         ends = await self._client.end_offsets(places)
         return {p.partition: o for p, o in begins.items()}, {p.partition: o for p, o in ends.items()}
@@ -187,29 +191,37 @@ class _Offsets:
         """Return the first offsets that were recorded at a time or later, where there are any."""
         if time_ms is None:
             return {}
-        times = {TopicPartition(topic, one): time_ms for one in self._partitions}
+        times = {TopicPartition(topic, partition): time_ms for partition in self._partitions}
         found = await self._client.offsets_for_times(times)
-        return {place.partition: one.offset for place, one in found.items() if one is not None}
+        return {place.partition: offset.offset for place, offset in found.items() if offset is not None}
 
 
 def _without_what_was_before(
     reader: RecordReader, ranges: Collection[PartitionRange]
 ) -> Iterator[PartitionRange]:
     """Yield ranges without decisions that were made before the first event was recorded, by some margin."""
-    late = [one for one in ranges if 0 < one.extent.first <= one.extent.asked and one.requests]
+    late = [
+        partition_range
+        for partition_range in ranges
+        if 0 < partition_range.extent.first <= partition_range.extent.asked and partition_range.requests
+    ]
     read = dict(
-        zip([one.partition for one in late], reader.read(*[one.requests for one in late]), strict=True)
+        zip(
+            [partition_range.partition for partition_range in late],
+            reader.read(*[partition_range.requests for partition_range in late]),
+            strict=True,
+        )
     )
-    for one in ranges:
-        record = next(read[one.partition], None) if one.partition in read else None
+    for partition_range in ranges:
+        record = next(read[partition_range.partition], None) if partition_range.partition in read else None
         if record is None or record.timestamp_ms < 0:
-            yield one
+            yield partition_range
             continue
         since_ms = max(0, record.timestamp_ms - _SKEW_MS)
         yield replace(
-            one,
-            decisions=reader.wait(_since(reader.client, one.decisions, since_ms)),
-            dead_letters=reader.wait(_since(reader.client, one.dead_letters, since_ms)),
+            partition_range,
+            decisions=reader.wait(_since(reader.client, partition_range.decisions, since_ms)),
+            dead_letters=reader.wait(_since(reader.client, partition_range.dead_letters, since_ms)),
         )
 
 

@@ -48,7 +48,7 @@ class Recomposition:
     @property
     def total(self) -> int:
         """About how many events there are to compose."""
-        return sum(len(one.requests) for one in self.ranges)
+        return sum(len(partition_range.requests) for partition_range in self.ranges)
 
     def run(self, advance: Callable[[int], None]) -> Iterator[Finding]:
         """Yield what is wrong, as it is met; `advance` is told how many events are done.
@@ -76,7 +76,7 @@ class Recomposition:
     def _told(
         self, what_if: WhatIf | None, advance: Callable[[int], None]
     ) -> Iterator[Told | VerificationSummary | Sum]:
-        own = [one for one in self.ranges if one.requests]
+        own = [partition_range for partition_range in self.ranges if partition_range.requests]
         processes = min(len(own), len(os.sched_getaffinity(0)))
         if self.total < _SIDE_BY_SIDE_FROM or processes <= 1:
             yield from self._one_after_another(what_if, advance)
@@ -89,13 +89,13 @@ class Recomposition:
         self, what_if: WhatIf | None, advance: Callable[[int], None]
     ) -> Iterator[Told | VerificationSummary | Sum]:
         before = 0
-        for one in self.ranges:
-            start = None if self._snapshot is None else self._snapshot.rows(one.partition)
-            run = partition_run(self.settings, self.timeline, self.reader, one, start, what_if)
-            events = _counted(run.events, before - one.requests.first, advance)
+        for partition_range in self.ranges:
+            start = None if self._snapshot is None else self._snapshot.rows(partition_range.partition)
+            run = partition_run(self.settings, self.timeline, self.reader, partition_range, start, what_if)
+            events = _counted(run.events, before - partition_range.requests.first, advance)
             yield from run.told(events)
             yield run.summary
-            before += len(one.requests)
+            before += len(partition_range.requests)
 
 
 @contextmanager

@@ -112,14 +112,14 @@ class Snapshot:
         size_bytes = file.seek(0, os.SEEK_END)
         file.seek(max(0, size_bytes - _TAIL_BYTES))
         end = self._decoded(file.read().removesuffix(b"\n").rpartition(b"\n")[2], _End)
-        self._kept = {one.partition: one for one in end.partitions}
+        self._kept = {kept.partition: kept for kept in end.partitions}
         if sorted(self._kept) != list(range(settings.partitions)):
             raise self._invalid(f"has not the {settings.partitions} partitions of the settings")
 
     @property
     def offsets(self) -> dict[int, int]:
         """Up to where (exclusive) all requests of each partition are seen."""
-        return {partition: one.offset for partition, one in self._kept.items()}
+        return {partition: kept.offset for partition, kept in self._kept.items()}
 
     def rows(self, partition: int) -> StartRows:
         """Return the rows of a partition.
@@ -134,7 +134,7 @@ class Snapshot:
             raise self._invalid(f"was altered among the rows of partition {partition}")
         rows = [self._decoded(line, _KeptRow) for line in content.splitlines()]
         return StartRows(
-            {one.key: bytes(one.session) for one in rows}, {one.key: one.seen_offset for one in rows}
+            {row.key: bytes(row.session) for row in rows}, {row.key: row.seen_offset for row in rows}
         )
 
     def _decoded(self, line: bytes, form: type[T]) -> T:

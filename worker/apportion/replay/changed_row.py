@@ -12,9 +12,11 @@ from apportion.core.session.row import Session
 
 def row_under(session: Session, was: Policy, policy: Policy) -> Session:
     """Return the row as if what the one policy left had been left under the other."""
-    own = [one for one in session.carried if (one.policy, one.policy_digest) == (was.name, was.digest)]
+    own = [
+        state for state in session.carried if (state.policy, state.policy_digest) == (was.name, was.digest)
+    ]
     if not own or policy.digest == was.digest:
         return session
-    others = [one for one in session.carried if one not in own and one.policy != policy.name]
-    left = [replace(one, policy=policy.name, policy_digest=policy.digest) for one in own]
+    others = [state for state in session.carried if state not in own and state.policy != policy.name]
+    left = [replace(state, policy=policy.name, policy_digest=policy.digest) for state in own]
     return replace(session, carried=(*others, *left))

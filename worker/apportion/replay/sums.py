@@ -77,14 +77,14 @@ class Sum(Struct, frozen=True, kw_only=True):
         ]
         if self.cost_before is not UNSET and self.cost_after is not UNSET:
             lines.append(_from_to("cost", self.cost_before, self.cost_after))
-        for what, those in (
+        for what, counts in (
             ("answered otherwise", self.statuses),
             ("refused under the change", self.misfits),
             ("unverifiable", self.unverifiable),
         ):
-            if those:
-                told = ", ".join(f"{name} {count:,}" for name, count in those.items())
-                lines.append(f"{sum(those.values()):,} {what} ({told})")
+            if counts:
+                listed = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+                lines.append(f"{sum(counts.values()):,} {what} ({listed})")
         if self.in_flight:
             lines.append(f"{self.in_flight:,} in flight")
         return "\n".join(lines)

@@ -135,9 +135,9 @@ class DecisionDifference(Result, frozen=True, kw_only=True):
         if self.before.status is not self.after.status:
             parts.append(f"{self.before.status} > {self.after.status}")
         for what in ("gained", "lost", "shrunk", "grown"):
-            those = getattr(self, what)
-            if those:
-                parts.append(f"{len(those):,} {what}{_told(those) if what == 'lost' else ''}")
+            moved = getattr(self, what)
+            if moved:
+                parts.append(f"{len(moved):,} {what}{_reasons(moved) if what == 'lost' else ''}")
         parts += [what for what in ("reordered", "rewritten") if getattr(self, what)]
         return ", ".join(parts) or "unchanged"
 
@@ -209,15 +209,17 @@ def _moved(items: Iterable[ComposedItem], other: Answered) -> tuple[Moved, ...]:
 
     An id that came several times is out for what the first of them by rank is, not for coming again.
     """
-    those = tuple(items)
-    if not those:
+    moved = tuple(items)
+    if not moved:
         return ()
     reasons = {
         entry.id: entry.reason
         for entry in reversed(other.decision.candidates)
         if entry.reason is not Reason.DUPLICATE or other.composed.status is Status.DUPLICATE
     }
-    return tuple(Moved(one.id, one.kind, one.group, one.tokens, reasons.get(one.id, UNSET)) for one in those)
+    return tuple(
+        Moved(item.id, item.kind, item.group, item.tokens, reasons.get(item.id, UNSET)) for item in moved
+    )
 
 
 def _resized(before: ComposedItem, after: ComposedItem) -> Resized:
@@ -225,7 +227,7 @@ def _resized(before: ComposedItem, after: ComposedItem) -> Resized:
     return Resized(*own, before.fidelity, after.fidelity, before.tokens, after.tokens)
 
 
-def _told(lost: Iterable[Moved]) -> str:
+def _reasons(lost: Iterable[Moved]) -> str:
     """Return why, as ` (no_room 2)`: most first, ties by name."""
     counts = Counter(str(each.reason) for each in lost if each.reason is not UNSET)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -160,7 +160,7 @@ class _AdmissionSearch:
         items = self._composed(way.case(needed), None).composed.items
         [fidelity] = [item.fidelity for item in items if item.id == self._id]
         standing = {item.id for item in items}
-        displaced = tuple([one for one in self._stood if one not in standing])
+        displaced = tuple([item_id for item_id in self._stood if item_id not in standing])
         return replace(change, needed=needed, fidelity=fidelity, displaced=displaced)
 
     def _admits(self, way: _Way, value: int) -> bool:
@@ -172,8 +172,8 @@ class _AdmissionSearch:
         except (EventError, PolicyError):
             self._reason = UNSET
             return False  # nobody could ask for that
-        reasons = [one.reason for one in answered.decision.candidates if one.id == self._id]
-        self._reason = next((one for one in reasons if one is not Reason.DUPLICATE), UNSET)
+        reasons = [entry.reason for entry in answered.decision.candidates if entry.id == self._id]
+        self._reason = next((reason for reason in reasons if reason is not Reason.DUPLICATE), UNSET)
         return any(item.id == self._id for item in answered.composed.items)
 
     def _composed(self, case: _Case, memory: Memory | None) -> Answered:
@@ -226,12 +226,14 @@ def _score(
     """Yield what moves a candidate up; one of the pool is sent with the request, in place of itself."""
     request, policy = origin.request, origin.policy
     candidates = request.candidates or ()
-    if not any(_is(one, candidate_id, secret) for one in candidates):
-        pool = [one.artifact for one in origin.session.pool if one.id == candidate_id]
-        candidates += tuple([replace(one, id=candidate_id) for one in pool])
-    own = [one for one in candidates if _is(one, candidate_id, secret)]
+    if not any(_is(candidate, candidate_id, secret) for candidate in candidates):
+        pool = [pooled.artifact for pooled in origin.session.pool if pooled.id == candidate_id]
+        candidates += tuple([replace(artifact, id=candidate_id) for artifact in pool])
+    own = [candidate for candidate in candidates if _is(candidate, candidate_id, secret)]
     for field in fields:
-        given = [thousandths(value) for one in own if (value := getattr(one, field.name)) is not UNSET]
+        given = [
+            thousandths(value) for candidate in own if (value := getattr(candidate, field.name)) is not UNSET
+        ]
         if given:
             break
     else:
@@ -240,8 +242,10 @@ def _score(
     def case(value: int) -> _Case:
         changed = tuple(
             [
-                replace(one, **{field.name: value / 1_000}) if _is(one, candidate_id, secret) else one
-                for one in candidates
+                replace(candidate, **{field.name: value / 1_000})
+                if _is(candidate, candidate_id, secret)
+                else candidate
+                for candidate in candidates
             ]
         )
         return _Case(replace(request, candidates=changed), policy)

@@ -16,7 +16,7 @@ from support.containers import free_port
 from apportion.core.memory import Memory
 from apportion.kafka.commit_metadata import CommitMetadata, encode_metadata
 from apportion.kafka.commits import CommittedOffset
-from apportion.operations import metrics as told
+from apportion.operations import metrics
 from apportion.operations.numbers import Numbers
 from apportion.operations.server import serving
 from apportion.settings import Settings
@@ -171,7 +171,7 @@ class Stage:
         self.reader.position = offset + events
         self.pipeline.composed(flow, Batch(0, offset, offset + events, events, {}, {}, [], 10))
 
-    def value(self, metric: told.Metric, *labels: str) -> float | None:
+    def value(self, metric: metrics.Metric, *labels: str) -> float | None:
         [family] = [one for one in self.numbers.collect() if one.name == metric.name.removesuffix("_total")]
         return next((one.value for one in family.samples if tuple(one.labels.values()) == labels), None)
 
@@ -285,7 +285,7 @@ async def test_offsets_without_a_record_behind_the_last_event_are_no_lag_and_no_
     await stage.passes(5 * MINUTE_S)
     await stage.probe.refresh()
     assert stage.is_alive
-    assert stage.value(told.LAG, "0") == 0
+    assert stage.value(metrics.LAG, "0") == 0
 
 
 async def test_what_an_open_transaction_holds_back_is_no_work_and_has_a_metric(stage: Stage) -> None:
@@ -294,13 +294,13 @@ async def test_what_an_open_transaction_holds_back_is_no_work_and_has_a_metric(s
     await stage.probe.refresh()
     assert stage.is_alive
     assert stage.probe.health.why_not_ready() == ()
-    assert stage.value(told.OPEN_TRANSACTION_OFFSETS, "0") == 7
-    assert stage.value(told.LAG, "0") == 0
+    assert stage.value(metrics.OPEN_TRANSACTION_OFFSETS, "0") == 7
+    assert stage.value(metrics.LAG, "0") == 0
     stage.ends_at(7)
     await stage.passes(5)
     await stage.probe.refresh()
-    assert stage.value(told.OPEN_TRANSACTION_OFFSETS, "0") == 0
-    assert stage.value(told.LAG, "0") == 7
+    assert stage.value(metrics.OPEN_TRANSACTION_OFFSETS, "0") == 0
+    assert stage.value(metrics.LAG, "0") == 7
 
 
 async def test_transactions_that_follow_each_other_hold_nothing_back(stage: Stage) -> None:
@@ -308,7 +308,7 @@ async def test_transactions_that_follow_each_other_hold_nothing_back(stage: Stag
         stage.reader.end, stage.member.end = end, end + 1
         await stage.passes(5)
         await stage.probe.refresh()
-        assert stage.value(told.OPEN_TRANSACTION_OFFSETS, "0") == 0
+        assert stage.value(metrics.OPEN_TRANSACTION_OFFSETS, "0") == 0
 
 
 async def test_a_worker_without_the_membership_is_not_ready_and_then_dead(stage: Stage) -> None:
@@ -317,13 +317,13 @@ async def test_a_worker_without_the_membership_is_not_ready_and_then_dead(stage:
     await stage.probe.refresh()
     assert stage.is_alive
     assert stage.probe.health.why_not_ready() == ("the membership in the group is not held",)
-    assert (stage.value(told.MEMBER), stage.value(told.HEARTBEAT_SECONDS)) == (0, 30)
+    assert (stage.value(metrics.MEMBER), stage.value(metrics.HEARTBEAT_SECONDS)) == (0, 30)
     await stage.passes(MINUTE_S + 10)
     assert not stage.is_alive
     stage.is_member = True
     await stage.passes(5)
     await stage.probe.refresh()
-    assert (stage.value(told.MEMBER), stage.value(told.HEARTBEAT_SECONDS)) == (1, 0)
+    assert (stage.value(metrics.MEMBER), stage.value(metrics.HEARTBEAT_SECONDS)) == (1, 0)
     assert stage.probe.health.why_not_ready() == ()
 
 
@@ -342,23 +342,23 @@ async def test_lag_is_what_is_not_durable(stage: Stage) -> None:
     stage.ends_at(10)
     await stage.passes(5)
     await stage.probe.refresh()
-    assert stage.value(told.LAG, "0") == 10
-    assert stage.value(told.IN_FLIGHT_BATCHES) == 1
+    assert stage.value(metrics.LAG, "0") == 10
+    assert stage.value(metrics.IN_FLIGHT_BATCHES) == 1
     stage.writer.durable.set()
     await stage.passes(5)
     await stage.probe.refresh()
-    assert stage.value(told.LAG, "0") == 7
-    assert stage.value(told.EVENTS) == 3
+    assert stage.value(metrics.LAG, "0") == 7
+    assert stage.value(metrics.EVENTS) == 3
 
 
 async def test_what_would_be_read_again_is_what_was_fetched_and_is_not_committed(stage: Stage) -> None:
     stage.compose(events=9)
     await stage.probe.refresh()
-    assert stage.value(told.UNCOMMITTED, "0") == 9
+    assert stage.value(metrics.UNCOMMITTED, "0") == 9
     stage.pipeline.committed({0: 7})
     await stage.probe.refresh()
-    assert stage.value(told.UNCOMMITTED, "0") == 2
-    assert stage.value(told.WAITING_EVENTS, "0") is None, "nobody waits for turns without limits"
+    assert stage.value(metrics.UNCOMMITTED, "0") == 2
+    assert stage.value(metrics.WAITING_EVENTS, "0") is None, "nobody waits for turns without limits"
 
 
 async def test_what_waits_for_turns_and_what_is_remembered_has_its_gauges() -> None:
@@ -366,12 +366,12 @@ async def test_what_waits_for_turns_and_what_is_remembered_has_its_gauges() -> N
     stage = Stage(FairPipeline, new_queue=queue)
     stage.pipeline.fetched(0, [ConsumerRecord("requests", 0, 0, 1, 0, b"a/s", b"x" * 1_000, None, 0, 0, ())])
     await stage.probe.refresh()
-    assert stage.value(told.WAITING_EVENTS, "0") == 1
-    assert (stage.value(told.WAITING_BYTES, "0") or 0) > 1_000
-    assert stage.value(told.CACHE_BYTES) == 0
+    assert stage.value(metrics.WAITING_EVENTS, "0") == 1
+    assert (stage.value(metrics.WAITING_BYTES, "0") or 0) > 1_000
+    assert stage.value(metrics.CACHE_BYTES) == 0
     answer(request([candidate("a")]), lanes_policy(), memory=stage.memory)
     await stage.probe.refresh()
-    assert (stage.value(told.CACHE_BYTES) or 0) > 1_000
+    assert (stage.value(metrics.CACHE_BYTES) or 0) > 1_000
     stage.pipeline.abandon()
 
 
@@ -387,7 +387,7 @@ async def test_an_event_that_has_ended_workers_is_shown_until_it_is_dealt_with_a
     for _ in range(20):
         await stage.passes(MINUTE_S)
         await stage.probe.refresh()
-        assert stage.value(told.EVENT_FAILURES, "0") == 2
+        assert stage.value(metrics.EVENT_FAILURES, "0") == 2
     stage.pipeline.flows[0].begin([])
     stage.compose()
     stage.writer.durable.set()
@@ -395,7 +395,7 @@ async def test_an_event_that_has_ended_workers_is_shown_until_it_is_dealt_with_a
     shown = []
     for _ in range(7):
         await stage.probe.refresh()
-        shown.append(stage.value(told.EVENT_FAILURES, "0"))
+        shown.append(stage.value(metrics.EVENT_FAILURES, "0"))
         await stage.passes(MINUTE_S)
     assert shown == [2, 2, 2, 2, 2, 0, 0]
 
@@ -406,12 +406,12 @@ async def test_a_worker_that_starts_shows_the_failures_of_its_group_until_its_ow
     stage.member.is_assigned = False
     stage.probe.begin({0: CommittedOffset(7, with_failures(3)), 1: CommittedOffset(7)})
     await stage.probe.refresh()
-    assert stage.value(told.EVENT_FAILURES, "0") == 3
-    assert stage.value(told.EVENT_FAILURES, "1") is None
+    assert stage.value(metrics.EVENT_FAILURES, "0") == 3
+    assert stage.value(metrics.EVENT_FAILURES, "1") is None
     stage.member.is_assigned = True
     stage.pipeline.begin(0, stage.rows, 9)
     await stage.probe.refresh()
-    assert stage.value(told.EVENT_FAILURES, "0") == 0
+    assert stage.value(metrics.EVENT_FAILURES, "0") == 0
 
 
 async def test_a_worker_that_ends_by_itself_in_time_is_not_ended_before() -> None:

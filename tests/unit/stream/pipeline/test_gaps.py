@@ -11,7 +11,7 @@ from msgspec import Struct
 from support.pipeline_stage import KEY, PipelineStage, read
 
 from apportion.core.session.row import EMPTY
-from apportion.operations import metrics as told
+from apportion.operations import metrics
 from apportion.operations.numbers import Numbers
 from apportion.settings import Settings
 from apportion.stream.pipeline import gaps
@@ -127,7 +127,9 @@ class Stage(PipelineStage):
     def counts(self) -> tuple[float, float]:
         """How many gaps and late records were counted."""
         families = {family.name: family for family in self.numbers.collect()}
-        names = [metric.name.removesuffix("_total") for metric in (told.CHANGELOG_GAPS, told.LATE_RECORDS)]
+        names = [
+            metric.name.removesuffix("_total") for metric in (metrics.CHANGELOG_GAPS, metrics.LATE_RECORDS)
+        ]
         gap_count, late_count = [families[name].samples[0].value for name in names]
         return gap_count, late_count
 

@@ -121,7 +121,7 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
         coordinator = self._ensure_consumer()._coordinator  # noqa: SLF001 - `committed` tells no metadata
         wanted = [TopicPartition(*tp) for tp in partitions]
         found = await self.call_thread(coordinator.fetch_committed_offsets, wanted)
-        return {TP(*tp): (one.offset, one.metadata) for tp, one in found.items()}
+        return {TP(*tp): (commit.offset, commit.metadata) for tp, commit in found.items()}
 
     async def ends(self, partitions: Collection[TP]) -> Mapping[TP, int]:
         """Return the high watermarks of partitions, behind which no record was written.

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from apportion.core.memory import Memory
 from apportion.kafka.commits import CommittedOffset
 from apportion.kafka.reader import RequestReader
-from apportion.operations import metrics as told
+from apportion.operations import metrics
 from apportion.operations.health import Health, Patience, Sight
 from apportion.operations.log import log_fact
 from apportion.operations.numbers import Batched, Numbers
@@ -188,40 +188,42 @@ class Probe:
         sources, numbers = self._sources, self._numbers
         self.look()
         flows = [flow for flow in sources.pipeline.flows.values() if not flow.is_over]
-        numbers.put_all(told.LAG, {flow.partition: self._lag(flow) for flow in flows})
+        numbers.put_all(metrics.LAG, {flow.partition: self._lag(flow) for flow in flows})
         waiting = sources.pipeline.waiting
-        numbers.put_all(told.WAITING_EVENTS, {one: events for one, (events, _) in waiting.items()})
-        numbers.put_all(told.WAITING_BYTES, {one: size for one, (_, size) in waiting.items()})
-        numbers.put_all(told.UNCOMMITTED, {flow.partition: self._uncommitted(flow) for flow in flows})
-        numbers.put_all(told.STREAM_TIME, {flow.partition: flow.rows.time.seen_us / 1e6 for flow in flows})
-        numbers.put_all(told.EVENT_FAILURES, {**self._failures_at_start, **self._event_failures()})
-        numbers.put_all(told.ROWS, {partition: len(rows) for partition, rows in sources.rows().items()})
-        numbers.put(told.IN_FLIGHT_BATCHES, sources.pipeline.in_flight)
-        numbers.put(told.IN_FLIGHT_BYTES, sources.pipeline.in_flight_bytes)
-        numbers.put(told.CACHE_BYTES, sources.memory.compositions.size_bytes)
+        numbers.put_all(
+            metrics.WAITING_EVENTS, {partition: events for partition, (events, _) in waiting.items()}
+        )
+        numbers.put_all(metrics.WAITING_BYTES, {partition: size for partition, (_, size) in waiting.items()})
+        numbers.put_all(metrics.UNCOMMITTED, {flow.partition: self._uncommitted(flow) for flow in flows})
+        numbers.put_all(metrics.STREAM_TIME, {flow.partition: flow.rows.time.seen_us / 1e6 for flow in flows})
+        numbers.put_all(metrics.EVENT_FAILURES, {**self._failures_at_start, **self._event_failures()})
+        numbers.put_all(metrics.ROWS, {partition: len(rows) for partition, rows in sources.rows().items()})
+        numbers.put(metrics.IN_FLIGHT_BATCHES, sources.pipeline.in_flight)
+        numbers.put(metrics.IN_FLIGHT_BYTES, sources.pipeline.in_flight_bytes)
+        numbers.put(metrics.CACHE_BYTES, sources.memory.compositions.size_bytes)
         counts = sources.memory.counts
-        numbers.put(told.COUNT_MEMORY, counts.hits, "hit")
-        numbers.put(told.COUNT_MEMORY, counts.misses, "miss")
+        numbers.put(metrics.COUNT_MEMORY, counts.hits, "hit")
+        numbers.put(metrics.COUNT_MEMORY, counts.misses, "miss")
         if sources.verifier is not None:
             again = sources.verifier.counts
-            numbers.put(told.VERIFIED, again.verified, "equal")
-            numbers.put(told.VERIFIED, again.differences, "different")
-            numbers.put(told.VERIFIED, again.dropped, "dropped")
-            numbers.put(told.VERIFIED, again.failed, "failed")
-        numbers.put(told.DEAD_LETTER_SHARE, sources.share.last)
+            numbers.put(metrics.VERIFIED, again.verified, "equal")
+            numbers.put(metrics.VERIFIED, again.differences, "different")
+            numbers.put(metrics.VERIFIED, again.dropped, "dropped")
+            numbers.put(metrics.VERIFIED, again.failed, "failed")
+        numbers.put(metrics.DEAD_LETTER_SHARE, sources.share.last)
         held_back = {flow.partition: self._held_back.get(flow.partition, 0) for flow in flows}
-        numbers.put_all(told.OPEN_TRANSACTION_OFFSETS, held_back)
-        numbers.put(told.MEMBER, sources.membership.is_held)
+        numbers.put_all(metrics.OPEN_TRANSACTION_OFFSETS, held_back)
+        numbers.put(metrics.MEMBER, sources.membership.is_held)
         numbers.put(
-            told.HEARTBEAT_SECONDS, sources.membership.age_s if isfinite(sources.membership.age_s) else 0
+            metrics.HEARTBEAT_SECONDS, sources.membership.age_s if isfinite(sources.membership.age_s) else 0
         )
-        numbers.put(told.LIVE, not self.health.why_dead())
-        numbers.put(told.READY, not self.health.why_not_ready())
+        numbers.put(metrics.LIVE, not self.health.why_dead())
+        numbers.put(metrics.READY, not self.health.why_not_ready())
         if self._heard_s is not None:
-            numbers.put(told.BROKERS_HEARD_SECONDS, self._clock_s() - self._heard_s)
+            numbers.put(metrics.BROKERS_HEARD_SECONDS, self._clock_s() - self._heard_s)
         if self._clock_s() - self._held_s >= _HELD_S:
             self._held_s = self._clock_s()
-            numbers.put(told.ROW_BYTES, await self._held_bytes())
+            numbers.put(metrics.ROW_BYTES, await self._held_bytes())
 
     def _event_failures(self) -> dict[int, int]:
         """Return how many workers an event has ended, by partition, and for a while after it was dealt with.

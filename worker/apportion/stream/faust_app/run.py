@@ -48,12 +48,14 @@ def run_worker(settings: Settings) -> None:
 async def _serve(app: WorkerApp) -> None:
     """Live, and tell how it is, to the end."""
     settings = app.settings
-    async with AsyncExitStack() as told:
+    async with AsyncExitStack() as endpoints:
         if settings.health_port:
             address = settings.health_host, settings.health_port
             probe = app.probe
             try:
-                await told.enter_async_context(serving(*address, probe.health, app.numbers, probe.refresh))
+                await endpoints.enter_async_context(
+                    serving(*address, probe.health, app.numbers, probe.refresh)
+                )
             except PortTakenError as error:
                 if settings.origin("health_port") != DEFAULT:
                     raise

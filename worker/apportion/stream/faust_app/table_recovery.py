@@ -13,7 +13,7 @@ from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
 from mode import Service
 
 from apportion.kafka.faults import StreamError
-from apportion.operations import metrics as told
+from apportion.operations import metrics
 from apportion.operations.gc_tuning import look_once
 from apportion.operations.log import log_fact
 from apportion.stream.state.faults import RecoveryFailedError
@@ -53,9 +53,9 @@ class SessionRecovery(Recovery):  # type: ignore[misc] # faust is followed by no
         count = sum(len(held) for held in rows.values())
         took_s = monotonic() - since_s
         numbers = self.app.numbers
-        numbers.add(told.RECOVERIES, 1)
-        numbers.add(told.RECOVERY_SECONDS, took_s)
-        numbers.add(told.RECOVERED_ROWS, max(0, count - before))
+        numbers.add(metrics.RECOVERIES, 1)
+        numbers.add(metrics.RECOVERY_SECONDS, took_s)
+        numbers.add(metrics.RECOVERED_ROWS, max(0, count - before))
         log_fact(
             "recovered", partitions=sorted(rows), rows=count, new=count - before, after_s=round(took_s, 3)
         )

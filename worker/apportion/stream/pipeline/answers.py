@@ -105,10 +105,10 @@ class Answers:
         row = Row(record.offset, session, record.timestamp_ms)
         if outcome is None:
             return Answer(record, row)
-        told = outcome.decision
+        detailed = outcome.decision
         if self._detail is not Detail.FULL:
-            told = in_detail(told, self._detail)
-        composed, decision = codec.encode(outcome.composed), codec.encode(told)
+            detailed = in_detail(detailed, self._detail)
+        composed, decision = codec.encode(outcome.composed), codec.encode(detailed)
         if len(composed) > VALUE_MAX_BYTES or len(decision) > VALUE_MAX_BYTES:
             raise _too_large(composed, decision)
         if self._verifier is not None and self._verifier.is_chosen(outcome.decision):
@@ -194,7 +194,7 @@ class _RunTemplates:
     """
 
     def __init__(self, topic: str, worker: str) -> None:
-        quoted = (json.encode(one).replace(b"%", b"%%") for one in (topic, worker))
+        quoted = (json.encode(text).replace(b"%", b"%%") for text in (topic, worker))
         self._topic, self._worker = quoted
         self._known: dict[tuple[str, ...], bytes] = {}
 

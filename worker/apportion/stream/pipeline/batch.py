@@ -121,7 +121,7 @@ class BatchComposer:
         batch.size_bytes += sum([len(value or b"") for state in batch.states for _, value, _ in state])
         batch.stream_time_us = rows.time.seen_us
         taken = records[start : start + batch.events]
-        batch.tally.recorded_ms = [ms for one in taken if (ms := one.timestamp) is not None and ms >= 0]
+        batch.tally.recorded_ms = [ms for record in taken if (ms := record.timestamp) is not None and ms >= 0]
         batch.composed_s = monotonic()
         batch.work_s = batch.composed_s - began_s
         return batch
@@ -191,7 +191,7 @@ class BatchComposer:
         for answer in untold.answers:
             for message in self._answers.messages(answer):
                 batch.messages.setdefault(message.topic, []).append(message)
-        batch.tally.answered([(one.outcome, one.took_s) for one in untold.answers if one.outcome])
+        batch.tally.answered([(answer.outcome, answer.took_s) for answer in untold.answers if answer.outcome])
         tenants = [tenant_of(record, None) for record in untold.records]
         batch.outcomes += [(tenant, False) for tenant in tenants]
         self._share.answered(tenants)

@@ -98,7 +98,7 @@ def window_of(text: str) -> Window:
             return Window(int(seen), last, tenants[: int(counts[0])])
         known = dict.fromkeys([tenant for tenant, refused in last if not refused])
         return Window(
-            int(seen), [(one if one in known else _NOBODY, refused) for one, refused in last], known
+            int(seen), [(tenant if tenant in known else _NOBODY, refused) for tenant, refused in last], known
         )
     except (ValueError, IndexError):
         return Window()

@@ -120,14 +120,14 @@ class ExactlyOnceWriter:
         except (KafkaError, TimeoutError):
             await producer.abort()
             raise
-        for one in together:
+        for committed in together:
             waiting.popleft()
-            one.is_committed = True
+            committed.is_committed = True
         count_rows(writing.rows, rows, alone=True)
 
     async def _transact(self, producer: TransactionalProducer, together: Sequence[Writing]) -> list[Sent]:
         """Make a transaction of these batches, and return where their rows stand."""
-        batches = [one.batch for one in together]
+        batches = [writing.batch for writing in together]
         partition = batches[0].partition
         offset, metadata = together[0].commit_after(batches)
         await producer.begin()

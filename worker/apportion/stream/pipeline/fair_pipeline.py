@@ -67,7 +67,10 @@ class FairPipeline(Pipeline):
     @property
     def waiting(self) -> Mapping[int, tuple[int, int]]:
         """How many fetched events of each partition wait for turns, and their bytes."""
-        return {partition: (len(one.queue), one.queue.size_bytes) for partition, one in self._waiting.items()}
+        return {
+            partition: (len(events.queue), events.queue.size_bytes)
+            for partition, events in self._waiting.items()
+        }
 
     def begin(self, partition: int, rows: PartitionRows, offset: int | None, metadata: str = "") -> None:
         """Let a partition flow, with nothing that waits."""

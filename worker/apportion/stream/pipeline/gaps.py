@@ -21,7 +21,7 @@ from apportion.kafka.groupless_consumer import (
     patiently,
 )
 from apportion.kafka.topics import changelog_topic
-from apportion.operations import metrics as told
+from apportion.operations import metrics
 from apportion.operations.log import log_fact
 from apportion.operations.numbers import Numbers
 from apportion.settings import Settings
@@ -109,7 +109,8 @@ class GapWatch:
         except UnreadableRowError as error:
             raise UnreadableStateError(named(place), str(error)) from None
         flow.rows.close(gap)
-        self._numbers.add(told.CHANGELOG_GAPS, 1 if others else 0)  # it may be markers of transactions alone
-        self._numbers.add(told.LATE_RECORDS, late)
+        # a gap may hold markers of transactions alone
+        self._numbers.add(metrics.CHANGELOG_GAPS, 1 if others else 0)
+        self._numbers.add(metrics.LATE_RECORDS, late)
         if late:
             log_fact("late records", partition=flow.partition, begin=begin, end=end, late=late)

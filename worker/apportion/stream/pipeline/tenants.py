@@ -55,7 +55,9 @@ class Buckets:
         if self._rate:
             self._held[tenant] = (self._now(tenant) - 1, self._clock_s())
             if len(self._held) > self._most:  # a full one is as one that is not there
-                self._held = {one: held for one, held in self._held.items() if self._now(one) < self._rate}
+                self._held = {
+                    tenant: held for tenant, held in self._held.items() if self._now(tenant) < self._rate
+                }
                 self._most = max(_BUCKETS_MAX, 2 * len(self._held))
 
     def wait_s(self, tenant: bytes) -> float:

@@ -56,7 +56,7 @@ class BatchSpans:
         """Make the span of a batch that is durable: from when its first event was taken until now."""
         now_ns = time_ns()
         composed_ns = now_ns - int((monotonic() - batch.composed_s) * 1e9)
-        answers = [one for topic in self._answered_in for one in batch.messages.get(topic, ())]
+        answers = [answer for topic in self._answered_in for answer in batch.messages.get(topic, ())]
         span = self._tracer.start_span(
             self._name,
             kind=SpanKind.CONSUMER,
@@ -79,8 +79,8 @@ def _links(answers: Iterable[OutboundRecord]) -> Iterator[Link]:
     `tracestate` is left out: a link is found without it, and it is the client's to write.
     """
     extract = TraceContextTextMapPropagator().extract
-    for one in answers:
-        headers = dict(one.headers)
+    for answer in answers:
+        headers = dict(answer.headers)
         received = headers.get(_TRACE)
         if received is None or not received.isascii():
             continue

@@ -141,7 +141,7 @@ class EffectivelyOnceWriter:
 
 def entries(messages: Iterable[OutboundRecord]) -> list[tuple[Entry]]:
     """Return messages as they are sent, each for itself."""
-    return [((one.key, one.value, one.headers),) for one in messages]
+    return [((message.key, message.value, message.headers),) for message in messages]
 
 
 async def acknowledged(sent: Sequence[Sent]) -> None:
@@ -150,15 +150,15 @@ async def acknowledged(sent: Sequence[Sent]) -> None:
     Raises:
         KafkaError: it is not.
     """
-    if waiting := [one.acknowledged for one in sent if not one.acknowledged.done()]:
+    if waiting := [part.acknowledged for part in sent if not part.acknowledged.done()]:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
-    for one in sent:
-        if one.acknowledged.done():  # where one has failed, others may not be
-            one.acknowledged.result()
+    for part in sent:
+        if part.acknowledged.done():  # where one has failed, others may not be
+            part.acknowledged.result()
 
 
 def count_rows(rows: PartitionRows, sent: Iterable[Sent], *, alone: bool = False) -> None:
     """Count what was sent to the changelog as contained; `alone`: nobody else writes there."""
-    for one in sent:
-        if (offset := one.offset) >= 0:  # the broker may have forgotten where a record stands
-            rows.written(offset, offset + one.records - 1, alone=alone)
+    for part in sent:
+        if (offset := part.offset) >= 0:  # the broker may have forgotten where a record stands
+            rows.written(offset, offset + part.records - 1, alone=alone)
