@@ -8,10 +8,8 @@ help does not. ARCHITECTURE.md lists the packages.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.4.0"
-"""The version of the package, which names a release."""
-ENGINE_VERSION = "0.3.0"
-"""The version in every decision. The same events under the same engine version give the same bytes."""
+from apportion.version import ENGINE_VERSION as ENGINE_VERSION
+from apportion.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from apportion.library import *  # noqa: F403 - its `__all__` is this package's, too

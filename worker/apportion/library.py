@@ -4,7 +4,6 @@ Only these names are stable; all others can move. Importing it reads no settings
 library keeps no state: the caller keeps the session's row.
 """
 
-from apportion import ENGINE_VERSION
 from apportion.core.bounds import Bounds
 from apportion.core.compose import Answered, compose
 from apportion.core.composer import Composer
@@ -69,6 +68,7 @@ from apportion.formats import (
     text_body,
 )
 from apportion.policies import builtin_policies, load_policy
+from apportion.version import ENGINE_VERSION
 
 __all__ = [
     "COUNTERS",

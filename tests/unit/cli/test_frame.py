@@ -13,7 +13,8 @@ import pytest
 import apportion.cli
 import apportion.cli._commands
 from apportion import ENGINE_VERSION, __version__
-from apportion.cli import COMMANDS, main
+from apportion.cli import main
+from apportion.cli._commands import COMMANDS
 from apportion.settings import NAMES, SECRETS, flag_of
 
 ROOT = Path(__file__).parents[3]

@@ -1,7 +1,7 @@
 """The command `apportion`: one file per command.
 
-A command's file reads flags, calls another package and prints. The list of commands, the form of errors and
-the exit codes are here.
+A command's file reads flags, calls another package and prints. The form of errors and the exit codes are
+here, the list of commands is in `_commands.py`.
 
 To add the command `NAME`, write `worker/apportion/cli/NAME.py` with a Typer `app`, and add its name to
 `COMMANDS`. Import other packages inside its functions, because `--help` and completion import every file here
@@ -12,26 +12,6 @@ at the start leaves no stack trace.
 
 import sys
 from enum import IntEnum
-
-COMMANDS = (
-    "demo",
-    "run",
-    "health",
-    "send",
-    "compose",
-    "verify",
-    "explain",
-    "replay",
-    "snapshot",
-    "sink",
-    "report",
-    "fingerprint",
-    "workload",
-    "policies",
-    "topics",
-    "config",
-)
-"""The commands, in the order of `--help`."""
 
 _EXTRAS = {
     "aiohttp": "worker",

@@ -1,4 +1,7 @@
-"""The root of the command line: it imports each command on demand, and describes what all have in common."""
+"""The list of commands, and the root of the command line.
+
+The root imports each command on demand, and describes what all have in common.
+"""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -9,7 +12,26 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from apportion import ENGINE_VERSION, __version__
-from apportion.cli import COMMANDS
+
+COMMANDS = (
+    "demo",
+    "run",
+    "health",
+    "send",
+    "compose",
+    "verify",
+    "explain",
+    "replay",
+    "snapshot",
+    "sink",
+    "report",
+    "fingerprint",
+    "workload",
+    "policies",
+    "topics",
+    "config",
+)
+"""The commands, in the order of `--help`."""
 
 
 class _Commands(Mapping[str, Any]):
