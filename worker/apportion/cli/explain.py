@@ -68,9 +68,6 @@ def explain(
         --events events.jsonl
       apportion explain 6891f1 --from-topics --candidate a
     """
-    from apportion.explain.candidate import candidate_explanation
-    from apportion.explain.decision import explanation
-
     if events is not None and candidate is None:
         raise typer.BadParameter("needs --candidate", param_hint="--events")
     require_distinct(decisions, events)
@@ -82,6 +79,15 @@ def explain(
         return
     if decisions is None:
         raise typer.BadParameter("give --decisions FILE, or --from-topics")
+    _explain_from_files(settings, decision_id, candidate, decisions, events)
+
+
+def _explain_from_files(
+    settings: "Settings", decision_id: str, candidate: str | None, decisions: Path, events: Path | None
+) -> None:
+    from apportion.explain.candidate import candidate_explanation
+    from apportion.explain.decision import explanation
+
     with ExitStack() as stack:
         recorded = stack.enter_context(open_events(decisions))
         if events is not None and not recorded.seekable():

@@ -93,20 +93,11 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
 
 def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engine) -> ContextDecision:
     """Return the decision; the caller fills in `run`."""
-    accepted, made = answer.accepted, answer.made
-    asked, prepared = accepted.asked, accepted.prepared
-    request, before = asked.request, asked.before
-    counter, secret = answer.counter, asked.secret
-    entries = entries_of(made, prepared.aside)
+    accepted, asked, made = answer.accepted, answer.accepted.asked, answer.made
+    request, before, secret = asked.request, asked.before, asked.secret
+    entries = entries_of(made, accepted.prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)
     reasons = reason_counts(entries) if len(made.items) < len(entries) else ()
-    tokens = DecisionTokens(
-        limit=accepted.limit_tokens,
-        reserved=made.reserved_tokens,
-        estimated=made.estimated_tokens,
-        used=made.used_tokens,
-        remaining=accepted.limit_tokens - made.used_tokens,
-    )
     return ContextDecision(
         schema_version=SCHEMA_VERSION,
         decision_id=answer.decision_id,
@@ -116,21 +107,14 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         requested_at=utc(asked.event_us),
         engine_version=engine.version,
         policy=composed.policy,
-        counter=CounterRef(name=counter.name, digest=counter.digest),
-        digests=Digests(
-            input=asked.input_digest,
-            candidates=prepared.digest,
-            constraints=asked.constraints_digest,
-            session_before=before.digest,
-            session_after=answer.after.digest,
-            output=_output_digest(composed, answer),
-        ),
+        counter=CounterRef(name=answer.counter.name, digest=answer.counter.digest),
+        digests=_digests(answer, composed),
         fingerprint_key_id=UNSET if secret is None else key_id(secret),
         status=answer.status,
-        summary=summary(answer.status, len(made.items), len(entries), tokens, reasons),
+        summary=_summary(answer, len(entries), reasons),
         trigger=UNSET if request.trigger is UNSET else traced(request.trigger, secret),
         limits=accepted.limits,
-        tokens=tokens,
+        tokens=_decision_tokens(answer),
         session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
         groups=made.groups,
         score_parts=made.score_parts,
@@ -140,12 +124,35 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         candidates_selected=len(made.items),
         reasons=reasons,
         unlisted=unlisted,
-        constraints=prepared.constraints,
+        constraints=accepted.prepared.constraints,
         duplicate_of=answer.duplicate_of,
         evicted=before.evicted if asked.seen is None else (),
         evicted_unlisted=before.evicted_unlisted if asked.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
         prefix=made.prefix,
+    )
+
+
+def _decision_tokens(answer: AnswerParts) -> DecisionTokens:
+    accepted, made = answer.accepted, answer.made
+    return DecisionTokens(
+        limit=accepted.limit_tokens,
+        reserved=made.reserved_tokens,
+        estimated=made.estimated_tokens,
+        used=made.used_tokens,
+        remaining=accepted.limit_tokens - made.used_tokens,
+    )
+
+
+def _digests(answer: AnswerParts, composed: ContextComposed) -> Digests:
+    asked, prepared = answer.accepted.asked, answer.accepted.prepared
+    return Digests(
+        input=asked.input_digest,
+        candidates=prepared.digest,
+        constraints=asked.constraints_digest,
+        session_before=asked.before.digest,
+        session_after=answer.after.digest,
+        output=_output_digest(composed, answer),
     )
 
 
@@ -188,11 +195,10 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
     return tuple([entry for entry in entries if entry.rank not in unlisted]), reason_counts(rest)
 
 
-def summary(
-    status: str, selected: int, total: int, tokens: DecisionTokens, reasons: Sequence[ReasonCount]
-) -> str:
-    """Return a summary of the decision in one line."""
-    line = f"{status}: {selected} of {total} candidates, {tokens.used} of {tokens.limit} tokens"
+def _summary(answer: AnswerParts, total: int, reasons: Sequence[ReasonCount]) -> str:
+    """Return a summary of the decision in one line; `total` is the number of candidates."""
+    selected, used, limit = len(answer.made.items), answer.made.used_tokens, answer.accepted.limit_tokens
+    line = f"{answer.status}: {selected} of {total} candidates, {used} of {limit} tokens"
     if not reasons:
         return line
     return line + "; left out: " + ", ".join([f"{count.reason} {count.count}" for count in reasons])

@@ -78,17 +78,22 @@ def compose(
     identity = decision_id(
         request.tenant, request.session_id, before.start_us or 0, before.sequence, request.request_id
     )
-    if asked.seen is None:
-        answered = SeenRequest(request.request_id, asked.input_digest, identity)
-        after = after_answer(before, _charge(accepted, answered, made))
-    else:
-        after = after_duplicate(before)
+    after = _session_after(accepted, made, identity)
     status = made.status if accepted.status is Status.COMPOSED else accepted.status
     answer = AnswerParts(accepted, made, status, identity, after, key, counter)
     composed = composed_event(answer)
     record = decision_event(answer, composed, engine)
     phase("record")
     return Answered(after, composed, record, hit)
+
+
+def _session_after(accepted: Accepted, made: Composition, identity: str) -> Session:
+    """Return the session's next row: charged, unless the request is a duplicate."""
+    asked = accepted.asked
+    if asked.seen is not None:
+        return after_duplicate(asked.before)
+    answered = SeenRequest(asked.request.request_id, asked.input_digest, identity)
+    return after_answer(asked.before, _charge(accepted, answered, made))
 
 
 def _choose(

@@ -66,37 +66,40 @@ async def publish_policies(settings: Settings, policies: Mapping[str, Policy]) -
     """
     timeline, refusals = await _read(settings)
     current = {change.key: change.policy for change in timeline.holding if change.policy is not None}
-    _require_unchanged(
-        policies, {policy_key(policy): policy for policy in timeline.own}, "a file or built-in one"
-    )
+    own = {policy_key(policy): policy for policy in timeline.own}
+    _require_unchanged(policies, own, "a file or built-in one")
     _require_unchanged(policies, current, "the topic")
-    settled_ms = {change.key: change.counts_from_ms for change in timeline.published}
-    settle_ms = round(settings.policy_settle_s * 1000)
-    refused_ms = {refusal.record.key: refusal.record.timestamp_ms + settle_ms for refusal in refusals}
-    new = [
-        (key, policy)
+    hidden = _hidden(timeline, refusals, round(settings.policy_settle_s * 1000))
+    new = {
+        key: policy
         for policy in policies.values()
-        if (key := policy_key(policy)) not in current or refused_ms.get(key.encode(), -1) >= settled_ms[key]
-    ]
+        if (key := policy_key(policy)) not in current or key in hidden
+    }
     topic = settings.policies_topic
     await write(
         settings,
-        [OutboundRecord(topic, PARTITION, key.encode(), policy_value(policy)) for key, policy in new],
+        [OutboundRecord(topic, PARTITION, key.encode(), policy_value(policy)) for key, policy in new.items()],
     )
     published = {change.key: change for change in (await read_timeline(settings)).holding}
     _require_unchanged(
         policies, {key: change.policy for key, change in published.items() if change.policy}, "somebody else"
     )
-    written = {key for key, _ in new}
     return tuple(
         PublishedPolicy(
             policy,
-            PublishStatus.PUBLISHED if key in written else PublishStatus.UNCHANGED,
+            PublishStatus.PUBLISHED if key in new else PublishStatus.UNCHANGED,
             published[key].counts_from_ms,
         )
         for policy in policies.values()
         if (key := policy_key(policy)) in published  # somebody may have removed it at once
     )
+
+
+def _hidden(timeline: Timeline, refusals: Iterable[PolicyRefusal], settle_ms: int) -> set[str]:
+    """Return the keys of published policies that have a refused record behind them."""
+    settled_ms = {change.key: change.counts_from_ms for change in timeline.published}
+    refused_ms = {refusal.record.key: refusal.record.timestamp_ms + settle_ms for refusal in refusals}
+    return {key for key, ms in settled_ms.items() if refused_ms.get(key.encode(), -1) >= ms}
 
 
 def _require_unchanged(policies: Mapping[str, Policy], known: Mapping[str, Policy], whose: str) -> None:

@@ -251,18 +251,10 @@ class FetchedRecords:
             named = tuple([(name.decode(errors="replace"), content) for name, content in headers])
             reason = "the name of a header is not UTF-8"
             return self._unreadable(offset, reason, timestamp, key, value, named)
+        topic, partition = self._place
+        key_size, value_size = -1 if key is None else len(key), -1 if value is None else len(value)
         return ConsumerRecord(
-            self._place.topic,
-            self._place.partition,
-            offset,
-            timestamp,
-            int(by_broker),
-            key,
-            value,
-            None,
-            -1 if key is None else len(key),
-            -1 if value is None else len(value),
-            named,
+            topic, partition, offset, timestamp, int(by_broker), key, value, None, key_size, value_size, named
         )
 
     def _unreadable_range(self, last_offset: int, reason: str) -> UnreadableRecord:

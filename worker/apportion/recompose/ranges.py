@@ -1,8 +1,8 @@
-"""Which offsets a run reads of each partition, settled before anything is read.
+"""Offset ranges that a run reads of each partition, settled before anything is read.
 
-Decides what is asked about, where the events begin from which rows are rebuilt, and which requests may still
-be in flight. The ends of the requests are asked for first, then what the group has committed, then the ends
-of what was made of them: so what is committed has its decision before these ends, or has none.
+Decides which requests are verified, where the events begin from which rows are rebuilt, and which requests
+may still be in flight. The end offsets of the requests are read first, then the group's committed offsets,
+then the end offsets of the answers. So each committed request has its decision before these ends, or none.
 """
 
 import asyncio

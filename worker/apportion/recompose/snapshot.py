@@ -1,8 +1,8 @@
-"""The rows of sessions at an offset, in a file: where a verification may start whose first events are gone.
+"""Snapshot of sessions' rows at an offset: a verification may start from it when the first events are gone.
 
-Decides the form of that file. JSON lines: the first says of what topics it is, then there is one for each
-row, those of a partition together; the last one says up to which offset of the requests a partition's rows
-have seen all, and where they stand in the file, with their digest. A row may have seen more, and says so
+The file has JSON lines. The first names the topics. Then there is one for each row, those of a partition
+together. The last one says for each partition up to which offset of the requests its rows have seen all, and
+where they stand in the file, with their digest. A row may have seen more, and says so
 itself. The rows hold what sessions hold, contents and paths: the file is its owner's alone.
 """
 

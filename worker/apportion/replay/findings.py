@@ -1,6 +1,6 @@
-"""What verifying finds: a field that differs, or a reason for which nothing could be compared.
+"""Findings of a verification: a field that differs, or a reason for which nothing could be compared.
 
-Decides the names; `docs/verify.md` says what each one means and what to do.
+`docs/verify.md` says what each name means and what to do.
 """
 
 from collections import Counter

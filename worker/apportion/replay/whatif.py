@@ -1,4 +1,4 @@
-"""What a change would have made of a request: the change, and the difference.
+"""Changes to a request, and the difference each would have made.
 
 Decides what a change replaces, and what counts as gained, lost, shrunk, grown and reordered. Pure: it sees
 two compositions of one request, and composes nothing.

@@ -1,7 +1,7 @@
-"""Why a worker stops by itself.
+"""Reasons for which a worker stops by itself.
 
-Decides what is told: never content, for an exception that is not
-the client's is named by its type and its place in the code.
+A message never has content: an exception that is not the client's is named by its type and its place in the
+code.
 """
 
 from collections.abc import Iterable

@@ -18,7 +18,7 @@ from apportion.core.results import ContextDecision
 from apportion.core.wire.record import Record
 from apportion.settings import Settings
 from apportion.stream.pipeline.answers import Answers
-from apportion.stream.pipeline.verifier import Counts, ShareVerifier
+from apportion.stream.pipeline.verifier import ShareVerifier, VerifierCounts
 
 SETTINGS = Settings(partitions=1, fingerprint_secret=SecretStr(SECRET.decode()), verify_share=1.0)
 RECORDED_MS = round(datetime.fromisoformat(NOW).timestamp() * 1000)
@@ -59,7 +59,7 @@ def test_what_differs_is_counted_and_told_with_its_place_and_id(
     with caplog.at_level(logging.INFO, logger="apportion"):
         ids = answer(verifier, 4)
         verifier._process.shutdown(wait=True)
-    assert verifier.counts == Counts(verified=2, differences=2)
+    assert verifier.counts == VerifierCounts(verified=2, differences=2)
     told = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "decision differs"]
     assert [one["decision"] for one in told] == [ids[1], ids[3]]
     assert told[0] == {"place": "context-requests/0/1", "decision": ids[1], "at": "$.tokens.used"}
@@ -69,7 +69,7 @@ def test_what_finds_no_room_is_dropped_and_counted(verifier: ShareVerifier) -> N
     while verifier._waiting.acquire(blocking=False):
         pass
     answer(verifier, 3)
-    assert verifier.counts == Counts(dropped=3)
+    assert verifier.counts == VerifierCounts(dropped=3)
 
 
 def test_a_process_that_has_ended_is_told_once_and_the_stream_goes_on(
@@ -78,7 +78,7 @@ def test_a_process_that_has_ended_is_told_once_and_the_stream_goes_on(
     with caplog.at_level(logging.INFO, logger="apportion"):
         verifier._process.submit(os._exit, 1).exception()
         answer(verifier, 3)
-    assert verifier.counts == Counts(dropped=3)
+    assert verifier.counts == VerifierCounts(dropped=3)
     assert [one.getMessage() for one in caplog.records] == ["decisions are verified no more"]
 
 

@@ -1,7 +1,6 @@
-"""What a strategy is: the door between `compose` and the ways to choose.
+"""Interface of a strategy, through which `compose` calls each way to choose.
 
-Decides the shape of a strategy. It is a value, has no state, and sees one task at a time; it answers with
-verdicts, and tells nothing by itself.
+A strategy is a value without state. It sees one task at a time, returns verdicts, and records nothing itself.
 """
 
 from collections.abc import Mapping, Sequence

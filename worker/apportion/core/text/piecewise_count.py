@@ -1,10 +1,10 @@
 """Token count of a text of pieces that change, joined by blank lines.
 
-Decides nothing: it is what counting the whole would give. Each piece adds its own units, and each joint what
+The count equals that of the whole text. Each piece adds its own units, and each joint what
 two pieces add to each other, for which their ends up to the next seam are enough (see
-`core.text.reckoning`). So a piece that changes takes no longer than that piece. Between two joints
-without a seam, a piece that has none itself, nor an ASCII letter or digit, joins what is before it to what
-is after it; more than eight of these in a row are reckoned as if the first ones were not there. Whoever
+`core.text.reckoning`). So a piece that changes takes no longer than that piece. A piece without a seam
+and without an ASCII letter or digit, between two joints without a seam, joins what is before it to what is
+after it. More than eight of these in a row are counted as if the first ones were not there. A caller that
 needs certainty counts the whole.
 """
 

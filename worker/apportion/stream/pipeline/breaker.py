@@ -1,9 +1,9 @@
-"""When too many events are refused: a fault of the whole topic, not of one producer.
+"""Breaker: a worker stops when too many events are refused, which is a fault of the whole topic.
 
-Decides over which of the last events that is judged, and what of them stands beside a committed offset: who
-starts again goes on where it stopped, and does not empty the topic a window at a time. Knows tenants by a
-digest alone. A tenant's name in a refused event is not verified, so only names of tenants that have been
-answered count: no producer stops a worker by inventing names.
+Decides over which of the last events the share is taken, and what of them stands beside a committed offset.
+A worker that starts again continues from there, and does not empty the topic a window at a time. Tenants are
+known by a digest alone. A tenant's name in a refused event is not verified, so only names of tenants that
+have been answered count: no producer stops a worker by inventing names.
 """
 
 from collections import OrderedDict, deque

@@ -34,6 +34,10 @@ _AGAIN_S = 0.05
 class Pipeline:
     """All partitions of this worker whose events flow."""
 
+    position_lock: asyncio.Lock
+    """Held during a read, and by a caller that moves the reader's positions: records of a read that began
+    before would be taken for those at the new position."""
+
     def __init__(  # noqa: PLR0913 - they are the parts of a pipeline
         self,
         *,
@@ -51,10 +55,9 @@ class Pipeline:
     ) -> None:
         """Start without partitions; `topic` is the requests topic.
 
-        `commit` commits what is committable. `durable` is called with each batch that has become durable.
-        `failed` is called with the reason if a batch cannot be written; no later batch of its partition is.
-        The next read begins `linger_s` after the last one. An event that has ended a worker
-        `event_failures_max` times is set aside; 0: none is.
+        `commit` commits what is committable. `durable` is called with each batch that has become durable,
+        `failed` with the reason if one cannot be written; no later batch of its partition is. Reads begin
+        `linger_s` apart. An event that has ended a worker `event_failures_max` times is set aside; 0: none.
         """
         self._topic = topic
         self._reader = reader
@@ -73,8 +76,6 @@ class Pipeline:
         self._woken = asyncio.Event()
         """Set when there may be something to read or to compose."""
         self.position_lock = asyncio.Lock()
-        """Held during a read, and by a caller that moves the reader's positions: records of a read that began
-        before would be taken for those at the new position."""
 
     @property
     def flows(self) -> Mapping[int, Flow]:

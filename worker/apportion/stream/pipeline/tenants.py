@@ -1,8 +1,8 @@
-"""Whose events of a partition are next, where tenants have limits: a noisy one delays itself.
+"""Turns of tenants with limits: a noisy tenant delays only its own events.
 
-Decides an order and nothing else: which events that were fetched are composed now, in their turn, and which
-may go ahead of others that wait. The events of a tenant stay in their order, and so do those of a session.
-What was fetched in the same order, and taken alike, is picked alike; only the limit of events a second asks a
+Decides an order and nothing else: which fetched events of a partition are composed now, in their turn, and
+which may go ahead of others that wait. The events of a tenant stay in their order, and so do those of a
+session. The same fetched events, taken alike, are picked alike; only the limit of events a second asks a
 clock.
 """
 

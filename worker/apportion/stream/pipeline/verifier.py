@@ -42,7 +42,7 @@ _engine: Engine
 _settings: Settings
 
 
-class Counts(Struct):
+class VerifierCounts(Struct):
     """What became of the decisions that were chosen; `failed` are those that could not be composed again."""
 
     verified: int = 0
@@ -65,7 +65,7 @@ class ShareVerifier:
 
     def __init__(self, settings: Settings) -> None:
         """Begin with nothing running; the first decision that is chosen starts the process."""
-        self.counts = Counts()
+        self.counts = VerifierCounts()
         self._below = round(settings.verify_share * (1 << _CHOSEN_BITS))
         self._waiting = threading.BoundedSemaphore(_WAITING_MAX)
         self._process = ProcessPoolExecutor(1, get_context("spawn"), _begin, (settings,))

@@ -1,4 +1,4 @@
-"""What a batch gives becomes durable: outputs first, then the rows; only then its events are answered.
+"""Writer of batches: outputs first, then the rows; only then are a batch's events answered.
 
 Decides that order, and how long each step may take. A batch's outputs leave while those before it are still
 under way; its rows never leave before its own outputs stand, nor before the rows of the batch before. Never

@@ -5,11 +5,13 @@ joined and removed without being decoded.
 
     row        key: the session's key
                version 2 (1 byte), seen offset (8), expiry in microseconds (8), that event's record time in
-               milliseconds (8), count of artifacts (2), the name of each (12), then MessagePack: the session
+               milliseconds (8), count of artifacts (2), the name of each (12). Then MessagePack: the session
                without its pool, the ids of its recent requests, and all digests as bytes
+
     artifact   key: the session's key, 0xff, the artifact's name: the offset of the event that published it
                (8), and 0 (4)
                value: the artifact in JSON
+
     gone       a row's tombstone has the seen offset (8) in its header `seen_offset`
 
 All integers are big-endian.

@@ -1,7 +1,7 @@
-"""What the text of categories costs while one candidate after another joins it.
+"""Token count of the text of categories, while one candidate after another joins it.
 
-Decides nothing: it is what counting the whole would give, reckoned from what has changed. Candidates are told
-by their place in output order.
+The count equals that of the whole text, and is computed from what has changed. Candidates are identified by
+their place in output order.
 """
 
 from bisect import bisect, insort

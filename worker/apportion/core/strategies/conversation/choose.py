@@ -1,4 +1,4 @@
-"""Which messages go along, and how much of the system prompt.
+"""Choice of the messages, and of how much of the system prompt stands.
 
 Decides by cost: what a message costs does not depend on the others, so sums are exact here.
 """

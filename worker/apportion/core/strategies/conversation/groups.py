@@ -1,4 +1,4 @@
-"""What of a history stays or goes together: a call, its results, and all between.
+"""Groups of messages that stay or go together: a call, its results, and all between.
 
 Decides which messages can go to a model at all, and which are as mandatory as the new message. Never knows
 what a message costs.

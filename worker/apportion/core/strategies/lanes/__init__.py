@@ -10,14 +10,14 @@ numbers these are; where it contradicts itself, the rules here hold:
   always selected. Then floors by lane priority, holding back what other lanes' floors can still claim;
   then floors again without holding back; then all the rest in canonical order.
 - Output stands by lane priority, then canonical order. If the whole text passes the limit, artifacts
-  are shrunk, and if that is not enough dropped, from the last lane to the first, within a lane the lowest
-  score first (see `fit`); protected ones are never dropped, and at the very last shrunk without a floor.
-- Under a policy with `[prefix]` what a session's text began with may be selected before the floors, and
-  stands first, so that a provider's cache serves it (see `hold`); what is shrunk or dropped goes from the
-  end of that order.
+  are shrunk, and if that is not enough dropped (see `fit`). That goes from the last lane to the first, within
+  a lane from the lowest score. Protected ones are never dropped, and at the very last shrunk without a floor.
+- Under a policy with `[prefix]` what a session's text began with may be selected before the floors. It
+  stands first, so that a provider's cache serves it (see `hold`). Shrinking and dropping begin at the end of
+  that order.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import UNSET
@@ -37,7 +37,7 @@ from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.prefix_report import tell
 from apportion.core.strategies.lanes.prefix_state import items_of
-from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, open_lanes, rank
+from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, open_lanes, rank, set_marks
 from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import (
     Choosable,
@@ -123,21 +123,15 @@ class LanesStrategy:
         policy = task.policy
         lanes = open_lanes(policy, task.own.lane_requirements)
         ranked = rank(task, lanes)
+        if task.own.session.marking_key:
+            set_marks(ranked, task.own.session.marking_key)
         mark_repeats(ranked)
         if not task.limit_tokens:
             untried = [GroupBounds(lane.name, lane.floor, lane.ceiling) for lane in lanes.values()]
             return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=untried)
         estimate(ranked, task.count_contents)
         choosable = choosable_of(ranked, lanes.values(), task.limit_tokens)
-        new_order = _new_order(task, choosable)
-        holding = _held(task, ranked, choosable, new_order) if policy.prefix.weight else None
-        if holding is None:
-            selection = greedy(choosable, new_order())
-            order = output_order(choosable, selection)
-            settle(choosable, selection)
-        else:
-            selection, order = holding.selection, holding.order
-            settle(choosable, selection, holding.displaced)
+        selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
         bounds = _bounds(choosable, selection)
         standing = [choosable.ones[place] for place in order]
@@ -162,6 +156,21 @@ class LanesStrategy:
             certificate=certificate,
         )
         return answer if holding is None or not rendered.standing else tell(answer, holding, rendered, task)
+
+
+def _select(
+    task: LanesTask, ranked: list[Artifact], choosable: Choosable
+) -> tuple[Selection, Sequence[int], Holding | None]:
+    """Return the selection, its output order, and what `[prefix]` holds of the text before, if anything."""
+    new_order = _new_order(task, choosable)
+    holding = _held(task, ranked, choosable, new_order) if task.policy.prefix.weight else None
+    if holding is None:
+        selection = greedy(choosable, new_order())
+        order = output_order(choosable, selection)
+        settle(choosable, selection)
+        return selection, order, None
+    settle(choosable, holding.selection, holding.displaced)
+    return holding.selection, holding.order, holding
 
 
 def _new_order(task: LanesTask, choosable: Choosable) -> Callable[[], Order]:

@@ -5,9 +5,9 @@ enough, not the fewest:
 
 - of the limit, as many as all take that would be selected up to it if there were no limit, and while floors
   are filled, what other floors can still claim beside, so that no floor is filled otherwise;
-- of its lane's ceiling, as many as it and those of its lane take that the ceiling refused before it, where
-  the limit has that much left, so that nobody before it fares otherwise, and where the ceiling had no say in
-  the floor.
+- of its lane's ceiling, as many as it and those of its lane take that the ceiling refused before it. They are
+  told where the limit has that much left, so that nobody before it fares otherwise, and where the ceiling had
+  no say in the floor.
 """
 
 from apportion.core.strategies.lanes.select import Choosable, Selection

@@ -96,10 +96,10 @@ class CachePolicy(PolicyTable):
 class PrefixPolicy(PolicyTable):
     """`[prefix]`: what it is worth that a text begins as the session's text before it did. 0 weight: off.
 
-    `weight` is how many thousandths of score one token is worth that a provider's cache serves; `max_loss` is
-    how many thousandths of a selection's value may be given up for it; `core` is how many thousandths of the
-    rule's own tokens, the best-ranked, always stand; below `min_cached` tokens a provider caches nothing, and
-    after `ttl_s` of event time its cache is cold.
+    `weight` is how many thousandths of score one token is worth that a provider's cache serves. `max_loss` is
+    how many thousandths of a selection's value may be given up for it. `core` is how many thousandths of the
+    rule's own tokens, the best-ranked, always stand. Below `min_cached` tokens a provider caches nothing.
+    After `ttl_s` of event time its cache is cold.
     """
 
     weight: Annotated[int, Field(ge=0, le=1_000_000)] = 0

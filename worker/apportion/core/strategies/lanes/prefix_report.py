@@ -1,6 +1,6 @@
-"""What is told of a text whose beginning may be held: how much repeats, why no more, and where to cache.
+"""Report on a text whose beginning may be held: how much repeats, why no more, and where to cache.
 
-Decides nothing of the text: it is read as it stands.
+It reads the text and changes nothing in it.
 """
 
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""What a session carries from one text to the next: the items at its beginning, by id and by what they said.
+"""State that a session carries to its next text: the items at the beginning, by id and digest of their text.
 
 Decides how many of them are remembered, how they are written into the row, and what counts as unchanged.
 Never decides which of them are held.

@@ -4,7 +4,7 @@ Decides who comes before whom. Canonical order: score descending, lane priority,
 canonical JSON, so that the order of the request never shows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import UNSET
@@ -76,8 +76,7 @@ def rank(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
     kind_order = task.policy.kind_order
     keyed: list[tuple[Any, ...]] = []
     for prepared in task.candidates:
-        facts = prepared.facts
-        lane = lanes[prepared.lane]
+        facts, lane = prepared.facts, lanes[prepared.lane]
         recency = _RECENCY[prepared.age]
         relevance: int = facts.relevance  # type: ignore[assignment] # these are required, so they are there
         specificity: int = facts.specificity  # type: ignore[assignment] # likewise
@@ -89,33 +88,28 @@ def rank(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
         if relevance > ONE:  # noqa: PLR1730 - min() takes 1 to 2 % of composing 300 candidates
             relevance = ONE
         score = (30 * recency + 35 * relevance + 20 * specificity + 15 * risk + 50) // 100
+        artifact = Artifact(
+            prepared.id,
+            prepared.kind,
+            lane.name,
+            score,
+            (recency, relevance, specificity, risk),
+            prepared.constraint,
+            prepared.bound,
+            prepared=prepared,
+            lane=lane,
+        )
         # candidates that are equal in all of these are equal in everything: the index only ends the tie
         keyed.append(
-            (
-                -score,
-                lane.place,
-                kind_order[prepared.kind],
-                prepared.id,
-                prepared.tie,
-                len(keyed),
-                Artifact(
-                    prepared.id,
-                    prepared.kind,
-                    lane.name,
-                    score,
-                    (recency, relevance, specificity, risk),
-                    prepared.constraint,
-                    prepared.bound,
-                    prepared=prepared,
-                    lane=lane,
-                ),
-            )
+            (-score, lane.place, kind_order[prepared.kind], prepared.id, prepared.tie, len(keyed), artifact)
         )
     keyed.sort()
-    ranked: list[Artifact] = [row[-1] for row in keyed]
-    if task.own.session.marking_key:
-        for artifact in ranked:
-            prepared = artifact.prepared
-            named = (prepared.id, prepared.kind, prepared.lane, prepared.facts.content or "")
-            artifact.mark = mark(task.own.session.marking_key, named)
-    return ranked
+    return [row[-1] for row in keyed]
+
+
+def set_marks(ranked: Iterable[Artifact], key: bytes) -> None:
+    """Give each artifact the mark that its template may show."""
+    for artifact in ranked:
+        prepared = artifact.prepared
+        named = (prepared.id, prepared.kind, prepared.lane, prepared.facts.content or "")
+        artifact.mark = mark(key, named)

@@ -8,8 +8,8 @@ specification, whose numbers these are; where it is silent, the rules here hold:
   infeasible. Then every layer has its part of the limit, and what the layers before it left; what is left
   at the end goes to the layers that were cut, first the first. See `share`.
 - Free text is cut at its end, marked `[truncated]` on a line of its own. Of sections, entries go one at a
-  time, from the section with most tokens of entries left, from its end; `... and M more TITLE` stands for
-  them, with A to Z of the title as small letters and all else as it is, and the layer ends in
+  time, from the section with most tokens of entries left, from its end. `... and M more TITLE` stands for
+  them, with A to Z of the title as small letters and all else as it is. The layer ends in
   `[... truncated, N items omitted]`. Then the preamble is cut like free text, at the end to nothing. An entry
   whose omission would make the layer no shorter, in code points, for its markers are longer, goes only along
   with others, or with all where the counter finds that less. See `form`.

@@ -1,8 +1,8 @@
 """The count of a layer as it follows from its lines, at every level.
 
-Decides nothing: it is what counting the layer would give. Headings, entries and markers of sections begin at
-seams (see `core.text.reckoning`), so that each adds the same units wherever it stands; what stands
-before the first section is cut, and counted, as one text, or near that, where it has no seam in sight (see
+The count equals that of the whole layer. Headings, entries and markers of sections begin at seams (see
+`core.text.reckoning`), so that each adds the same units wherever it stands. What stands before the first
+section is cut and counted as one text; the count is near that where it has no seam in sight (see
 `core.text.prefixes`).
 """
 

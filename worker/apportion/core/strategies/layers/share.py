@@ -1,7 +1,7 @@
-"""How the limit is shared: what is set aside, each layer's part of it, and how far each layer then stands.
+"""Shares of the limit: what is set aside, each layer's part, and how much of each layer stands.
 
-Decides with what the text costs as it will stand: a layer uses what it adds to the text of
-the layers before it. At every step the text so far, with the least of all later layers, is within the limit.
+Costs are those of the final text: a layer uses what it adds to the text of the layers before it. At every
+step the text so far, with the least of all later layers, is within the limit.
 """
 
 from collections.abc import Sequence

@@ -5,13 +5,13 @@ where it contradicts itself, the rules here hold:
 
 - Tiers by activation: full, summary, name, or left out (`below_threshold`); a constraint is never below
   summary. A summary is the given one, unless it is blank; else the first line of the content that is not
-  blank, without the white space around it, cut to `summary_characters` code points of which the last is
-  `…`; where all lines are blank, the name.
+  blank, without the white space around it. It is cut to `summary_characters` code points, of which the last
+  is `…`. Where all lines are blank, it is the name.
 - Canonical order: constraints first, then activation descending, id, canonical JSON.
-- Over the limit, by the exact count of the whole text: the last in canonical order goes down a tier at a time
-  until the text fits or it is left out, before the one above it is touched (`lowest_first`); or each in turn
-  goes down one tier, round after round (`round_robin`). Constraints come last, each once, and only down to
-  summary; if that is not enough the result is infeasible.
+- Over the limit is decided by the exact count of the whole text. With `lowest_first` the last in canonical
+  order goes down a tier at a time until the text fits or it is left out, before the one above it is touched.
+  With `round_robin` each in turn goes down one tier, round after round. Constraints come last, each once, and
+  only down to summary; if that is not enough the result is infeasible.
 - A tier with which the text costs no less is passed over.
 - What the whole costs at each step follows from its lines (see `reckon`); what comes out was counted itself.
 """

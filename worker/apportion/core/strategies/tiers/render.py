@@ -1,4 +1,4 @@
-"""What each tier shows of a behavior, and the text of all of them.
+"""Text of all behaviors, and what each tier shows of one.
 
 Decides the order of the text: sections by kind, in each the full items, then summaries, then names, and on
 every tier canonical order.
