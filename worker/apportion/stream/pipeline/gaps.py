@@ -13,12 +13,12 @@ from aiokafka.errors import KafkaError
 
 from apportion.kafka.groupless_consumer import (
     FETCH_MAX_BYTES,
-    POLL_MS,
     SLICE,
     Offsets,
     named,
     open_reader,
     patiently,
+    read_to,
 )
 from apportion.kafka.topics import changelog_topic
 from apportion.operations import metrics
@@ -98,14 +98,11 @@ class GapWatch:
         reader.assign([place])
         reader.seek(place, max(begin, begins[place]))
         try:
-            while await reader.position(place) < end:
-                batches = await reader.getmany(place, timeout_ms=POLL_MS, max_records=SLICE)
-                for records in batches.values():
-                    between = [record for record in records if record.offset < end]
-                    require_readable(place, between)
-                    others += len(between)
-                    late += flow.rows.repair(between)
-                await asyncio.sleep(0)  # as in a recovery, all else has a turn
+            async for step in read_to(reader, {place: end}, max_records=SLICE):
+                between = [record for record in step.records if record.offset < end]
+                require_readable(place, between)
+                others += len(between)
+                late += flow.rows.repair(between)
         except UnreadableRowError as error:
             raise UnreadableStateError(named(place), str(error)) from None
         flow.rows.close(gap)
