@@ -254,9 +254,11 @@ def test_a_replay_tells_what_is_asked_about_and_starts_with_the_same_rows(
         (Extent(first=1, asked=1), start, 2),
     ):
         same = run_of(topics, extent, rows_there, what_if=unchanged)
-        assert not any(one.is_change for one in same.told(same.events) if isinstance(one, DecisionDifference))
+        assert not any(
+            one.is_change for one in same.results(same.events) if isinstance(one, DecisionDifference)
+        )
         run = run_of(topics, extent, rows_there, what_if=changed)
-        assert [type(one) for one in run.told(run.events)] == [DecisionDifference] * expected
+        assert [type(one) for one in run.results(run.events)] == [DecisionDifference] * expected
         assert isinstance(run.summary, Sum)
         assert (run.summary.replayed, run.summary.changed, run.summary.is_whole) == (expected, expected, True)
 
@@ -266,7 +268,7 @@ def test_a_replay_counts_what_is_in_flight_and_tells_what_is_unverifiable_by_its
 ) -> None:
     cut = replace(topics, decisions=(topics.decisions[1],))
     run = run_of(cut, Extent(decided=3), what_if=WhatIf(Change(budget_tokens=0)))
-    finding, difference = run.told(run.events)
+    finding, difference = run.results(run.events)
     assert isinstance(finding, Finding)
     assert (finding.found, finding.partition, finding.event_offset) == (Found.NO_DECISION, 0, 0)
     assert isinstance(difference, DecisionDifference)

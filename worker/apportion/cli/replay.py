@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from apportion.recompose.ranges import RecordSelection
-    from apportion.replay.replaying import Told, WhatIf
+    from apportion.replay.replaying import ReplayResult, WhatIf
     from apportion.replay.sums import Sum
     from apportion.replay.whatif import Change, Misfit
     from apportion.settings import Settings
@@ -174,7 +174,7 @@ class _Printing:
         self._price = price
         self._shown: _Shown | None = None
 
-    def show(self, results: "Iterable[Told]", bar: ExitStack) -> None:
+    def show(self, results: "Iterable[ReplayResult]", bar: ExitStack) -> None:
         """Print the results as JSON, or keep those that the table shows; then close the progress bar."""
         with bar:
             if self.is_json:
@@ -206,7 +206,7 @@ def _print_lines(results: "Iterable[Struct]") -> None:
 class _Shown:
     """The results that the table shows: the largest changes, and the first refused requests."""
 
-    def __init__(self, results: "Iterable[Told]") -> None:
+    def __init__(self, results: "Iterable[ReplayResult]") -> None:
         """Read all results, and keep those to show."""
         from apportion.replay.whatif import DecisionDifference, Misfit
 

@@ -1,1 +1,4 @@
-"""The pure heart: decides everything, does no I/O, reads no clock, knows no other room."""
+"""The pure core: it makes every decision about a context, and imports no other package.
+
+It does no I/O, reads no clock, uses no randomness and writes no log.
+"""

@@ -1,4 +1,4 @@
-"""Brings a rendered text under its limit, where the sum of estimates was lower than the truth.
+"""Fit of a rendered text into its limit, where the sum of estimates was too low.
 
 Decides what is made smaller, what is dropped, and how far, in the order that the caller gives. What counts
 is always the count of the whole text; sums only tell when to measure it, for joining BPE pieces can cost

@@ -31,7 +31,7 @@ def decision_of(run: Recomposition, prefix: str) -> ContextDecision:
 
 
 def origin_in(run: Recomposition, decision: ContextDecision) -> Origin | Finding:
-    """Return what a decision was made of, or why that cannot be told.
+    """Return what a decision was made of, or why that is unknown.
 
     Raises:
         SettingsError: the secrets cannot be read.

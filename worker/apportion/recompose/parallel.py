@@ -1,6 +1,6 @@
-"""Partitions composed again side by side, each in one of some processes; what they tell comes as it is met.
+"""Partitions composed again in parallel processes; their results come as they are found.
 
-Decides what a process gives back: what it tells, how far it is, and the sum. Each reads for itself, and
+Decides what a process gives back: its results, how far it is, and the sum. Each reads for itself, and
 ends with the run.
 """
 
@@ -20,7 +20,7 @@ from apportion.recompose.partition import partition_run
 from apportion.recompose.ranges import PartitionRange
 from apportion.recompose.snapshot import Snapshot
 from apportion.replay.findings import VerificationSummary
-from apportion.replay.replaying import Told, WhatIf
+from apportion.replay.replaying import ReplayResult, WhatIf
 from apportion.replay.sums import Sum
 from apportion.settings import Settings
 
@@ -56,9 +56,9 @@ _messages: Any
 
 
 def run_partition(
-    job: Job, one: PartitionRange, tell: Callable[[Told], None], done: Callable[[int], None]
+    job: Job, one: PartitionRange, give: Callable[[ReplayResult], None], done: Callable[[int], None]
 ) -> VerificationSummary | Sum:
-    """Verify or replay a partition; `done` is told how many of its events are.
+    """Verify or replay a partition; `done` is called with the number of events done.
 
     Raises:
         SettingsError, InvalidSnapshotError: what the settings and the snapshot name is wrong.
@@ -70,15 +70,15 @@ def run_partition(
             start = Snapshot(job.snapshot, file, job.settings).rows(one.partition)
     with open_reader(job.settings) as reader:
         run = partition_run(job.settings, job.timeline, reader, one, start, job.what_if)
-        for each in run.told(_counted(run.events, one.requests.first, done)):
-            tell(each)
+        for each in run.results(_counted(run.events, one.requests.first, done)):
+            give(each)
         return run.summary
 
 
 def run_partitions(
     job: Job, ranges: Sequence[PartitionRange], processes: int, advance: Callable[[int], None]
-) -> Iterator[Told | VerificationSummary | Sum]:
-    """Yield what is told, those of a partition in their order, and the sum of each at its end.
+) -> Iterator[ReplayResult | VerificationSummary | Sum]:
+    """Yield the results, those of a partition in their order, and the sum of each at its end.
 
     Raises:
         PartitionFailedError: one could not be read.

@@ -27,7 +27,7 @@ from apportion.replay.findings import VerificationSummary
 from apportion.replay.reading import Extent
 from apportion.replay.recomposing import Recomposer
 from apportion.replay.recorded import Parse, parse_placed_dead_letter, place_name
-from apportion.replay.replaying import Replay, Told, WhatIf
+from apportion.replay.replaying import Replay, ReplayResult, WhatIf
 from apportion.replay.sums import Sum
 from apportion.replay.verify import Verification
 from apportion.settings import Settings
@@ -82,8 +82,8 @@ class PartitionRun(Struct, frozen=True):
     verification: Verification
     replay: Replay | None = None
 
-    def told(self, events: Iterable[Record]) -> Iterator[Told]:
-        """Yield what is told of these events and their decisions."""
+    def results(self, events: Iterable[Record]) -> Iterator[ReplayResult]:
+        """Yield the results of these events and their decisions."""
         yield from (self.replay or self.verification).run(events)
 
     @property

@@ -1,4 +1,4 @@
-"""All partitions verified or replayed, one run: what is told, as it is met, and the sum.
+"""All partitions verified or replayed, one run: results as they are found, and the sum.
 
 Decides whether partitions are read side by side: where there are many events, and processors. Else they
 come one after another, by their numbers.
@@ -18,7 +18,7 @@ from apportion.recompose.partition import partition_run
 from apportion.recompose.ranges import PartitionRange, RecordSelection, require_topics, settle, topics_read
 from apportion.recompose.snapshot import Snapshot
 from apportion.replay.findings import Finding, VerificationSummary
-from apportion.replay.replaying import Told, WhatIf
+from apportion.replay.replaying import ReplayResult, WhatIf
 from apportion.replay.sums import Sum
 from apportion.settings import Settings
 
@@ -51,7 +51,7 @@ class Recomposition:
         return sum(len(partition_range.requests) for partition_range in self.ranges)
 
     def run(self, advance: Callable[[int], None]) -> Iterator[Finding]:
-        """Yield what is wrong, as it is met; `advance` is told how many events are done.
+        """Yield each finding; `advance` is called with the number of events done.
 
         Raises:
             SettingsError: the secrets cannot be read.
@@ -65,7 +65,7 @@ class Recomposition:
             elif isinstance(each, Finding):
                 yield each
 
-    def replay(self, what_if: WhatIf, advance: Callable[[int], None]) -> Iterator[Told]:
+    def replay(self, what_if: WhatIf, advance: Callable[[int], None]) -> Iterator[ReplayResult]:
         """Yield what a change makes of each decision, or why it is not replayed; see `run`."""
         for each in self._told(what_if, advance):
             if isinstance(each, Sum):
@@ -75,7 +75,7 @@ class Recomposition:
 
     def _told(
         self, what_if: WhatIf | None, advance: Callable[[int], None]
-    ) -> Iterator[Told | VerificationSummary | Sum]:
+    ) -> Iterator[ReplayResult | VerificationSummary | Sum]:
         own = [partition_range for partition_range in self.ranges if partition_range.requests]
         processes = min(len(own), len(os.sched_getaffinity(0)))
         if self.total < _SIDE_BY_SIDE_FROM or processes <= 1:
@@ -87,13 +87,13 @@ class Recomposition:
 
     def _one_after_another(
         self, what_if: WhatIf | None, advance: Callable[[int], None]
-    ) -> Iterator[Told | VerificationSummary | Sum]:
+    ) -> Iterator[ReplayResult | VerificationSummary | Sum]:
         before = 0
         for partition_range in self.ranges:
             start = None if self._snapshot is None else self._snapshot.rows(partition_range.partition)
             run = partition_run(self.settings, self.timeline, self.reader, partition_range, start, what_if)
             events = _counted(run.events, before - partition_range.requests.first, advance)
-            yield from run.told(events)
+            yield from run.results(events)
             yield run.summary
             before += len(partition_range.requests)
 

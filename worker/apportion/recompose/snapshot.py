@@ -150,7 +150,7 @@ class Snapshot:
 def write_snapshot(
     settings: Settings, path: Path, advance: Callable[[int], None], *, force: bool
 ) -> tuple[Kept, ...]:
-    """Write the rows as the changelog has them now; `advance` is told how many partitions are done.
+    """Write the rows as the changelog has them now; `advance` is called with the number of partitions done.
 
     Written aside and renamed, so that a file of that name is whole.
 

@@ -104,7 +104,7 @@ def origin_of(
     decisions: Iterable[Record],
     verification_of: Callable[[Iterable[Record]], Verification],
 ) -> Origin | Finding:
-    """Return what a decision was made of, or why that cannot be told.
+    """Return what a decision was made of, or why that is unknown.
 
     The events, those of its session, are composed again, up to its request, by the verification of the
     decisions that are given to it.

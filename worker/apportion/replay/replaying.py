@@ -25,8 +25,8 @@ from apportion.replay.sums import DifferenceSum, Sum
 from apportion.replay.verify import JudgedEvent, Verification
 from apportion.replay.whatif import Change, DecisionDifference, Misfit, difference
 
-Told: TypeAlias = Finding | DecisionDifference | Misfit
-"""What is told of one decision: what the change makes of it, or why it is not replayed."""
+ReplayResult: TypeAlias = Finding | DecisionDifference | Misfit
+"""The result for one decision: what the change makes of it, or why it is not replayed."""
 
 
 class WhatIf(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Replay:
         self._policies: dict[str, Policy] = {}
         self._tally = DifferenceSum()
 
-    def run(self, events: Iterable[Record]) -> Iterator[Told]:
+    def run(self, events: Iterable[Record]) -> Iterator[ReplayResult]:
         """Yield each decision: what the change makes of it, or why it is not replayed."""
         for judged in self._verification.recompose(events):
             if isinstance(judged, Finding):

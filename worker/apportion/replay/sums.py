@@ -181,6 +181,6 @@ def _sorted(counted: Mapping[str, V]) -> dict[str, V]:
 def _from_to(what: str, before: Decimal | int, after: Decimal | int) -> str:
     """Return `tokens: 100 > 75, 25 saved (25.0%)`; of nothing there is no share."""
     more = Decimal(after) - before
-    told = f"{abs(more):,f} {'spent more' if more > 0 else 'saved'}" if more else "the same"
+    change = f"{abs(more):,f} {'spent more' if more > 0 else 'saved'}" if more else "the same"
     share = f" ({abs(more) / before:.1%})" if more and before else ""
-    return f"{what}: {before:,} > {after:,}, {told}{share}"
+    return f"{what}: {before:,} > {after:,}, {change}{share}"

@@ -99,8 +99,8 @@ def line(decision: ContextDecision, latency_s: float, shape: Layout) -> Table:
 
 def refusal(failure: Failure) -> Text:
     """Return the line of a dead letter: what was wrong, where, and what to do."""
-    told = f"dead letter: {failure.code}: {failure.message} (at {failure.pointer})"
-    return Text(printable(told), style="red")
+    line = f"dead letter: {failure.code}: {failure.message} (at {failure.pointer})"
+    return Text(printable(line), style="red")
 
 
 def excerpt(composed: bytes, columns: int) -> RenderableType | None:
@@ -121,8 +121,8 @@ def summary(total: DemoSummary) -> RenderableType:
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column()
-    for label, told in _facts(total):
-        facts.add_row(label, Text(told))
+    for label, value in _facts(total):
+        facts.add_row(label, Text(value))
     return Group(_by_policy(total), "", facts) if total.policies else facts
 
 
@@ -160,9 +160,9 @@ def _pieces(items: tuple[ComposedItem, ...]) -> Table:
     for name, grouped in groupby(items, key=lambda item: item.group):
         pieces = tuple(grouped)
         kinds = Counter(item.kind for item in pieces)
-        told = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        line = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
         tokens = sum(item.tokens for item in pieces)
-        table.add_row(Text(printable(name)), f"{tokens:,} tokens", Text(printable(told)))
+        table.add_row(Text(printable(name)), f"{tokens:,} tokens", Text(printable(line)))
     return table
 
 

@@ -289,7 +289,7 @@ def _similar(scene: Scene) -> Iterator[WorkloadCandidate]:
 
 def _messages(scene: Scene) -> Iterator[WorkloadCandidate]:
     """The earlier commits that are nearest to the change, then most relevant, then latest."""
-    told = ((past, scene.history.message(past.commit)) for past in scene.history.recent())
-    offered = [scene.of_commit(past, message) for past, message in told if message]
+    messages = ((past, scene.history.message(past.commit)) for past in scene.history.recent())
+    offered = [scene.of_commit(past, message) for past, message in messages if message]
     offered.sort(key=lambda candidate: (-candidate.specificity, -candidate.relevance))
     yield from offered[:_MESSAGES]

@@ -242,9 +242,9 @@ def _incomplete(oid: str) -> WorkloadError:
 
 
 def _changes(line: bytes) -> Iterator[FileChange]:
-    """Yield the change that a line of `diff-tree` tells, if it is one: modes, oids, status and path."""
-    told, _, name = line.removesuffix(b"\n").partition(b"\t")
-    old_mode, new_mode, old, new, _ = told.decode().removeprefix(":").split(" ")
+    """Yield the change in a line of `diff-tree`, if it is one: modes, oids, status and path."""
+    fields, _, name = line.removesuffix(b"\n").partition(b"\t")
+    old_mode, new_mode, old, new, _ = fields.decode().removeprefix(":").split(" ")
     files = _file(old_mode, old), _file(new_mode, new)
     path = _path(name)
     if path is not None and files[0] != files[1]:

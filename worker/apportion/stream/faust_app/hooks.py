@@ -1,7 +1,6 @@
-"""Each place where we lean on more of Faust and aiokafka than they document, but for the classes we extend.
+"""Hooks into Faust and aiokafka: each undocumented part that we need, apart from the classes that we extend.
 
-Decides nothing: it says what we need of the consumer's thread, and where that is found in these versions.
-`tests/unit/stream/faust_app/test_hooks.py` has a test for each.
+They depend on the pinned versions. `tests/unit/stream/faust_app/test_hooks.py` has a test for each.
 """
 
 import asyncio

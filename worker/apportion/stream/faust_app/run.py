@@ -1,6 +1,6 @@
 """Running the worker: from the settings to its end.
 
-Decides when it is ready, when it stops and what is told of both. Never decides what is done with an event.
+Decides when it is ready and when it stops, and logs both. Never decides what is done with an event.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def run_worker(settings: Settings) -> None:
         TopicsNotReadyError: topics are missing or differ from the settings.
         SharedOutputsError: another app id writes into the output topics.
         SharedGroupError: another installation has this app id.
-        PortTakenError: its health cannot be told at the address of the settings.
+        PortTakenError: the address of the settings for its health is in use.
         StreamError: the worker stopped by itself.
     """
     app = create_app(settings)

@@ -1,7 +1,7 @@
-"""From a record and its session's row to everything that leaves: bytes in, bytes out, no I/O.
+"""Answers: everything that leaves for one record, made from it and its session's row, without I/O.
 
-Decides what is sent under which headers, and how large it may be. What stands in an
-answer, the core decides; when it is sent and in which order, the agent.
+Decides the headers of each message, and how large it may be. The core decides the content of an answer, the
+pipeline its order and time.
 """
 
 from collections.abc import Sequence

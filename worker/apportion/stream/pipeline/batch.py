@@ -1,7 +1,7 @@
-"""From a run of a partition's records to everything that they give: composed at once, no I/O.
+"""Batches: everything that a run of a partition's records gives, composed at once, without I/O.
 
 Decides where a batch ends: at a bound in records, bytes or time, or before an event that can be neither
-answered nor refused. No event is cut. Never decides when what it gives is written: the writer does.
+answered nor refused. No event is cut. Never decides when a batch is written: the writer does.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ from apportion.stream.pipeline.breaker import DeadLetterShare, TenantOutcome, Wi
 from apportion.stream.state.row_format import Row, StateRecord
 from apportion.stream.state.rows import PartitionRows, Upkeep
 
-_TOLD_TOGETHER = 64
-"""How many events are told at once: a processor does one thing again faster than many in turn."""
+_FLUSH_EVENTS = 64
+"""How many events are flushed at once: a processor does one thing again faster than many in turn."""
 
 
 class BatchBounds(Struct, frozen=True):
@@ -105,16 +105,16 @@ class BatchComposer:
         batch.stream_time_before_us = rows.time.seen_us
         bounds = self._bounds
         work = _Work(bounds.work_s)
-        untold = _Pending()
+        pending = _Pending()
         last = min(len(records), start + bounds.records)
         for index in range(start, last):
             read = records[index]
-            self._take(batch, rows, untold, read, set_aside=read.offset == set_aside)
-            if len(untold.records) >= _TOLD_TOGETHER:
-                self._tell(batch, untold)
+            self._take(batch, rows, pending, read, set_aside=read.offset == set_aside)
+            if len(pending.records) >= _FLUSH_EVENTS:
+                self._flush(batch, pending)
             if batch.failure or batch.size_bytes >= bounds.bytes or work.is_done:
                 break
-        self._tell(batch, untold)
+        self._flush(batch, pending)
         batch.states = rows.changes(batch.before)
         batch.upkeep = rows.upkeep()
         batch.states += batch.upkeep.groups
@@ -140,17 +140,17 @@ class BatchComposer:
         return batch
 
     def _take(
-        self, batch: Batch, rows: PartitionRows, untold: "_Pending", read: ConsumerRecord, *, set_aside: bool
+        self, batch: Batch, rows: PartitionRows, pending: "_Pending", read: ConsumerRecord, *, set_aside: bool
     ) -> None:
         """Take an event into a batch, or say there why not."""
         record = record_of(read)
         try:
-            self._answer(batch, rows, untold, record, set_aside=set_aside)
+            self._answer(batch, rows, pending, record, set_aside=set_aside)
         except EventError as error:  # kept no longer than here: it holds this frame, and all that was fetched
             if batch.is_ahead:
                 batch.failure = NotInTurnError(record)
                 return
-            self._tell(batch, untold)
+            self._flush(batch, pending)
             self._refuse(batch, record, error)
         except StreamError as error:
             batch.failure = error
@@ -159,14 +159,14 @@ class BatchComposer:
             batch.failure = EventFailedError(record, error)
             return
         else:
-            untold.records.append(record)
+            pending.records.append(record)
         batch.events += 1
         batch.next_offset = record.offset + 1
 
     def _answer(
-        self, batch: Batch, rows: PartitionRows, untold: "_Pending", record: Record, *, set_aside: bool
+        self, batch: Batch, rows: PartitionRows, pending: "_Pending", record: Record, *, set_aside: bool
     ) -> None:
-        """Hold the row that an event leads to, and what is told of it; pass it over if its row has seen it.
+        """Hold the row that an event leads to, and the answer; pass it over if its row has seen it.
 
         Raises:
             EventError: it is refused; nothing has happened.
@@ -183,19 +183,21 @@ class BatchComposer:
         assert key is not None, "only a record under its session's key is answered"
         batch.before.setdefault(key, row)
         rows.hold(key, answer.row)
-        untold.answers.append(answer)
+        pending.answers.append(answer)
         batch.size_bytes += len(answer.composed) + len(answer.decision)
 
-    def _tell(self, batch: Batch, untold: "_Pending") -> None:
+    def _flush(self, batch: Batch, pending: "_Pending") -> None:
         """Put what the last events give into the batch: one thing for all of them, then the next."""
-        for answer in untold.answers:
+        for answer in pending.answers:
             for message in self._answers.messages(answer):
                 batch.messages.setdefault(message.topic, []).append(message)
-        batch.tally.answered([(answer.outcome, answer.took_s) for answer in untold.answers if answer.outcome])
-        tenants = [tenant_of(record, None) for record in untold.records]
+        batch.tally.answered(
+            [(answer.outcome, answer.took_s) for answer in pending.answers if answer.outcome]
+        )
+        tenants = [tenant_of(record, None) for record in pending.records]
         batch.outcomes += [(tenant, False) for tenant in tenants]
         self._share.answered(tenants)
-        untold.clear()
+        pending.clear()
 
     def _refuse(self, batch: Batch, record: Record, error: EventError) -> None:
         """Put the dead letter of an event into the batch; one too many ends it behind that event."""
@@ -233,7 +235,7 @@ class _Work:
 
 
 class _Pending:
-    """Events of a batch that are answered, or passed over, and not yet told: their records, and answers."""
+    """Events of a batch that are answered, or passed over, and not yet flushed: records and answers."""
 
     __slots__ = ("answers", "records")
 
@@ -242,6 +244,6 @@ class _Pending:
         self.answers: list[Answer] = []
 
     def clear(self) -> None:
-        """Count them as told."""
+        """Remove them: they are flushed."""
         self.records.clear()
         self.answers.clear()

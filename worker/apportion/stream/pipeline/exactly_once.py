@@ -1,9 +1,9 @@
-"""A partition's batches become durable together with their offset: by a transaction, or not at all.
+"""Transactional writer: a partition's batches become durable together with their offset, or not at all.
 
-Decides which batches share a transaction, in which order it is made, and how long it may take. Who has a
-partition writes under the partition's own transactional id: taking it over ends all transactions of those
-before, and none of them can begin another. So no generation has to stand beside an offset (KIP-447), which
-the client would not send. Never tries a transaction again: what is not committed is composed again.
+Decides which batches share a transaction, in which order it is made, and how long it may take. The owner of a
+partition writes under the partition's own transactional id. Taking it over ends all transactions of earlier
+owners, and none of them can begin another. So no generation has to stand beside an offset (KIP-447), which
+the client would not send. A transaction is never tried again: what is not committed is composed again.
 """
 
 import asyncio

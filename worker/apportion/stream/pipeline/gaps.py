@@ -1,9 +1,9 @@
-"""A look into what others wrote to the changelog between a worker's own rows, and behind them.
+"""Gaps in the changelog: what others wrote between a worker's own rows, and behind them.
 
 A worker that was replaced may write a row late. The row loses against the one that has seen more, until
 compaction removes that one: it keeps the last record of a key. So late rows are found here while requests
-flow, well within the compaction lag, and the rows that count are written again behind them. Transactions let
-nobody write late.
+flow, well within the compaction lag, and the rows that count are written again behind them. With
+transactions nobody can write late.
 """
 
 import asyncio

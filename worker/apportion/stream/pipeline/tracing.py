@@ -35,7 +35,7 @@ class BatchSpans:
     """Makes the spans of one worker; names and attributes are those of the messaging conventions."""
 
     def __init__(self, settings: Settings, provider: TracerProvider | None = None) -> None:
-        """Make them of the provider that the process has, which is told if it is none."""
+        """Make them with the provider of the process; log it if there is none."""
         provider = provider or get_tracer_provider()
         if isinstance(provider, ProxyTracerProvider):
             log_fact("spans go nowhere", reason="no OpenTelemetry SDK is set up")

@@ -71,7 +71,7 @@ class ChatMessage(Struct, frozen=True):
 
 
 class Chat(Struct, frozen=True):
-    """The history and, last, the new message, as far as they are told, counted and grouped.
+    """The history and, last, the new message, as far as they are known, counted and grouped.
 
     `roles` and `texts` hold each message's role and content, `extras` what else of it counts: the canonical
     JSON of its tool calls and of its other fields. `calls` and `results` are by the message's index.

@@ -32,10 +32,10 @@ from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
-from apportion.core.strategies.lanes.near_miss import tell_more
+from apportion.core.strategies.lanes.near_miss import record_near_misses
 from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
 from apportion.core.strategies.lanes.policy import LanesPolicy
-from apportion.core.strategies.lanes.prefix_report import tell
+from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
 from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, open_lanes, rank, set_marks
 from apportion.core.strategies.lanes.render import render
@@ -145,7 +145,7 @@ class LanesStrategy:
                 certificate=certificate,
             )
         if selection.refused and holding is None and not policy.overlap.threshold:
-            tell_more(choosable, selection)
+            record_near_misses(choosable, selection)
         answer = Verdicts(
             verdicts=ranked,
             score_parts=SCORE_PARTS,
@@ -155,7 +155,9 @@ class LanesStrategy:
             used_tokens=rendered.tokens,
             certificate=certificate,
         )
-        return answer if holding is None or not rendered.standing else tell(answer, holding, rendered, task)
+        if holding is None or not rendered.standing:
+            return answer
+        return report_prefix(answer, holding, rendered, task)
 
 
 def _select(

@@ -1,20 +1,19 @@
-"""With how many tokens more of its bound alone a refused candidate would be selected, all else as it was.
+"""Near misses: how many tokens more of its bound alone would select a refused candidate, all else as it was.
 
-Decides what is told of that, after a selection in canonical order. Never selects. The tokens told are
-enough, not the fewest:
+They are recorded after a selection in canonical order. The tokens are enough, not the fewest:
 
 - of the limit, as many as all take that would be selected up to it if there were no limit, and while floors
   are filled, what other floors can still claim beside, so that no floor is filled otherwise;
 - of its lane's ceiling, as many as it and those of its lane take that the ceiling refused before it. They are
-  told where the limit has that much left, so that nobody before it fares otherwise, and where the ceiling had
-  no say in the floor.
+  given where the limit has that much left, so that nobody before it fares otherwise, and where the ceiling
+  had no say in the floor.
 """
 
 from apportion.core.strategies.lanes.select import Choosable, Selection
 from apportion.core.verdict import Bound
 
 
-def tell_more(choosable: Choosable, selection: Selection) -> None:
+def record_near_misses(choosable: Choosable, selection: Selection) -> None:
     """Mark what was refused with `more`, and with `limit_left` where the limit was too little beside."""
     refused_tokens = [0] * len(choosable.lanes)
     limited = False

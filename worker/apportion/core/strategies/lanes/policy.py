@@ -57,7 +57,7 @@ class LanePolicy(PolicyTable):
 class Lane(Struct, frozen=True, gc=False):
     """A lane as its candidates compete in it: its place by priority, and its bounds in tokens.
 
-    `empty` are the bounds as they are told where a selection found nothing for it.
+    `empty` are the bounds as they are recorded where a selection found nothing for it.
     """
 
     place: int

@@ -20,8 +20,8 @@ _BREAKPOINTS_MAX = 4
 _EIGHTHS = (3, 5, 6, 7)
 
 
-def tell(answer: Verdicts, holding: Holding, rendered: Rendered, task: LanesTask) -> Verdicts:
-    """Return the answer with what is told of its text, and what the session carries of it."""
+def report_prefix(answer: Verdicts, holding: Holding, rendered: Rendered, task: LanesTask) -> Verdicts:
+    """Return the answer with the report on its text, and what the session carries of it."""
     template = task.policy.render.template
     held, ends = _held_items(rendered, holding), rendered.ends(template)
     tokens = rendered.tokens
@@ -74,7 +74,7 @@ def _break(holding: Holding, held: int) -> Break | None:
 
 
 def _breakpoints(ends: Sequence[int], characters: int, held: int) -> tuple[Breakpoint, ...]:
-    """Return where a provider may be told to cache.
+    """Return where a provider may cache.
 
     The end of what is held, and the last item's end at or before 3/8, 5/8, 6/8 and 7/8 of the code points:
     the first four that differ, ascending.

@@ -88,7 +88,7 @@ def _fitted(
         elif piece.form.text != piece.full.text:
             artifact.stand(Fidelity.SHRUNK)
             artifact.full_tokens = piece.full.tokens
-            if correction.on_grid:  # what a form was reckoned at is not told
+            if correction.on_grid:  # the sum of a form is not recorded
                 artifact.tokens = counter.count(rendered(artifact, piece.form.text, template))
     if not fits:
         return None

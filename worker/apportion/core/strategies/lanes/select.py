@@ -58,7 +58,7 @@ class Selection:
     """What is selected, by place, and what each lane has used of it; `value` is Σ score · cost.
 
     `tight` are the lanes whose ceiling refused what their floor would have taken. `redundant` are those of
-    which others said all when they were considered last, and `refused` the others, if they are told.
+    which others said all when they were considered last, and `refused` the others, if they are recorded.
     """
 
     __slots__ = (
