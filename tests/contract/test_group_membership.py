@@ -43,6 +43,12 @@ async def stage(bootstrap_servers: str) -> AsyncIterator[Stage]:
         yield made
 
 
+@pytest_asyncio.fixture
+async def kafka_stage(kafka: str) -> AsyncIterator[Stage]:
+    async with staged(own_settings(kafka, health_port=free_port())) as made:
+        yield made
+
+
 async def said(settings: Settings, path: str) -> tuple[int, str]:
     """Return what the worker answers at a path; status 0: it does not listen yet."""
     with suppress(ClientConnectorError):
@@ -116,8 +122,8 @@ vitals._ASK_S = 0.2
 """
 
 
-async def test_a_worker_without_its_membership_is_not_ready_and_then_not_live(stage: Stage) -> None:
-    settings = stage.settings
+async def test_a_worker_without_its_membership_is_not_ready_and_then_not_live(kafka_stage: Stage) -> None:
+    settings = kafka_stage.settings
 
     async def is_not_ready() -> bool:
         return (await said(settings, "/readyz")) == (503, "the membership in the group is not held\n")
@@ -184,20 +190,23 @@ async def test_a_worker_without_partitions_stays_in_the_group_and_takes_over(kaf
             return len(answer.groups[0][5]) == 2
 
         async with (
-            worker_running(settings, prelude=POLLED_SELDOM) as one,
-            worker_running(settings, prelude=POLLED_SELDOM) as other,
+            worker_running(settings, prelude=POLLED_SELDOM) as first,
+            worker_running(settings, prelude=POLLED_SELDOM) as second,
         ):
             await until(both_are_members)
-            await holds_for(10.0, both_are_members)
+            await holds_for(6.0, both_are_members)
             before = requests("before", 20)
             await stage.send(*before)
             await stage.outputs.wait_for(lambda out: out.answered(ids(before)))
             [owner] = {decision["run"]["worker"] for decision in stage.outputs.decisions}
-            next(each for each in (one, other) if owner.endswith(f":{each.process.pid}")).kill()
+            is_first = owner.endswith(f":{first.process.pid}")
+            killed, spare = (first, second) if is_first else (second, first)
+            killed.kill()
             after = requests("after", 20)
             await stage.send(*after)
             async with asyncio.timeout(settings.session_timeout_s + TAKE_OVER_S):
                 await stage.outputs.wait_for(lambda out: out.answered(ids(after)))
+            assert await spare.stop() == 0  # its last rows are written then
         await assert_answered_and_charged_once(stage, before + after)
 
 
@@ -210,8 +219,8 @@ vitals.patience_of = lambda settings: replace(patience_of(settings), stalled_s=2
 """
 
 
-async def test_a_transaction_that_stays_open_restarts_no_worker(stage: Stage) -> None:
-    settings, sent = stage.settings, request("r")
+async def test_a_transaction_that_stays_open_restarts_no_worker(kafka_stage: Stage) -> None:
+    stage, settings, sent = kafka_stage, kafka_stage.settings, request("r")
 
     async def is_seen() -> bool:
         _, text = await said(settings, "/metrics")

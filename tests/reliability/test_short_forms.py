@@ -57,7 +57,7 @@ async def test_with_transactions_a_kill_at_each_step_lets_each_output_stand_once
 
 @pytest.mark.asyncio
 async def test_workers_that_come_and_go_under_load_change_nothing(servers: str, tmp_path: Path) -> None:
-    require_right(await scenarios.rebalanced(servers, tmp_path, SEED, phase_s=8.0))
+    require_right(await scenarios.rebalanced(servers, tmp_path, SEED, phase_s=6.0))
 
 
 @pytest.mark.asyncio
