@@ -1,6 +1,6 @@
 """The membership of workers in their group: when it is lost, what a spare does, and what static names do.
 
-Tests with a second member run on Apache Kafka alone: see `test_worker_life.py`.
+On Apache Kafka alone: the embedded broker never expires a member.
 """
 
 import asyncio
@@ -38,13 +38,7 @@ TAKE_OVER_S = 15.0
 
 
 @pytest_asyncio.fixture
-async def stage(bootstrap_servers: str) -> AsyncIterator[Stage]:
-    async with staged(own_settings(bootstrap_servers, health_port=free_port())) as made:
-        yield made
-
-
-@pytest_asyncio.fixture
-async def kafka_stage(kafka: str) -> AsyncIterator[Stage]:
+async def stage(kafka: str) -> AsyncIterator[Stage]:
     async with staged(own_settings(kafka, health_port=free_port())) as made:
         yield made
 
@@ -122,8 +116,8 @@ vitals._ASK_S = 0.2
 """
 
 
-async def test_a_worker_without_its_membership_is_not_ready_and_then_not_live(kafka_stage: Stage) -> None:
-    settings = kafka_stage.settings
+async def test_a_worker_without_its_membership_is_not_ready_and_then_not_live(stage: Stage) -> None:
+    settings = stage.settings
 
     async def is_not_ready() -> bool:
         return (await said(settings, "/readyz")) == (503, "the membership in the group is not held\n")
@@ -219,8 +213,8 @@ vitals.patience_of = lambda settings: replace(patience_of(settings), stalled_s=2
 """
 
 
-async def test_a_transaction_that_stays_open_restarts_no_worker(kafka_stage: Stage) -> None:
-    stage, settings, sent = kafka_stage, kafka_stage.settings, request("r")
+async def test_a_transaction_that_stays_open_restarts_no_worker(stage: Stage) -> None:
+    settings, sent = stage.settings, request("r")
 
     async def is_seen() -> bool:
         _, text = await said(settings, "/metrics")

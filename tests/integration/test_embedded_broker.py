@@ -85,6 +85,8 @@ def is_running(pid: int) -> bool:
     status = Path(f"/proc/{pid}/stat")  # "PID (NAME) STATE …", where there is such a thing
     try:
         return status.read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:  # it was buried while we looked
+        return False
     except FileNotFoundError:
         return sys.platform != "linux"
 

@@ -3,8 +3,10 @@
 These are the short forms, each of one seed: the long ones run the same with many.
 """
 
+import asyncio
 import importlib
 import sys
+from collections.abc import Awaitable, Callable
 from functools import reduce
 from pathlib import Path
 from signal import SIGKILL, SIGSTOP
@@ -18,12 +20,34 @@ from reliability.steps import STEPS, strikes
 from apportion.settings.value_types import Guarantee
 
 SEED = 1
+WOKEN_AT = {
+    Guarantee.EFFECTIVELY_ONCE: ("compose", "outputs", "rows", "committed"),
+    Guarantee.EXACTLY_ONCE: ("compose", "records", "transaction ends", "committed"),
+}
 
 
 def require_right(outcome: Outcome) -> None:
     sys.stderr.write(f"{outcome}\n")  # pytest shows it where a test fails
     assert outcome.audited.is_right, outcome.audited.found
     assert outcome.audited.dead_letters > 0, "some events are bad in every run"
+
+
+async def require_right_under_both_guarantees(
+    scenario: Callable[[Guarantee, Path], Awaitable[Outcome]], tmp_path: Path
+) -> None:
+    """Run a scenario under both guarantees at once, as its workers wait for most of the time."""
+
+    async def run(guarantee: Guarantee) -> Outcome:
+        folder = tmp_path / guarantee
+        folder.mkdir()
+        return await scenario(guarantee, folder)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {guarantee: group.create_task(run(guarantee)) for guarantee in Guarantee}
+    for task in tasks.values():
+        require_right(task.result())
+    exact = tasks[Guarantee.EXACTLY_ONCE].result()
+    assert exact.audited.repeated == exact.audited.late_rows == 0
 
 
 @pytest.mark.parametrize("step", sorted({place for steps in STEPS.values() for place in steps.values()}))
@@ -36,23 +60,15 @@ def test_a_step_at_which_workers_are_struck_is_there(step: str) -> None:
 async def test_a_kill_at_each_step_of_a_batch_and_another_policy_file_change_nothing(
     servers: str, tmp_path: Path
 ) -> None:
-    once = {strike.step: strike for strike in strikes(SEED, SIGKILL)}
-    outcome = await scenarios.killed_at_steps(servers, tmp_path, SEED, list(once.values()), workers=4)
-    require_right(outcome)
-    assert outcome.kills >= len(once)
+    async def killed(guarantee: Guarantee, folder: Path) -> Outcome:
+        once = {strike.step: strike for strike in strikes(SEED, SIGKILL, guarantee)}
+        outcome = await scenarios.killed_at_steps(
+            servers, folder, SEED, list(once.values()), workers=4, guarantee=guarantee
+        )
+        assert outcome.kills >= len(once)
+        return outcome
 
-
-@pytest.mark.asyncio
-async def test_with_transactions_a_kill_at_each_step_lets_each_output_stand_once(
-    servers: str, tmp_path: Path
-) -> None:
-    guarantee = Guarantee.EXACTLY_ONCE
-    once = {strike.step: strike for strike in strikes(SEED, SIGKILL, guarantee)}
-    outcome = await scenarios.killed_at_steps(
-        servers, tmp_path, SEED, list(once.values()), workers=4, guarantee=guarantee
-    )
-    require_right(outcome)
-    assert outcome.audited.repeated == outcome.audited.late_rows == 0
+    await require_right_under_both_guarantees(killed, tmp_path)
 
 
 @pytest.mark.asyncio
@@ -64,21 +80,14 @@ async def test_workers_that_come_and_go_under_load_change_nothing(servers: str, 
 async def test_workers_that_wake_when_others_have_answered_change_nothing(
     servers: str, tmp_path: Path
 ) -> None:
-    after = {strike.step: strike for strike in strikes(SEED, SIGSTOP) if strike.when == "before"}
-    chosen = [after[step] for step in ("compose", "outputs", "rows", "committed")]
-    require_right(await scenarios.woken_too_late(servers, tmp_path, SEED, chosen))
+    async def woken(guarantee: Guarantee, folder: Path) -> Outcome:
+        before = {
+            strike.step: strike for strike in strikes(SEED, SIGSTOP, guarantee) if strike.when == "before"
+        }
+        chosen = [before[step] for step in WOKEN_AT[guarantee]]
+        return await scenarios.woken_too_late(servers, folder, SEED, chosen, guarantee=guarantee)
 
-
-@pytest.mark.asyncio
-async def test_with_transactions_workers_that_wake_too_late_write_nothing(
-    servers: str, tmp_path: Path
-) -> None:
-    guarantee = Guarantee.EXACTLY_ONCE
-    before = {each.step: each for each in strikes(SEED, SIGSTOP, guarantee) if each.when == "before"}
-    chosen = [before[step] for step in ("compose", "records", "transaction ends", "committed")]
-    outcome = await scenarios.woken_too_late(servers, tmp_path, SEED, chosen, guarantee=guarantee)
-    require_right(outcome)
-    assert outcome.audited.repeated == outcome.audited.late_rows == 0
+    await require_right_under_both_guarantees(woken, tmp_path)
 
 
 @pytest.mark.asyncio
