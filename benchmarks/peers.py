@@ -192,17 +192,17 @@ def _lanes_contenders(counter: str) -> dict[str, Contender]:
 
     def floor(value: bytes) -> bytes:
         left, chosen = LANES_TOKENS, []
-        for one in _decode(value).candidates:
-            cost = tokens(one.content)
+        for candidate in _decode(value).candidates:
+            cost = tokens(candidate.content)
             if cost <= left:
                 left -= cost
-                chosen.append(one.content)
+                chosen.append(candidate.content)
         return _encode({"text": "\n\n".join(chosen)})
 
     def promptbudget(value: bytes) -> bytes:
         lanes: dict[str, list[Item]] = {name: [] for name in LANES_MAX_TOKENS}
-        for one in _decode(value).candidates:
-            lanes[one.lane].append(Item(one.content, score=one.relevance))
+        for candidate in _decode(value).candidates:
+            lanes[candidate.lane].append(Item(candidate.content, score=candidate.relevance))
         sections = [
             Section(name, items, priority=-place, max_tokens=most, strategy="lowest_score_first")
             for place, (name, most) in enumerate(LANES_MAX_TOKENS.items())
@@ -241,18 +241,18 @@ def _chat_contenders(counter: str) -> dict[str, Contender]:
         return _encode(packed.to_openai())
 
     def cost(messages: list[BaseMessage]) -> int:
-        return sum(tokens(str(one.content)) + OVERHEAD_TOKENS for one in messages)
+        return sum(tokens(str(message.content)) + OVERHEAD_TOKENS for message in messages)
 
     def trim(value: bytes) -> bytes:
         conversation = _decode(value).conversation
         assert conversation is not None
         history: list[BaseMessage] = [
-            (HumanMessage if one["role"] == "user" else AIMessage)(content=one["content"])
-            for one in conversation.messages
+            (HumanMessage if message["role"] == "user" else AIMessage)(content=message["content"])
+            for message in conversation.messages
         ]
         history.append(HumanMessage(content=conversation.new_message))
         kept = trim_messages(history, max_tokens=HISTORY_TOKENS, token_counter=cost, strategy="last")
-        return _encode([{"role": one.type, "content": one.content} for one in kept])
+        return _encode([{"role": artifact.type, "content": artifact.content} for artifact in kept])
 
     ours = _ours("conversation", counter)
     return {"floor": floor, "Apportion": ours, "promptbudget": promptbudget, "trim_messages": trim}

@@ -28,9 +28,9 @@ def main() -> None:
     """Write the page."""
     sys.stdout.write(_HEAD)
     components = json.load(sys.stdin)["components"]
-    for one in sorted(components, key=lambda each: str(each["name"]).lower()):
-        said = ", ".join(_licence(each) for each in one["licenses"])
-        sys.stdout.write(f"| {one['name']} | {one['version']} | {said} |\n")
+    for component in sorted(components, key=lambda each: str(each["name"]).lower()):
+        said = ", ".join(_licence(each) for each in component["licenses"])
+        sys.stdout.write(f"| {component['name']} | {component['version']} | {said} |\n")
 
 
 def _licence(choice: dict[str, Any]) -> str:

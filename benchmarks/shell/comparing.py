@@ -105,7 +105,8 @@ def _plan(row: Row, asked: Asked, size: Size, workers: int, delay_ms: float) -> 
 
 def _told(measured: Measured) -> str:
     latencies = " ".join(
-        f"{one.per_second}/s: {one.p50:.1f}/{one.p95:.1f}/{one.p99:.1f} ms" for one in measured.latencies
+        f"{latency.per_second}/s: {latency.p50:.1f}/{latency.p95:.1f}/{latency.p99:.1f} ms"
+        for latency in measured.latencies
     )
     how = f"{measured.workers} of {measured.row}" + (
         f", {measured.delay_ms:g} ms away" if measured.delay_ms else ""

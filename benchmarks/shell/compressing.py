@@ -17,14 +17,14 @@ _ROUNDS = 5
 
 def main(workload: Workload) -> None:
     """Print bytes and microseconds an event, packing included."""
-    outputs = [those for batch in Shell(workload).batches() for those in batch.messages.values()]
+    outputs = [message for batch in Shell(workload).batches() for message in batch.messages.values()]
     events = len(workload.records)
     print(f"\n{workload.name}: both outputs of an event as record batches")
     for compression, code in _CODES.items():
         best_s = float("inf")
         for _ in range(_ROUNDS):
             begun_s = thread_time()
-            packed = sum(_packed_bytes(those, code) for those in outputs)
+            packed = sum(_packed_bytes(output, code) for output in outputs)
             best_s = min(best_s, thread_time() - begun_s)
         print(f"  {compression:<8}{packed / events:>10,.0f} bytes{best_s * 1e6 / events:>10,.1f} µs")
 
@@ -32,8 +32,13 @@ def main(workload: Workload) -> None:
 def _packed_bytes(messages: list[OutboundRecord], code: int) -> int:
     """Return the size of a topic's record batches, each full but the last."""
     size, builder = 0, BatchBuilder(MESSAGE_MAX_BYTES, code)
-    for one in messages:
-        record = {"timestamp": None, "key": one.key, "value": one.value, "headers": list(one.headers)}
+    for message in messages:
+        record = {
+            "timestamp": None,
+            "key": message.key,
+            "value": message.value,
+            "headers": list(message.headers),
+        }
         if builder.append(**record) is None:
             size += len(builder._build())  # noqa: SLF001 - as the client's sender does
             builder = BatchBuilder(MESSAGE_MAX_BYTES, code)

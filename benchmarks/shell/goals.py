@@ -47,7 +47,7 @@ def _runs(runs: Sequence[Measured], row: str, workers: int, delay_ms: float) -> 
 
 
 def _waits(name: str, runs: Sequence[Measured], rate: int, goal_ms: tuple[int, int]) -> Iterator[str]:
-    each = [one for run in runs for one in run.latencies if one.per_second == rate]
+    each = [latency for run in runs for latency in run.latencies if latency.per_second == rate]
     p50, p99 = goal_ms
     told = (
         f"{_median(each, lambda one: one.p50)} / {_median(each, lambda one: one.p99)}" if each else "not held"

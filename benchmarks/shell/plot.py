@@ -17,7 +17,7 @@ def write_plot(runs: Sequence[Measured], file: Path) -> None:
     near = [run for run in runs if run.workers == 1 and not run.delay_ms]
     names = [row.name for row in ROWS if any(run.row == row.name for run in near)]
     titles = [row.title.replace("`", "") for row in ROWS if row.name in names]
-    rates = sorted({one.per_second for run in near for one in run.latencies})
+    rates = sorted({latency.per_second for run in near for latency in run.latencies})
     _, panels = plt.subplots(
         1,
         1 + len(rates),
@@ -40,7 +40,13 @@ def write_plot(runs: Sequence[Measured], file: Path) -> None:
         cost.plot(costs, [place] * len(costs), "o", ms=4, color=colour)
         for panel, rate in zip(waits, rates, strict=True):
             panel.set(title=f"{rate:,}/s", xlabel="ms: p50 to p99")
-            each = [one for run in near if run.row == name for one in run.latencies if one.per_second == rate]
+            each = [
+                latency
+                for run in near
+                if run.row == name
+                for latency in run.latencies
+                if latency.per_second == rate
+            ]
             if each:
                 low, high = median(one.p50 for one in each), median(one.p99 for one in each)
                 panel.plot([low, high], [place, place], "-", lw=2, color=colour)

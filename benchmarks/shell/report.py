@@ -98,7 +98,7 @@ def _table(title: str, rows: dict[str, list[Measured]], rates: Sequence[int]) ->
 
 def _waits(runs: Sequence[Measured], rate: int) -> str:
     """Return the percentiles' medians, with the spread of the last; nothing of a rate above what it takes."""
-    each = [one for run in runs for one in run.latencies if one.per_second == rate]
+    each = [latency for run in runs for latency in run.latencies if latency.per_second == rate]
     if not each:
         return ""
     p50, p95 = (

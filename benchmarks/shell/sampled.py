@@ -18,7 +18,7 @@ from apportion.core.composer import Composer
 from apportion.core.wire import codec
 
 _EVERY_S = 0.001
-_COUNTED = frozenset(one.__code__ for one in (codec.decode, codec.encode, Composer.handle))
+_COUNTED = frozenset(function.__code__ for function in (codec.decode, codec.encode, Composer.handle))
 
 
 class Looks:

@@ -32,9 +32,9 @@ from apportion.settings import Settings
 pytestmark = pytest.mark.asyncio
 
 END_S = 10.0
-"""How much longer than its session a worker may live that is no member any more."""
+"""A worker that has lost its membership ends within its session timeout and this time."""
 TAKE_OVER_S = 15.0
-"""How much longer than a session it may take a spare to answer the events of a worker that was killed."""
+"""A spare answers the events of a killed worker within the session timeout and this time."""
 
 
 @pytest_asyncio.fixture

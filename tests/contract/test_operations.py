@@ -65,10 +65,10 @@ async def scraped(http: ClientSession) -> dict[tuple[str, ...], float]:
     """Return each sample of ours by its name and its labels' values."""
     _, text = await told(http, "/metrics")
     families = list(text_string_to_metric_families(text))
-    ours = {one.name for one in families if one.name.startswith("apportion_")}
-    assert ours == {one.name.removesuffix("_total") for one in METRICS}
-    samples = [one for family in families for one in family.samples]
-    return {(one.name, *sorted(one.labels.values())): one.value for one in samples}
+    ours = {family.name for family in families if family.name.startswith("apportion_")}
+    assert ours == {metric.name.removesuffix("_total") for metric in METRICS}
+    samples = [sample for family in families for sample in family.samples]
+    return {(sample.name, *sorted(sample.labels.values())): sample.value for sample in samples}
 
 
 async def test_a_worker_tells_its_health_and_its_metrics(stage: Stage) -> None:

@@ -256,7 +256,9 @@ async def test_a_policies_topic_of_more_partitions_is_told(bootstrap_servers: st
     settings = own_settings(bootstrap_servers)
     async with admin_client(settings) as admin:
         await admin.create_topics([NewTopic(settings.policies_topic, 2, 1)])
-    [report] = [one for one in await check_topics(settings) if one.topic == settings.policies_topic]
+    [report] = [
+        checked for checked in await check_topics(settings) if checked.topic == settings.policies_topic
+    ]
     assert report.status is TopicStatus.DIFFERS
 
 

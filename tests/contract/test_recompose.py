@@ -165,7 +165,9 @@ def replayed_here(settings: Settings) -> tuple[dict[str, DecisionDifference], Su
     """Replay in this process, or from it; partitions side by side tell their decisions in any order."""
     with run.open_run(settings, RecordSelection()) as opened:
         told = list(opened.replay(WhatIf(Change(budget_tokens=0)), lambda _: None))
-        return {one.decision_id: one for one in told if isinstance(one, DecisionDifference)}, opened.sum
+        return {
+            decision.decision_id: decision for decision in told if isinstance(decision, DecisionDifference)
+        }, opened.sum
 
 
 async def test_a_share_is_verified_beside_the_stream(kafka: str) -> None:

@@ -119,11 +119,11 @@ async def test_an_unreadable_record_in_the_policies_topic_stops_no_start_and_is_
         await worker.wait_for_line("code=unreadable_record", count=2)
 
         def both(out: Any) -> bool:
-            return [one["source"]["topic"] for one in out.dead_letters].count(topic) >= 2
+            return [letter["source"]["topic"] for letter in out.dead_letters].count(topic) >= 2
 
         outputs = await stage.outputs.wait_for(both)
     assert outputs.composed[0]["tokens"]["limit"] == 2_000
-    refused = [one for one in outputs.dead_letters if one["source"]["topic"] == topic]
+    refused = [letter for letter in outputs.dead_letters if letter["source"]["topic"] == topic]
     assert {one["error"]["code"] for one in refused} == {"unreadable_record"}
     assert [one["source"]["offset"] for one in refused] == [offset, later]
 

@@ -42,7 +42,7 @@ async def test_a_request_gives_a_composed_event_and_its_decision(stage: Stage) -
         "partition": outputs.records[0].partition,
         "offset": 0,
     }
-    assert [one["name"] for one in decision["run"]["phases"]] == ["decode", "prepare", "choose", "record"]
+    assert [phase["name"] for phase in decision["run"]["phases"]] == ["decode", "prepare", "choose", "record"]
 
 
 async def test_events_leave_as_cloudevents_and_pass_the_trace_on(stage: Stage) -> None:

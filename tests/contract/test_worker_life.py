@@ -89,7 +89,7 @@ async def test_a_second_worker_takes_over_partitions_and_gives_them_back(kafka_s
             assert await second.stop() == 0
         await answered("alone-again", 100)
         assert await first.stop() == 0
-    decisions = [one for one in stage.outputs.decisions if one["request_id"] in shared]
+    decisions = [decision for decision in stage.outputs.decisions if decision["request_id"] in shared]
     assert len({decision["run"]["worker"] for decision in decisions}) == 2
     await assert_answered_and_charged_once(stage, sent)
 

@@ -66,10 +66,12 @@ def lines(name: str, session: str = "*") -> Iterator[dict[str, Any]]:
 def test_every_strategy_counter_status_fidelity_and_reason_stands_in_the_files() -> None:
     composed, decisions = list(lines("composed")), list(lines("decisions"))
     entries = [entry for decision in decisions for entry in decision.get("candidates", ())]
-    assert {one["policy"]["strategy"] for one in composed} == set(STRATEGIES)
-    assert {one["tokens"]["counter"] for one in composed if one["tokens"]["used"]} == set(CounterName)
-    assert {one["status"] for one in composed} == set(Status)
-    assert {item["fidelity"] for one in composed for item in one["items"]} == set(Fidelity)
+    assert {message["policy"]["strategy"] for message in composed} == set(STRATEGIES)
+    assert {message["tokens"]["counter"] for message in composed if message["tokens"]["used"]} == set(
+        CounterName
+    )
+    assert {message["status"] for message in composed} == set(Status)
+    assert {item["fidelity"] for message in composed for item in message["items"]} == set(Fidelity)
     assert {entry["reason"] for entry in entries if "reason" in entry} == set(Reason)
     assert any(decision.get("evicted") for decision in decisions)
     assert any("shortfall" in group for decision in decisions for group in decision.get("groups", ()))
@@ -77,17 +79,17 @@ def test_every_strategy_counter_status_fidelity_and_reason_stands_in_the_files()
 
 def test_every_way_to_shrink_stands_in_the_files_under_every_sort_of_counter() -> None:
     asked = {
-        (event["request_id"], one["id"]): one.get("shrink") or SHRINK_BY_KIND[one["kind"]]
+        (event["request_id"], candidate["id"]): candidate.get("shrink") or SHRINK_BY_KIND[candidate["kind"]]
         for event in lines("events", "shrinking")
-        for one in event["candidates"]
+        for candidate in event["candidates"]
     }
     assert set(asked.values()) == set(ShrinkStrategy)
     for estimated in (False, True):
         shrunk = {
-            asked[one["request_id"], item["id"]]
-            for one in lines("composed", "shrinking")
-            for item in one["items"]
-            if item["fidelity"] == "shrunk" and one["tokens"]["counter"].endswith("_base") is not estimated
+            asked[line["request_id"], item["id"]]
+            for line in lines("composed", "shrinking")
+            for item in line["items"]
+            if item["fidelity"] == "shrunk" and line["tokens"]["counter"].endswith("_base") is not estimated
         }
         assert shrunk == set(ShrinkStrategy) - {"never"}
 
@@ -97,7 +99,7 @@ def test_every_error_that_the_command_can_tell_stands_in_the_files() -> None:
         *("wrong_key", "wrong_partition", "too_late", "in_future"),
         *("invalid_policy", "policy_changed", "event_failed", "unreadable_record"),
     }
-    told = {one["error"]["code"] for one in lines("dead-letters")}
+    told = {line["error"]["code"] for line in lines("dead-letters")}
     assert told == set(ErrorCode) - of_topics
 
 

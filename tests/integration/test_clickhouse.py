@@ -157,20 +157,20 @@ def test_the_queries_of_the_page_run(clickhouse: ClickHouse) -> None:
     in_time = queries.replace("requested_at > now() - INTERVAL 1 DAY", "requested_at > '2026-01-01'")
     reasons, shares = (clickhouse.rows(one) for one in in_time.split(";") if one.strip())
     assert {"reason", "count()"} <= set(reasons[0])
-    assert {one["policy_name"] for one in shares} >= {"lanes"}
+    assert {share["policy_name"] for share in shares} >= {"lanes"}
 
 
 def test_what_is_no_decision_of_this_version_has_its_place_and_stops_nothing(clickhouse: ClickHouse) -> None:
     found = clickhouse.rows("SELECT topic, offset, value_bytes FROM apportion.unreadable ORDER BY offset")
-    assert [(one["offset"] - len(SENT), one["value_bytes"]) for one in found] == [
+    assert [(finding["offset"] - len(SENT), finding["value_bytes"]) for finding in found] == [
         (number, len(value)) for number, value in enumerate(OTHER)
     ]
-    assert {one["topic"] for one in found} == {DECISIONS}
+    assert {finding["topic"] for finding in found} == {DECISIONS}
 
 
 def test_a_record_is_there_whole_and_no_content_of_a_dead_letter_is(clickhouse: ClickHouse) -> None:
     found = clickhouse.rows("SELECT record FROM apportion.decisions FINAL")
-    assert {one["record"] for one in found} == {each.decode() for each in SENT}
+    assert {finding["record"] for finding in found} == {each.decode() for each in SENT}
     text = json.dumps(clickhouse.rows("SELECT * FROM apportion.dead_letters"))
     for letter in map(json.loads, LETTERS):
         assert letter["value"] is None or letter["value"] not in text
@@ -185,7 +185,7 @@ def test_the_kafka_engine_takes_the_settings_of_the_queues_and_no_others(clickho
     columns = clickhouse.rows(
         "DESCRIBE apportion.decisions_queue SETTINGS describe_include_virtual_columns = 1"
     )
-    fed_by = {one["name"]: one["type"] for one in clickhouse.rows("DESCRIBE apportion.decisions_feed")}
-    assert fed_by.items() <= {one["name"]: one["type"] for one in columns}.items()
+    fed_by = {row["name"]: row["type"] for row in clickhouse.rows("DESCRIBE apportion.decisions_feed")}
+    assert fed_by.items() <= {column["name"]: column["type"] for column in columns}.items()
     for name in ("decisions", "dead_letters"):
         clickhouse.do(f"DROP TABLE apportion.{name}_queue")

@@ -164,13 +164,13 @@ class HeldTurns(RuleBasedStateMachine):
         assert prefix.value * 1_000 >= prefix.value_without * least
         for lane, claim in ((each, min(model.floors[each], model.available(each))) for each in LANES):
             assert model.best.used[lane] >= min(claim, model.base.used[lane])
-            in_lane = [one for one in model.best.chosen if one.lane == lane]
+            in_lane = [choice for choice in model.best.chosen if choice.lane == lane]
             beside = [one for one in in_lane if not one.protected]
             assert not beside or sum(one.cost for one in in_lane) <= LANES[lane]["max_tokens"]
         standing = {item.id for item in composed.items}
-        for one in model.ranked:
-            assert one.id not in standing or not one.constraint.startswith("must_exclude")
-            assert one.id in standing or not one.protected or one.reason == "no_content"
+        for choice in model.ranked:
+            assert choice.id not in standing or not choice.constraint.startswith("must_exclude")
+            assert choice.id in standing or not choice.protected or choice.reason == "no_content"
 
 
 HeldTurns.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

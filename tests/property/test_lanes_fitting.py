@@ -111,7 +111,7 @@ def test_artifacts_go_from_the_last_lane_to_the_first_the_lowest_score_first(
     order = in_shrinking_order(outcome, table)
     free = [entry.reason is Reason.DROPPED_AFTER_RENDER for entry in order if not is_protected(entry)]
     assert free == sorted(free, reverse=True)
-    raw = {one["id"]: one for one in ones}
+    raw = {candidate["id"]: candidate for candidate in ones}
     last = max((place for place, entry in enumerate(order) if entry.fidelity is Fidelity.SHRUNK), default=0)
     count = engine.counters[counter].count
     for entry in order[:last]:

@@ -46,20 +46,24 @@ def test_it_does_what_the_rules_say(
     outcome = answer(request(ones, **asked), lanes_policy(counter=counter, budget_tokens=TOTAL, **table))
     told = [
         (
-            one.id,
-            one.score,
-            one.reason or None,
-            one.constraint or None,
-            (one.margin.needed, one.margin.left) if one.margin else None,
+            candidate.id,
+            candidate.score,
+            candidate.reason or None,
+            candidate.constraint or None,
+            (candidate.margin.needed, candidate.margin.left) if candidate.margin else None,
         )
-        for one in outcome.decision.candidates
+        for candidate in outcome.decision.candidates
     ]
     assert told == [
-        (one.id, one.score, one.reason, one.constraint or None, one.margin) for one in model.ranked
+        (artifact.id, artifact.score, artifact.reason, artifact.constraint or None, artifact.margin)
+        for artifact in model.ranked
     ]
     expected = "infeasible" if model.infeasible else "composed" if model.chosen else "empty"
     assert outcome.composed.status == expected
-    standing = {one.id: (one.form.tokens, one.form.text != one.raw["content"]) for one in model.chosen}
+    standing = {
+        artifact.id: (artifact.form.tokens, artifact.form.text != artifact.raw["content"])
+        for artifact in model.chosen
+    }
     items = outcome.composed.items
     assert {item.id: (item.tokens, item.fidelity == "shrunk") for item in items} == standing
     assert [group.name for group in outcome.decision.groups] == list(model.lanes)

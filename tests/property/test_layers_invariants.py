@@ -140,7 +140,7 @@ def test_of_what_was_cut_the_next_entry_or_code_point_would_not_have_fitted(
 @SETTINGS
 @given(st.lists(st.lists(st.sampled_from(["", "a", "bbb", "c" * 20, "d" * 30]), max_size=25), max_size=4))
 def test_an_omission_that_makes_a_layer_no_shorter_is_passed_over(entries: list[list[str]]) -> None:
-    sections = tuple(Section("T", tuple(one)) for one in entries)
+    sections = tuple(Section("T", tuple(entry)) for entry in entries)
     layer = Layer("l", None, SectionedLayer(sections), COUNTERS["chars4"].count_many)
     lengths = [len(layer.text(level)) for level in range(layer.top + 1)]
     shorter = [n for n in range(len(lengths)) if all(lengths[n] < above for above in lengths[n + 1 :])]

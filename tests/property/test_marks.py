@@ -146,7 +146,7 @@ def test_what_a_text_shows_as_items_is_what_stands_in_it(changes: dict[str, Any]
             outcome = answer(asked, policy, session)
             session, composed = outcome.session, outcome.composed
             found = parser.items(composed.text or "")
-            contents = {one["id"]: one["content"] for one in ones}
+            contents = {entry["id"]: entry["content"] for entry in ones}
             assert [each.heading for each in found] == [
                 parser.headings[item.group] for item in composed.items
             ]

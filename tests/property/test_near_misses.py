@@ -45,9 +45,9 @@ def with_more(one: Entry, asked: ContextRequest, policy: Policy, beyond: int) ->
 
 def assert_all_hold(asked: ContextRequest, policy: Policy, beyond: int) -> None:
     """Pass if every candidate is selected with what is told; the text as a whole may then drop it."""
-    for one in answer(asked, policy).decision.candidates:
-        if one.more is not UNSET:
-            then = entry_of(with_more(one, asked, policy, beyond), one.id)
+    for entry in answer(asked, policy).decision.candidates:
+        if entry.more is not UNSET:
+            then = entry_of(with_more(entry, asked, policy, beyond), entry.id)
             is_selected = then.outcome is Outcome.SELECTED
             assert is_selected or then.reason is Reason.DROPPED_AFTER_RENDER
 
@@ -83,7 +83,7 @@ def test_what_the_limit_refused_without_telling_more_no_limit_at_all_admits(
     policy = lanes_policy(budget_tokens=1_000, lanes=lanes)
     asked = request(crowd, budget_tokens=limit)
     unbounded = answer(replace(asked, budget_tokens=100_000), policy)
-    for one in answer(asked, policy).decision.candidates:
-        if one.reason is Reason.BUDGET_EXCEEDED:
-            is_told = one.more is not UNSET
-            assert is_told == (entry_of(unbounded, one.id).outcome is Outcome.SELECTED)
+    for entry in answer(asked, policy).decision.candidates:
+        if entry.reason is Reason.BUDGET_EXCEEDED:
+            is_told = entry.more is not UNSET
+            assert is_told == (entry_of(unbounded, entry.id).outcome is Outcome.SELECTED)

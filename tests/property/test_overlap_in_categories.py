@@ -26,9 +26,13 @@ class Model:
     def __init__(self, ones: Sequence[dict[str, Any]], policy: Any, limit: int) -> None:
         self.ones, self.policy, self.limit = ones, policy, limit
         self.count = COUNTERS[policy.counter].count
-        self.costs = [one.get("token_estimate") or self.count(one["content"]) for one in ones]
-        self.scores = [round(one["priority"] * 1_000) for one in ones]
-        self.said = Said(covers([one["content"] for one in ones], policy.overlap.threshold), self.scores, ())
+        self.costs = [
+            candidate.get("token_estimate") or self.count(candidate["content"]) for candidate in ones
+        ]
+        self.scores = [round(candidate["priority"] * 1_000) for candidate in ones]
+        self.said = Said(
+            covers([candidate["content"] for candidate in ones], policy.overlap.threshold), self.scores, ()
+        )
         self.reasons: list[str | None] = [None] * len(ones)
         self.redundant: list[tuple[int, str] | None] = [None] * len(ones)
         self.budgets, self.reserve = policy.parts(policy.budget_tokens)
@@ -70,7 +74,7 @@ class Model:
         return BoundedChoice(
             scores=self.scores,
             costs=self.costs,
-            group_of=[PLACES[one["category"]] for one in self.ones],
+            group_of=[PLACES[candidate["category"]] for candidate in self.ones],
             taken=[place in self.said.chosen for place in range(len(self.ones))],
             protected=(),
             caps=caps,
@@ -124,16 +128,16 @@ def test_categories_choose_as_the_rules_say(
         }
     )
     outcome = answer(request(ones), policy)
-    there = [one for one in ones if one["content"]]
+    there = [candidate for candidate in ones if candidate["content"]]
     there.sort(key=lambda one: (PLACES[one["category"]], -one["priority"], one["id"]))
     model = Model(there, policy, limit)
-    entries = [one for one in outcome.decision.candidates if one.reason != "no_content"]
-    assert [(one.id, one.reason or None) for one in entries] == [
+    entries = [candidate for candidate in outcome.decision.candidates if candidate.reason != "no_content"]
+    assert [(entry.id, entry.reason or None) for entry in entries] == [
         (one["id"], reason) for one, reason in zip(there, model.reasons, strict=True)
     ]
-    told = [one.redundant and (one.redundant.permille, one.redundant.covered_by) for one in entries]
+    told = [entry.redundant and (entry.redundant.permille, entry.redundant.covered_by) for entry in entries]
     assert [each or None for each in told] == model.redundant
     standing = [there[place] for place in sorted(model.said.chosen)]
-    assert selected(outcome) == [one["id"] for one in standing]
-    assert outcome.composed.text == "\n\n".join(one["content"] for one in standing)
+    assert selected(outcome) == [piece["id"] for piece in standing]
+    assert outcome.composed.text == "\n\n".join(piece["content"] for piece in standing)
     assert_certified(outcome.decision.certificate, model.choice())

@@ -46,13 +46,15 @@ def candidates_in_lanes(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def choice_of(model: Model) -> BoundedChoice:
-    free = [one for one in model.free if not one.protected] + [one for one in model.free if one.protected]
+    free = [artifact for artifact in model.free if not artifact.protected] + [
+        artifact for artifact in model.free if artifact.protected
+    ]
     names = list(model.lanes)
     return BoundedChoice(
-        scores=[one.score for one in free],
-        costs=[one.cost for one in free],
-        group_of=[names.index(one.lane) for one in free],
-        taken=[one in model.selected for one in free],
+        scores=[artifact.score for artifact in free],
+        costs=[artifact.cost for artifact in free],
+        group_of=[names.index(artifact.lane) for artifact in free],
+        taken=[artifact in model.selected for artifact in free],
         protected=[place for place, one in enumerate(free) if one.protected],
         caps=[Cap(name, model.floors[name], lane["max_tokens"]) for name, lane in model.lanes.items()],
         limit_tokens=model.limit,
@@ -62,10 +64,10 @@ def choice_of(model: Model) -> BoundedChoice:
 def assert_overlaps(model: Model, outcome: Answered) -> None:
     """Pass if the answer says what the model does of what was said by whom."""
     told = [
-        one.redundant and (one.redundant.permille, one.redundant.covered_by)
-        for one in outcome.decision.candidates
+        candidate.redundant and (candidate.redundant.permille, candidate.redundant.covered_by)
+        for candidate in outcome.decision.candidates
     ]
-    assert [each or None for each in told] == [one.redundant for one in model.ranked]
+    assert [each or None for each in told] == [artifact.redundant for artifact in model.ranked]
 
 
 @SETTINGS
@@ -78,8 +80,8 @@ def test_lanes_choose_as_the_rules_say(
     model = Model(ones, asked, {**table, "counter": "chars4"})
     policy = lanes_policy(budget_tokens=TOTAL, **CERTIFIED, **table)
     outcome = answer(request(ones, **asked), policy)
-    assert [(one.id, one.reason or None) for one in outcome.decision.candidates] == [
-        (one.id, one.reason) for one in model.ranked
+    assert [(candidate.id, candidate.reason or None) for candidate in outcome.decision.candidates] == [
+        (artifact.id, artifact.reason) for artifact in model.ranked
     ]
     assert_overlaps(model, outcome)
     assert_certified(outcome.decision.certificate, choice_of(model))
@@ -93,7 +95,7 @@ def test_what_is_held_is_discounted_and_discounts_turn_by_turn(
     data: st.DataObject, table: dict[str, Any], sources: list[dict[str, Any]], threshold: int
 ) -> None:
     table = {**table, "overlap": {"threshold": threshold}}
-    given_ones = [one | {"content": data.draw(contents.filter(bool))} for one in sources]
+    given_ones = [source | {"content": data.draw(contents.filter(bool))} for source in sources]
     policy, session, now = lanes_policy(budget_tokens=TOTAL, **table), EMPTY, NOW
     left: Left | None = None
     for _ in range(data.draw(st.integers(2, 4))):

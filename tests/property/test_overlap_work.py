@@ -41,11 +41,11 @@ class Looked(list[int]):
 def assert_bounded(contents: list[str], scores: list[int], taken_every: int) -> None:
     """Choose among candidates with all that is counted held to n log n of their bytes and their number."""
     sketches = [sketch(content) for content in contents]
-    entries = sum(one.size for one in sketches)
+    entries = sum(sampled.size for sampled in sketches)
     assert entries <= sum(len(content.encode()) for content in contents)
     met = overlap._met(
-        b"".join([one.keys for one in sketches]),
-        np.repeat(np.arange(len(sketches)), [one.size for one in sketches]),
+        b"".join([sampled.keys for sampled in sketches]),
+        np.repeat(np.arange(len(sketches)), [sampled.size for sampled in sketches]),
         len(sketches),
     )
     assert len(met) <= PAIRED_MAX * entries

@@ -140,8 +140,10 @@ def test_no_decision_holds_content_path_or_a_clients_words(
         asked = {**asked, "budget_tokens": budget}
     again = {**asked, "request_id": "r2"}
     sent = [*artifacts, asked, asked, RETRACTION, again]
-    assert_nothing_leaks([json.dumps(one).encode() for one in sent])
-    decisions = [one for one in logged([json.dumps(one).encode() for one in sent]) if b"decision_id" in one]
+    assert_nothing_leaks([json.dumps(message).encode() for message in sent])
+    decisions = [
+        one for one in logged([json.dumps(message).encode() for message in sent]) if b"decision_id" in one
+    ]
     assert len(decisions) == 3
 
 
@@ -169,7 +171,7 @@ def written(document: Any) -> str:
 @given(st.sampled_from([*REQUESTS, *ARTIFACTS, RETRACTION]), st.data())
 def test_no_refusal_repeats_what_a_client_wrote(document: dict[str, Any], data: st.DataObject) -> None:
     event = copy.deepcopy(document)
-    place = data.draw(st.sampled_from([one for one in places(event) if is_private(one)]))
+    place = data.draw(st.sampled_from([place for place in places(event) if is_private(place)]))
     parent: Any = event
     for step in place[:-1]:
         parent = parent[step]

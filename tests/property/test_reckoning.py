@@ -66,13 +66,13 @@ def test_pieces_that_are_put_in_anywhere_are_worth_their_text(
     counter = COUNTERS[name]
     whole, standing = Joined.empty(len(pieces), units_of(counter)), list[int]()
     for place in rng.sample(range(len(pieces)), len(pieces)):
-        before = max([one for one in standing if one < place], default=None)
+        before = max([index for index in standing if index < place], default=None)
         whole.put_in(place, pieces[place], counter.count(pieces[place]), before)
         if rng.random() < 0.3:
             whole.take_out(place)
         else:
             standing.append(place)
-        assert whole.tokens() == counter.count(join(pieces[one] for one in sorted(standing)))
+        assert whole.tokens() == counter.count(join(pieces[index] for index in sorted(standing)))
 
 
 @SETTINGS

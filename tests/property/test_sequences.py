@@ -131,8 +131,8 @@ class Sequences(RuleBasedStateMachine):
     def artifacts(self, published: list[dict[str, Any]], lasts_s: int) -> None:
         """They expire at some time, or never."""
         until = {"expires_at": (self.now + timedelta(seconds=lasts_s)).isoformat()} if lasts_s % 2 else {}
-        for one in published:
-            self.send({"type": "context-artifact", "session_id": "s", "source": "t", "artifact": one,
+        for artifact in published:
+            self.send({"type": "context-artifact", "session_id": "s", "source": "t", "artifact": artifact,
                        "published_at": self.now.isoformat(), **until})  # fmt: skip
 
     @rule(name=st.sampled_from([*IDS, "nobody"]))
@@ -193,7 +193,7 @@ class Sequences(RuleBasedStateMachine):
         row = self.row
         assert len(row.recent) <= RECENT_REQUESTS_MAX
         assert len(row.injections) <= INJECTIONS_MAX
-        assert len(row.pool) == len({one.id for one in row.pool}) <= POOL
+        assert len(row.pool) == len({artifact.id for artifact in row.pool}) <= POOL
         encoded = msgspec.json.encode(row)
         assert len(encoded) <= ROW_MAX_BYTES
         assert msgspec.json.decode(encoded, type=Session) == row

@@ -82,7 +82,7 @@ class Model:
 
     @property
     def spent(self) -> int:
-        return sum(one.used for one in self.asked)
+        return sum(event.used for event in self.asked)
 
     @property
     def expiry(self) -> datetime | None:
@@ -184,7 +184,7 @@ class SessionsMachine(RuleBasedStateMachine):
             budget_tokens=budget,
         )
         same = (policy, tuple(sorted(names)), budget)
-        first = next((one for one in model.asked[-RECENT:] if one.name == name), None)
+        first = next((event for event in model.asked[-RECENT:] if event.name == name), None)
         if first is not None and first.content != same:
             with pytest.raises(EventError, match="conflicting_request"):
                 self.sessions.handle(event)
@@ -219,8 +219,12 @@ class SessionsMachine(RuleBasedStateMachine):
         free = [name for name in offered if not status and name not in waiting]
         most = max(count for count in range(len(free) + 1) if tokens(count) <= limit)
         assert selected(outcome) == free[:most]
-        told = [(one.id, str(one.reason)) for one in outcome.decision.candidates if one.outcome == "omitted"]
-        assert sorted(one for one in told if one[1] not in NO_ROOM) == sorted(aside)
+        told = [
+            (entry.id, str(entry.reason))
+            for entry in outcome.decision.candidates
+            if entry.outcome == "omitted"
+        ]
+        assert sorted(omission for omission in told if omission[1] not in NO_ROOM) == sorted(aside)
         assert sorted(name for name, reason in told if reason in NO_ROOM) == free[most:]
         assert outcome.composed.status == (status or ("composed" if most else "empty"))
         assert (outcome.decision.tokens.limit, outcome.composed.tokens.used) == (limit, tokens(most))

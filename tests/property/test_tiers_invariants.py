@@ -78,7 +78,7 @@ class ByTheRules:
         self.limit, self.count = limit, count
         self.texts: dict[str, tuple[str, str, str]] = {}
         self.tiers: dict[str, int] = {}
-        self.ones = {one["id"]: one for one in ones}
+        self.ones = {candidate["id"]: candidate for candidate in ones}
         for name, one in self.ones.items():
             tier = sum(round(one["activation"] * 1000) < least for least in (700, 300, 100))
             self.tiers[name] = min(tier, 1) if one["kind"] == "constraint" else tier

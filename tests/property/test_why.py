@@ -47,7 +47,9 @@ def test_what_is_told_admits_and_one_less_does_not(
     event = request(drawn, constraints=constrained, vitals=state, budget_tokens=limit)
     policy = lanes_policy(budget_tokens=1_000, **table)
     made = answer(event, policy).decision
-    omitted = [one for one in made.candidates if one.reason not in (UNSET, Reason.DUPLICATE)]
+    omitted = [
+        candidate for candidate in made.candidates if candidate.reason not in (UNSET, Reason.DUPLICATE)
+    ]
     if not omitted:
         return
     entry = data.draw(st.sampled_from(omitted))

@@ -267,7 +267,9 @@ def test_the_decision_has_every_candidate_in_the_order_of_the_turn(policy: Polic
     before = answer(request(named("abcd")), policy).session
     decision = json.loads(encode(answer(request(named("abcd")), policy, before).decision))
     assert decision["policy"]["strategy"] == "rotation"
-    assert [(one["rank"], one["id"], one["outcome"]) for one in decision["candidates"]] == [
+    assert [
+        (candidate["rank"], candidate["id"], candidate["outcome"]) for candidate in decision["candidates"]
+    ] == [
         (1, "c", "selected"),
         (2, "d", "selected"),
         (3, "a", "omitted"),
@@ -357,7 +359,11 @@ def test_it_sees_nothing_that_the_map_does_not_let_a_strategy_see() -> None:
 def _rows_below(row: str) -> set[str]:
     """Return the modules of the core below a row of the map, as import-linter is told it."""
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    [contract] = [one for one in told if one["type"] == "layers" and one["containers"] == ["apportion.core"]]
+    [contract] = [
+        declared
+        for declared in told
+        if declared["type"] == "layers" and declared["containers"] == ["apportion.core"]
+    ]
     below = contract["layers"][contract["layers"].index(row) + 1 :]
     return {module.strip() for line in below for module in line.replace(":", "|").split("|")}
 

@@ -94,7 +94,7 @@ def says(role: str, content: str | None = None, **fields: Any) -> dict[str, Any]
 
 def calls(*ids: str) -> dict[str, Any]:
     """Return an assistant's message that calls, without a content."""
-    made = [{"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}} for one in ids]
+    made = [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}} for name in ids]
     return {"role": "assistant", "content": None, "tool_calls": made}
 
 
@@ -105,5 +105,5 @@ def result(call: str, content: str = "ok") -> dict[str, Any]:
 
 def group(outcome: Answered, name: str) -> Mapping[str, int]:
     """Return the numbers of a group."""
-    found = next(one for one in outcome.decision.groups if one.name == name)
+    found = next(share for share in outcome.decision.groups if share.name == name)
     return {"min": found.min, "max": found.max or 0, "used": found.used, "available": found.available}

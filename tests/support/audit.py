@@ -164,9 +164,9 @@ class _Audit:
 
     def _compare_outputs(self, kind: Kind, records: Iterable[Record], seen: "list[_Expected]") -> None:
         wanted = {
-            output.identity: (one.offset, output.fingerprint)
-            for one in seen
-            for output in one.outputs
+            output.identity: (row.offset, output.fingerprint)
+            for row in seen
+            for output in row.outputs
             if output.kind is kind
         }
         first: set[str] = set()
@@ -195,7 +195,7 @@ class _Audit:
             self._tell(Fault.LOST, wanted[identity][0], identity)
 
     def _compare_rows(self, partition: Partition, seen: "list[_Expected]") -> None:
-        digests = {(one.key, one.offset): one.row_digest for one in seen if one.row_digest}
+        digests = {(row.key, row.offset): row.row_digest for row in seen if row.row_digest}
         last = dict(digests.keys())
         latest: dict[bytes, int] = {}
         for row in partition.rows:

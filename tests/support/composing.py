@@ -113,7 +113,7 @@ def omitted(outcome: Answered) -> dict[str, str]:
 
 def counted(counts: Iterable[ReasonCount]) -> dict[str, int]:
     """Return counts by reason, in their order."""
-    return {str(one.reason): one.count for one in counts}
+    return {str(count.reason): count.count for count in counts}
 
 
 def entry_of(outcome: Answered, name: str) -> Entry:

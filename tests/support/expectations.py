@@ -28,10 +28,10 @@ def shown(outcome: Answered) -> dict[str, Any]:
             entry["margin"] = to_builtins(own.margin)
     for key in ("reasons", "unlisted"):
         decision[key] = {one["reason"]: one["count"] for one in decision[key]}
-    decision["constraints"] = {one["name"]: one for one in decision["constraints"]}
+    decision["constraints"] = {constraint["name"]: constraint for constraint in decision["constraints"]}
     if "certificate" in decision:
         groups = decision["certificate"]["groups"]
-        decision["certificate"]["groups"] = {one.pop("name"): one for one in groups}
+        decision["certificate"]["groups"] = {group.pop("name"): group for group in groups}
     return {
         **composed,
         **decision["tokens"],

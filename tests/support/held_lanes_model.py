@@ -62,12 +62,12 @@ class HeldModel(Model):
         super().__init__(ones, asked, policy)
 
     def select(self) -> None:
-        self.free = [one for one in self.ranked if one.reason is None]
+        self.free = [artifact for artifact in self.ranked if artifact.reason is None]
         self.base = self.trial([])
         self.held: list[One] = []
         self.best, self.tries = self.base, 0
-        protected = [one for one in self.free if one.protected]
-        if sum(one.cost for one in protected) > self.limit:
+        protected = [artifact for artifact in self.free if artifact.protected]
+        if sum(artifact.cost for artifact in protected) > self.limit:
             self.why = "limit"
             return
         self.held, self.why = self.longest(protected)
@@ -76,19 +76,19 @@ class HeldModel(Model):
         assert chosen == self.best.chosen
         e = self.best.end
         behind = [one for item in self.list if (one := self.unchanged(item)) is not None and one in chosen]
-        self.first = [*self.held[:e], *(one for one in behind if one not in self.held[:e])]
-        for one in self.base.chosen:
-            if one not in chosen:
-                one.reason = "displaced_by_prefix"
+        self.first = [*self.held[:e], *(artifact for artifact in behind if artifact not in self.held[:e])]
+        for artifact in self.base.chosen:
+            if artifact not in chosen:
+                artifact.reason = "displaced_by_prefix"
 
     def trial(self, beginning: Sequence[One]) -> Tried:
-        for one in self.free:
-            one.reason = one.margin = None
+        for artifact in self.free:
+            artifact.reason = artifact.margin = None
         self.greedy(self.free, beginning)
         return Tried(self.chosen, self.used, self.value)
 
     def candidate(self, name: str) -> One | None:
-        return next((one for one in self.ranked if one.id == name), None)
+        return next((artifact for artifact in self.ranked if artifact.id == name), None)
 
     def hash(self, one: One) -> str:
         return sha256(self.piece(one, one.raw["content"]).encode()).hexdigest()[:16]
@@ -117,14 +117,14 @@ class HeldModel(Model):
         return held, None
 
     def at_(self, length: int) -> int:
-        return sum(one.cost for one in self.held[:length])
+        return sum(artifact.cost for artifact in self.held[:length])
 
     def gain(self, length: int) -> int:
         served = not self.cold and self.at_(length) >= self.rule["min_cached"]
         return self.rule["weight"] * self.at_(length) if served else 0
 
     def ext(self, length: int, chosen: Sequence[One]) -> int:
-        stands = [one in chosen for one in self.held[length:]]
+        stands = [artifact in chosen for artifact in self.held[length:]]
         return length + [*stands, False].index(False)
 
     def search(self) -> None:
@@ -156,8 +156,8 @@ class HeldModel(Model):
                 return "floors"
         if tried.value * 1000 < self.base.value * (1000 - self.rule["max_loss"]):
             return "max_loss"
-        in_order = [one for one in self.ranked if one in self.base.chosen]
-        total = sum(one.cost for one in in_order)
+        in_order = [artifact for artifact in self.ranked if artifact in self.base.chosen]
+        total = sum(artifact.cost for artifact in in_order)
         for place, one in enumerate(in_order):
             if sum(each.cost for each in in_order[: place + 1]) * 1000 > self.rule["core"] * total:
                 break
@@ -166,15 +166,15 @@ class HeldModel(Model):
         return None
 
     def order(self) -> list[One]:
-        first = [one for one in self.first if one in self.chosen]
-        return first + [one for one in super().order() if one not in first]
+        first = [artifact for artifact in self.first if artifact in self.chosen]
+        return first + [artifact for artifact in super().order() if artifact not in first]
 
     def account(self, out: Sequence[One], *, done: bool) -> None:
         super().account(out, done=done)
         if not done:
-            for one in self.ranked:
-                if one.reason == "displaced_by_prefix":
-                    one.reason = "infeasible"
+            for artifact in self.ranked:
+                if artifact.reason == "displaced_by_prefix":
+                    artifact.reason = "infeasible"
 
     def is_full(self, one: One) -> bool:
         return one.form.text == str(one.raw["content"])
@@ -182,10 +182,10 @@ class HeldModel(Model):
     def left(self) -> Left:
         """Return what the text leaves, which there must be."""
         items: list[tuple[str, str]] = []
-        for one in self.order()[:256]:
-            if not self.is_full(one) or sum(len(name.encode()) + 16 for name, _ in items) + 16 > 16_384:
+        for artifact in self.order()[:256]:
+            if not self.is_full(artifact) or sum(len(name.encode()) + 16 for name, _ in items) + 16 > 16_384:
                 break
-            items.append((one.id, self.hash(one)))
+            items.append((artifact.id, self.hash(artifact)))
         return Left(self.digest, self.at, items)
 
     def held_items(self) -> int:
@@ -194,7 +194,7 @@ class HeldModel(Model):
         return [*same, False].index(False)
 
     def ends(self) -> list[int]:
-        pieces = [self.piece(one, one.form.text) for one in self.order()]
+        pieces = [self.piece(artifact, artifact.form.text) for artifact in self.order()]
         return [len("\n\n".join(pieces[: place + 1])) for place in range(len(pieces))]
 
     def told(self) -> dict[str, Any]:
@@ -213,8 +213,12 @@ class HeldModel(Model):
             "prefix_tokens": self.count(self.text()[: self.ends()[held - 1]]) if held else 0,
             "cold": self.cold,
             "break": broken,
-            "held_only": tuple(one.id for one in self.held[: self.best.end] if one not in base),
-            "displaced": tuple(one.id for one in self.ranked if one in base and one not in chosen),
+            "held_only": tuple(
+                artifact.id for artifact in self.held[: self.best.end] if artifact not in base
+            ),
+            "displaced": tuple(
+                artifact.id for artifact in self.ranked if artifact in base and artifact not in chosen
+            ),
             "value": self.best.value,
             "value_without": self.base.value,
             "tried": self.tries,
@@ -234,15 +238,19 @@ def assert_agrees(model: HeldModel, outcome: Answered) -> None:
     """Pass if the answer is what the model says."""
     composed, decision = outcome.composed, outcome.decision
     told = [
-        (one.id, one.reason or None, (one.margin.needed, one.margin.left) if one.margin else None)
-        for one in decision.candidates
-        if one.reason not in _ASIDE
+        (
+            candidate.id,
+            candidate.reason or None,
+            (candidate.margin.needed, candidate.margin.left) if candidate.margin else None,
+        )
+        for candidate in decision.candidates
+        if candidate.reason not in _ASIDE
     ]
-    assert told == [(one.id, one.reason, one.margin) for one in model.ranked]
+    assert told == [(artifact.id, artifact.reason, artifact.margin) for artifact in model.ranked]
     chosen = [] if model.infeasible else model.order()
     assert composed.status == ("infeasible" if model.infeasible else "composed" if chosen else "empty")
     assert [(item.id, item.fidelity == "full") for item in composed.items] == [
-        (one.id, model.is_full(one)) for one in chosen
+        (artifact.id, model.is_full(artifact)) for artifact in chosen
     ]
     if not chosen:
         assert (composed.prefix_tokens, composed.breakpoints) == (0, ())

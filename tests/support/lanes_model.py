@@ -102,10 +102,14 @@ class Model:
         self.infeasible = not self.render()
 
     def required(self, lane: str) -> list[int]:
-        return [one["min_tokens"] for one in self.constraints["lane_requirements"] if one["lane"] == lane]
+        return [
+            requirement["min_tokens"]
+            for requirement in self.constraints["lane_requirements"]
+            if requirement["lane"] == lane
+        ]
 
     def rank(self, ones: Sequence[Mapping[str, Any]]) -> list[One]:
-        ranked = [One(one, self.score(one), *self.constrained(one)) for one in ones]
+        ranked = [One(candidate, self.score(candidate), *self.constrained(candidate)) for candidate in ones]
         ranked.sort(
             key=lambda one: (
                 -one.score,
@@ -141,7 +145,7 @@ class Model:
         return "", False, None if one["content"] else "no_content"
 
     def available(self, lane: str) -> int:
-        return sum(one.cost for one in self.ranked if one.lane == lane)
+        return sum(artifact.cost for artifact in self.ranked if artifact.lane == lane)
 
     def claim(self, lane: str) -> int:
         return max(0, min(self.floors[lane], self.available(lane)) - self.used[lane])
@@ -164,7 +168,7 @@ class Model:
             self.choose(one)
 
     def select(self) -> None:
-        self.greedy([one for one in self.ranked if one.reason is None], ())
+        self.greedy([artifact for artifact in self.ranked if artifact.reason is None], ())
 
     def look_at(self, one: One) -> int:
         """Say how much of it was said by whom, and return what it is worth now."""
@@ -175,7 +179,7 @@ class Model:
 
     def in_turn(self, ones: Iterable[One]) -> Iterator[One]:
         """Yield those that are not chosen, each when its turn comes."""
-        left = [self.free.index(one) for one in ones if one not in self.chosen]
+        left = [self.free.index(candidate) for candidate in ones if candidate not in self.chosen]
         while left:
             place = self.said.next(left) if self.threshold else left[0]
             left.remove(place)
@@ -185,28 +189,28 @@ class Model:
         """Choose afresh: the protected, what is held, by floors, then all the rest."""
         self.used, self.chosen, self.value, self.free = dict.fromkeys(self.lanes, 0), [], 0, list(free)
         if not self.covers:
-            contents = [one.raw["content"] for one in free]
+            contents = [artifact.raw["content"] for artifact in free]
             self.covers = (
                 covers(contents, self.threshold) if self.threshold else [[0] * len(free)] * len(free)
             )
         exempt = [place for place, one in enumerate(free) if one.protected]
-        self.said = Said(self.covers, [one.score for one in free], exempt)
-        for one in [*(one for one in free if one.protected), *held]:
+        self.said = Said(self.covers, [artifact.score for artifact in free], exempt)
+        for one in [*(artifact for artifact in free if artifact.protected), *held]:
             if one not in self.chosen:
                 self.choose(one)
         for held_back in (True, False):
             for lane in self.lanes:
                 others = sum(self.claim(other) for other in self.lanes if other != lane)
-                for one in self.in_turn([one for one in free if one.lane == lane]):
+                for choice in self.in_turn([artifact for artifact in free if artifact.lane == lane]):
                     if self.used[lane] >= self.floors[lane]:
                         break
-                    self.consider(one, others if held_back else 0)
-        for one in self.in_turn(free):
-            self.look_at(one)
-            if one.score and one.redundant and one.redundant[0] == 1_000:
-                one.reason, one.margin = "redundant", None
+                    self.consider(choice, others if held_back else 0)
+        for artifact in self.in_turn(free):
+            self.look_at(artifact)
+            if artifact.score and artifact.redundant and artifact.redundant[0] == 1_000:
+                artifact.reason, artifact.margin = "redundant", None
             else:
-                self.consider(one, 0)
+                self.consider(artifact, 0)
 
     def shortfall(self, lane: str) -> tuple[int, int] | None:
         return None if self.met[lane] else (self.floors[lane], self.available(lane))
@@ -220,11 +224,11 @@ class Model:
 
     def text(self) -> str:
         pieces, lane = [], None
-        for one in self.order():
-            heading = self.lanes[one.lane].get("heading")
-            pieces += [heading] if one.lane != lane and heading is not None else []
-            pieces.append(self.piece(one, one.form.text))
-            lane = one.lane
+        for artifact in self.order():
+            heading = self.lanes[artifact.lane].get("heading")
+            pieces += [heading] if artifact.lane != lane and heading is not None else []
+            pieces.append(self.piece(artifact, artifact.form.text))
+            lane = artifact.lane
         return "\n\n".join(pieces)
 
     def fits(self) -> bool:
@@ -245,16 +249,18 @@ class Model:
         return self.count(self.piece(one, content))
 
     def shrink(self, order: Sequence[One], least: int) -> bool:
-        for one in order:
-            for form in self.forms(one, least):
+        for artifact in order:
+            for form in self.forms(artifact, least):
                 if self.fits():
                     return True
-                one.form = form
+                artifact.form = form
         return self.fits()
 
     def whole(self, ones: Sequence[One]) -> None:
-        for one in ones:
-            one.form = Shrunk(one.raw["content"], self.cost_of(one, one.raw["content"]))
+        for candidate in ones:
+            candidate.form = Shrunk(
+                candidate.raw["content"], self.cost_of(candidate, candidate.raw["content"])
+            )
 
     def render(self) -> bool:
         order = self.order()[::-1]
@@ -262,16 +268,16 @@ class Model:
         if self.fits() or self.shrink(order, self.least):
             return True
         dropped = []
-        for one in [one for one in order if not one.protected]:
+        for one in [artifact for artifact in order if not artifact.protected]:
             if self.fits():
                 break
             dropped.append(one)
             self.chosen.remove(one)
-        kept = [one for one in order if one in self.chosen]
+        kept = [artifact for artifact in order if artifact in self.chosen]
         if not self.fits():
             done = self.shrink(kept, 0)
         else:
-            floors = [one.form for one in kept]
+            floors = [artifact.form for artifact in kept]
             self.whole(kept)
             done = self.shrink(kept, self.least)
             if not done:
@@ -283,14 +289,14 @@ class Model:
 
     def account(self, out: Sequence[One], *, done: bool) -> None:
         left = self.limit - self.count(self.text()) if done else self.limit
-        for one in out:
-            one.reason = "dropped_after_render"
-            one.margin = (self.cost_of(one, one.raw["content"]), left)
+        for choice in out:
+            choice.reason = "dropped_after_render"
+            choice.margin = (self.cost_of(choice, choice.raw["content"]), left)
         if not done:
             self.chosen = []
-            for one in self.ranked:
-                if one.reason in {"budget_exceeded", "dropped_after_render"}:
-                    one.reason = "infeasible"
+            for artifact in self.ranked:
+                if artifact.reason in {"budget_exceeded", "dropped_after_render"}:
+                    artifact.reason = "infeasible"
 
 
 def canonical(raw: Mapping[str, Any]) -> str:

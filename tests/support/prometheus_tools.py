@@ -26,4 +26,4 @@ def expressions() -> list[str]:
     """Return every expression of the dashboard, as Prometheus is asked for it."""
     panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
     asked = [target["expr"] for panel in panels for target in panel.get("targets", [])]
-    return [one.replace("$__rate_interval", "5m").replace("$job", ".+") for one in asked]
+    return [expression.replace("$__rate_interval", "5m").replace("$job", ".+") for expression in asked]

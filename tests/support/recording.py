@@ -64,7 +64,7 @@ def recorded(
     detail: Detail = Detail.FULL,
 ) -> Recording:
     """Answer events as `apportion compose` does."""
-    lines = tuple(one if isinstance(one, bytes) else json.dumps(one).encode() for one in events)
+    lines = tuple(event if isinstance(event, bytes) else json.dumps(event).encode() for event in events)
     decisions, dead_letters = [], []
     sessions = Sessions(engine, catalogue, POLICY.name)
     for outcome in answer_lines(as_lines(lines), sessions, Bounds()):

@@ -140,7 +140,7 @@ class Stage:
         for event in events:
             key = session_key(event.get("tenant", "default"), event["session_id"]).encode()
             sent.append(await self.send_raw(key, json.dumps(event).encode(), headers))
-        return [(await one).offset for one in sent]
+        return [(await message).offset for message in sent]
 
     async def send_raw(
         self, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None

@@ -15,7 +15,7 @@ class CountedWhole:
 
     def text(self) -> str:
         """Return the text."""
-        return "".join(one.form.text for one in self._pieces if not one.dropped)
+        return "".join(piece.form.text for piece in self._pieces if not piece.dropped)
 
     def tokens(self) -> int:
         """Return its count."""

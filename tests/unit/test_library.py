@@ -107,4 +107,4 @@ def test_a_type_checker_sees_what_it_gives() -> None:
     assert_type(apportion.decode(apportion.encode(asked), apportion.Bounds()), apportion.Event)
     row = apportion.publish(artifact(candidate("b")), answered.session, apportion.ENGINE)
     assert_type(row, apportion.Session)
-    assert (row.prompts, [one.id for one in row.pool]) == (1, ["b"])
+    assert (row.prompts, [pooled.id for pooled in row.pool]) == (1, ["b"])

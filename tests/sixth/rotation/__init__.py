@@ -61,7 +61,7 @@ class RotationStrategy:
         if not task.limit_tokens:
             return Verdicts(verdicts=pieces, groups=())
         text, used_tokens, standing = "", 0, list[_Piece]()
-        for piece in (one for one in pieces if one.bound is None):
+        for piece in (piece for piece in pieces if piece.bound is None):
             if len(standing) == task.policy.rotation.most:
                 piece.bound = Bound.ROOM
                 continue

@@ -56,7 +56,7 @@ def test_every_query_says_in_its_first_line_what_it_answers() -> None:
 def test_what_was_left_out_is_counted_as_a_naive_reading_counts_it() -> None:
     records = [json.loads(line) for path in GOLDEN for line in path.read_bytes().splitlines()]
     naive: Counter[tuple[str, ...]] = Counter()
-    for one in {one["decision_id"]: one for one in reversed(records)}.values():
+    for one in {record["decision_id"]: record for record in reversed(records)}.values():
         for row in one.get("candidates", ()):
             if row["outcome"] == "omitted":
                 naive[row["group"], row["kind"], row["reason"]] += 1
@@ -191,7 +191,7 @@ def test_a_replay_is_told_by_its_largest_changes_and_its_sum() -> None:
     misfit = {"decision_id": "no", "error": {"code": "unknown_lane", "message": "…", "pointer": "$"}}
     finding = {"found": "no_event", "log": "decisions"}
     told = replayed_of(as_lines([small, same, misfit, finding, large, {"replayed": 3, "changed": 2}]))
-    assert [one.decision_id for one in told.changes] == ["large", "small"]
+    assert [change.decision_id for change in told.changes] == ["large", "small"]
     assert (told.sum["changed"], len(told.misfits), told.changes_left_out) == (2, 1, 0)
 
 

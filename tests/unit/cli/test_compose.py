@@ -248,8 +248,8 @@ def test_decisions_are_written_in_the_detail_that_is_asked_for_and_verified_so(
     Path("events").write_bytes(mixed_events())
     apportion("compose", "events", "--decisions", "decisions", "--decision-detail", detail)
     told = [json.loads(line) for line in Path("decisions").read_bytes().splitlines()]
-    assert {one["detail"] for one in told} == {detail}
-    assert any(one.get("candidates") for one in told) == (detail == "selected")
+    assert {decision["detail"] for decision in told} == {detail}
+    assert any(decision.get("candidates") for decision in told) == (detail == "selected")
     ended = apportion("verify", "events", "decisions")
     assert ended.exit_code == 0, ended.out
     explained = apportion("explain", told[0]["decision_id"], "--decisions", "decisions")

@@ -280,7 +280,7 @@ def test_it_is_told_who_says_how_much_of_it() -> None:
         candidate(name, content=same, relevance=share) for name, share in (("a", 1), ("b", 0.5), ("c", 0))
     ]
     made = answer(request(ones), policy).decision
-    told = [shown(candidate_explanation(made, [one]), 120) for one in made.candidates]
+    told = [shown(candidate_explanation(made, [entry]), 120) for entry in made.candidates]
     assert "When it was selected, 100.0 % of it was in a." in told[1]
     assert "100.0 % of it is in a." in told[2]
     assert any(line.startswith("Left out, redundant: the candidates selected") for line in told[2])
@@ -289,6 +289,6 @@ def test_it_is_told_who_says_how_much_of_it() -> None:
 def test_a_floor_is_told_where_there_is_one() -> None:
     many: Sequence[dict[str, Any]] = [candidate("a", 2_000), candidate("b", 2_000)]
     made = answer(request(many), lanes_policy()).decision
-    entries = [one for one in made.candidates if one.reason is not Reason.DUPLICATE][1:]
+    entries = [entry for entry in made.candidates if entry.reason is not Reason.DUPLICATE][1:]
     told = " ".join(shown(candidate_explanation(made, entries), 120))
     assert "local had: floor 1,000, ceiling 3,000, 2,000 used, 4,000 available" in told

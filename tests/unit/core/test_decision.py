@@ -96,7 +96,7 @@ def test_what_leaves_the_pool_with_a_decision_is_named_in_it_beyond_the_bound(om
     ones = [candidate(name, content="") for name in "abc"]
     outcome = answer(request(ones), lanes_policy(), session, engine)
     assert outcome.session.pool == ()
-    assert [one.id for one in outcome.decision.candidates] == [*"abc"[:omitted_max], "y", "z"]
+    assert [entry.id for entry in outcome.decision.candidates] == [*"abc"[:omitted_max], "y", "z"]
     assert counted(outcome.decision.unlisted) == {"no_content": 3 - omitted_max}
 
 
@@ -125,7 +125,7 @@ def test_an_infeasible_answer_says_which_bound_was_met_first() -> None:
     pinned = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
     ones = [candidate("a", 60, shrink="never"), candidate("b", 60), candidate("c", 5_000)]
     outcome = answer(request(ones, constraints=pinned, budget_tokens=50), lanes_policy())
-    told = [(one.id, one.reason, one.bound, one.more) for one in outcome.decision.candidates]
+    told = [(entry.id, entry.reason, entry.bound, entry.more) for entry in outcome.decision.candidates]
     assert told == [
         ("a", "infeasible", "render", UNSET),
         ("b", "infeasible", "limit", UNSET),

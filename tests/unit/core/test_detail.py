@@ -31,7 +31,7 @@ def test_in_full_it_is_the_decision_itself() -> None:
 
 def test_selected_leaves_out_who_was_omitted_and_counts_them() -> None:
     less = in_detail(FULL, Detail.SELECTED)
-    assert [one.id for one in less.candidates] == ["a"]
+    assert [entry.id for entry in less.candidates] == ["a"]
     assert counted(less.unlisted) == counted(FULL.reasons) == {"budget_exceeded": 1, "no_content": 1}
 
 

@@ -59,7 +59,7 @@ class Hopeful(CountedWhole):
     """Reckons a token less for each piece that stands than the text counts."""
 
     def tokens(self) -> int:
-        return max(0, super().tokens() - sum(1 for one in self._pieces if not one.dropped))
+        return max(0, super().tokens() - sum(1 for part in self._pieces if not part.dropped))
 
 
 def test_where_the_reckoning_was_too_low_it_begins_again_with_what_was_missing() -> None:

@@ -20,14 +20,14 @@ MOMENTS = [json.loads(value) for value in islice(recorded(), 3)]
 @pytest.mark.parametrize("ask", [briefing, chat, habits, recall, review])
 def test_each_asks_under_a_strategy_of_its_own_and_tells_no_path(ask: Callable[[Event], Event]) -> None:
     for moment in MOMENTS:
-        paths = {one["path"] for one in moment["candidates"] if "path" in one}
+        paths = {candidate["path"] for candidate in moment["candidates"] if "path" in candidate}
         request = decode(json.dumps(ask(moment)).encode(), Bounds())
         assert isinstance(request, ContextRequest)
         policy = POLICIES[str(request.policy)]
         engine = replace(ENGINE, secrets=Secrets(b"a secret of this test"))
         decision = compose(request, EMPTY, policy, engine).decision
         assert decision.candidates_selected
-        assert not paths & {one.id for one in decision.candidates}
+        assert not paths & {candidate.id for candidate in decision.candidates}
 
 
 def test_the_five_strategies_are_asked() -> None:

@@ -228,14 +228,14 @@ async def test_a_group_that_has_said_no_files_is_told_them_and_the_same_files_ar
     room = Room()
 
     async def write(_: Settings, messages: Any) -> None:
-        for one in messages:
-            room.topic.append(one.key, one.value)
+        for message in messages:
+            room.topic.append(message.key, message.value)
 
     monkeypatch.setattr(policies_topic, "write", write)
     await room.read()
     for _ in range(2):
         await room.reader.say_files()
-    assert [one.key for one in room.topic.records] == [files_key(SETTINGS.app_id)]
+    assert [record.key for record in room.topic.records] == [files_key(SETTINGS.app_id)]
     assert room.reader.timeline.latest_files == (FILE,)
 
 

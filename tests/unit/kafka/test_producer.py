@@ -61,7 +61,7 @@ async def test_what_belongs_together_is_never_parted(producer: RecordProducer) -
     third = b"x" * (MESSAGE_MAX_BYTES // 3)
     groups = [[(b"a", third, ())], [(b"b", third, ()), (b"c", third, ())], [(b"d", b"", ())]]
     assert [one.records for one in producer.send("t", 0, groups)] == [1, 3]
-    assert [one.size() <= MESSAGE_MAX_BYTES for one in queued(accumulator)] == [True, True]
+    assert [batch.size() <= MESSAGE_MAX_BYTES for batch in queued(accumulator)] == [True, True]
 
 
 async def test_the_next_record_batch_queues_behind_the_first_without_waiting(
@@ -70,7 +70,7 @@ async def test_the_next_record_batch_queues_behind_the_first_without_waiting(
     accumulator = connect(producer)
     for value in (b"1", b"2"):
         producer.send("t", 0, [[(b"k", value, ())]])
-    assert [records_of(one)[0][1] for one in queued(accumulator)] == [b"1", b"2"]
+    assert [records_of(batch)[0][1] for batch in queued(accumulator)] == [b"1", b"2"]
 
 
 async def test_what_is_taken_back_leaves_the_queue_unless_it_has_been_tried(producer: RecordProducer) -> None:
@@ -78,7 +78,7 @@ async def test_what_is_taken_back_leaves_the_queue_unless_it_has_been_tried(prod
     first, second = (producer.send("t", 0, [[(b"k", value, ())]]) for value in (b"1", b"2"))
     accumulator._batches[PLACE][0].drain_ready()
     producer.withdraw([*first, *second])
-    assert [records_of(one)[0][1] for one in queued(accumulator)] == [b"1"]
+    assert [records_of(batch)[0][1] for batch in queued(accumulator)] == [b"1"]
     assert not first[0].acknowledged.done()
     assert second[0].acknowledged.cancelled()
 

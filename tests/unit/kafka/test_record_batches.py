@@ -55,8 +55,11 @@ def fetched(
 def told(records: Iterable[ConsumerRecord]) -> list[tuple[int, str]]:
     """Return offset and value of each, or the reason."""
     return [
-        (one.offset, one.reason if isinstance(one, UnreadableRecord) else (one.value or b"").decode())
-        for one in records
+        (
+            record.offset,
+            record.reason if isinstance(record, UnreadableRecord) else (record.value or b"").decode(),
+        )
+        for record in records
     ]
 
 
@@ -212,8 +215,8 @@ BATCH_FAULTS = {
 def test_a_batch_that_cannot_be_read_is_one_unreadable_record_at_its_last_offset(bad: bytes) -> None:
     read = fetched(good(3, 2), bad, good(7), offset=3)
     records = list(read)
-    assert [one.offset for one in records if isinstance(one, UnreadableRecord)] == [6]
-    assert [one.offset for one in records] == [3, 4, 6, 7]
+    assert [record.offset for record in records if isinstance(record, UnreadableRecord)] == [6]
+    assert [record.offset for record in records] == [3, 4, 6, 7]
     assert read.next_fetch_offset == 8
 
 
@@ -231,7 +234,7 @@ def test_a_length_that_makes_no_sense_is_passed_offset_by_offset(length: int) ->
 def test_a_length_that_leads_into_the_next_batch_costs_no_record_of_that() -> None:
     bad = flipped(good(5, 2), 11, 1)
     read = fetched(bad, good(7), offset=5)
-    assert [one.offset for one in read] == [6]
+    assert [record.offset for record in read] == [6]
     assert read.next_fetch_offset == 7
 
 
@@ -244,7 +247,7 @@ def test_a_damaged_batch_at_the_end_of_what_was_fetched_is_fetched_again_with_wh
 
 def test_a_damaged_batch_at_the_end_of_its_partition_is_one_unreadable_record() -> None:
     read = fetched(flipped(good(5, 2), 17), offset=5, end=7)
-    assert [one.offset for one in read] == [6]
+    assert [record.offset for record in read] == [6]
     assert read.next_fetch_offset == 7
 
 
@@ -274,7 +277,7 @@ def test_an_unreadable_batch_of_an_aborted_transaction_is_left_out() -> None:
 def test_a_batch_up_to_the_bound_is_read_and_a_larger_one_is_not(codec: int) -> None:
     nearly = MAX_BYTES - 100
     fits = nearly + MAX_BYTES - len(raw_record(0, b"default/s", bytes(nearly)))
-    assert [len(one.value) for one in fetched(bomb(fits, codec))] == [fits]
+    assert [len(record.value) for record in fetched(bomb(fits, codec))] == [fits]
     (record,) = fetched(bomb(fits + 1, codec))
     assert isinstance(record, UnreadableRecord)
     assert "1048576 bytes (batch_decompressed_max_bytes)" in record.reason
@@ -284,10 +287,10 @@ def test_many_batches_below_the_bound_are_not_all_decompressed_at_once() -> None
     record = raw_record(0, b"k", bytes(MAX_BYTES - 100))
     batches = [raw_batch([record], offset, codec=ZSTD) for offset in range(20)]
     read = fetched(*batches)
-    assert [one.offset for one in read] == [0, 1]
+    assert [record.offset for record in read] == [0, 1]
     assert read.next_fetch_offset == 2
     again = fetched(*batches[2:], offset=read.next_fetch_offset)
-    assert [one.offset for one in again] == [2, 3]
+    assert [record.offset for record in again] == [2, 3]
 
 
 BOMB = """
@@ -327,6 +330,6 @@ def test_whatever_is_damaged_no_byte_makes_it_raise_or_stay() -> None:
         if number % 2:
             data[17:21] = sealed(bytes(data[: len(batches[0])]))[17:21]
         read = fetched(bytes(data), end=6)
-        offsets = [one.offset for one in read]
+        offsets = [record.offset for record in read]
         assert offsets == sorted(set(offsets))
         assert 0 < read.next_fetch_offset <= 6

@@ -90,7 +90,7 @@ async def test_it_fetches_by_its_own_parser(asked: Asked) -> None:
     data = good(0) + with_bad_header_name(b"v").replace(bytes(8), (1).to_bytes(8, "big"), 1) + good(2)
     assert await asked.fetch(Answer(data))
     records = await asked.read()
-    assert [(one.offset, type(one) is UnreadableRecord) for one in records] == [
+    assert [(record.offset, type(record) is UnreadableRecord) for record in records] == [
         (0, False),
         (1, True),
         (2, False),
@@ -109,7 +109,7 @@ async def test_its_bound_is_that_of_decompression(asked: Asked) -> None:
 async def test_records_of_aborted_transactions_are_left_out(asked: Asked, version: int) -> None:
     data = good(0, attributes=TRANSACTIONAL, producer_id=7) + good(1)
     await asked.fetch(Answer(data, aborted=[(7, 0)], API_VERSION=version))
-    assert [one.offset for one in await asked.read()] == [1]
+    assert [record.offset for record in await asked.read()] == [1]
 
 
 async def test_an_empty_answer_is_no_news(asked: Asked) -> None:

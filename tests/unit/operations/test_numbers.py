@@ -21,8 +21,8 @@ def scraped(numbers: Numbers) -> dict[tuple[str, ...], float]:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(numbers)
     families = text_string_to_metric_families(generate_latest(registry).decode())
-    samples = [one for family in families for one in family.samples]
-    return {(one.name, *one.labels.values()): one.value for one in samples}
+    samples = [sample for family in families for sample in family.samples]
+    return {(sample.name, *sample.labels.values()): sample.value for sample in samples}
 
 
 def outcome() -> Answered:
@@ -44,11 +44,11 @@ def test_an_answer_is_counted_with_its_candidates_and_tokens() -> None:
     values = scraped(numbers)
     assert values["apportion_decisions_total", decision.policy.name, "composed"] == 2
     assert values["apportion_candidates_total", "selected", ""] == 2 * decision.candidates_selected > 0
-    for one in decision.reasons:
-        assert values["apportion_candidates_total", "omitted", one.reason] == 2 * one.count
+    for reason in decision.reasons:
+        assert values["apportion_candidates_total", "omitted", reason.reason] == 2 * reason.count
     assert values["apportion_tokens_used_total",] == 2 * decision.tokens.used > 0
     assert values["apportion_tokens_limit_total",] == 2 * decision.tokens.limit
-    assert values["apportion_tokens_offered_total",] == 2 * sum(one.available for one in decision.groups)
+    assert values["apportion_tokens_offered_total",] == 2 * sum(group.available for group in decision.groups)
     assert values["apportion_composition_cache_total", "hit"] == 1
     assert values["apportion_composition_cache_total", "miss"] == 1
     assert values["apportion_dead_letters_total", "unknown_lane"] == 3
@@ -71,8 +71,8 @@ def test_end_to_end_is_from_the_records_time_and_never_negative() -> None:
 def test_what_can_be_counted_is_there_from_the_start() -> None:
     """A rate of what was never there is nothing, not zero: an alert on it would not go off."""
     values = scraped(Numbers())
-    counters = [one for one in METRICS if one.kind is MetricKind.COUNTER and not one.labels]
-    assert all(values[one.name,] == 0 for one in counters)
+    counters = [metric for metric in METRICS if metric.kind is MetricKind.COUNTER and not metric.labels]
+    assert all(values[counter.name,] == 0 for counter in counters)
     assert {key[1] for key in values if key[0] == "apportion_dead_letters_total"} == set(ErrorCode)
 
 

@@ -28,8 +28,8 @@ def test_the_page_names_every_file_of_these_folders() -> None:
     for folder in ("clickhouse", "connect", "consumers"):
         files = [one for one in (DEPLOY / folder).rglob("*") if one.is_file()]
         assert files
-        kept = [one for one in files if "node_modules" not in one.parts and one.name != "consume.js"]
-        assert [one.name for one in kept if one.name not in page] == []
+        kept = [file for file in files if "node_modules" not in file.parts and file.name != "consume.js"]
+        assert [file.name for file in kept if file.name not in page] == []
 
 
 def test_the_sink_of_kafka_connect_has_known_keys_and_our_topic_as_bytes() -> None:

@@ -29,7 +29,7 @@ def test_the_categories_table_tells_priorities_words_and_costs() -> None:
     entries = composed(asked)["entries"]
     rows = re.findall(r"\| `([\w-]+)` \| (?:.* = )?([\d.]+) \| (\d+) \| (\d+) \|", page("categories"))
     assert {name for name, *_ in rows} == set(entries)
-    contents = {one["id"]: one["content"] for one in asked["candidates"]}
+    contents = {candidate["id"]: candidate["content"] for candidate in asked["candidates"]}
     for name, priority, words, cost in rows:
         assert round(float(priority) * 1000) == entries[name]["score"]
         assert (int(words), int(cost)) == (len(contents[name].split()), entries[name]["tokens"])
@@ -51,7 +51,7 @@ def test_the_lanes_table_tells_scores_characters_and_costs_by_rank() -> None:
     outcome = composed(asked)
     rows = re.findall(r"\| `([\w-]+)` \| .* = ([\d.]+) \| (\d+) \| (\d+) \|", page("lanes"))
     assert [name for name, *_ in rows] == outcome["ranks"]
-    contents = {one["id"]: one["content"] for one in asked["candidates"]}
+    contents = {candidate["id"]: candidate["content"] for candidate in asked["candidates"]}
     for name, score, characters, cost in rows:
         assert round(float(score) * 1000) == outcome["entries"][name]["score"]
         assert (int(characters), int(cost)) == (len(contents[name]), -(-len(contents[name]) // 4))

@@ -32,7 +32,7 @@ def texts() -> list[str]:
     candidates = [one for event in map(json.loads, golden) for one in event.get("candidates", ())]
     every = "".join(chr(number) for number in range(sys.maxunicode + 1) if not 0xD800 <= number < 0xE000)
     return [
-        *(one[key] for one in candidates for key in ("content", "path") if key in one),
+        *(candidate[key] for candidate in candidates for key in ("content", "path") if key in candidate),
         *(every[start : start + 256] for start in range(0, len(every), 256)),
         *map("".join, product(ODD, ODD)),
         *(f"one {odd}two {odd}\n{odd}three\n{odd}" for odd in ODD),

@@ -76,9 +76,11 @@ def answered(
             messages = answers.messages(answer)
         except EventError as error:
             messages = (answers.refuse(record, error),)
-        for one in messages:
-            if one.topic in out:
-                out[one.topic].append(Record(one.topic, 0, len(out[one.topic]), 2_000, one.key, one.value))
+        for message in messages:
+            if message.topic in out:
+                out[message.topic].append(
+                    Record(message.topic, 0, len(out[message.topic]), 2_000, message.key, message.value)
+                )
     decisions, letters = out.values()
     return Topics(tuple(records), tuple(decisions), tuple(letters), rows)
 
@@ -95,7 +97,7 @@ class Reader:
 
     def read(self, *spans: OffsetSpan) -> tuple[Iterator[Record], ...]:
         return tuple(
-            iter([one for one in self._records[span.topic] if span.first <= one.offset < span.end])
+            iter([record for record in self._records[span.topic] if span.first <= record.offset < span.end])
             for span in spans
         )
 
@@ -107,7 +109,7 @@ class Audited:
 
     @property
     def found(self) -> list[Found]:
-        return [one.found for one in self.findings]
+        return [finding.found for finding in self.findings]
 
 
 def end_of(records: Sequence[Record]) -> int:
@@ -218,7 +220,11 @@ def test_a_decision_whose_event_is_gone_is_unverifiable_and_so_is_a_session_with
     assert result.found.count(Found.EVENT_GONE) == 2
     assert result.found.count(Found.SESSION_HISTORY) == 2
     assert result.summary.verified == 1
-    [last] = [one for one in result.findings if one.found is Found.EVENT_GONE and one.log == "dead_letters"]
+    [last] = [
+        finding
+        for finding in result.findings
+        if finding.found is Found.EVENT_GONE and finding.log == "dead_letters"
+    ]
     assert last.offset == 0
 
 
@@ -255,10 +261,10 @@ def test_a_replay_tells_what_is_asked_about_and_starts_with_the_same_rows(
     ):
         same = run_of(topics, extent, rows_there, what_if=unchanged)
         assert not any(
-            one.is_change for one in same.results(same.events) if isinstance(one, DecisionDifference)
+            result.is_change for result in same.results(same.events) if isinstance(result, DecisionDifference)
         )
         run = run_of(topics, extent, rows_there, what_if=changed)
-        assert [type(one) for one in run.results(run.events)] == [DecisionDifference] * expected
+        assert [type(result) for result in run.results(run.events)] == [DecisionDifference] * expected
         assert isinstance(run.summary, Sum)
         assert (run.summary.replayed, run.summary.changed, run.summary.is_whole) == (expected, expected, True)
 
@@ -283,7 +289,7 @@ def test_a_replay_counts_what_is_in_flight_and_tells_what_is_unverifiable_by_its
 
 def test_an_event_that_the_worker_gave_up_is_set_aside_and_the_session_goes_on() -> None:
     answers = Answers(SETTINGS, ENGINE, create_timeline(SETTINGS), "w")
-    kept = answered([one for one in EVENTS if one.offset != 3])
+    kept = answered([event for event in EVENTS if event.offset != 3])
     message = answers.refuse(EVENTS[3], EventError(ErrorCode.EVENT_FAILED, "it ended the worker"))
     letter = Record(message.topic, 0, 1, 2_000, message.key, message.value)
     those = replace(kept, requests=EVENTS, dead_letters=(*kept.dead_letters, letter))
@@ -300,7 +306,7 @@ def test_a_late_event_is_refused_as_the_worker_did() -> None:
 
 
 def test_policies_are_those_of_the_topic_at_the_time_of_the_record() -> None:
-    shipped = next(one for one in builtin_policies() if one.name == SETTINGS.default_policy)
+    shipped = next(shipped for shipped in builtin_policies() if shipped.name == SETTINGS.default_policy)
     raw = shipped.model_dump(mode="json", exclude_unset=True) | {"version": "2", "budget_tokens": 4_000}
     policy = parse_policy(raw)
     record = Record(
@@ -314,7 +320,7 @@ def test_policies_are_those_of_the_topic_at_the_time_of_the_record() -> None:
         at(1, asked("r2"), RECORDED_MS + settle_ms),
     ]
     made = answered(records, timeline=timeline)
-    limits = [json.loads(one.value or b"")["tokens"]["limit"] for one in made.decisions]
+    limits = [json.loads(decision.value or b"")["tokens"]["limit"] for decision in made.decisions]
     assert limits == [8_000, 4_000]
     assert audited(made, timeline=timeline).summary == VerificationSummary(verified=2)
     assert audited(made).found == [Found.UNKNOWN_POLICY]

@@ -58,11 +58,11 @@ class Replayed:
 
     @property
     def gained(self) -> list[list[str]]:
-        return [[one.id for one in each.gained] for each in self.differences]
+        return [[item.id for item in each.gained] for each in self.differences]
 
     @property
     def lost(self) -> list[dict[str, Any]]:
-        return [{one.id: one.reason for one in each.lost} for each in self.differences]
+        return [{item.id: item.reason for item in each.lost} for each in self.differences]
 
 
 def replayed(
@@ -417,8 +417,8 @@ def test_every_decision_of_every_golden_session_is_told_once_under_a_change_of_a
     told = [each.decision_id for each in done.differences] + [each.decision_id for each in done.misfits]
     assert sorted(told) == sorted(json.loads(line)["decision_id"] for line in decisions_of(name))
     assert done.findings == []
-    standing = [one for each in done.differences for one in each.gained]
-    assert [one for one in standing if one.group == "rules" or one.kind == "recent_edit"] == []
+    standing = [item for each in done.differences for item in each.gained]
+    assert [item for item in standing if item.group == "rules" or item.kind == "recent_edit"] == []
     assert all(each.after.used <= each.after.limit <= 60 for each in done.differences)
 
 

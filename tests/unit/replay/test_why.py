@@ -51,7 +51,7 @@ def found(event: ContextRequest, policy: Policy, name: str, session: Session = E
 
 
 def changed(raw: dict[str, Any], name: str, **fields: Any) -> list[dict[str, Any]]:
-    return [one | fields if one["id"] == name else one for one in raw["candidates"]]
+    return [entry | fields if entry["id"] == name else entry for entry in raw["candidates"]]
 
 
 TIGHT = [
@@ -132,7 +132,7 @@ def test_what_is_found_is_true_of_every_omitted_candidate(counter: str) -> None:
     policy = lanes_policy(budget_tokens=150, lanes=LANES, counter=counter)
     made = answer(request(many), policy)
     assert made.decision.reasons
-    for name in {one.id for one in made.decision.candidates if one.reason is not UNSET}:
+    for name in {entry.id for entry in made.decision.candidates if entry.reason is not UNSET}:
         changes = asked_why(request(many), policy, name)
         assert set(changes) == set(Lever)
         score = changes[Lever.SCORE]
@@ -178,9 +178,9 @@ def test_a_search_that_is_stopped_tells_what_admits_so_far() -> None:
         asked_why(request(TIGHT), policy, "c", recompositions_max=each)[Lever.TOTAL] for each in limits
     ]
     assert stopped[-1] == whole
-    needed = [one.needed for one in stopped if one.needed is not UNSET]
+    needed = [search.needed for search in stopped if search.needed is not UNSET]
     assert needed == sorted(needed, reverse=True)
-    assert all(one.ended is Searched.STOPPED for one in stopped if one != whole)
+    assert all(search.ended is Searched.STOPPED for search in stopped if search != whole)
 
 
 def test_a_pooled_artifact_is_asked_about_as_it_lies_there() -> None:
@@ -277,7 +277,11 @@ def session_of(recording: Recording, name: str, **changes: Iterable[bytes]) -> O
 
 def identity_of(recording: Recording, name: str) -> str:
     read = [json.loads(line) for line in recording.decisions]
-    [identity] = {one["decision_id"] for one in read if (one["request_id"], one["session_id"]) == (name, "s")}
+    [identity] = {
+        record["decision_id"]
+        for record in read
+        if (record["request_id"], record["session_id"]) == (name, "s")
+    }
     return str(identity)
 
 
@@ -299,7 +303,7 @@ def test_the_row_is_that_which_the_request_met_and_the_policy_that_of_the_digest
     origin = session_of(recording, "r2")
     assert isinstance(origin, Origin)
     assert origin.request.request_id == "r2"
-    assert (origin.session.prompts, [one.id for one in origin.session.pool]) == (1, ["p"])
+    assert (origin.session.prompts, [pooled.id for pooled in origin.session.pool]) == (1, ["p"])
     assert origin.policy == POLICY
     made = answer(origin.request, origin.policy, origin.session).decision
     assert made.decision_id == identity_of(recording, "r2")

@@ -228,8 +228,8 @@ def planted() -> Iterator[tuple[str, Partition, set[Fault]]]:
 def test_a_planted_fault_is_found(written: Partition, faults: set[Fault]) -> None:
     audited = found(written)
     assert set(audited.faults) == faults
-    assert {one.fault for one in audited.found} == faults
-    assert {one.partition for one in audited.found} == {PARTITION}
+    assert {finding.fault for finding in audited.found} == faults
+    assert {finding.partition for finding in audited.found} == {PARTITION}
 
 
 def test_an_event_that_was_charged_twice_shows_in_all_that_follows() -> None:

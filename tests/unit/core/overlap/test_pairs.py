@@ -28,8 +28,8 @@ def contents(draw: st.DrawFn) -> list[str]:
 
 
 def found(given_contents: Sequence[str], threshold: int) -> Overlap:
-    digests = [text_digest(one) for one in given_contents]
-    return overlap_of(digests, [sketch(one) for one in given_contents], threshold)
+    digests = [text_digest(content) for content in given_contents]
+    return overlap_of(digests, [sketch(content) for content in given_contents], threshold)
 
 
 def table_of(overlap: Overlap) -> list[list[int]]:
@@ -54,7 +54,7 @@ def test_many_entries_are_paired_as_few_are() -> None:
     # enough for those that stand alone to be left out before sorting
     alone = [" ".join(f"word{n}x{m * 7919 % 10007} and so on" for m in range(60)) for n in range(150)]
     drawn = [*alone, *[alone[n] + " and a tail of its own, number " + "abcdefghij"[n] * 9 for n in range(10)]]
-    assert sum(sketch(one).size for one in drawn) > 1 << 12
+    assert sum(sketch(content).size for content in drawn) > 1 << 12
     assert table_of(found(drawn, 300)) == covers(drawn, 300)
 
 

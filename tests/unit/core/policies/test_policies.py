@@ -179,5 +179,5 @@ def test_of_equal_times_a_folders_version_holds_over_the_built_in_one(tmp_path: 
 def test_a_folders_policy_takes_the_place_of_a_built_in_one_of_its_name_and_version(tmp_path: Path) -> None:
     written(tmp_path, a=LANES.format(name="lanes", version="1") + "budget_tokens = 9000\n")
     catalogue = load_catalogue(tmp_path)
-    assert [one.budget_tokens for one in catalogue if one.name == "lanes"] == [9_000]
+    assert [policy.budget_tokens for policy in catalogue if policy.name == "lanes"] == [9_000]
     assert catalogue.resolve("lanes", 0).budget_tokens == 9_000

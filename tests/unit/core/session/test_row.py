@@ -163,7 +163,7 @@ def test_a_row_remembers_the_thousand_ids_that_were_injected_last_of_one_prompt_
         injected = frozenset(f"{letter}{number:03}" for number in range(700))
         seen = SeenRequest(letter, "sha256:", letter)
         session = after_answer(session, Charge(0, DAY_S, 0, seen, injected, frozenset()))
-    assert [one.id for one in session.injections] == [
+    assert [injection.id for injection in session.injections] == [
         *(f"b{number:03}" for number in range(400, 700)),
         *(f"a{number:03}" for number in range(700)),
     ]
@@ -217,7 +217,12 @@ def test_constraints_pinned_and_included_ones_know_no_backoff() -> None:
         outcome = answer(request(ones, constraints=limits), policy, session)
         session = outcome.session
     assert set(selected(outcome)) == {"p", "m", "c"}
-    assert [(one.id, one.count) for one in session.injections] == [("x", 1), ("c", 2), ("m", 2), ("p", 2)]
+    assert [(injection.id, injection.count) for injection in session.injections] == [
+        ("x", 1),
+        ("c", 2),
+        ("m", 2),
+        ("p", 2),
+    ]
 
 
 def test_exclusion_comes_before_backoff_and_backoff_before_an_empty_content() -> None:
@@ -273,11 +278,11 @@ def test_a_retraction_by_path_means_kind_lane_and_chunk_too() -> None:
         {"path": "y.md"},
         {"id": "z"},
     )
-    session = published(EMPTY, *(artifact(one | {"content": "c"}) for one in ones))
+    session = published(EMPTY, *(artifact(entry | {"content": "c"}) for entry in ones))
     for left, one in zip((5, 4, 3, 2, 1), ones, strict=False):
         session = published(session, retraction(**one))
         assert len(session.pool) == left
-    assert [one.id for one in session.pool] == ["z"]
+    assert [pooled.id for pooled in session.pool] == ["z"]
 
 
 def test_a_retraction_that_names_nothing_is_refused() -> None:
@@ -292,7 +297,7 @@ def test_the_pools_bounds_push_out_the_oldest_and_the_next_decision_names_them()
     assert first.decision.evicted == ("a000", "a001")
     assert answer(request([]), lanes_policy(), first.session).decision.evicted == ()
     large = published(EMPTY, *(artifact(candidate(f"b{n}", content="é" * 200_000)) for n in range(3)))
-    assert [one.id for one in large.pool] == ["b1", "b2"]
+    assert [pooled.id for pooled in large.pool] == ["b1", "b2"]
     assert large.evicted == ("b0",)
 
 
@@ -321,7 +326,7 @@ def test_a_row_never_takes_more_than_a_mebibyte_and_what_goes_for_it_is_named_on
             session = outcome.session
     named += session.evicted
     assert len(named) == len(set(named)) > 0
-    assert left == {one.id for one in session.pool} | set(named)
+    assert left == {pooled.id for pooled in session.pool} | set(named)
     assert len(encode(session)) > ROW_MAX_BYTES * 0.9
 
 
@@ -335,14 +340,14 @@ def filled(more: int = 0) -> Session:
 
 def test_a_row_is_full_to_the_byte() -> None:
     full, fuller = filled(), filled(1)
-    assert (len(encode(full)), [one.id for one in full.pool]) == (ROW_MAX_BYTES, ["a", "b", "c"])
-    assert ([one.id for one in fuller.pool], fuller.evicted) == (["b", "c"], ("a",))
+    assert (len(encode(full)), [pooled.id for pooled in full.pool]) == (ROW_MAX_BYTES, ["a", "b", "c"])
+    assert ([pooled.id for pooled in fuller.pool], fuller.evicted) == (["b", "c"], ("a",))
 
 
 def test_a_prompt_that_lengthens_the_row_pushes_out_the_oldest_for_the_next_decision_to_name() -> None:
     first = answer(request([]), lanes_policy(), filled())
     assert first.decision.evicted == ()
-    assert [one.id for one in first.session.pool] == ["b", "c"]
+    assert [pooled.id for pooled in first.session.pool] == ["b", "c"]
     assert answer(request([]), lanes_policy(), first.session).decision.evicted == ("a",)
 
 
@@ -364,7 +369,7 @@ def test_the_longest_ids_leave_room_for_the_largest_artifact() -> None:
         session = after_answer(session, replace(charge, injected=frozenset(), carried=left))
     session = after_artifact(session, 0, 0, (), tuple(longest))
     session = published(session, artifact(candidate("a", content="x" * 458_000)))
-    assert [one.id for one in session.pool] == ["a"]
+    assert [pooled.id for pooled in session.pool] == ["a"]
     assert session.evicted[-1] == longest[-1]
     assert session.injections[-1].id == longest[-1]
     assert len(session.evicted) + session.evicted_unlisted == 1_200
@@ -383,7 +388,7 @@ def test_a_thousand_ascii_ids_are_remembered_however_long() -> None:
 def test_an_artifact_at_expiry_finds_a_fresh_session() -> None:
     session = published(EMPTY, artifact(candidate("a"), "2026-03-01T12:00:00Z"))
     session = published(session, artifact(candidate("b"), "2026-03-02T12:00:00Z"))
-    assert [one.id for one in session.pool] == ["b"]
+    assert [pooled.id for pooled in session.pool] == ["b"]
     assert session.start_us == session.last_event_us
 
 
@@ -455,7 +460,7 @@ def test_a_session_that_began_before_a_rotation_keeps_its_backoff_its_pool_and_i
     replaced = publish(
         artifact(candidate("", id=None, path="src/b.py"), at=later), second.session, ROTATED, DAY_S
     )
-    assert [one.id for one in replaced.pool] == [of_path("src/b.py", SECRET)]
+    assert [pooled.id for pooled in replaced.pool] == [of_path("src/b.py", SECRET)]
 
 
 def test_a_session_that_begins_after_it_goes_by_the_new_secret_and_so_does_one_that_starts_afresh() -> None:

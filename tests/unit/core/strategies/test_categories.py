@@ -146,7 +146,7 @@ def test_a_score_is_exact_past_every_exact_integer(priority: float, score: int |
     assert entry_of(outcome, "b").score == score
     record = json.loads(encode(outcome.decision))
     assert record["candidates"][0]["score"] == score
-    value = sum(int(one["score"]) * one["tokens"] for one in record["candidates"])
+    value = sum(int(entry["score"]) * entry["tokens"] for entry in record["candidates"])
     assert int(record["certificate"]["value"]) == value
 
 
@@ -167,7 +167,7 @@ def test_even_a_counter_that_does_not_add_up_is_held_to_the_limit() -> None:
     policy = categories_policy(budget_tokens=100, categories=category)
     outcome = answer(request(ones), policy, engine=engine_with(Jumpy()))
     chosen = selected(outcome)
-    assert chosen == [one["id"] for one in ones[: len(chosen)]]
+    assert chosen == [entry["id"] for entry in ones[: len(chosen)]]
     assert 80 < Jumpy().count(outcome.composed.text or "") == outcome.composed.tokens.used <= 100
     assert set(omitted(outcome).values()) == {"budget_exceeded"}
     assert len(omitted(outcome)) == 60 - len(chosen)
@@ -191,4 +191,4 @@ def test_whether_a_candidate_fits_is_told_without_counting_all_the_others_again(
     assert 990 < outcome.composed.tokens.used <= 1_000
     assert set(omitted(outcome).values()) == {"budget_exceeded"}
     assert len(omitted(outcome)) > 400
-    assert sum(map(len, counter.texts)) < 4 * sum(len(one["content"]) for one in ones)
+    assert sum(map(len, counter.texts)) < 4 * sum(len(entry["content"]) for entry in ones)

@@ -78,7 +78,7 @@ def test_as_many_are_dropped_as_the_whole_text_needs_not_as_the_counts_of_its_pa
     # five costs a token, but takes only 3 characters along: without three of them there are 27 tokens still
     ones = [candidate("big", 25, kind="rule_doc", relevance=1)]
     ones += [candidate(f"c{n}", content="x", kind="rule_doc", relevance=0.5 - n / 10) for n in range(5)]
-    outcome = answer(request([one | {"token_estimate": 1} for one in ones], budget_tokens=26), wide())
+    outcome = answer(request([entry | {"token_estimate": 1} for entry in ones], budget_tokens=26), wide())
     assert selected(outcome) == ["big", "c0"]
     assert outcome.composed.tokens.used == 26
 

@@ -32,7 +32,7 @@ def holding(**changes: Any) -> Any:
 def problems(**changes: Any) -> set[str]:
     with pytest.raises(PolicyError) as caught:
         lanes_policy(**changes)
-    return {one.key for one in caught.value.problems}
+    return {problem.key for problem in caught.value.problems}
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
@@ -64,7 +64,7 @@ def test_a_table_that_says_what_is_so_anyway_changes_no_digest() -> None:
 
 def test_a_row_of_forty_items_grows_by_no_more_than_two_and_a_half_kilobytes() -> None:
     ones = [candidate(f"{number:02}", 2, id=f"{number:02}an-id-made-from-a-path") for number in range(40)]
-    assert {len(one["id"]) for one in ones} == {24}
+    assert {len(entry["id"]) for entry in ones} == {24}
     asked = request(ones, request_id="r")
     plain, held = (answer(asked, policy).session for policy in (lanes_policy(lanes=ONE), holding()))
     assert plain.spent_tokens == held.spent_tokens

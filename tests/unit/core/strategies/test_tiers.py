@@ -141,7 +141,10 @@ def test_of_300_items_that_cost_nearly_the_same_each_text_is_counted_a_few_times
     engine = Engine(ENGINE.version, {"o200k_base": counter})
     outcome = answer(request(ones, budget_tokens=limit), policy, engine=engine)
     assert limit - 20 < outcome.composed.tokens.used <= limit
-    texts = sum(len(f"{one['content']}{one['summary']}`{one['id']}` [directive]") for one in ones)
+    texts = sum(
+        len(f"{candidate['content']}{candidate['summary']}`{candidate['id']}` [directive]")
+        for candidate in ones
+    )
     assert sum(map(len, counter.texts)) < 8 * texts
 
 

@@ -173,7 +173,9 @@ class Stage:
 
     def value(self, metric: metrics.Metric, *labels: str) -> float | None:
         [family] = [one for one in self.numbers.collect() if one.name == metric.name.removesuffix("_total")]
-        return next((one.value for one in family.samples if tuple(one.labels.values()) == labels), None)
+        return next(
+            (sample.value for sample in family.samples if tuple(sample.labels.values()) == labels), None
+        )
 
     @property
     def is_alive(self) -> bool:

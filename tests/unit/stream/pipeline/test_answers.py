@@ -80,7 +80,7 @@ def test_run_tells_who_made_the_decision_from_what() -> None:
     run = decision["run"]
     assert run["source"] == {"topic": "context-requests", "partition": 0, "offset": 3}
     assert run["worker"] == "apportion@host:1"
-    assert [one["name"] for one in run["phases"]] == ["decode", "prepare", "choose", "record"]
+    assert [phase["name"] for phase in run["phases"]] == ["decode", "prepare", "choose", "record"]
     assert run["cache_hit"] is False
 
 
@@ -109,7 +109,7 @@ def test_each_phase_has_its_own_time_in_whole_microseconds(monkeypatch: pytest.M
     ticks_ns = iter([5_000, 6_999, 9_000, 13_000, 21_000, 37_000])
     monkeypatch.setattr("apportion.stream.pipeline.answers.perf_counter_ns", lambda: next(ticks_ns))
     decision = event_of(messages(answers(), record(request("r")))[1])
-    assert [one["duration_us"] for one in decision["run"]["phases"]] == [1, 2, 4, 8]
+    assert [phase["duration_us"] for phase in decision["run"]["phases"]] == [1, 2, 4, 8]
 
 
 def test_a_record_under_another_key_than_its_sessions_is_refused() -> None:
@@ -139,7 +139,7 @@ def test_an_artifact_gives_a_row_and_no_event() -> None:
     assert made.messages(answer) == ()
     row = answer.row
     assert row.seen_offset == 4
-    assert [one.id for one in row.session.pool] == ["a"]
+    assert [artifact.id for artifact in row.session.pool] == ["a"]
 
 
 def test_no_row_passes_what_its_topic_takes_and_the_command_holds_the_same() -> None:

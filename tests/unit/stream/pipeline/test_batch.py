@@ -83,8 +83,12 @@ def test_a_batch_has_the_answers_in_order_and_the_last_row_of_each_session() -> 
     )
     assert (batch.offset, batch.next_offset, batch.events) == (3, 8, 3)
     for topic in OUTPUTS:
-        assert [json.loads(one.value)["request_id"] for one in batch.messages[topic]] == ["r0", "r1", "r2"]
-        assert all(("traceparent", b"00-1") in one.headers for one in batch.messages[topic])
+        assert [json.loads(message.value)["request_id"] for message in batch.messages[topic]] == [
+            "r0",
+            "r1",
+            "r2",
+        ]
+        assert all(("traceparent", b"00-1") in message.headers for message in batch.messages[topic])
     assert batch.before == {KEY: None, b"default/t": None}
     seen = {key: seen_offset_of(value or b"") for [(key, value, _)] in batch.states}
     assert seen == {KEY: 7, b"default/t": 4}

@@ -49,7 +49,7 @@ def test_it_stops_when_more_than_the_share_of_a_full_window_and_of_the_tenants_w
     events: str, stops_after: int
 ) -> None:
     """A letter is an event of that tenant, a capital one is refused."""
-    named = [(one.lower(), "x" if one.isupper() else ".") for one in events]
+    named = [(event.lower(), "x" if event.isupper() else ".") for event in events]
     assert count_all(DeadLetterShare(4, 0.5), *named) == stops_after
 
 

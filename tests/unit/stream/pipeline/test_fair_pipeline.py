@@ -98,7 +98,7 @@ class Writer:
             raise TimeoutError
         self.left -= 1
         topics, batch = self.topics, writing.batch
-        topics.outputs += [one for messages in batch.messages.values() for one in messages]
+        topics.outputs += [message for messages in batch.messages.values() for message in messages]
         for key, value, headers in (each for state in batch.states for each in state):
             topics.states.append(Written(len(topics.states), key, value, headers))
         topics.committed = writing.commit_after([batch])
@@ -201,7 +201,7 @@ class Stage:
     async def live(self, records: Sequence[Any], fetches: Sequence[int]) -> None:
         """Fetch from the committed offset on, and run; then be gone."""
         offset, _ = self.topics.committed
-        self.reader.rest = [one for one in records if one.offset >= (offset or 0)]
+        self.reader.rest = [record for record in records if record.offset >= (offset or 0)]
         self.reader.sizes = cycle(fetches)
         await self.run()
         self.pipeline.abandon()
@@ -212,12 +212,12 @@ def told(outputs: Sequence[OutboundRecord]) -> list[tuple[Any, ...]]:
     """Return what outputs are, but for the run of decisions."""
     return [
         (
-            one.topic,
-            one.key,
-            {name: part for name, part in json.loads(one.value).items() if name != "run"},
-            one.headers,
+            output.topic,
+            output.key,
+            {name: part for name, part in json.loads(output.value).items() if name != "run"},
+            output.headers,
         )
-        for one in outputs
+        for output in outputs
     ]
 
 
@@ -258,13 +258,13 @@ def test_through_any_crashes_answers_are_those_of_the_order_of_offsets_each_once
     plain, fair = asyncio.run(both())
     wanted, got = told(plain.outputs), told(fair.outputs)
     assert len(got) == len(wanted), "none lost, none twice: outputs stand with their offset"
-    for key in {one[1] for one in wanted}:
-        for topic in {one[0] for one in wanted}:
-            assert [one for one in got if one[:2] == (topic, key)] == [
-                one for one in wanted if one[:2] == (topic, key)
+    for key in {output[1] for output in wanted}:
+        for topic in {output[0] for output in wanted}:
+            assert [output for output in got if output[:2] == (topic, key)] == [
+                output for output in wanted if output[:2] == (topic, key)
             ], "the answers of a session, in their order"
-    letters = [one for one in got if one[0] == SETTINGS.dead_letters_topic]
-    assert letters == [one for one in wanted if one[0] == SETTINGS.dead_letters_topic]
+    letters = [output for output in got if output[0] == SETTINGS.dead_letters_topic]
+    assert letters == [output for output in wanted if output[0] == SETTINGS.dead_letters_topic]
     assert fair.committed[0] == records[-1].offset + 1
     assert decode_metadata(fair.committed[1]).stream_time_us == 0, "what went ahead has moved it"
     assert fair.rows().values == plain.rows().values
@@ -278,7 +278,7 @@ async def test_what_waits_is_not_committed_though_what_is_behind_it_is_answered(
     for _ in range(2):
         await stage.pipeline.compose_waiting()
     await stage.written()
-    assert [json.loads(one.value)["request_id"] for one in topics.outputs[::2]][:2] == ["r0", "r20"]
+    assert [json.loads(output.value)["request_id"] for output in topics.outputs[::2]][:2] == ["r0", "r20"]
     assert topics.committed[0] == 1
     assert {offset for offset, _ in stage.pipeline.committable().values()} <= {1}
     stage.pipeline.abandon()
@@ -326,7 +326,9 @@ async def test_a_tenant_above_its_limit_waits_for_time_while_others_are_answered
         assert not stage.pipeline._waiting[0].is_due, "nobody turns in vain"
         await stage.run()
     answered = [
-        json.loads(one.value)["request_id"] for one in topics.outputs if one.topic == SETTINGS.composed_topic
+        json.loads(output.value)["request_id"]
+        for output in topics.outputs
+        if output.topic == SETTINGS.composed_topic
     ]
     assert answered[:4] == ["r0", "r1", "r4", "r5"]
     assert answered[4:] == ["r2", "r3"]
@@ -365,8 +367,10 @@ async def test_an_event_that_ends_workers_does_so_in_its_turn_and_is_set_aside_t
         await stage.live(records, [11])
     await stage.written()
     stage.pipeline.abandon()
-    letters = [json.loads(one.value) for one in topics.outputs if one.topic == SETTINGS.dead_letters_topic]
-    assert [one["error"]["code"] for one in letters] == ["event_failed"]
+    letters = [
+        json.loads(output.value) for output in topics.outputs if output.topic == SETTINGS.dead_letters_topic
+    ]
+    assert [letter["error"]["code"] for letter in letters] == ["event_failed"]
 
 
 @pytest.mark.asyncio
@@ -383,8 +387,8 @@ async def test_others_go_ahead_also_where_writing_is_what_all_wait_for() -> None
             await asyncio.sleep(0)
             stage.writer.may_write.clear()
     running.cancel()
-    composed = [one for one in stage.topics.outputs if one.topic == SETTINGS.composed_topic]
-    answered = [json.loads(one.value)["request_id"] for one in composed]
+    composed = [output for output in stage.topics.outputs if output.topic == SETTINGS.composed_topic]
+    answered = [json.loads(message.value)["request_id"] for message in composed]
     assert answered[:6] == ["r0", "r60", "r1", "r61", "r2", "r62"]
     assert len(answered) == 63
     stage.pipeline.abandon()
@@ -438,10 +442,16 @@ async def test_an_event_that_kills_workers_is_found_and_set_aside_and_no_other(
                     flow.writing.cancel()
         else:
             break
-    letters = [json.loads(one.value) for one in topics.outputs if one.topic == SETTINGS.dead_letters_topic]
-    assert [(one["source"]["offset"], one["error"]["code"]) for one in letters] == [(killing, "event_failed")]
+    letters = [
+        json.loads(output.value) for output in topics.outputs if output.topic == SETTINGS.dead_letters_topic
+    ]
+    assert [(letter["source"]["offset"], letter["error"]["code"]) for letter in letters] == [
+        (killing, "event_failed")
+    ]
     answered = {
-        json.loads(one.value)["request_id"] for one in topics.outputs if one.topic == SETTINGS.decisions_topic
+        json.loads(output.value)["request_id"]
+        for output in topics.outputs
+        if output.topic == SETTINGS.decisions_topic
     }
     assert answered == {f"r{n}" for n in range(20) if n != killing}
     assert kills <= 2 + 3, (

@@ -55,28 +55,28 @@ class Broker:
 
     def send(self, topic: str, _: int, groups: Iterable[Iterable[Any]]) -> list[Sent]:
         sent = Sent(topic, [entry for group in groups for entry in group])
-        sent.offset = sum(one.records for one in self.sent if one.topic == topic)
+        sent.offset = sum(message.records for message in self.sent if message.topic == topic)
         self.sent.append(sent)
         self._grown.set()
         return [sent]
 
     def withdraw(self, sent: list[Sent]) -> None:
-        self.withdrawn += [one for one in sent if not one.acknowledged.done()]
+        self.withdrawn += [message for message in sent if not message.acknowledged.done()]
 
     @property
     def topics(self) -> list[str]:
-        return [one.topic for one in self.sent]
+        return [message.topic for message in self.sent]
 
     def acknowledge(self, topic: str | None = None) -> None:
-        for one in self.sent:
-            if topic in (None, one.topic) and not one.acknowledged.done():
-                one.acknowledged.set_result(None)
+        for message in self.sent:
+            if topic in (None, message.topic) and not message.acknowledged.done():
+                message.acknowledged.set_result(None)
 
     def lose(self, topic: str) -> None:
-        for one in self.sent:
-            if one.topic == topic:
-                one.acknowledged.set_exception(KafkaTimeoutError())
-                one.acknowledged.exception()
+        for message in self.sent:
+            if message.topic == topic:
+                message.acknowledged.set_exception(KafkaTimeoutError())
+                message.acknowledged.exception()
 
     async def has_sent(self, topic: str, count: int = 1) -> None:
         async with asyncio.timeout(DEADLINE_S):
@@ -145,7 +145,7 @@ async def test_outputs_of_the_next_batch_leave_at_once_and_its_rows_after_those_
     assert stage.broker.topics.count(CHANGELOG) == 1
     stage.broker.acknowledge()
     await stage.broker.has_sent(CHANGELOG, 2)
-    seen = [seen_offset_of(one.values[0]) for one in stage.broker.sent if one.topic == CHANGELOG]
+    seen = [seen_offset_of(message.values[0]) for message in stage.broker.sent if message.topic == CHANGELOG]
     assert seen == [0, 1], "a row never tells of an event whose outputs may be lost"
     assert stage.committable() == 1
 
@@ -448,7 +448,7 @@ async def test_an_event_that_has_ended_enough_workers_is_set_aside_where_that_is
     stage.pipeline._event_failures_max = 2
     stage.pipeline.begin(0, stage.rows, 7, encode_metadata(CommitMetadata(failures=2)))
     await stage.answer(read(7), read(8))
-    [letter] = [one for one in stage.broker.sent if one.topic == SETTINGS.dead_letters_topic]
+    [letter] = [message for message in stage.broker.sent if message.topic == SETTINGS.dead_letters_topic]
     assert json.loads(letter.values[0])["error"]["code"] == "event_failed"
     assert COMPOSED in stage.broker.topics
 
@@ -556,7 +556,7 @@ async def test_an_event_that_was_alone_when_workers_died_is_set_aside(stage: Sta
     assert stage.pipeline.flows[0].failures == 2
     await stage.answer(read(7))
     assert marks(stage)[0] == (7, 2, "event"), "if the worker dies all the same, it is counted"
-    [letter] = [one for one in stage.broker.sent if one.topic == SETTINGS.dead_letters_topic]
+    [letter] = [message for message in stage.broker.sent if message.topic == SETTINGS.dead_letters_topic]
     assert json.loads(letter.values[0])["error"]["code"] == "event_failed"
     stage.pipeline.abandon()
 

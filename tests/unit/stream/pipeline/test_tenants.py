@@ -45,7 +45,7 @@ def turn(queue: TenantQueue) -> tuple[list[int], list[int]]:
     queue.taken(due)
     ahead = queue.ahead(shares)
     queue.taken(ahead)
-    return [one.offset for one in due], [one.offset for one in ahead]
+    return [event.offset for event in due], [event.offset for event in ahead]
 
 
 def test_a_tenant_alone_has_its_events_in_the_order_of_offsets_and_has_all() -> None:
@@ -117,7 +117,7 @@ def test_who_is_held_back_goes_ahead_no_more_until_that_event_had_its_turn() -> 
     queue.taken(queue.in_turn(shares))
     refused, *_ = queue.ahead(shares)
     queue.hold_back(refused)
-    assert [one.offset for one in queue.ahead(queue.shares()) if one.key != b"noisy/0"] == [202]
+    assert [event.offset for event in queue.ahead(queue.shares()) if event.key != b"noisy/0"] == [202]
     dues: list[int] = []
     while 200 not in dues:
         due, ahead = turn(queue)
@@ -206,18 +206,18 @@ def test_however_events_come_and_are_refused_each_is_taken_once_and_a_tenants_in
         come = min(len(records), come + fetch)
         shares, before = queue.shares(), len(taken)
         due = queue.in_turn(shares)[:cut]
-        waiting = sorted({one.offset for one in records[:come]} - set(taken))
-        assert [one.offset for one in due] == waiting[: len(due)], "what is in turn has none before it"
+        waiting = sorted({event.offset for event in records[:come]} - set(taken))
+        assert [event.offset for event in due] == waiting[: len(due)], "what is in turn has none before it"
         queue.taken(due)
-        taken += [one.offset for one in due]
+        taken += [event.offset for event in due]
         ahead = queue.ahead(shares)
         answered = list(takewhile(lambda one: one.offset not in refused, ahead))
         queue.taken(answered)
-        taken += [one.offset for one in answered]
+        taken += [event.offset for event in answered]
         is_held_back = len(answered) < len(ahead)
         if is_held_back:
             queue.hold_back(ahead[len(answered)])
-        waiting = sorted({one.offset for one in records[:come]} - set(taken))
+        waiting = sorted({event.offset for event in records[:come]} - set(taken))
         assert len(queue) == len(waiting)
         assert queue.next_offset == (waiting[0] if waiting else records[come - 1].offset + 1)
         if len(taken) == before and waiting and not is_held_back:  # who is behind that one may go on at once
@@ -225,7 +225,7 @@ def test_however_events_come_and_are_refused_each_is_taken_once_and_a_tenants_in
             clock.now_s += queue.wait_s() + 1e-6
         if come == len(records) and not waiting:
             break
-    assert sorted(taken) == [one.offset for one in records]
+    assert sorted(taken) == [event.offset for event in records]
     tenants = {2 * number: tenant for number, (tenant, *_) in enumerate(events)}
     for tenant in set(tenants.values()):
         own = [offset for offset in taken if tenants[offset] == tenant]

@@ -60,8 +60,10 @@ def test_what_differs_is_counted_and_told_with_its_place_and_id(
         ids = answer(verifier, 4)
         verifier._process.shutdown(wait=True)
     assert verifier.counts == VerifierCounts(verified=2, differences=2)
-    told = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "decision differs"]
-    assert [one["decision"] for one in told] == [ids[1], ids[3]]
+    told = [
+        record.__dict__["fields"] for record in caplog.records if record.getMessage() == "decision differs"
+    ]
+    assert [decision["decision"] for decision in told] == [ids[1], ids[3]]
     assert told[0] == {"place": "context-requests/0/1", "decision": ids[1], "at": "$.tokens.used"}
 
 
@@ -79,7 +81,7 @@ def test_a_process_that_has_ended_is_told_once_and_the_stream_goes_on(
         verifier._process.submit(os._exit, 1).exception()
         answer(verifier, 3)
     assert verifier.counts == VerifierCounts(dropped=3)
-    assert [one.getMessage() for one in caplog.records] == ["decisions are verified no more"]
+    assert [record.getMessage() for record in caplog.records] == ["decisions are verified no more"]
 
 
 def test_the_share_is_chosen_by_the_id_alone() -> None:

@@ -443,9 +443,9 @@ def test_whatever_happened_the_changelog_gives_the_rows_back(chance: random.Rand
         pool = row.session.pool if row else ()
         doing = chance.randrange(4)
         if doing == 0:
-            pool = (*[one for one in pool if one.id != "a"], artifact("a", str(offset)))
+            pool = (*[pooled for pooled in pool if pooled.id != "a"], artifact("a", str(offset)))
         elif doing == 1:
-            pool = (*[one for one in pool if one.id != "b"], artifact("b", str(offset)))
+            pool = (*[pooled for pooled in pool if pooled.id != "b"], artifact("b", str(offset)))
         elif doing == 2:
             pool = pool[1:]
         rows.hold(key, Row(offset, session(offset, *pool, event_us=offset)))
