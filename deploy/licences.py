@@ -12,7 +12,7 @@ _HEAD = """# Licences of what ships
 
 The image and `pip install 'apportion[worker]'` install these packages, each under its own licence;
 Apportion itself is under Apache-2.0 (`LICENSE`). Their texts are in each package's `.dist-info`
-folder. What they bring as compiled code (`bpe-openai`, `tree-sitter`, `pydantic_core` and others)
+folder. What they bring as compiled code (`toktok-rs`, `tree-sitter`, `pydantic_core` and others)
 has parts of others in it, for which they answer. The image stands on Debian and CPython (PSF-2.0),
 whose licences are in it under `/usr/share/doc` and `/usr/local/lib`.
 

@@ -5,19 +5,21 @@ import binascii
 import gzip
 import hashlib
 import importlib
-import importlib.util
 import random
+import re
 import subprocess
 import sys
 import typing
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 import tiktoken
 from tiktoken._educational import SimpleBytePairEncoding
+from tools.compare_counts import ASCII, OTHERS, differences, runs, strings, vocabulary
+from tools.vocabularies import files, rank_file, tokens_of
 
 from apportion.core.text.tokens import CounterName
 from apportion.counters import COUNTERS, bpe, exact_counter
@@ -130,16 +132,9 @@ def _texts(family: str) -> list[str]:
     return [draw(rng) for _ in range(number)]
 
 
-def _rank_file(name: str) -> bytes:
-    package = importlib.util.find_spec("bpe_openai")
-    assert package is not None
-    assert package.origin is not None
-    return gzip.decompress((Path(package.origin).with_name("data") / f"{name}.tiktoken.gz").read_bytes())
-
-
 def _published_ranks(url: str, expected_hash: str) -> dict[bytes, int]:
     """Stand in for tiktoken's download: the wheel's rank file, with the hash that OpenAI states for it."""
-    data = _rank_file(url.rsplit("/", 1)[1].removesuffix(".tiktoken"))
+    data = rank_file(url.rsplit("/", 1)[1].removesuffix(".tiktoken"))
     assert hashlib.sha256(data).hexdigest() == expected_hash
     lines = (line.split() for line in data.splitlines())
     return {binascii.a2b_base64(token): int(rank) for token, rank in lines}
@@ -208,10 +203,10 @@ def test_known_texts_have_their_published_counts(text: str, o200k_base: int, cl1
 @pytest.mark.parametrize(
     "text", ["d'\u017f'msu", "\u00df'\u017f'renm", "s'\u017f'LLe", "\u088f's", "(\U00032696't"]
 )
-def test_texts_that_a_faster_library_miscounts_are_counted_as_tiktoken_does(
+def test_texts_that_the_tokenizer_alone_miscounts_are_counted_as_tiktoken_does(
     reference: tiktoken.Encoding, text: str
 ) -> None:
-    """`(?i:'s)` matches U+017F, and the letters are those of Unicode 16: toktok-rs says otherwise (ADR 3)."""
+    """`(?i:'s)` matches U+017F, and the letters are those of Unicode 16: toktok-rs alone differs (ADR 3)."""
     assert exact_counter(reference.name).count(text) == len(reference.encode_ordinary(text))
 
 
@@ -221,7 +216,7 @@ def test_the_digest_covers_the_pattern_that_tiktoken_publishes(reference: tiktok
 
 def test_the_digest_is_that_of_the_rule_and_of_the_published_ranks(reference: tiktoken.Encoding) -> None:
     rule = f"{bpe.PATTERNS[reference.name]}\n{bpe.UNICODE_VERSION}\n".encode()
-    digest = hashlib.sha256(rule + _rank_file(reference.name)).hexdigest()
+    digest = hashlib.sha256(rule + rank_file(reference.name)).hexdigest()
     assert exact_counter(reference.name).digest == f"sha256:{digest}"
 
 
@@ -247,15 +242,57 @@ def test_a_lone_surrogate_is_no_text(name: str) -> None:
 
 
 def test_a_missing_wheel_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bpe, "_PACKAGE", "a_package_that_nobody_has")
-    with pytest.raises(ImportError, match="install bpe-openai"):
-        bpe._extension.__wrapped__()
+    monkeypatch.setitem(sys.modules, "toktok._toktok", None)
+    with pytest.raises(ImportError, match="install toktok-rs"):
+        bpe.load_tokenizer.__wrapped__("o200k_base")
 
 
 def test_importing_the_counters_loads_no_vocabulary() -> None:
-    code = "import sys, apportion.counters; print([name for name in sys.modules if 'bpe_openai' in name])"
+    code = "import sys, apportion.counters; print([name for name in sys.modules if 'toktok' in name])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
     assert run.stdout == "[]\n"
+
+
+def test_the_vocabulary_files_are_made_from_the_published_ranks_and_unicode_16() -> None:
+    stale = [name for name, data in files().items() if (bpe.VOCABULARIES / name).read_bytes() != data]
+    assert not stale, "run: python -m tools.vocabularies"
+
+
+@pytest.mark.parametrize(("encoding", "merging"), [("o200k_base", [b" I'"]), ("cl100k_base", [])])
+def test_a_word_merges_with_an_apostrophe_and_a_long_s_only_where_that_is_known(
+    encoding: str, merging: list[bytes]
+) -> None:
+    """A token across the apostrophe would have the end of a word, and then the apostrophe or more."""
+    across = re.compile(rb"[A-Za-z\x80-\xff]'(\xc5|$)")
+    assert [token for token in tokens_of(encoding) if across.search(token)] == merging
+
+
+@pytest.mark.parametrize("encoding", EXACT)
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param(lambda _: strings(ASCII, 4), id="strings over the classes of ASCII"),
+        pytest.param(lambda _: strings(ASCII + OTHERS, 3), id="strings over all classes"),
+        pytest.param(lambda encoding: vocabulary(encoding, 300), id="tokens and pairs of them"),
+        pytest.param(lambda _: runs(5_000, 200), id="runs and mixtures"),
+    ],
+)
+def test_counts_are_those_of_an_engine_that_shares_no_code(
+    encoding: str, texts: Callable[[str], Iterable[str]]
+) -> None:
+    """The short form of the comparison in ADR 3."""
+    assert [text for text in differences(encoding, texts(encoding)) if text is not None] == []
+
+
+@pytest.mark.parametrize(
+    "long_s", ["'\u017f", " I'\u017f", "a'\u017f", "a'\u017f'\u017f", "\t\t'\u017f", "\U0001e900'\u017f-"]
+)
+@pytest.mark.parametrize("around", ["", "x", "-" * 200, "\u4e2d", "\U0001f600 "])
+def test_a_contraction_with_a_long_s_is_counted_as_tiktoken_does(
+    reference: tiktoken.Encoding, long_s: str, around: str
+) -> None:
+    text = around + long_s * 3 + around
+    assert exact_counter(reference.name).count_many(["", text]) == [0, len(reference.encode_ordinary(text))]
 
 
 def test_every_counter_that_a_policy_may_name_is_there_under_its_name() -> None:

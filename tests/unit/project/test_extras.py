@@ -39,7 +39,7 @@ NOT_NEEDED = {
     "apportion.replay",
     "apportion.stream",
     "asyncio",
-    "bpe_openai",
+    "toktok",
     "jsonschema_rs",
     "logging",
     "pydantic_settings",

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 from support.composing import NOW, candidate
 from support.running import request
 
@@ -14,9 +15,11 @@ from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
 from apportion.core.results import ContextDecision, DeadLetterValue, Detail
 from apportion.core.session.row import ROW_MAX_BYTES
+from apportion.core.text.tokens import TokenCounter
 from apportion.core.wire.cloudevents import EventHeaders
 from apportion.core.wire.codec import decode, encode
 from apportion.core.wire.record import Record
+from apportion.counters import COUNTERS
 from apportion.kafka.outbound import OutboundRecord
 from apportion.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.offline.sessions import Sessions
@@ -66,6 +69,25 @@ def test_an_answer_is_a_composed_event_a_decision_and_the_next_row() -> None:
     row = answer.row
     assert row.seen_offset == 7
     assert row.session.spent_tokens == event_of(composed)["tokens"]["used"]
+
+
+class LoadedCounters(dict[str, TokenCounter]):
+    """Counters that load when they are looked up, and the names of those that were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: set[str] = set()
+
+    def __missing__(self, name: str) -> TokenCounter:
+        self.loaded.add(name)
+        return COUNTERS[name]
+
+
+def test_the_counters_of_all_policies_load_before_the_first_record() -> None:
+    timeline, counters = create_timeline(SETTINGS), LoadedCounters()
+    Answers(SETTINGS, replace(create_engine(SETTINGS), counters=counters), timeline, "w")
+    assert counters.loaded == {policy.counter for policy in timeline}
+    assert "cl100k_base" not in counters.loaded
 
 
 def test_the_same_record_from_the_same_row_gives_the_same_bytes_in_every_worker() -> None:

@@ -84,7 +84,12 @@ class Answers:
         self._letter_headers = EventHeaders("context-dead-letter.v1", source)
 
     def go_by(self, timeline: Timeline) -> None:
-        """Go by these policies from now on: those of before, and what was read since."""
+        """Go by these policies from now on: those of before, and what was read since.
+
+        Their counters load now, before the worker is ready, because loading one holds the interpreter's lock.
+        """
+        for policy in timeline:
+            self._engine.counters[policy.counter]
         default_policy = self._settings.default_policy
         self._composers = TimelineComposer(self._engine, timeline, default_policy, self.memory)
 
