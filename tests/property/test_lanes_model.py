@@ -51,11 +51,19 @@ def test_it_does_what_the_rules_say(
             candidate.reason or None,
             candidate.constraint or None,
             (candidate.margin.needed, candidate.margin.left) if candidate.margin else None,
+            candidate.superseded_by or None,
         )
         for candidate in outcome.decision.candidates
     ]
     assert told == [
-        (artifact.id, artifact.score, artifact.reason, artifact.constraint or None, artifact.margin)
+        (
+            artifact.id,
+            artifact.score,
+            artifact.reason,
+            artifact.constraint or None,
+            artifact.margin,
+            artifact.superseded_by,
+        )
         for artifact in model.ranked
     ]
     expected = "infeasible" if model.infeasible else "composed" if model.chosen else "empty"

@@ -43,7 +43,8 @@ def private(text: str) -> str:
 
 def shared() -> dict[str, Any]:
     return {"content": private("content\n\nmore"), "path": f"{MARK}/deep/{MARK}.py", "name": private("name"),
-            "summary": private("summary"), "tags": [private("tag")], "language": f"{MARK}py"}  # fmt: skip
+            "summary": private("summary"), "tags": [private("tag")], "language": f"{MARK}py",
+            "subject": private("subject")}  # fmt: skip
 
 
 LANES_ONE = {

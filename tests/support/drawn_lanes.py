@@ -14,6 +14,7 @@ AGES_S = (-5, 0, 59, 60, 299, 300, 1_799, 1_800, 7_199, 7_200, 86_399, 86_400, 1
 
 shares = st.sampled_from([0, 1, 0.5, 0.0045, 0.0044]) | st.floats(0, 1)
 moments = st.sampled_from(AGES_S).map(lambda age_s: (NOW - timedelta(seconds=age_s)).isoformat())
+subjects = st.sampled_from([{}, {}, {"subject": "s"}, {"subject": "t"}])
 _pieces = ["a", "word ", "two words\n", "é", "漢字\n", "\n\n", "x" * 20, "one line of many\n" * 4]
 contents = st.lists(st.sampled_from(_pieces), max_size=12).map("".join)
 
@@ -35,6 +36,7 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
                 "kind": draw(st.sampled_from(KINDS)),
                 "content": draw(contents),
                 **draw(st.sampled_from([{}, *({"path": path} for path in PATHS)])),
+                **draw(subjects),
             },
         )
         ranking = {key: draw(shares) for key in ("relevance", "specificity", "risk_alignment")}

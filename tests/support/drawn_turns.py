@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from support.drawn_lanes import KINDS, LANES, contents
+from support.drawn_lanes import KINDS, LANES, contents, subjects
 
 LEVELS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 _STEPS_S = (0, 1, 1, 1, 1, 1, 30, 299, 300, 301, -1, -400)
@@ -29,6 +29,7 @@ def sources(draw: st.DrawFn) -> list[dict[str, Any]]:
             "lane": draw(st.sampled_from(LANES)),
             "kind": draw(st.sampled_from(KINDS)),
             "content": draw(texts),
+            **draw(subjects),
         }
         if estimate := draw(estimates):
             one["token_estimate"] = estimate

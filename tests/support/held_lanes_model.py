@@ -88,7 +88,8 @@ class HeldModel(Model):
         return Tried(self.chosen, self.used, self.value)
 
     def candidate(self, name: str) -> One | None:
-        return next((artifact for artifact in self.ranked if artifact.id == name), None)
+        counting = (artifact for artifact in self.ranked if artifact.superseded_by is None)
+        return next((artifact for artifact in counting if artifact.id == name), None)
 
     def hash(self, one: One) -> str:
         return sha256(self.piece(one, one.raw["content"]).encode()).hexdigest()[:16]
@@ -244,7 +245,7 @@ def assert_agrees(model: HeldModel, outcome: Answered) -> None:
             (candidate.margin.needed, candidate.margin.left) if candidate.margin else None,
         )
         for candidate in decision.candidates
-        if candidate.reason not in _ASIDE
+        if candidate.superseded_by or candidate.reason not in _ASIDE
     ]
     assert told == [(artifact.id, artifact.reason, artifact.margin) for artifact in model.ranked]
     chosen = [] if model.infeasible else model.order()

@@ -61,6 +61,7 @@ class One:
     cost: int = 0
     margin: tuple[int, int] | None = None
     redundant: tuple[int, str] | None = None
+    superseded_by: str | None = None
     form: Shrunk = field(default_factory=lambda: Shrunk("", 0))
 
     @property
@@ -119,8 +120,11 @@ class Model:
                 canonical(one.raw),
             )
         )
+        supersede(ranked)
         for place, one in enumerate(ranked):
-            if any(other.id == one.id for other in ranked[:place]):
+            if one.superseded_by is not None:
+                one.reason = "superseded"
+            elif any(other.id == one.id and not other.superseded_by for other in ranked[:place]):
                 one.reason = "duplicate"
             elif one.reason is None:
                 one.cost = one.raw.get("token_estimate") or self.count(one.raw["content"])
@@ -297,6 +301,24 @@ class Model:
             for artifact in self.ranked:
                 if artifact.reason in {"budget_exceeded", "dropped_after_render"}:
                     artifact.reason = "infeasible"
+
+
+def supersede(ranked: Sequence[One]) -> None:
+    """Say of each candidate by which newer one of its subject it is superseded."""
+    for one in ranked:
+        rivals = [
+            other
+            for other in ranked
+            if other.reason is None and other.raw.get("subject", other) == one.raw.get("subject")
+        ]
+        if one in rivals and not one.protected:
+            newest = max(rivals, key=created)
+            if newest is not one:
+                one.superseded_by = newest.id
+
+
+def created(one: One) -> datetime:
+    return datetime.fromisoformat(one.raw.get("created_at", "0001-01-01T00:00:00Z"))
 
 
 def canonical(raw: Mapping[str, Any]) -> str:

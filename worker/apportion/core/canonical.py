@@ -49,6 +49,7 @@ class Facts(Struct, gc=False, kw_only=True):
     risk_alignment: Opt[int] = UNSET
     shrink: Opt[str]
     specificity: Opt[int] = UNSET
+    subject: Opt[str]
     summary: Opt[str]
     tags: Opt[tuple[str, ...]]
     token_estimate: Opt[int]
@@ -101,6 +102,7 @@ def canonical_of(candidate: Candidate, name: str, path: str | None) -> Canonical
         name=candidate.name,
         recency_bucket=candidate.recency_bucket,
         shrink=candidate.shrink,
+        subject=candidate.subject,
         summary=candidate.summary,
         tags=candidate.tags,
         token_estimate=candidate.token_estimate,

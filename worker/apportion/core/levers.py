@@ -61,7 +61,9 @@ class Meaning(Struct, frozen=True):
 
 MEANINGS: Mapping[Reason, Meaning] = {
     Reason.DUPLICATE: Meaning("another candidate has the same id and counts instead", ()),
-    Reason.SUPERSEDED: Meaning("the request has a candidate with its id, which counts instead", ()),
+    Reason.SUPERSEDED: Meaning(
+        "a newer candidate of its subject, or the request's own of its id, counts instead", (Lever.PIN,)
+    ),
     Reason.UNSUITABLE: Meaning("it lacked what the strategy needs, or what belongs to it", ()),
     Reason.EXPIRED: Meaning("it had expired when the request was made", ()),
     Reason.EXCLUDED_BY_POLICY: Meaning("a constraint of the request excludes it", ()),

@@ -160,6 +160,8 @@ class Bound(StrEnum):
 
     ID = "id"
     """Another candidate has the same id."""
+    SUBJECT = "subject"
+    """A newer candidate has the same subject."""
     GROUP = "group"
     """The candidate belongs to a group that is not complete."""
     EXCLUSION = "exclusion"
@@ -250,6 +252,8 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     """The place of the constraint that decided, such as `must_exclude[2]`."""
     redundant: Opt[Redundant] = UNSET
     """The overlap with other candidates when it was considered last."""
+    superseded_by: Opt[str] = UNSET
+    """The id of the newest candidate of its subject, which counts instead."""
 
     @property
     def margin(self) -> Margin | None:

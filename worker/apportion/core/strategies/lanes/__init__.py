@@ -34,7 +34,7 @@ from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.near_miss import record_near_misses
 from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
-from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.core.strategies.lanes.policy import Lane, LanesPolicy
 from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
 from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, open_lanes, rank, set_marks
@@ -48,6 +48,7 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
+from apportion.core.supersession import mark_superseded
 from apportion.core.task import SessionPart
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
@@ -122,10 +123,7 @@ class LanesStrategy:
         """Choose by floors, ceilings and score, then render, shrinking and dropping what does not fit."""
         policy = task.policy
         lanes = open_lanes(policy, task.own.lane_requirements)
-        ranked = rank(task, lanes)
-        if task.own.session.marking_key:
-            set_marks(ranked, task.own.session.marking_key)
-        mark_repeats(ranked)
+        ranked = _ranked(task, lanes)
         if not task.limit_tokens:
             untried = [GroupBounds(lane.name, lane.floor, lane.ceiling) for lane in lanes.values()]
             return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=untried)
@@ -158,6 +156,16 @@ class LanesStrategy:
         if holding is None or not rendered.standing:
             return answer
         return report_prefix(answer, holding, rendered, task)
+
+
+def _ranked(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
+    """Return all candidates in canonical order; of each subject and of each id one counts."""
+    ranked = rank(task, lanes)
+    if task.own.session.marking_key:
+        set_marks(ranked, task.own.session.marking_key)
+    mark_superseded(ranked)
+    mark_repeats(ranked)
+    return ranked
 
 
 def _select(
