@@ -1,5 +1,6 @@
 """Requests for lanes, drawn at random: candidates, constraints, vitals, and policies of three lanes."""
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -78,6 +79,27 @@ vitals = st.fixed_dictionaries(
 )
 
 
+scores = st.sampled_from(
+    [
+        {"recency": 0, "relevance": 100, "specificity": 0, "risk_alignment": 0},
+        {"recency": 100, "relevance": 0, "specificity": 0, "risk_alignment": 0},
+        {"recency": 1, "relevance": 0, "specificity": 33, "risk_alignment": 66},
+        {"age_edges_s": [1, 60, 1_800, 86_400, 10**7]},
+    ]
+)
+_AGED = {"recency": ("recency_bucket", "created_at")}
+
+
+def lacking(ones: Iterable[Mapping[str, Any]], table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return candidates of which each other one lacks the fields that have no weight in a policy's score."""
+    weightless = [key for key, weight in table.get("score", {}).items() if weight == 0]
+    out = {name for key in weightless for name in _AGED.get(key, (key,))}
+    return [
+        {key: value for key, value in one.items() if place % 2 or key not in out}
+        for place, one in enumerate(ones)
+    ]
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> dict[str, Any]:
     """Return a policy's own keys: lanes in any order of priority, headings, a template, a floor."""
@@ -89,6 +111,8 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
         if draw(st.booleans()):
             lanes[name]["heading"] = f"# {name}"
     drawn: dict[str, Any] = {"lanes": lanes, "shrink": {"floor_tokens": draw(st.integers(0, 15))}}
+    if score := draw(st.just({}) | scores):
+        drawn["score"] = score
     if draw(st.booleans()):
         drawn["render"] = {"template": "<{kind} {id} {lane}>{content}</>"}
     return drawn

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from fnmatch import fnmatchcase
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -28,11 +29,15 @@ def thousandths(number: float) -> int:
     return int((Decimal(repr(number)) * 1000).quantize(Decimal(1), ROUND_HALF_UP))
 
 
-def bucket_of(one: Mapping[str, Any]) -> int:
+AGES_S = (60, 300, 1_800, 7_200, 86_400)
+WEIGHTS = {"recency": 30, "relevance": 35, "specificity": 20, "risk_alignment": 15}
+
+
+def bucket_of(one: Mapping[str, Any], edges: Sequence[int]) -> int:
     if "created_at" not in one:
-        return int(one["recency_bucket"])
+        return int(one.get("recency_bucket", 0))
     age_s = max(0, (NOW - datetime.fromisoformat(one["created_at"])).total_seconds())
-    return sum(age_s < edge for edge in (60, 300, 1_800, 7_200, 86_400))
+    return sum(age_s < edge for edge in edges)
 
 
 def means(match: Mapping[str, str], one: Mapping[str, Any]) -> bool:
@@ -91,6 +96,7 @@ class Model:
             name: min(lane["max_tokens"], max([lane["min_tokens"], *self.required(name)]))
             for name, lane in self.lanes.items()
         }
+        self.score_table: Mapping[str, Any] = policy.get("score", {})
         self.threshold: int = policy.get("overlap", {}).get("threshold", 0)
         self.ranked = self.rank(ones)
         self.covers: list[list[int]] = []
@@ -131,13 +137,15 @@ class Model:
         return ranked
 
     def score(self, one: Mapping[str, Any]) -> int:
-        relevance: int = thousandths(one["relevance"])
-        relevance += 100 * (self.vitals.get("pressure") == "high" and bucket_of(one) >= 4)
+        bucket = bucket_of(one, self.score_table.get("age_edges_s", AGES_S))
+        relevance: int = thousandths(one.get("relevance", 0))
+        relevance += 100 * (self.vitals.get("pressure") == "high" and bucket >= 4)
         relevance += 150 * (self.vitals.get("pulse_bpm", 0) > 30 and one["lane"] == "local")
         relevance += 100 * (self.vitals.get("oxygen", 1) < 0.5 and one["lane"] in {"rules", "policy"})
-        specificity, risk = thousandths(one["specificity"]), thousandths(one["risk_alignment"])
-        recency = 200 * bucket_of(one)
-        return (30 * recency + 35 * min(1_000, relevance) + 20 * specificity + 15 * risk + 50) // 100
+        parts = {key: thousandths(one.get(key, 0)) for key in WEIGHTS}
+        parts |= {"recency": 200 * bucket, "relevance": min(1_000, relevance)}
+        weights = {**WEIGHTS, **self.score_table}
+        return int(sum(Fraction(weights[key] * part, 100) for key, part in parts.items()) + Fraction(1, 2))
 
     def constrained(self, one: Mapping[str, Any]) -> tuple[str, bool, str | None]:
         for name in ("must_exclude", "pinned", "must_include"):
@@ -322,5 +330,7 @@ def created(one: One) -> datetime:
 
 
 def canonical(raw: Mapping[str, Any]) -> str:
-    shares = {key: thousandths(raw[key]) for key in ("relevance", "specificity", "risk_alignment")}
+    shares = {
+        key: thousandths(raw[key]) for key in ("relevance", "specificity", "risk_alignment") if key in raw
+    }
     return json.dumps({**raw, **shares}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

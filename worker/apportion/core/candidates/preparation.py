@@ -90,11 +90,10 @@ def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> RequestC
 
 
 class Judge(Struct, frozen=True):
-    """The rules for a request's candidates: the strategy's check, the policy, and the edges of ages."""
+    """The rules for a request's candidates: the strategy's check, and the policy."""
 
     check: Check
     policy: Any
-    edges_us: Sequence[int]
 
 
 def prepare(
@@ -160,7 +159,7 @@ def _prepared(
     tied: bool,
 ) -> list[Prepared]:
     prepared: list[Prepared] = []
-    edges_us = judge.edges_us
+    edges_us = judge.policy.age_edges_us
     bound: Bound | None
     for canonical in candidates:
         candidate, name = canonical.candidate, canonical.id

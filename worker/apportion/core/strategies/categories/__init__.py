@@ -26,7 +26,7 @@ from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
 from apportion.core.results import Reason
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, CategoriesPolicy
-from apportion.core.strategies.categories.rank import AGE_EDGES_US, SCORE_PARTS, rank
+from apportion.core.strategies.categories.rank import SCORE_PARTS, rank
 from apportion.core.strategies.categories.select import certified, select
 from apportion.core.supersession import mark_superseded
 from apportion.core.task import SessionPart, Task
@@ -42,7 +42,6 @@ class CategoriesStrategy:
     """The strategy; see the module."""
 
     name = "categories"
-    age_edges_us = AGE_EDGES_US
     policy_type = CategoriesPolicy
     reads: ClassVar = frozenset({"budget_tokens", "candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})

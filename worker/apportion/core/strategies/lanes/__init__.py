@@ -4,8 +4,8 @@ Decides score, canonical order, selection and output order. Source: the Composer
 numbers these are; where it contradicts itself, the rules here hold:
 
 - Score, in thousandths: (30·recency + 35·relevance + 20·specificity + 15·risk_alignment + 50) // 100,
-  each input in thousandths first, recency being 200 · bucket. Canonical order: score descending, lane
-  priority, kind order, id, canonical JSON.
+  each input in thousandths first, recency being 200 · bucket; `[score]` may have other weights.
+  Canonical order: score descending, lane priority, kind order, id, canonical JSON.
 - Selection cost: the candidate's `token_estimate`, else its count. Pinned and must-included ones are
   always selected. Then floors by lane priority, holding back what other lanes' floors can still claim;
   then floors again without holding back; then all the rest in canonical order.
@@ -27,17 +27,16 @@ from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate, ContextRequest
 from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
-from apportion.core.recency import AGE_EDGES_US
 from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.near_miss import record_near_misses
 from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
-from apportion.core.strategies.lanes.policy import Lane, LanesPolicy
+from apportion.core.strategies.lanes.policy import SCORE_PARTS, Lane, LanesPolicy
 from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
-from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, open_lanes, rank, set_marks
+from apportion.core.strategies.lanes.rank import Artifact, open_lanes, rank, set_marks
 from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import (
     Choosable,
@@ -53,14 +52,13 @@ from apportion.core.task import SessionPart
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
 _SHRINKS = frozenset(ShrinkStrategy)
-REQUIRED = ("content", "kind", "lane", "relevance", "specificity", "risk_alignment")
+REQUIRED = ("content", "kind", "lane")
 
 
 class LanesStrategy:
     """The strategy; see the module."""
 
     name = "lanes"
-    age_edges_us = AGE_EDGES_US
     policy_type = LanesPolicy
     reads: ClassVar = frozenset(
         {
@@ -74,7 +72,10 @@ class LanesStrategy:
     )
 
     needs: ClassVar = frozenset({"candidates"})
-    candidate_needs: ClassVar = CandidateNeeds(REQUIRED, (("created_at",), ("recency_bucket",)))
+    candidate_needs: ClassVar = CandidateNeeds(
+        (*REQUIRED, *SCORE_PARTS[1:]), (("created_at",), ("recency_bucket",))
+    )
+    """Those of the default weights."""
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
         Reason.LANE_MAX_REACHED: Meaning("it did not fit under its lane's ceiling"),
         Reason.DISPLACED_BY_PREFIX: Meaning(
@@ -86,10 +87,10 @@ class LanesStrategy:
     }
 
     def levers(self, policy: LanesPolicy, group: str) -> Levers:
-        """Return the ceiling of the lane, and the relevance."""
+        """Return the ceiling of the lane, and the first part of the score that has a weight."""
         lane = policy.lanes.get(group)
         ceiling = None if lane is None else Ceiling(("lanes", group, "max_tokens"), lane.max_tokens)
-        return Levers(ceiling, (ScoreField("relevance"),))
+        return Levers(ceiling, tuple([ScoreField(part) for part in policy.weighted[:1]]))
 
     def unsuitable(self, candidate: Candidate, policy: LanesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, its lane or kind is unknown."""
@@ -101,8 +102,11 @@ class LanesStrategy:
             or candidate.specificity is UNSET
             or candidate.risk_alignment is UNSET
         ):
-            return missing(candidate, REQUIRED)
-        if candidate.created_at is UNSET and candidate.recency_bucket is UNSET:
+            error = missing(candidate, (*REQUIRED, *policy.weighted))
+            if error is not None:
+                return error
+        is_dated = candidate.created_at is not UNSET or candidate.recency_bucket is not UNSET
+        if not is_dated and policy.score.recency:
             return EventError(ErrorCode.MISSING_FIELD, "give created_at or recency_bucket", ".created_at")
         if candidate.lane not in policy.lanes:
             return EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), ".lane")

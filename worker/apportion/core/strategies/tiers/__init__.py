@@ -40,7 +40,6 @@ class TiersStrategy:
     """The strategy; see the module."""
 
     name = "tiers"
-    age_edges_us = ()
     policy_type = TiersPolicy
     reads: ClassVar = frozenset({"candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
