@@ -16,6 +16,19 @@ AGES_S = (-5, 0, 59, 60, 299, 300, 1_799, 1_800, 7_199, 7_200, 86_399, 86_400, 1
 shares = st.sampled_from([0, 1, 0.5, 0.0045, 0.0044]) | st.floats(0, 1)
 moments = st.sampled_from(AGES_S).map(lambda age_s: (NOW - timedelta(seconds=age_s)).isoformat())
 subjects = st.sampled_from([{}, {}, {"subject": "s"}, {"subject": "t"}])
+sources = st.sampled_from([{}, {"source": "a"}, {"source": "b"}])
+quotas = st.sampled_from(
+    [
+        {},
+        {},
+        {"max_items_per_source": 1},
+        {"max_items_per_source": 2},
+        {"max_share_per_source": 300},
+        {"max_items_per_source": 2, "max_share_per_source": 500},
+        {"max_share_per_source": 0},
+    ]
+)
+"""What a lane grants each source."""
 _pieces = ["a", "word ", "two words\n", "é", "漢字\n", "\n\n", "x" * 20, "one line of many\n" * 4]
 contents = st.lists(st.sampled_from(_pieces), max_size=12).map("".join)
 
@@ -38,6 +51,7 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
                 "content": draw(contents),
                 **draw(st.sampled_from([{}, *({"path": path} for path in PATHS)])),
                 **draw(subjects),
+                **draw(sources),
             },
         )
         ranking = {key: draw(shares) for key in ("relevance", "specificity", "risk_alignment")}
@@ -108,6 +122,7 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
         low = draw(st.integers(0, 60))
         high = low + draw(st.sampled_from([0, 10, 60, 500]))
         lanes[name] = {"priority": priority, "min_tokens": low, "max_tokens": high}
+        lanes[name] |= draw(quotas)
         if draw(st.booleans()):
             lanes[name]["heading"] = f"# {name}"
     drawn: dict[str, Any] = {"lanes": lanes, "shrink": {"floor_tokens": draw(st.integers(0, 15))}}

@@ -30,6 +30,7 @@ def sources(draw: st.DrawFn) -> list[dict[str, Any]]:
             "kind": draw(st.sampled_from(KINDS)),
             "content": draw(texts),
             **draw(subjects),
+            **draw(st.sampled_from([{}, {"source": "a"}])),
         }
         if estimate := draw(estimates):
             one["token_estimate"] = estimate
@@ -82,6 +83,7 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
             "priority": priority,
             "min_tokens": low,
             "max_tokens": low + draw(st.sampled_from(_ROOM)),
+            **draw(st.sampled_from([{}, {}, {}, {"max_items_per_source": 2}, {"max_share_per_source": 500}])),
         }
     drawn: dict[str, Any] = {
         "lanes": lanes,

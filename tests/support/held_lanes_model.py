@@ -108,14 +108,19 @@ class HeldModel(Model):
                 return held, "excluded"
             if self.unchanged(item) is None:
                 return held, "changed"
-            together = {*protected, *held, one}
-            in_lane = sum(each.cost for each in together if each.lane == one.lane)
-            if not one.protected and in_lane > self.lanes[one.lane]["max_tokens"]:
-                return held, "lane_max"
-            if not one.protected and sum(each.cost for each in together) > self.limit:
-                return held, "limit"
+            if (bound := self.passed(one, {*protected, *held})) and not one.protected:
+                return held, bound
             held.append(one)
         return held, None
+
+    def passed(self, one: One, beside: set[One]) -> str | None:
+        """Return the first bound that a candidate passes beside others."""
+        if self.is_over_quota(one, beside):
+            return "source_max"
+        in_lane = sum(each.cost for each in {*beside, one} if each.lane == one.lane)
+        if in_lane > self.lanes[one.lane]["max_tokens"]:
+            return "lane_max"
+        return "limit" if sum(each.cost for each in {*beside, one}) > self.limit else None
 
     def at_(self, length: int) -> int:
         return sum(artifact.cost for artifact in self.held[:length])

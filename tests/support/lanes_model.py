@@ -172,12 +172,24 @@ class Model:
     def consider(self, one: One, reserve: int) -> None:
         room = self.lanes[one.lane]["max_tokens"] - self.used[one.lane]
         left = self.limit - sum(self.used.values()) - reserve
-        if one.cost > room:
+        if self.is_over_quota(one, self.chosen):
+            one.reason, one.margin = "source_max_reached", None
+        elif one.cost > room:
             one.reason, one.margin = "lane_max_reached", (one.cost, max(0, room))
         elif one.cost > left:
             one.reason, one.margin = "budget_exceeded", (one.cost, max(0, left))
         else:
             self.choose(one)
+
+    def is_over_quota(self, one: One, chosen: Iterable[One]) -> bool:
+        """Say whether it would take more of its lane than its source may, beside those that are chosen."""
+        lane, source = self.lanes[one.lane], one.raw.get("source")
+        beside = [other for other in chosen if other.lane == one.lane and other.raw.get("source") == source]
+        items, share = lane.get("max_items_per_source", 0), lane.get("max_share_per_source", 1_000)
+        tokens = one.cost + sum(other.cost for other in beside)
+        too_many = bool(items) and len(beside) >= items
+        too_large = share < 1_000 and tokens > lane["max_tokens"] * share // 1_000
+        return source is not None and (too_many or too_large)
 
     def select(self) -> None:
         self.greedy([artifact for artifact in self.ranked if artifact.reason is None], ())

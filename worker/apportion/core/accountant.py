@@ -36,6 +36,7 @@ _REASONS: Mapping[Bound, Reason] = {
     Bound.CONTENT: Reason.NO_CONTENT,
     Bound.THRESHOLD: Reason.BELOW_THRESHOLD,
     Bound.REDUNDANCY: Reason.REDUNDANT,
+    Bound.SOURCE: Reason.SOURCE_MAX_REACHED,
     Bound.LANE: Reason.LANE_MAX_REACHED,
     Bound.CATEGORY: Reason.CATEGORY_BUDGET_REACHED,
     Bound.LIMIT: Reason.BUDGET_EXCEEDED,

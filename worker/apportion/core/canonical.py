@@ -48,6 +48,7 @@ class Facts(Struct, gc=False, kw_only=True):
     relevance: Opt[int] = UNSET
     risk_alignment: Opt[int] = UNSET
     shrink: Opt[str]
+    source: Opt[str]
     specificity: Opt[int] = UNSET
     subject: Opt[str]
     summary: Opt[str]
@@ -102,6 +103,7 @@ def canonical_of(candidate: Candidate, name: str, path: str | None) -> Canonical
         name=candidate.name,
         recency_bucket=candidate.recency_bucket,
         shrink=candidate.shrink,
+        source=candidate.source,
         subject=candidate.subject,
         summary=candidate.summary,
         tags=candidate.tags,

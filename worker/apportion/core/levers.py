@@ -19,8 +19,12 @@ class Lever(StrEnum):
 
     TOTAL = "total"
     CEILING = "ceiling"
+    QUOTA = "quota"
     SCORE = "score"
     PIN = "pin"
+
+
+_USUAL = (Lever.TOTAL, Lever.CEILING, Lever.SCORE, Lever.PIN)
 
 
 class Ceiling(Struct, frozen=True):
@@ -50,13 +54,14 @@ class Levers(Struct, frozen=True):
 
     ceiling: Ceiling | None = None
     scores: tuple[ScoreField, ...] = ()
+    quotas: tuple[Ceiling, ...] = ()
 
 
 class Meaning(Struct, frozen=True):
     """A reason in words, without a full stop, and the levers that may help against it."""
 
     text: str
-    helps: tuple[Lever, ...] = tuple(Lever)
+    helps: tuple[Lever, ...] = _USUAL
 
 
 MEANINGS: Mapping[Reason, Meaning] = {

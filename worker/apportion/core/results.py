@@ -60,6 +60,7 @@ class Reason(StrEnum):
     NO_CONTENT = "no_content"
     BELOW_THRESHOLD = "below_threshold"
     REDUNDANT = "redundant"
+    SOURCE_MAX_REACHED = "source_max_reached"
     LANE_MAX_REACHED = "lane_max_reached"
     CATEGORY_BUDGET_REACHED = "category_budget_reached"
     BUDGET_EXCEEDED = "budget_exceeded"
@@ -172,6 +173,8 @@ class Bound(StrEnum):
     """The candidate's activation is below the policy's lowest threshold."""
     REDUNDANCY = "redundancy"
     """Selected candidates cover all of the content."""
+    SOURCE = "source"
+    """The quota of the candidate's source in its lane."""
     LANE = "lane"
     """The ceiling of the candidate's lane."""
     CATEGORY = "category"
@@ -338,6 +341,7 @@ class Certificate(Result, frozen=True, kw_only=True):
     candidates, and fills each lane's floor at least as far as this one. `gap` is the difference to the bound,
     in thousandths of the bound, rounded up. `price` is the worth of one more token of the limit.
     `undiscounted` is true if the policy discounts scores for overlap and the certificate does not.
+    `without_quotas` is true if candidates have quotas of sources, which the certificate does not count.
     """
 
     value: Exact
@@ -347,6 +351,7 @@ class Certificate(Result, frozen=True, kw_only=True):
     groups: tuple[GroupPrice, ...]
     """The groups with a ceiling or floor price, in the order of the decision's groups."""
     undiscounted: bool = False
+    without_quotas: bool = False
 
 
 class ConstraintCount(Result, frozen=True, kw_only=True, omit_defaults=False):
@@ -439,6 +444,7 @@ class Broken(StrEnum):
     GONE = "gone"
     EXCLUDED = "excluded"
     CHANGED = "changed"
+    SOURCE_MAX = "source_max"
     LANE_MAX = "lane_max"
     LIMIT = "limit"
     SHRUNK = "shrunk"

@@ -156,6 +156,7 @@ def _certificate(certificate: Certificate) -> str:
             f"the {bound} of {price.name} costs about {_points(cost or 0, 1_000)} for every 1,000 tokens"
         )
     without = " (overlap not discounted)" if certificate.undiscounted else ""
+    without += " (quotas of sources not counted)" if certificate.without_quotas else ""
     return "; ".join(facts) + without
 
 

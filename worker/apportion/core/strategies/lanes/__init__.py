@@ -9,6 +9,8 @@ numbers these are; where it contradicts itself, the rules here hold:
 - Selection cost: the candidate's `token_estimate`, else its count. Pinned and must-included ones are
   always selected. Then floors by lane priority, holding back what other lanes' floors can still claim;
   then floors again without holding back; then all the rest in canonical order.
+- A lane may bound the items and the cost of each source. What does not fit is passed over; protected ones
+  count and are never refused. Claims of floors and the certificate do not know these quotas.
 - Output stands by lane priority, then canonical order. If the whole text passes the limit, artifacts
   are shrunk, and if that is not enough dropped (see `fit`). That goes from the last lane to the first, within
   a lane from the lowest score. Protected ones are never dropped, and at the very last shrunk without a floor.
@@ -25,7 +27,7 @@ from msgspec import UNSET
 from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate, ContextRequest
-from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
+from apportion.core.levers import Ceiling, Lever, Levers, Meaning, ScoreField
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
@@ -33,7 +35,7 @@ from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.near_miss import record_near_misses
 from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
-from apportion.core.strategies.lanes.policy import SCORE_PARTS, Lane, LanesPolicy
+from apportion.core.strategies.lanes.policy import SCORE_PARTS, WHOLE, Lane, LanePolicy, LanesPolicy
 from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
 from apportion.core.strategies.lanes.rank import Artifact, open_lanes, rank, set_marks
@@ -77,6 +79,9 @@ class LanesStrategy:
     )
     """Those of the default weights."""
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.SOURCE_MAX_REACHED: Meaning(
+            "its source had its share of the lane", (Lever.CEILING, Lever.QUOTA, Lever.SCORE, Lever.PIN)
+        ),
         Reason.LANE_MAX_REACHED: Meaning("it did not fit under its lane's ceiling"),
         Reason.DISPLACED_BY_PREFIX: Meaning(
             "it was displaced to keep the beginning of the session's previous text"
@@ -87,10 +92,11 @@ class LanesStrategy:
     }
 
     def levers(self, policy: LanesPolicy, group: str) -> Levers:
-        """Return the ceiling of the lane, and the first part of the score that has a weight."""
+        """Return ceiling and quotas of the lane, and the first part of the score that has a weight."""
         lane = policy.lanes.get(group)
         ceiling = None if lane is None else Ceiling(("lanes", group, "max_tokens"), lane.max_tokens)
-        return Levers(ceiling, tuple([ScoreField(part) for part in policy.weighted[:1]]))
+        quotas = () if lane is None else _quotas(group, lane)
+        return Levers(ceiling, tuple([ScoreField(part) for part in policy.weighted[:1]]), quotas)
 
     def unsuitable(self, candidate: Candidate, policy: LanesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, its lane or kind is unknown."""
@@ -146,7 +152,8 @@ class LanesStrategy:
                 infeasible=True,
                 certificate=certificate,
             )
-        if selection.refused and holding is None and not policy.overlap.threshold:
+        is_canonical = holding is None and choosable.quotas is None and not policy.overlap.threshold
+        if selection.refused and is_canonical:
             record_near_misses(choosable, selection)
         answer = Verdicts(
             verdicts=ranked,
@@ -160,6 +167,13 @@ class LanesStrategy:
         if holding is None or not rendered.standing:
             return answer
         return report_prefix(answer, holding, rendered, task)
+
+
+def _quotas(name: str, lane: LanePolicy) -> tuple[Ceiling, ...]:
+    items, share = lane.max_items_per_source, lane.max_share_per_source
+    of_items = Ceiling(("lanes", name, "max_items_per_source"), items)
+    of_share = Ceiling(("lanes", name, "max_share_per_source"), share, WHOLE)
+    return (of_items,) * (items > 0) + (of_share,) * (share < WHOLE)
 
 
 def _ranked(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
@@ -208,7 +222,11 @@ def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection
         caps=[Cap(lane.name, lane.floor, lane.ceiling) for lane in choosable.lanes],
         limit_tokens=choosable.limit_tokens,
     )
-    return certify(choice, undiscounted=bool(policy.overlap.threshold))
+    return certify(
+        choice,
+        undiscounted=bool(policy.overlap.threshold),
+        without_quotas=choosable.quotas is not None,
+    )
 
 
 def _held(

@@ -44,6 +44,7 @@ KIND_ORDER = (
 DEFAULT_TOTAL_TOKENS = 8_000
 
 SCORE_PARTS = ("recency", "relevance", "specificity", "risk_alignment")
+WHOLE = 1_000
 WHOLE_PERCENT = 100
 _MICROSECONDS = 1_000_000
 
@@ -52,18 +53,34 @@ _PLACEHOLDERS = frozenset({"content", "id", "kind", "lane", _MARK})
 
 
 class LanePolicy(PolicyTable):
-    """`[lanes.NAME]`: priority 0 is first; floor and ceiling in tokens; an optional heading."""
+    """`[lanes.NAME]`: priority 0 is first; floor and ceiling in tokens; an optional heading.
+
+    Of the lane, each source may take so many items (0: no bound) and thousandths of the ceiling.
+    """
 
     priority: Count
     min_tokens: Count
     max_tokens: Count
     heading: str | None = None
+    max_items_per_source: Annotated[Count, Field(exclude_if=lambda most: most == 0)] = 0
+    max_share_per_source: Annotated[Thousandths, Field(exclude_if=lambda share: share == WHOLE)] = WHOLE
+
+
+class SourceQuota(Struct, frozen=True, gc=False):
+    """The most items and tokens that each source of a lane may take; None: no bound."""
+
+    items: int | None
+    tokens: int | None
+
+
+_NO_QUOTA = SourceQuota(None, None)
 
 
 class Lane(Struct, frozen=True, gc=False):
     """A lane as its candidates compete in it: its place by priority, and its bounds in tokens.
 
-    `empty` are the bounds as they are recorded where a selection found nothing for it.
+    `empty` are the bounds as they are recorded where a selection found nothing for it. `quota` is that
+    of each source, if the policy sets one.
     """
 
     place: int
@@ -72,11 +89,15 @@ class Lane(Struct, frozen=True, gc=False):
     floor: int
     ceiling: int
     empty: GroupBounds
+    quota: SourceQuota | None
 
 
-def open_lane(place: int, name: str, heading: str | None, floor: int, ceiling: int) -> Lane:
-    """Return a lane with these bounds."""
-    return Lane(place, name, heading, floor, ceiling, GroupBounds(name, floor, ceiling, short=floor > 0))
+def open_lane(place: int, name: str, lane: LanePolicy, floor: int) -> Lane:
+    """Return a lane of a policy with this floor."""
+    ceiling, items, share = lane.max_tokens, lane.max_items_per_source, lane.max_share_per_source
+    quota = SourceQuota(items or None, ceiling * share // WHOLE if share < WHOLE else None)
+    empty = GroupBounds(name, floor, ceiling, short=floor > 0)
+    return Lane(place, name, lane.heading, floor, ceiling, empty, None if quota == _NO_QUOTA else quota)
 
 
 Percent = Annotated[int, Field(ge=0, le=100)]
@@ -229,8 +250,7 @@ class LanesPolicy(Policy):
         """The lanes by name, and by priority, as they stand in the text."""
         rows = sorted((lane.priority, name, lane) for name, lane in self.lanes.items())
         return {
-            name: open_lane(place, name, lane.heading, lane.min_tokens, lane.max_tokens)
-            for place, (_, name, lane) in enumerate(rows)
+            name: open_lane(place, name, lane, lane.min_tokens) for place, (_, name, lane) in enumerate(rows)
         }
 
     @cached_property

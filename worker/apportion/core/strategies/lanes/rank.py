@@ -55,7 +55,7 @@ def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -
             pointer = f"$.constraints.lane_requirements[{index}].lane"
             raise EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), pointer)
         floor = min(lane.ceiling, max(lane.floor, requirement.min_tokens))
-        lanes[lane.name] = open_lane(lane.place, lane.name, lane.heading, floor, lane.ceiling)
+        lanes[lane.name] = open_lane(lane.place, lane.name, policy.lanes[lane.name], floor)
     return lanes
 
 
