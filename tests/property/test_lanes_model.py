@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.composing import answer, lanes_policy, request
-from support.drawn_lanes import candidates, constraints, tables, vitals
+from support.drawn_lanes import candidates, constraints, lacking, tables, vitals
 from support.lanes_model import COUNTS, Model
 
 TOTAL = 10_000
@@ -42,6 +42,7 @@ EVEN = {"relevance": 0.5, "specificity": 0.5, "risk_alignment": 0.5, "recency_bu
 def test_it_does_what_the_rules_say(
     ones: list[dict[str, Any]], asked: dict[str, Any], table: dict[str, Any], counter: str
 ) -> None:
+    ones = lacking(ones, table)
     model = Model(ones, asked, {**table, "counter": counter})
     outcome = answer(request(ones, **asked), lanes_policy(counter=counter, budget_tokens=TOTAL, **table))
     told = [
@@ -51,11 +52,19 @@ def test_it_does_what_the_rules_say(
             candidate.reason or None,
             candidate.constraint or None,
             (candidate.margin.needed, candidate.margin.left) if candidate.margin else None,
+            candidate.superseded_by or None,
         )
         for candidate in outcome.decision.candidates
     ]
     assert told == [
-        (artifact.id, artifact.score, artifact.reason, artifact.constraint or None, artifact.margin)
+        (
+            artifact.id,
+            artifact.score,
+            artifact.reason,
+            artifact.constraint or None,
+            artifact.margin,
+            artifact.superseded_by,
+        )
         for artifact in model.ranked
     ]
     expected = "infeasible" if model.infeasible else "composed" if model.chosen else "empty"

@@ -43,7 +43,8 @@ def private(text: str) -> str:
 
 def shared() -> dict[str, Any]:
     return {"content": private("content\n\nmore"), "path": f"{MARK}/deep/{MARK}.py", "name": private("name"),
-            "summary": private("summary"), "tags": [private("tag")], "language": f"{MARK}py"}  # fmt: skip
+            "summary": private("summary"), "tags": [private("tag")], "language": f"{MARK}py",
+            "subject": private("subject"), "source": private("source")}  # fmt: skip
 
 
 LANES_ONE = {
@@ -180,5 +181,9 @@ def test_no_refusal_repeats_what_a_client_wrote(document: dict[str, Any], data: 
 
 
 def is_private(place: tuple[str | int, ...]) -> bool:
-    """Tell whether what stands there may be marked, and is not named by a mark itself."""
-    return MARK not in place and place[-1] not in TRAVELS
+    """Tell whether what stands there may be marked, and is not named by a mark itself.
+
+    The source of a candidate is private, that of an event is a name.
+    """
+    is_own_source = place[-1] == "source" and len(place) > 1
+    return MARK not in place and (is_own_source or place[-1] not in TRAVELS)

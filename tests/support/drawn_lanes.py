@@ -1,5 +1,6 @@
 """Requests for lanes, drawn at random: candidates, constraints, vitals, and policies of three lanes."""
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,20 @@ AGES_S = (-5, 0, 59, 60, 299, 300, 1_799, 1_800, 7_199, 7_200, 86_399, 86_400, 1
 
 shares = st.sampled_from([0, 1, 0.5, 0.0045, 0.0044]) | st.floats(0, 1)
 moments = st.sampled_from(AGES_S).map(lambda age_s: (NOW - timedelta(seconds=age_s)).isoformat())
+subjects = st.sampled_from([{}, {}, {"subject": "s"}, {"subject": "t"}])
+sources = st.sampled_from([{}, {"source": "a"}, {"source": "b"}])
+quotas = st.sampled_from(
+    [
+        {},
+        {},
+        {"max_items_per_source": 1},
+        {"max_items_per_source": 2},
+        {"max_share_per_source": 300},
+        {"max_items_per_source": 2, "max_share_per_source": 500},
+        {"max_share_per_source": 0},
+    ]
+)
+"""What a lane grants each source."""
 _pieces = ["a", "word ", "two words\n", "é", "漢字\n", "\n\n", "x" * 20, "one line of many\n" * 4]
 contents = st.lists(st.sampled_from(_pieces), max_size=12).map("".join)
 
@@ -35,6 +50,8 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
                 "kind": draw(st.sampled_from(KINDS)),
                 "content": draw(contents),
                 **draw(st.sampled_from([{}, *({"path": path} for path in PATHS)])),
+                **draw(subjects),
+                **draw(sources),
             },
         )
         ranking = {key: draw(shares) for key in ("relevance", "specificity", "risk_alignment")}
@@ -76,6 +93,27 @@ vitals = st.fixed_dictionaries(
 )
 
 
+scores = st.sampled_from(
+    [
+        {"recency": 0, "relevance": 100, "specificity": 0, "risk_alignment": 0},
+        {"recency": 100, "relevance": 0, "specificity": 0, "risk_alignment": 0},
+        {"recency": 1, "relevance": 0, "specificity": 33, "risk_alignment": 66},
+        {"age_edges_s": [1, 60, 1_800, 86_400, 10**7]},
+    ]
+)
+_AGED = {"recency": ("recency_bucket", "created_at")}
+
+
+def lacking(ones: Iterable[Mapping[str, Any]], table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return candidates of which each other one lacks the fields that have no weight in a policy's score."""
+    weightless = [key for key, weight in table.get("score", {}).items() if weight == 0]
+    out = {name for key in weightless for name in _AGED.get(key, (key,))}
+    return [
+        {key: value for key, value in one.items() if place % 2 or key not in out}
+        for place, one in enumerate(ones)
+    ]
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> dict[str, Any]:
     """Return a policy's own keys: lanes in any order of priority, headings, a template, a floor."""
@@ -84,9 +122,12 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
         low = draw(st.integers(0, 60))
         high = low + draw(st.sampled_from([0, 10, 60, 500]))
         lanes[name] = {"priority": priority, "min_tokens": low, "max_tokens": high}
+        lanes[name] |= draw(quotas)
         if draw(st.booleans()):
             lanes[name]["heading"] = f"# {name}"
     drawn: dict[str, Any] = {"lanes": lanes, "shrink": {"floor_tokens": draw(st.integers(0, 15))}}
+    if score := draw(st.just({}) | scores):
+        drawn["score"] = score
     if draw(st.booleans()):
         drawn["render"] = {"template": "<{kind} {id} {lane}>{content}</>"}
     return drawn

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from support.drawn_lanes import KINDS, LANES, contents
+from support.drawn_lanes import KINDS, LANES, contents, subjects
 
 LEVELS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 _STEPS_S = (0, 1, 1, 1, 1, 1, 30, 299, 300, 301, -1, -400)
@@ -29,6 +29,8 @@ def sources(draw: st.DrawFn) -> list[dict[str, Any]]:
             "lane": draw(st.sampled_from(LANES)),
             "kind": draw(st.sampled_from(KINDS)),
             "content": draw(texts),
+            **draw(subjects),
+            **draw(st.sampled_from([{}, {"source": "a"}])),
         }
         if estimate := draw(estimates):
             one["token_estimate"] = estimate
@@ -81,6 +83,7 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
             "priority": priority,
             "min_tokens": low,
             "max_tokens": low + draw(st.sampled_from(_ROOM)),
+            **draw(st.sampled_from([{}, {}, {}, {"max_items_per_source": 2}, {"max_share_per_source": 500}])),
         }
     drawn: dict[str, Any] = {
         "lanes": lanes,

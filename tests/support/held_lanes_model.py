@@ -88,7 +88,8 @@ class HeldModel(Model):
         return Tried(self.chosen, self.used, self.value)
 
     def candidate(self, name: str) -> One | None:
-        return next((artifact for artifact in self.ranked if artifact.id == name), None)
+        counting = (artifact for artifact in self.ranked if artifact.superseded_by is None)
+        return next((artifact for artifact in counting if artifact.id == name), None)
 
     def hash(self, one: One) -> str:
         return sha256(self.piece(one, one.raw["content"]).encode()).hexdigest()[:16]
@@ -107,14 +108,19 @@ class HeldModel(Model):
                 return held, "excluded"
             if self.unchanged(item) is None:
                 return held, "changed"
-            together = {*protected, *held, one}
-            in_lane = sum(each.cost for each in together if each.lane == one.lane)
-            if not one.protected and in_lane > self.lanes[one.lane]["max_tokens"]:
-                return held, "lane_max"
-            if not one.protected and sum(each.cost for each in together) > self.limit:
-                return held, "limit"
+            if (bound := self.passed(one, {*protected, *held})) and not one.protected:
+                return held, bound
             held.append(one)
         return held, None
+
+    def passed(self, one: One, beside: set[One]) -> str | None:
+        """Return the first bound that a candidate passes beside others."""
+        if self.is_over_quota(one, beside):
+            return "source_max"
+        in_lane = sum(each.cost for each in {*beside, one} if each.lane == one.lane)
+        if in_lane > self.lanes[one.lane]["max_tokens"]:
+            return "lane_max"
+        return "limit" if sum(each.cost for each in {*beside, one}) > self.limit else None
 
     def at_(self, length: int) -> int:
         return sum(artifact.cost for artifact in self.held[:length])
@@ -244,7 +250,7 @@ def assert_agrees(model: HeldModel, outcome: Answered) -> None:
             (candidate.margin.needed, candidate.margin.left) if candidate.margin else None,
         )
         for candidate in decision.candidates
-        if candidate.reason not in _ASIDE
+        if candidate.superseded_by or candidate.reason not in _ASIDE
     ]
     assert told == [(artifact.id, artifact.reason, artifact.margin) for artifact in model.ranked]
     chosen = [] if model.infeasible else model.order()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from fnmatch import fnmatchcase
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -28,11 +29,15 @@ def thousandths(number: float) -> int:
     return int((Decimal(repr(number)) * 1000).quantize(Decimal(1), ROUND_HALF_UP))
 
 
-def bucket_of(one: Mapping[str, Any]) -> int:
+AGES_S = (60, 300, 1_800, 7_200, 86_400)
+WEIGHTS = {"recency": 30, "relevance": 35, "specificity": 20, "risk_alignment": 15}
+
+
+def bucket_of(one: Mapping[str, Any], edges: Sequence[int]) -> int:
     if "created_at" not in one:
-        return int(one["recency_bucket"])
+        return int(one.get("recency_bucket", 0))
     age_s = max(0, (NOW - datetime.fromisoformat(one["created_at"])).total_seconds())
-    return sum(age_s < edge for edge in (60, 300, 1_800, 7_200, 86_400))
+    return sum(age_s < edge for edge in edges)
 
 
 def means(match: Mapping[str, str], one: Mapping[str, Any]) -> bool:
@@ -61,6 +66,7 @@ class One:
     cost: int = 0
     margin: tuple[int, int] | None = None
     redundant: tuple[int, str] | None = None
+    superseded_by: str | None = None
     form: Shrunk = field(default_factory=lambda: Shrunk("", 0))
 
     @property
@@ -90,6 +96,7 @@ class Model:
             name: min(lane["max_tokens"], max([lane["min_tokens"], *self.required(name)]))
             for name, lane in self.lanes.items()
         }
+        self.score_table: Mapping[str, Any] = policy.get("score", {})
         self.threshold: int = policy.get("overlap", {}).get("threshold", 0)
         self.ranked = self.rank(ones)
         self.covers: list[list[int]] = []
@@ -119,21 +126,26 @@ class Model:
                 canonical(one.raw),
             )
         )
+        supersede(ranked)
         for place, one in enumerate(ranked):
-            if any(other.id == one.id for other in ranked[:place]):
+            if one.superseded_by is not None:
+                one.reason = "superseded"
+            elif any(other.id == one.id and not other.superseded_by for other in ranked[:place]):
                 one.reason = "duplicate"
             elif one.reason is None:
                 one.cost = one.raw.get("token_estimate") or self.count(one.raw["content"])
         return ranked
 
     def score(self, one: Mapping[str, Any]) -> int:
-        relevance: int = thousandths(one["relevance"])
-        relevance += 100 * (self.vitals.get("pressure") == "high" and bucket_of(one) >= 4)
+        bucket = bucket_of(one, self.score_table.get("age_edges_s", AGES_S))
+        relevance: int = thousandths(one.get("relevance", 0))
+        relevance += 100 * (self.vitals.get("pressure") == "high" and bucket >= 4)
         relevance += 150 * (self.vitals.get("pulse_bpm", 0) > 30 and one["lane"] == "local")
         relevance += 100 * (self.vitals.get("oxygen", 1) < 0.5 and one["lane"] in {"rules", "policy"})
-        specificity, risk = thousandths(one["specificity"]), thousandths(one["risk_alignment"])
-        recency = 200 * bucket_of(one)
-        return (30 * recency + 35 * min(1_000, relevance) + 20 * specificity + 15 * risk + 50) // 100
+        parts = {key: thousandths(one.get(key, 0)) for key in WEIGHTS}
+        parts |= {"recency": 200 * bucket, "relevance": min(1_000, relevance)}
+        weights = {**WEIGHTS, **self.score_table}
+        return int(sum(Fraction(weights[key] * part, 100) for key, part in parts.items()) + Fraction(1, 2))
 
     def constrained(self, one: Mapping[str, Any]) -> tuple[str, bool, str | None]:
         for name in ("must_exclude", "pinned", "must_include"):
@@ -160,12 +172,24 @@ class Model:
     def consider(self, one: One, reserve: int) -> None:
         room = self.lanes[one.lane]["max_tokens"] - self.used[one.lane]
         left = self.limit - sum(self.used.values()) - reserve
-        if one.cost > room:
+        if self.is_over_quota(one, self.chosen):
+            one.reason, one.margin = "source_max_reached", None
+        elif one.cost > room:
             one.reason, one.margin = "lane_max_reached", (one.cost, max(0, room))
         elif one.cost > left:
             one.reason, one.margin = "budget_exceeded", (one.cost, max(0, left))
         else:
             self.choose(one)
+
+    def is_over_quota(self, one: One, chosen: Iterable[One]) -> bool:
+        """Say whether it would take more of its lane than its source may, beside those that are chosen."""
+        lane, source = self.lanes[one.lane], one.raw.get("source")
+        beside = [other for other in chosen if other.lane == one.lane and other.raw.get("source") == source]
+        items, share = lane.get("max_items_per_source", 0), lane.get("max_share_per_source", 1_000)
+        tokens = one.cost + sum(other.cost for other in beside)
+        too_many = bool(items) and len(beside) >= items
+        too_large = share < 1_000 and tokens > lane["max_tokens"] * share // 1_000
+        return source is not None and (too_many or too_large)
 
     def select(self) -> None:
         self.greedy([artifact for artifact in self.ranked if artifact.reason is None], ())
@@ -299,6 +323,26 @@ class Model:
                     artifact.reason = "infeasible"
 
 
+def supersede(ranked: Sequence[One]) -> None:
+    """Say of each candidate by which newer one of its subject it is superseded."""
+    for one in ranked:
+        rivals = [
+            other
+            for other in ranked
+            if other.reason is None and other.raw.get("subject", other) == one.raw.get("subject")
+        ]
+        if one in rivals and not one.protected:
+            newest = max(rivals, key=created)
+            if newest is not one:
+                one.superseded_by = newest.id
+
+
+def created(one: One) -> datetime:
+    return datetime.fromisoformat(one.raw.get("created_at", "0001-01-01T00:00:00Z"))
+
+
 def canonical(raw: Mapping[str, Any]) -> str:
-    shares = {key: thousandths(raw[key]) for key in ("relevance", "specificity", "risk_alignment")}
+    shares = {
+        key: thousandths(raw[key]) for key in ("relevance", "specificity", "risk_alignment") if key in raw
+    }
     return json.dumps({**raw, **shares}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

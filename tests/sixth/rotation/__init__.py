@@ -34,7 +34,6 @@ class RotationStrategy:
     policy_type = RotationPolicy
     reads = frozenset({"candidates", "constraints.must_exclude"})
     needs = frozenset({"candidates"})
-    age_edges_us = ()
     candidate_needs = CandidateNeeds(every=_NEEDS)
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
         Reason.NO_ROOM: Meaning("as many as one turn takes stood before it", (Lever.CEILING,))

@@ -11,14 +11,17 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console, RenderableType
 from support.commands import Ended, apportion
-from support.composing import answer, candidate, lanes_policy, request
+from support.composing import ENGINE, answer, candidate, lanes_policy, request
 from support.recording import altered, asked
 
 from apportion.core.levers import Lever
 from apportion.core.results import Entry, Fidelity, Outcome, Reason
+from apportion.core.session.row import EMPTY
 from apportion.core.strategies import STRATEGIES, meaning_of
 from apportion.explain.candidate import candidate_explanation, changes_explanation
-from apportion.replay.why import AdmittingChange, Searched, Why, can_help
+from apportion.explain.decision import explanation
+from apportion.replay.origin import Origin
+from apportion.replay.why import AdmittingChange, Searched, Why, can_help, why
 
 POLICY = """
 name = "lanes"
@@ -292,3 +295,39 @@ def test_a_floor_is_told_where_there_is_one() -> None:
     entries = [entry for entry in made.candidates if entry.reason is not Reason.DUPLICATE][1:]
     told = " ".join(shown(candidate_explanation(made, entries), 120))
     assert "local had: floor 1,000, ceiling 3,000, 2,000 used, 4,000 available" in told
+
+
+def test_of_a_source_over_its_quota_it_is_told_which_quota_admits_a_candidate() -> None:
+    quota = {"max_items_per_source": 1, "max_share_per_source": 500}
+    policy = lanes_policy(lanes={"local": {"priority": 0, "min_tokens": 0, "max_tokens": 100, **quota}})
+    asked = request(
+        [candidate(name, source="a.py", relevance=share) for name, share in (("a", 1), ("b", 0.5))]
+    )
+    made = answer(asked, policy).decision
+    [entry] = [entry for entry in made.candidates if entry.reason is Reason.SOURCE_MAX_REACHED]
+    told = "\n".join(shown(candidate_explanation(made, [entry]), 120))
+    assert "Left out, source_max_reached: its source had its share of the lane." in told
+    found = why(Origin(asked, EMPTY, policy), ENGINE, entry)
+    assert [(change.key, change.needed or None, change.displaced) for change in found.changes] == [
+        ("lanes.local.max_tokens", None, ()),
+        ("lanes.local.max_items_per_source", 2, ()),
+        ("lanes.local.max_share_per_source", None, ()),
+        ("relevance", None, ()),
+        ("constraints.pinned", 1, ("a",)),
+    ]
+
+
+def test_a_superseded_candidate_is_told_by_whom_and_a_pin_admits_it() -> None:
+    dated = [
+        candidate(name, subject="port", created_at=f"2026-03-01T1{hour}:00:00Z", recency_bucket=None)
+        for hour, name in enumerate(("old", "new"))
+    ]
+    asked, policy = request(dated), lanes_policy()
+    made = answer(asked, policy).decision
+    [entry] = [entry for entry in made.candidates if entry.reason is Reason.SUPERSEDED]
+    told = "\n".join(shown(candidate_explanation(made, [entry]), 120))
+    assert "Left out, superseded: a newer candidate of its subject" in told
+    assert "The newest candidate of its subject is new." in told
+    assert "superseded by new" in "\n".join(shown(explanation(made), 140))
+    found = why(Origin(asked, EMPTY, policy), ENGINE, entry)
+    assert [(change.key, change.needed) for change in found.changes] == [("constraints.pinned", 1)]

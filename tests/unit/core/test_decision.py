@@ -203,3 +203,16 @@ def test_what_was_withheld_was_neither_counted_nor_weighed(strategy: str) -> Non
         assert not entry.keys() & {"tokens", "needed", "left", "more", "fidelity"}
     for group in decision["groups"]:
         assert (group["used"], group["available"], group["selected"]) == (0, 0, 0)
+
+
+def test_only_what_is_superseded_names_a_newer_candidate() -> None:
+    dated: dict[str, Any] = {"subject": "port", "recency_bucket": None}
+    ones = [candidate(name, created_at=f"2026-03-01T1{name}:00:00Z", **dated) for name in "01"]
+    asked_twice = request(ones, request_id="r")
+    first = answer(asked_twice, lanes_policy())
+    again = answer(asked_twice, lanes_policy(), first.session)
+    named = [
+        [(entry.reason or None, entry.superseded_by or None) for entry in outcome.decision.candidates]
+        for outcome in (first, again)
+    ]
+    assert named == [[(None, None), ("superseded", "1")], [("duplicate", None), ("duplicate", None)]]

@@ -71,6 +71,7 @@ PREPARED_OTHERWISE: dict[str, Any] = {
     "constraint": "pinned[0]",
     "protected": True,
     "tie": b"x",
+    "newness": 1,
 }
 COVERED = {
     "content": "by its digest in the facts",

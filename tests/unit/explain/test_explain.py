@@ -299,12 +299,14 @@ def test_a_certificate_is_told_in_words() -> None:
         price=512,
         groups=(GroupPrice(name="retrieved", ceiling=120), GroupPrice(name="rules", floor=50)),
         undiscounted=True,
+        without_quotas=True,
     )
     told = " ".join(shown(decision(certificate=certificate)).split())
     assert (
         "value 3,412, within 0.8 % of the best possible; 1,000 more tokens would add about 512; "
         "the ceiling of retrieved costs about 120 for every 1,000 tokens; "
-        "the floor of rules costs about 50 for every 1,000 tokens (overlap not discounted)"
+        "the floor of rules costs about 50 for every 1,000 tokens (overlap not discounted) "
+        "(quotas of sources not counted)"
     ) in told
 
 

@@ -355,7 +355,8 @@ def test_sums_of_parts_are_the_sum_of_the_whole_and_of_nothing_nothing() -> None
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SESSIONS = sorted(folder.name for folder in (GOLDEN / "sessions").iterdir())
-POLICIES = load_catalogue(GOLDEN / "policies")
+FOLDERS = (GOLDEN / "policies", GOLDEN / "sessions" / "facts" / "policies")
+POLICIES = Catalogue([policy for folder in FOLDERS for policy in load_catalogue(folder)])
 SECRETS = Engine(
     ENGINE.version, COUNTERS, read_secrets(Settings(fingerprint_secret_file=GOLDEN / "secrets.toml"))
 )

@@ -143,6 +143,7 @@ CANDIDATES = pa.schema(
         *_words("constraint"),
         *_texts("redundant_covered_by"),
         *_counts("redundant_permille"),
+        *_texts("superseded_by"),
     ]
 )
 """A row for each candidate that a decision lists."""

@@ -136,7 +136,7 @@ def _find(recorded: BinaryIO, prefix: str) -> "ContextDecision":
 
 
 def _entries(decision: "ContextDecision", candidate_id: str) -> "list[Entry]":
-    """Return the entries of an id: first the entry that counts, then its duplicates.
+    """Return the entries of an id: first the entry that counts, then those that it counts instead of.
 
     Raises:
         UnknownCandidateError: the decision lists no candidate with this id.
@@ -149,7 +149,7 @@ def _entries(decision: "ContextDecision", candidate_id: str) -> "list[Entry]":
         setting = "decision_omitted_max" if decision.detail is Detail.FULL else "decision_detail"
         hint = f"; {unlisted:,} that were left out are not listed ({setting})" if unlisted else ""
         raise UnknownCandidateError(f"the decision lists no candidate with this id{hint}")
-    return sorted(entries, key=lambda entry: entry.reason is Reason.DUPLICATE)
+    return sorted(entries, key=lambda entry: entry.reason in {Reason.DUPLICATE, Reason.SUPERSEDED})
 
 
 def _is_open(decision: "ContextDecision", entry: "Entry") -> bool:

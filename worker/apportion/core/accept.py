@@ -105,7 +105,7 @@ def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
         message = "the policy's {mark} needs a fingerprint secret; set fingerprint_secret_file"
         raise EventError(ErrorCode.NO_SECRET, message, "$.policy")
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
-    judge = Judge(strategy.unsuitable, policy, strategy.age_edges_us)
+    judge = Judge(strategy.unsuitable, policy)
     pool = before.pool if asked.seen is None and "candidates" in strategy.reads else ()
     prepared = prepare(asked.own, pool, constraints, judge, asked.event_us)
     limits = policy.limits(request.budget_tokens)

@@ -30,11 +30,13 @@ from apportion.core.verdict import GroupBounds, Verdict, Verdicts
 
 _REASONS: Mapping[Bound, Reason] = {
     Bound.ID: Reason.DUPLICATE,
+    Bound.SUBJECT: Reason.SUPERSEDED,
     Bound.GROUP: Reason.UNSUITABLE,
     Bound.EXCLUSION: Reason.EXCLUDED_BY_POLICY,
     Bound.CONTENT: Reason.NO_CONTENT,
     Bound.THRESHOLD: Reason.BELOW_THRESHOLD,
     Bound.REDUNDANCY: Reason.REDUNDANT,
+    Bound.SOURCE: Reason.SOURCE_MAX_REACHED,
     Bound.LANE: Reason.LANE_MAX_REACHED,
     Bound.CATEGORY: Reason.CATEGORY_BUDGET_REACHED,
     Bound.LIMIT: Reason.BUDGET_EXCEEDED,
@@ -43,8 +45,13 @@ _REASONS: Mapping[Bound, Reason] = {
     Bound.HISTORY: Reason.HISTORY_TRUNCATED,
     Bound.RENDER: Reason.DROPPED_AFTER_RENDER,
 }
-BOUNDS: Mapping[str, Bound] = {reason: bound for bound, reason in _REASONS.items()}
-"""The bound that each reason names; a reason without an entry names no bound."""
+BOUNDS: Mapping[str, Bound] = {
+    reason: bound for bound, reason in _REASONS.items() if bound is not Bound.SUBJECT
+}
+"""The bound that each reason names; a reason without an entry names no bound.
+
+`superseded` names none: the cause is an equal id or an equal subject.
+"""
 _PRECEDENCE = {reason: place for place, reason in enumerate(Reason)}
 _cost_of = attrgetter("cost")
 _EMPTY_GROUPS_MAX = 1 << 10
@@ -189,6 +196,7 @@ def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | No
 
 # Python 3.11 takes 0.05 µs or more to look up a member of an enum, half as long as an entry takes
 _SELECTED, _OMITTED, _WHOLE = Outcome.SELECTED, Outcome.OMITTED, Reason.INFEASIBLE
+_SUPERSEDED = Reason.SUPERSEDED
 
 
 def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]) -> tuple[Entry, ...]:
@@ -237,6 +245,7 @@ def _omitted(verdict: Verdict, rank: int, reasons: Mapping[Bound | None, Reason]
         limit_left=verdict.limit_left,
         constraint=verdict.constraint or UNSET,
         redundant=verdict.redundant or UNSET,
+        superseded_by=verdict.superseded_by if reason is _SUPERSEDED else UNSET,
     )
 
 

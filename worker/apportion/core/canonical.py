@@ -48,7 +48,9 @@ class Facts(Struct, gc=False, kw_only=True):
     relevance: Opt[int] = UNSET
     risk_alignment: Opt[int] = UNSET
     shrink: Opt[str]
+    source: Opt[str]
     specificity: Opt[int] = UNSET
+    subject: Opt[str]
     summary: Opt[str]
     tags: Opt[tuple[str, ...]]
     token_estimate: Opt[int]
@@ -101,6 +103,8 @@ def canonical_of(candidate: Candidate, name: str, path: str | None) -> Canonical
         name=candidate.name,
         recency_bucket=candidate.recency_bucket,
         shrink=candidate.shrink,
+        source=candidate.source,
+        subject=candidate.subject,
         summary=candidate.summary,
         tags=candidate.tags,
         token_estimate=candidate.token_estimate,

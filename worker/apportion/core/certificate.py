@@ -53,7 +53,9 @@ class _Others(Struct, frozen=True):
     least: Sequence[int]
 
 
-def certify(choice: BoundedChoice, *, undiscounted: bool = False) -> Certificate | None:
+def certify(
+    choice: BoundedChoice, *, undiscounted: bool = False, without_quotas: bool = False
+) -> Certificate | None:
     """Return the certificate of a selection, or None if the protected candidates exceed the limit.
 
     The bound holds for every selection that stays within limit and ceilings, has the protected candidates,
@@ -78,6 +80,7 @@ def certify(choice: BoundedChoice, *, undiscounted: bool = False) -> Certificate
         price=exact_json_integer(price),
         groups=tuple([_group_price(name, difference) for name, difference in beside]),
         undiscounted=undiscounted,
+        without_quotas=without_quotas,
     )
 
 

@@ -85,6 +85,10 @@ class Candidate(Closed, frozen=True):
     """The way to shrink it (`lanes`); by default that of its kind."""
     token_estimate: Opt[Annotated[int, Meta(ge=1, le=MAX_INTEGER)]] = UNSET
     """The tokens that the selection charges for it; by default its exact count."""
+    source: Opt[Text256] = UNSET
+    """What it comes from, such as a file; a lane may bound what one source takes (`lanes`)."""
+    subject: Opt[Text256] = UNSET
+    """What it states a fact about; of one subject only the newest counts (`lanes`, `categories`, `tiers`)."""
 
 
 class MatchType(StrEnum):

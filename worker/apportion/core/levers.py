@@ -19,8 +19,12 @@ class Lever(StrEnum):
 
     TOTAL = "total"
     CEILING = "ceiling"
+    QUOTA = "quota"
     SCORE = "score"
     PIN = "pin"
+
+
+_USUAL = (Lever.TOTAL, Lever.CEILING, Lever.SCORE, Lever.PIN)
 
 
 class Ceiling(Struct, frozen=True):
@@ -50,18 +54,21 @@ class Levers(Struct, frozen=True):
 
     ceiling: Ceiling | None = None
     scores: tuple[ScoreField, ...] = ()
+    quotas: tuple[Ceiling, ...] = ()
 
 
 class Meaning(Struct, frozen=True):
     """A reason in words, without a full stop, and the levers that may help against it."""
 
     text: str
-    helps: tuple[Lever, ...] = tuple(Lever)
+    helps: tuple[Lever, ...] = _USUAL
 
 
 MEANINGS: Mapping[Reason, Meaning] = {
     Reason.DUPLICATE: Meaning("another candidate has the same id and counts instead", ()),
-    Reason.SUPERSEDED: Meaning("the request has a candidate with its id, which counts instead", ()),
+    Reason.SUPERSEDED: Meaning(
+        "a newer candidate of its subject, or the request's own of its id, counts instead", (Lever.PIN,)
+    ),
     Reason.UNSUITABLE: Meaning("it lacked what the strategy needs, or what belongs to it", ()),
     Reason.EXPIRED: Meaning("it had expired when the request was made", ()),
     Reason.EXCLUDED_BY_POLICY: Meaning("a constraint of the request excludes it", ()),

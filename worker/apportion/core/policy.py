@@ -3,7 +3,7 @@
 `Policy` has the keys that all strategies share; each strategy subclasses it and adds its own tables.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
@@ -154,6 +154,11 @@ class Policy(PolicyTable):
     def prefix_ttl_s(self) -> int:
         """The seconds of event time for which a provider caches a prefix; 0: the policy holds no prefixes."""
         return 0
+
+    @cached_property
+    def age_edges_us(self) -> Sequence[int]:
+        """The ages, rising, at which a candidate passes into the next class; all that is read of a time."""
+        return ()
 
     @cached_property
     def marks_items(self) -> bool:

@@ -1,14 +1,14 @@
 """Classes of age and buckets of recency. They are coarse, so that a second more seldom changes a score."""
 
-AGE_EDGES_US = tuple(s * 1_000_000 for s in (60, 300, 1_800, 7_200, 86_400))
+AGE_EDGES_S = (60, 300, 1_800, 7_200, 86_400)
 """Upper edges of the age classes 0 to 4, exclusive; class 5 is all above. Source: the Composer."""
 
 
 def recency_bucket(age: int) -> int:
-    """Return the bucket of an age class: 5 for class 0 (under a minute) to 0 for class 5 (a day and more)."""
-    return len(AGE_EDGES_US) - age
+    """Return the bucket of an age class: 5 for class 0 (the most recent) to 0 for class 5."""
+    return len(AGE_EDGES_S) - age
 
 
 def age_of(recency_bucket: int) -> int:
     """Return the age class of a bucket."""
-    return len(AGE_EDGES_US) - recency_bucket
+    return len(AGE_EDGES_S) - recency_bucket

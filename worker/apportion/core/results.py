@@ -60,6 +60,7 @@ class Reason(StrEnum):
     NO_CONTENT = "no_content"
     BELOW_THRESHOLD = "below_threshold"
     REDUNDANT = "redundant"
+    SOURCE_MAX_REACHED = "source_max_reached"
     LANE_MAX_REACHED = "lane_max_reached"
     CATEGORY_BUDGET_REACHED = "category_budget_reached"
     BUDGET_EXCEEDED = "budget_exceeded"
@@ -160,6 +161,8 @@ class Bound(StrEnum):
 
     ID = "id"
     """Another candidate has the same id."""
+    SUBJECT = "subject"
+    """A newer candidate has the same subject."""
     GROUP = "group"
     """The candidate belongs to a group that is not complete."""
     EXCLUSION = "exclusion"
@@ -170,6 +173,8 @@ class Bound(StrEnum):
     """The candidate's activation is below the policy's lowest threshold."""
     REDUNDANCY = "redundancy"
     """Selected candidates cover all of the content."""
+    SOURCE = "source"
+    """The quota of the candidate's source in its lane."""
     LANE = "lane"
     """The ceiling of the candidate's lane."""
     CATEGORY = "category"
@@ -250,6 +255,8 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     """The place of the constraint that decided, such as `must_exclude[2]`."""
     redundant: Opt[Redundant] = UNSET
     """The overlap with other candidates when it was considered last."""
+    superseded_by: Opt[str] = UNSET
+    """The id of the newest candidate of its subject, which counts instead."""
 
     @property
     def margin(self) -> Margin | None:
@@ -334,6 +341,7 @@ class Certificate(Result, frozen=True, kw_only=True):
     candidates, and fills each lane's floor at least as far as this one. `gap` is the difference to the bound,
     in thousandths of the bound, rounded up. `price` is the worth of one more token of the limit.
     `undiscounted` is true if the policy discounts scores for overlap and the certificate does not.
+    `without_quotas` is true if candidates have quotas of sources, which the certificate does not count.
     """
 
     value: Exact
@@ -343,6 +351,7 @@ class Certificate(Result, frozen=True, kw_only=True):
     groups: tuple[GroupPrice, ...]
     """The groups with a ceiling or floor price, in the order of the decision's groups."""
     undiscounted: bool = False
+    without_quotas: bool = False
 
 
 class ConstraintCount(Result, frozen=True, kw_only=True, omit_defaults=False):
@@ -435,6 +444,7 @@ class Broken(StrEnum):
     GONE = "gone"
     EXCLUDED = "excluded"
     CHANGED = "changed"
+    SOURCE_MAX = "source_max"
     LANE_MAX = "lane_max"
     LIMIT = "limit"
     SHRUNK = "shrunk"

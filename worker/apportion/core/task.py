@@ -36,7 +36,9 @@ class Prepared(Struct, frozen=True, gc=False):
     `facts` have no creation time and no recency bucket: `age` is the class of both, by the strategy's
     edges. `bound` is set where the candidate is already out; `constraint` is the place of the constraint that
     excluded, pinned or included it, and `protected` tells that it is pinned or must-included. `tie` orders
-    candidates of equal rank; it is empty where ids tell them apart.
+    candidates of equal rank; it is empty where ids tell them apart. `newness` orders candidates with a
+    subject by time, the newest highest; it is equal where only canonical order decides, and 0 without a
+    subject.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Prepared(Struct, frozen=True, gc=False):
     constraint: str
     protected: bool
     tie: bytes
+    newness: int = 0
 
 
 class OwnPart(Struct, frozen=True):
@@ -126,6 +129,7 @@ def _candidates(task: Task[Any, Any]) -> Any:
             candidate.constraint,
             candidate.protected,
             candidate.tie,
+            *((candidate.newness,) if candidate.newness else ()),
         )
         for candidate in ordered
     ]

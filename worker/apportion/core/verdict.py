@@ -41,7 +41,7 @@ class Verdict(Struct, gc=False):
 
     `score` and `parts` are thousandths; the parts are in the order of `Verdicts.score_parts`. `constraint` is
     the place of the constraint that decided. `redundant` is how much of it other candidates covered when it
-    was considered last.
+    was considered last. `superseded_by` is the id of the newest candidate of its subject, if another is that.
     """
 
     id: str
@@ -59,6 +59,7 @@ class Verdict(Struct, gc=False):
     more: int = 0
     limit_left: Opt[int] = UNSET
     redundant: Redundant | None = None
+    superseded_by: str = ""
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Reject the candidate; a negative `left` counts as 0."""
@@ -124,11 +125,16 @@ def mark_covered(verdicts: Sequence[Verdict], covered: Mapping[int, tuple[int, i
 
 
 def mark_repeats(ranked: Sequence[Verdict]) -> None:
-    """Reject all but the best-ranked candidate of each id; `ranked` has the best-ranked first."""
+    """Reject all but the best-ranked candidate of each id; `ranked` has the best-ranked first.
+
+    Superseded candidates do not count.
+    """
     if len(set(map(_id_of, ranked))) == len(ranked):
         return
     seen: set[str] = set()
     for verdict in ranked:
+        if verdict.bound is Bound.SUBJECT:
+            continue
         if verdict.id in seen:
             verdict.bound = Bound.ID
         seen.add(verdict.id)

@@ -56,6 +56,8 @@ def _of_record(decision: ContextDecision, entry: Entry) -> Iterator[RenderableTy
         yield _line(f"The constraint that decided is {entry.constraint} of the request.")
     if entry.redundant is not UNSET:
         yield _line(f"{percent(entry.redundant.permille)} of it is in {entry.redundant.covered_by}.")
+    if entry.superseded_by is not UNSET:
+        yield _line(f"The newest candidate of its subject is {entry.superseded_by}.")
     yield from _of_margin(entry)
     for group in decision.groups:
         if group.name == entry.group:
@@ -102,7 +104,7 @@ def _of_margin(entry: Entry) -> Iterator[RenderableType]:
 def _of_repeats(repeats: Sequence[Entry]) -> Iterator[RenderableType]:
     if repeats:
         times = "once" if len(repeats) == 1 else f"{len(repeats):,} times"
-        yield _line(f"The request has its id {times} more; the others were left out as duplicates.")
+        yield _line(f"The request has its id {times} more; the others were left out.")
 
 
 def _of_search(why: Why) -> Iterator[RenderableType]:

@@ -156,6 +156,7 @@ def _certificate(certificate: Certificate) -> str:
             f"the {bound} of {price.name} costs about {_points(cost or 0, 1_000)} for every 1,000 tokens"
         )
     without = " (overlap not discounted)" if certificate.undiscounted else ""
+    without += " (quotas of sources not counted)" if certificate.without_quotas else ""
     return "; ".join(facts) + without
 
 
@@ -223,7 +224,7 @@ def _omitted(entries: Iterable[Entry]) -> Table:
         reason = "" if entry.reason is UNSET else str(entry.reason)
         named = str(entry.rank), _text(entry.group), _score(entry)
         more = "" if entry.more is UNSET else f"{entry.more:,}"
-        why = _text(reason + _constraint(entry) + _redundant(entry))
+        why = _text(reason + _constraint(entry) + _redundant(entry) + _superseded(entry))
         table.add_row(*named, *margin, more, why, _text(entry.id))
     return table
 
@@ -240,6 +241,10 @@ def _redundant(entry: Entry) -> str:
     if entry.redundant is UNSET:
         return ""
     return f", {percent(entry.redundant.permille)} in {entry.redundant.covered_by}"
+
+
+def _superseded(entry: Entry) -> str:
+    return "" if entry.superseded_by is UNSET else f" by {entry.superseded_by}"
 
 
 def _constraints(decision: ContextDecision) -> Iterator[RenderableType]:

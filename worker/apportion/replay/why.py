@@ -196,7 +196,9 @@ def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
     strategy = STRATEGIES[policy.strategy]
     levers = strategy.levers(policy, entry.group)
     if levers.ceiling is not None:
-        yield _ceiling(origin, levers.ceiling, step)
+        yield _number(origin, Lever.CEILING, levers.ceiling, step)
+    for quota in levers.quotas:
+        yield _number(origin, Lever.QUOTA, quota, 1)
     began_us = session_at(origin.session, event_time_us(request.requested_at)).start_us or 0
     yield from _score(origin, engine.secrets.of(request.tenant, began_us), entry.id, levers.scores)
     if "constraints.pinned" in strategy.reads:
@@ -205,13 +207,13 @@ def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
         )
 
 
-def _ceiling(origin: Origin, ceiling: Ceiling, step: int) -> _Way:
+def _number(origin: Origin, lever: Lever, ceiling: Ceiling, step: int) -> _Way:
     raw = origin.policy.model_dump()
 
     def case(value: int) -> _Case:
         return _Case(origin.request, parse_policy(_with(raw, ceiling.keys, value)))
 
-    return _Way(Lever.CEILING, ".".join(ceiling.keys), ceiling.now, ceiling.most, step, case)
+    return _Way(lever, ".".join(ceiling.keys), ceiling.now, ceiling.most, step, case)
 
 
 def _with(table: Mapping[str, Any], keys: Sequence[str], value: int) -> Mapping[str, Any]:

@@ -26,6 +26,8 @@ Check = Callable[[Candidate, Any], EventError | None]
 
 NO_CONSTRAINTS = Constraints()
 _CONSTRAINT_LISTS = ("must_exclude", "pinned", "must_include")
+_EQUAL_FIELDS = ("content", "kind", "lane", "category", "subject")
+"""Fields in which candidates with the same id are equal."""
 _NEVER_BACKED_OFF = "constraint"
 """The kind of candidates that are exempt from backoff."""
 
@@ -68,8 +70,8 @@ def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> RequestC
     """Return a request's own candidates with ids and digests, before any policy has judged them.
 
     Raises:
-        EventError: a candidate gets no id, or two candidates with the same id differ in content, kind, lane
-            or category. The pointer is absolute.
+        EventError: a candidate gets no id, or two candidates with the same id differ in content, kind, lane,
+            category or subject, or with a subject in path. The pointer is absolute.
     """
     firsts: dict[str, Candidate] = {}
     own: list[CanonicalCandidate] = []
@@ -88,11 +90,10 @@ def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> RequestC
 
 
 class Judge(Struct, frozen=True):
-    """The rules for a request's candidates: the strategy's check, the policy, and the edges of ages."""
+    """The rules for a request's candidates: the strategy's check, and the policy."""
 
     check: Check
     policy: Any
-    edges_us: Sequence[int]
 
 
 def prepare(
@@ -122,6 +123,8 @@ def prepare(
     if in_pool:
         whole_digest = _digest_of([candidate.canonical for candidate in (*own.candidates, *in_pool)])
         prepared += _prepared(in_pool, lists, judge, event_us, tied=False)
+    if any(candidate.facts.subject is not UNSET for candidate in prepared):
+        prepared = _dated(prepared, own.candidates, in_pool)
     counts = tuple([named_list.count() for named_list in lists if named_list.given]) if lists else ()
     return Preparation(tuple(prepared), aside, whole_digest, counts)
 
@@ -156,7 +159,7 @@ def _prepared(
     tied: bool,
 ) -> list[Prepared]:
     prepared: list[Prepared] = []
-    edges_us = judge.edges_us
+    edges_us = judge.policy.age_edges_us
     bound: Bound | None
     for canonical in candidates:
         candidate, name = canonical.candidate, canonical.id
@@ -179,6 +182,28 @@ def _prepared(
             Prepared(name, kind, lane, content, canonical.facts, age, bound, constraint, protected, tie)
         )
     return prepared
+
+
+def _dated(
+    prepared: Sequence[Prepared], own: Sequence[CanonicalCandidate], in_pool: Sequence[CanonicalCandidate]
+) -> list[Prepared]:
+    """Return the candidates, in the order of `own` and then `in_pool`, with the newness of their subjects.
+
+    A later creation time is newer, and none is the oldest. At equal times the request's own are newer than
+    those of the pool, and in the pool the later in the log.
+    """
+    times = [(*_time_of(candidate), len(in_pool)) for candidate in own]
+    times += [(*_time_of(candidate), place) for place, candidate in enumerate(in_pool)]
+    newness = {time: place for place, time in enumerate(sorted(set(times)), 1)}
+    return [
+        candidate if candidate.facts.subject is UNSET else replace(candidate, newness=newness[time])
+        for candidate, time in zip(prepared, times, strict=True)
+    ]
+
+
+def _time_of(candidate: CanonicalCandidate) -> tuple[bool, int]:
+    created_us = candidate.created_us
+    return (False, 0) if created_us is UNSET else (True, created_us)
 
 
 def without_backed_off(prepared: Preparation, backed_off: frozenset[str]) -> Preparation:
@@ -233,7 +258,8 @@ def _digest_of(canonical: list[bytes]) -> str:
 
 
 def _require_equal(first: Candidate, other: Candidate, index: int) -> None:
-    for field in ("content", "kind", "lane", "category"):
+    fields = _EQUAL_FIELDS if first.subject is UNSET else (*_EQUAL_FIELDS, "path")
+    for field in fields:
         if getattr(first, field) != getattr(other, field):
             message = f"an earlier candidate has the same id and another {field}"
             raise EventError(ErrorCode.CONFLICTING_CANDIDATES, message, f"$.candidates[{index}].{field}")

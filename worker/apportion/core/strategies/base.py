@@ -3,7 +3,7 @@
 A strategy is a value without state. It sees one task at a time, returns verdicts, and records nothing itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from msgspec import UNSET, Struct
@@ -51,11 +51,6 @@ class Strategy(Protocol[P, T]):
     @property
     def needs(self) -> frozenset[str]:
         """Those of them without which there is nothing to do."""
-        ...
-
-    @property
-    def age_edges_us(self) -> Sequence[int]:
-        """The ages, rising, at which a candidate passes into the next class; all that is read of a time."""
         ...
 
     @property

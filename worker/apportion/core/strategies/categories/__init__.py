@@ -26,8 +26,9 @@ from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
 from apportion.core.results import Reason
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, CategoriesPolicy
-from apportion.core.strategies.categories.rank import AGE_EDGES_US, SCORE_PARTS, rank
+from apportion.core.strategies.categories.rank import SCORE_PARTS, rank
 from apportion.core.strategies.categories.select import certified, select
+from apportion.core.supersession import mark_superseded
 from apportion.core.task import SessionPart, Task
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
@@ -41,7 +42,6 @@ class CategoriesStrategy:
     """The strategy; see the module."""
 
     name = "categories"
-    age_edges_us = AGE_EDGES_US
     policy_type = CategoriesPolicy
     reads: ClassVar = frozenset({"budget_tokens", "candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
@@ -90,6 +90,7 @@ class CategoriesStrategy:
             raise EventError(ErrorCode.INVALID_VALUE, message, "$.budget_tokens")
         budgets, reserve_tokens = task.policy.parts(task.total_tokens)
         ranked = rank(task, {name: place for place, name in enumerate(budgets)})
+        mark_superseded(ranked)
         mark_repeats(ranked)
         bounds = [GroupBounds(name, 0, budget) for name, budget in budgets.items()]
         if not task.limit_tokens:

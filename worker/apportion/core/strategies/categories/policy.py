@@ -3,8 +3,9 @@
 The defaults are the source's own numbers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from pydantic import Field
@@ -24,6 +25,7 @@ from apportion.core.policy import (
 
 DEFAULT_TOTAL_TOKENS = 1_200
 SMALLEST_TOTAL_TOKENS = 100
+AGE_EDGES_US = tuple(hours * 3_600_000_000 for hours in (1, 24, 7 * 24, 30 * 24))
 
 
 class Overflow(StrEnum):
@@ -64,6 +66,11 @@ class CategoriesPolicy(Policy):
     reserve: ReservePolicy = ReservePolicy()
     overlap: OverlapPolicy = Field(OverlapPolicy(), exclude_if=is_default)
     certificate: CertificatePolicy = Field(CertificatePolicy(), exclude_if=is_default)
+
+    @cached_property
+    def age_edges_us(self) -> Sequence[int]:
+        """The ages at which the recency of a candidate falls."""
+        return AGE_EDGES_US
 
     def parts(self, total_tokens: int) -> tuple[dict[str, int], int]:
         """Return the categories' budgets, by priority, and the reserve at that total."""

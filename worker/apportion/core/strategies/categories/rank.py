@@ -16,7 +16,6 @@ from apportion.core.strategies.categories.policy import CategoriesPolicy
 from apportion.core.task import Prepared, Task
 from apportion.core.verdict import Verdict
 
-AGE_EDGES_US = tuple(hours * 3_600_000_000 for hours in (1, 24, 7 * 24, 30 * 24))
 SCORE_PARTS = ("relevance", "recency", "diversity")
 _RECENCY = (1_300, 1_200, 1_100, 1_000, 800)
 _AGREEMENT_EDGES = (1_000, 2_500, 5_000)

@@ -61,7 +61,6 @@ class ConversationStrategy:
     """The strategy; see the module."""
 
     name = "conversation"
-    age_edges_us = ()
     policy_type = ConversationPolicy
     reads: ClassVar = frozenset({"budget_tokens", "conversation"})
     needs: ClassVar = frozenset({"conversation"})

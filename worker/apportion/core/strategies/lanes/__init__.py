@@ -4,11 +4,13 @@ Decides score, canonical order, selection and output order. Source: the Composer
 numbers these are; where it contradicts itself, the rules here hold:
 
 - Score, in thousandths: (30·recency + 35·relevance + 20·specificity + 15·risk_alignment + 50) // 100,
-  each input in thousandths first, recency being 200 · bucket. Canonical order: score descending, lane
-  priority, kind order, id, canonical JSON.
+  each input in thousandths first, recency being 200 · bucket; `[score]` may have other weights.
+  Canonical order: score descending, lane priority, kind order, id, canonical JSON.
 - Selection cost: the candidate's `token_estimate`, else its count. Pinned and must-included ones are
   always selected. Then floors by lane priority, holding back what other lanes' floors can still claim;
   then floors again without holding back; then all the rest in canonical order.
+- A lane may bound the items and the cost of each source. What does not fit is passed over; protected ones
+  count and are never refused. Claims of floors and the certificate do not know these quotas.
 - Output stands by lane priority, then canonical order. If the whole text passes the limit, artifacts
   are shrunk, and if that is not enough dropped (see `fit`). That goes from the last lane to the first, within
   a lane from the lowest score. Protected ones are never dropped, and at the very last shrunk without a floor.
@@ -25,19 +27,18 @@ from msgspec import UNSET
 from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate, ContextRequest
-from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
+from apportion.core.levers import Ceiling, Lever, Levers, Meaning, ScoreField
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
-from apportion.core.recency import AGE_EDGES_US
 from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.near_miss import record_near_misses
 from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
-from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.core.strategies.lanes.policy import SCORE_PARTS, WHOLE, Lane, LanePolicy, LanesPolicy
 from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
-from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, open_lanes, rank, set_marks
+from apportion.core.strategies.lanes.rank import Artifact, open_lanes, rank, set_marks
 from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import (
     Choosable,
@@ -48,18 +49,18 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
+from apportion.core.supersession import mark_superseded
 from apportion.core.task import SessionPart
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
 _SHRINKS = frozenset(ShrinkStrategy)
-REQUIRED = ("content", "kind", "lane", "relevance", "specificity", "risk_alignment")
+REQUIRED = ("content", "kind", "lane")
 
 
 class LanesStrategy:
     """The strategy; see the module."""
 
     name = "lanes"
-    age_edges_us = AGE_EDGES_US
     policy_type = LanesPolicy
     reads: ClassVar = frozenset(
         {
@@ -73,8 +74,14 @@ class LanesStrategy:
     )
 
     needs: ClassVar = frozenset({"candidates"})
-    candidate_needs: ClassVar = CandidateNeeds(REQUIRED, (("created_at",), ("recency_bucket",)))
+    candidate_needs: ClassVar = CandidateNeeds(
+        (*REQUIRED, *SCORE_PARTS[1:]), (("created_at",), ("recency_bucket",))
+    )
+    """Those of the default weights."""
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
+        Reason.SOURCE_MAX_REACHED: Meaning(
+            "its source had its share of the lane", (Lever.CEILING, Lever.QUOTA, Lever.SCORE, Lever.PIN)
+        ),
         Reason.LANE_MAX_REACHED: Meaning("it did not fit under its lane's ceiling"),
         Reason.DISPLACED_BY_PREFIX: Meaning(
             "it was displaced to keep the beginning of the session's previous text"
@@ -85,10 +92,11 @@ class LanesStrategy:
     }
 
     def levers(self, policy: LanesPolicy, group: str) -> Levers:
-        """Return the ceiling of the lane, and the relevance."""
+        """Return ceiling and quotas of the lane, and the first part of the score that has a weight."""
         lane = policy.lanes.get(group)
         ceiling = None if lane is None else Ceiling(("lanes", group, "max_tokens"), lane.max_tokens)
-        return Levers(ceiling, (ScoreField("relevance"),))
+        quotas = () if lane is None else _quotas(group, lane)
+        return Levers(ceiling, tuple([ScoreField(part) for part in policy.weighted[:1]]), quotas)
 
     def unsuitable(self, candidate: Candidate, policy: LanesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, its lane or kind is unknown."""
@@ -100,8 +108,11 @@ class LanesStrategy:
             or candidate.specificity is UNSET
             or candidate.risk_alignment is UNSET
         ):
-            return missing(candidate, REQUIRED)
-        if candidate.created_at is UNSET and candidate.recency_bucket is UNSET:
+            error = missing(candidate, (*REQUIRED, *policy.weighted))
+            if error is not None:
+                return error
+        is_dated = candidate.created_at is not UNSET or candidate.recency_bucket is not UNSET
+        if not is_dated and policy.score.recency:
             return EventError(ErrorCode.MISSING_FIELD, "give created_at or recency_bucket", ".created_at")
         if candidate.lane not in policy.lanes:
             return EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), ".lane")
@@ -122,10 +133,7 @@ class LanesStrategy:
         """Choose by floors, ceilings and score, then render, shrinking and dropping what does not fit."""
         policy = task.policy
         lanes = open_lanes(policy, task.own.lane_requirements)
-        ranked = rank(task, lanes)
-        if task.own.session.marking_key:
-            set_marks(ranked, task.own.session.marking_key)
-        mark_repeats(ranked)
+        ranked = _ranked(task, lanes)
         if not task.limit_tokens:
             untried = [GroupBounds(lane.name, lane.floor, lane.ceiling) for lane in lanes.values()]
             return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=untried)
@@ -144,7 +152,8 @@ class LanesStrategy:
                 infeasible=True,
                 certificate=certificate,
             )
-        if selection.refused and holding is None and not policy.overlap.threshold:
+        is_canonical = holding is None and choosable.quotas is None and not policy.overlap.threshold
+        if selection.refused and is_canonical:
             record_near_misses(choosable, selection)
         answer = Verdicts(
             verdicts=ranked,
@@ -158,6 +167,23 @@ class LanesStrategy:
         if holding is None or not rendered.standing:
             return answer
         return report_prefix(answer, holding, rendered, task)
+
+
+def _quotas(name: str, lane: LanePolicy) -> tuple[Ceiling, ...]:
+    items, share = lane.max_items_per_source, lane.max_share_per_source
+    of_items = Ceiling(("lanes", name, "max_items_per_source"), items)
+    of_share = Ceiling(("lanes", name, "max_share_per_source"), share, WHOLE)
+    return (of_items,) * (items > 0) + (of_share,) * (share < WHOLE)
+
+
+def _ranked(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
+    """Return all candidates in canonical order; of each subject and of each id one counts."""
+    ranked = rank(task, lanes)
+    if task.own.session.marking_key:
+        set_marks(ranked, task.own.session.marking_key)
+    mark_superseded(ranked)
+    mark_repeats(ranked)
+    return ranked
 
 
 def _select(
@@ -196,7 +222,11 @@ def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection
         caps=[Cap(lane.name, lane.floor, lane.ceiling) for lane in choosable.lanes],
         limit_tokens=choosable.limit_tokens,
     )
-    return certify(choice, undiscounted=bool(policy.overlap.threshold))
+    return certify(
+        choice,
+        undiscounted=bool(policy.overlap.threshold),
+        without_quotas=choosable.quotas is not None,
+    )
 
 
 def _held(

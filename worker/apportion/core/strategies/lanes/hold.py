@@ -5,8 +5,9 @@ Decides how much of it is held, at what loss, and in which order all stand, in i
 that is served is worth `weight`; the rule weighs that against the value of the selection, Σ score · cost:
 
 1. The base is the selection that holds nothing. Where the protected ones pass the limit it stands as it is.
-2. The most that can be held are the items before, up to the first that is not there unchanged, or that does
-   not fit its lane or the limit beside the protected ones and those before it.
+2. The most that can be held are the items before, up to the first that is not there unchanged. They end
+   before an item that does not fit its source's quota, its lane or the limit. Beside it stand the protected
+   ones and those before it.
 3. The best-ranked of the base, up to the share `core` of its tokens, always stand.
 4. From the most that can be held down, at most 16 beginnings are tried, each with the selection that holds
    it: the longest and the eight below it, then those whose next item the base lacks. One is barred that
@@ -72,7 +73,10 @@ def before_of(
     items: Sequence[PrefixItem], ranked: Sequence[Artifact], choosable: Choosable, template: str | None
 ) -> PreviousText:
     """Return the items before as they are among the candidates, in canonical order, now."""
-    best = {artifact.id: artifact for artifact in reversed(ranked)} if items else {}
+    best: dict[str, Artifact] = {}
+    for candidate in ranked if items else ():
+        if candidate.bound is not Bound.SUBJECT:
+            best.setdefault(candidate.id, candidate)
     place_of = {artifact.id: place for place, artifact in enumerate(choosable.ones)} if items else {}
     places: list[int | Broken] = []
     for item in items:
@@ -120,7 +124,10 @@ def _most_held(choosable: Choosable, before: PreviousText) -> tuple[Sequence[int
     costs, lane_of = choosable.costs, choosable.lane_of
     left_tokens = choosable.limit_tokens
     left_in_lane = [lane.ceiling for lane in choosable.lanes]
+    quota_use = choosable.quota_use()
     for protected_place in choosable.protected:
+        if quota_use is not None:
+            quota_use.take(protected_place)
         left_tokens -= costs[protected_place]
         left_in_lane[lane_of[protected_place]] -= costs[protected_place]
     protected = set(choosable.protected)
@@ -130,6 +137,10 @@ def _most_held(choosable: Choosable, before: PreviousText) -> tuple[Sequence[int
             return held, place
         if place not in protected:
             cost, lane = costs[place], lane_of[place]
+            if quota_use is not None:
+                if quota_use.refuses(place):
+                    return held, Broken.SOURCE_MAX
+                quota_use.take(place)
             if cost > left_in_lane[lane]:
                 return held, Broken.LANE_MAX
             if cost > left_tokens:

@@ -1,12 +1,13 @@
 """The policy of strategy `lanes`: lanes, kinds, template. The defaults are the source's own numbers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from string import Formatter
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from msgspec import UNSET, Struct
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from apportion.core.events import MAX_INTEGER
 from apportion.core.policy import (
@@ -22,6 +23,7 @@ from apportion.core.policy import (
     integer,
     is_default,
 )
+from apportion.core.recency import AGE_EDGES_S
 from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
 from apportion.core.task import Prepared
 from apportion.core.verdict import GroupBounds
@@ -41,23 +43,44 @@ KIND_ORDER = (
 )
 DEFAULT_TOTAL_TOKENS = 8_000
 
+SCORE_PARTS = ("recency", "relevance", "specificity", "risk_alignment")
+WHOLE = 1_000
+WHOLE_PERCENT = 100
+_MICROSECONDS = 1_000_000
+
 _MARK = "mark"
 _PLACEHOLDERS = frozenset({"content", "id", "kind", "lane", _MARK})
 
 
 class LanePolicy(PolicyTable):
-    """`[lanes.NAME]`: priority 0 is first; floor and ceiling in tokens; an optional heading."""
+    """`[lanes.NAME]`: priority 0 is first; floor and ceiling in tokens; an optional heading.
+
+    Of the lane, each source may take so many items (0: no bound) and thousandths of the ceiling.
+    """
 
     priority: Count
     min_tokens: Count
     max_tokens: Count
     heading: str | None = None
+    max_items_per_source: Annotated[Count, Field(exclude_if=lambda most: most == 0)] = 0
+    max_share_per_source: Annotated[Thousandths, Field(exclude_if=lambda share: share == WHOLE)] = WHOLE
+
+
+class SourceQuota(Struct, frozen=True, gc=False):
+    """The most items and tokens that each source of a lane may take; None: no bound."""
+
+    items: int | None
+    tokens: int | None
+
+
+_NO_QUOTA = SourceQuota(None, None)
 
 
 class Lane(Struct, frozen=True, gc=False):
     """A lane as its candidates compete in it: its place by priority, and its bounds in tokens.
 
-    `empty` are the bounds as they are recorded where a selection found nothing for it.
+    `empty` are the bounds as they are recorded where a selection found nothing for it. `quota` is that
+    of each source, if the policy sets one.
     """
 
     place: int
@@ -66,11 +89,49 @@ class Lane(Struct, frozen=True, gc=False):
     floor: int
     ceiling: int
     empty: GroupBounds
+    quota: SourceQuota | None
 
 
-def open_lane(place: int, name: str, heading: str | None, floor: int, ceiling: int) -> Lane:
-    """Return a lane with these bounds."""
-    return Lane(place, name, heading, floor, ceiling, GroupBounds(name, floor, ceiling, short=floor > 0))
+def open_lane(place: int, name: str, lane: LanePolicy, floor: int) -> Lane:
+    """Return a lane of a policy with this floor."""
+    ceiling, items, share = lane.max_tokens, lane.max_items_per_source, lane.max_share_per_source
+    quota = SourceQuota(items or None, ceiling * share // WHOLE if share < WHOLE else None)
+    empty = GroupBounds(name, floor, ceiling, short=floor > 0)
+    return Lane(place, name, lane.heading, floor, ceiling, empty, None if quota == _NO_QUOTA else quota)
+
+
+Percent = Annotated[int, Field(ge=0, le=100)]
+
+
+class ScorePolicy(PolicyTable):
+    """`[score]`: the weights of the score's parts in percent, and the ages in seconds at which recency falls.
+
+    A candidate needs no field whose weight is 0. A candidate below the first age has bucket 5, from the last
+    age on it has bucket 0.
+    """
+
+    recency: Percent = 30
+    relevance: Percent = 35
+    specificity: Percent = 20
+    risk_alignment: Percent = 15
+    age_edges_s: Annotated[
+        tuple[Count, ...],
+        Field(min_length=len(AGE_EDGES_S), max_length=len(AGE_EDGES_S), strict=False),
+    ] = AGE_EDGES_S
+
+    @field_validator("age_edges_s")
+    @classmethod
+    def _ages_rise(cls, edges: tuple[int, ...]) -> tuple[int, ...]:
+        if not all(earlier < later for earlier, later in pairwise((0, *edges))):
+            raise ValueError("each age must be above the one before it, and the first above 0")
+        return edges
+
+    @model_validator(mode="after")
+    def _weights_are_whole(self) -> Self:
+        weights = sum(getattr(self, part) for part in SCORE_PARTS)
+        if weights != WHOLE_PERCENT:
+            raise ValueError(f"the weights of {', '.join(SCORE_PARTS)} add up to {weights}, not to 100")
+        return self
 
 
 class KindPolicy(PolicyTable):
@@ -145,6 +206,7 @@ class LanesPolicy(Policy):
     budget_tokens: Count = DEFAULT_TOTAL_TOKENS
     lanes: dict[OwnName, LanePolicy] = Field(default=DEFAULT_LANES, min_length=1)
     kinds: dict[OwnName, KindPolicy] = Field(default_factory=dict)
+    score: ScorePolicy = Field(ScorePolicy(), exclude_if=is_default)
     shrink: ShrinkPolicy = ShrinkPolicy()
     render: RenderPolicy = RenderPolicy()
     cache: CachePolicy = CachePolicy()
@@ -174,12 +236,21 @@ class LanesPolicy(Policy):
         return template is not None and any(name == _MARK for _, name, *_ in Formatter().parse(template))
 
     @cached_property
+    def age_edges_us(self) -> Sequence[int]:
+        """The ages at which a candidate falls into the next lower bucket of recency."""
+        return [edge * _MICROSECONDS for edge in self.score.age_edges_s]
+
+    @cached_property
+    def weighted(self) -> Sequence[str]:
+        """The fields of a candidate that have a weight in the score, beside its age."""
+        return [part for part in SCORE_PARTS[1:] if getattr(self.score, part)]
+
+    @cached_property
     def in_order(self) -> dict[str, Lane]:
         """The lanes by name, and by priority, as they stand in the text."""
         rows = sorted((lane.priority, name, lane) for name, lane in self.lanes.items())
         return {
-            name: open_lane(place, name, lane.heading, lane.min_tokens, lane.max_tokens)
-            for place, (_, name, lane) in enumerate(rows)
+            name: open_lane(place, name, lane, lane.min_tokens) for place, (_, name, lane) in enumerate(rows)
         }
 
     @cached_property

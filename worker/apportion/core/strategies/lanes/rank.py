@@ -12,18 +12,17 @@ from msgspec import UNSET
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import LaneRequirement, Pressure, Vitals
 from apportion.core.identity import mark
-from apportion.core.recency import AGE_EDGES_US, recency_bucket
+from apportion.core.recency import AGE_EDGES_S, recency_bucket
 from apportion.core.strategies.lanes.own_part import LanesTask
-from apportion.core.strategies.lanes.policy import Lane, LanesPolicy, open_lane
+from apportion.core.strategies.lanes.policy import WHOLE_PERCENT, Lane, LanesPolicy, open_lane
 from apportion.core.task import Prepared
 from apportion.core.verdict import Verdict
 
 ONE = 1_000
 """1.0 in thousandths."""
-SCORE_PARTS = ("recency", "relevance", "specificity", "risk_alignment")
 RECENCY_OF_BUCKET = 200
-_RECENCY = tuple(RECENCY_OF_BUCKET * recency_bucket(age) for age in range(len(AGE_EDGES_US) + 1))
-"""By class of age."""
+_RECENCY = tuple(RECENCY_OF_BUCKET * recency_bucket(age) for age in range(len(AGE_EDGES_S) + 1))
+"""By class of age; a candidate without an age has the last class."""
 RECENT = 4 * RECENCY_OF_BUCKET
 RAPID_PULSE_BPM = 30
 LOW_OXYGEN = 0.5
@@ -56,7 +55,7 @@ def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -
             pointer = f"$.constraints.lane_requirements[{index}].lane"
             raise EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), pointer)
         floor = min(lane.ceiling, max(lane.floor, requirement.min_tokens))
-        lanes[lane.name] = open_lane(lane.place, lane.name, lane.heading, floor, lane.ceiling)
+        lanes[lane.name] = open_lane(lane.place, lane.name, policy.lanes[lane.name], floor)
     return lanes
 
 
@@ -73,21 +72,23 @@ def _boosts(vitals: Vitals) -> tuple[int, Mapping[str, int]]:
 def rank(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
     """Return all candidates in canonical order."""
     recent_boost, lane_boosts = (0, _NO_BOOSTS) if task.own.vitals is UNSET else _boosts(task.own.vitals)
-    kind_order = task.policy.kind_order
+    kind_order, weights = task.policy.kind_order, task.policy.score
+    of_recency, of_relevance = weights.recency, weights.relevance
+    of_specificity, of_risk = weights.specificity, weights.risk_alignment
     keyed: list[tuple[Any, ...]] = []
     for prepared in task.candidates:
         facts, lane = prepared.facts, lanes[prepared.lane]
         recency = _RECENCY[prepared.age]
-        relevance: int = facts.relevance  # type: ignore[assignment] # these are required, so they are there
-        specificity: int = facts.specificity  # type: ignore[assignment] # likewise
-        risk: int = facts.risk_alignment  # type: ignore[assignment] # likewise
+        relevance, specificity = facts.relevance or 0, facts.specificity or 0
+        risk = facts.risk_alignment or 0
         if recent_boost and recency >= RECENT:
             relevance += recent_boost
         if lane_boosts:
             relevance += lane_boosts.get(lane.name, 0)
         if relevance > ONE:  # noqa: PLR1730 - min() takes 1 to 2 % of composing 300 candidates
             relevance = ONE
-        score = (30 * recency + 35 * relevance + 20 * specificity + 15 * risk + 50) // 100
+        score = of_recency * recency + of_relevance * relevance + of_specificity * specificity
+        score = (score + of_risk * risk + 50) // WHOLE_PERCENT
         artifact = Artifact(
             prepared.id,
             prepared.kind,

@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct
 from apportion.core.overlap.selection_order import Order
 from apportion.core.results import Fidelity
 from apportion.core.strategies.lanes.policy import Lane
+from apportion.core.strategies.lanes.quota import QuotaTable, QuotaUse, quotas_of
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.task import Prepared
 from apportion.core.verdict import Bound, mark_covered
@@ -25,7 +26,8 @@ class Choosable(Struct, frozen=True):
 
     `costs` and `scores` are those of `ones`, `lane_of` the places of their lanes; `available` is what each
     lane's candidates cost together. `floors` are the places of the lanes with a floor and a candidate, by
-    priority, each with the candidates that are not `protected`; `rest` are those of all lanes.
+    priority, each with the candidates that are not `protected`; `rest` are those of all lanes. `quotas` are
+    those of sources, None where there are none.
     """
 
     ones: Sequence[Artifact]
@@ -38,6 +40,11 @@ class Choosable(Struct, frozen=True):
     floors: Sequence[tuple[int, Sequence[int]]]
     rest: Sequence[int]
     limit_tokens: int
+    quotas: QuotaTable | None
+
+    def quota_use(self) -> QuotaUse | None:
+        """Return the use of quotas before anything is selected."""
+        return None if self.quotas is None else QuotaUse(self.quotas, self.costs)
 
     def claim(self, lane: int) -> int:
         """Return what a lane's floor can ask for, at the start."""
@@ -57,15 +64,18 @@ class Rejection(Struct, frozen=True, gc=False):
 class Selection:
     """What is selected, by place, and what each lane has used of it; `value` is Σ score · cost.
 
-    `tight` are the lanes whose ceiling refused what their floor would have taken. `redundant` are those of
-    which others said all when they were considered last, and `refused` the others, if they are recorded.
+    `tight` are the lanes whose ceiling refused what their floor would have taken. The others say who was out
+    when considered last: `redundant` are those of which others said all. `over_quota` are those that the
+    quota of their source refused. `refused` are the rest, if they are recorded.
     """
 
     __slots__ = (
         "_choosable",
+        "_quota_use",
         "_rest",
         "left_tokens",
         "order",
+        "over_quota",
         "redundant",
         "refused",
         "taken",
@@ -83,8 +93,10 @@ class Selection:
         self.tight: set[int] = set()
         self.refused: list[Rejection] = []
         self.redundant: list[int] = []
+        self.over_quota: list[int] = []
         self.order = order
         self._choosable = choosable
+        self._quota_use = choosable.quota_use()
         self._rest: Iterator[int] = iter(())
 
     def take(self, place: int) -> None:
@@ -94,6 +106,8 @@ class Selection:
         self.taken[place] = 1
         self.used[choosable.lane_of[place]] += cost
         self.left_tokens -= cost
+        if self._quota_use is not None:
+            self._quota_use.take(place)
         self.value += self.order.taken(place) * cost
 
     def fill_holding_back(self) -> None:
@@ -112,13 +126,13 @@ class Selection:
 
     def fill_floor(self, lane: int, places: Sequence[int], reserve: int) -> None:
         """Select what fits into the lane and the limit less the reserve, until the floor is met."""
-        taken, used, costs = self.taken, self.used, self._choosable.costs
+        taken, used, costs, quota_use = self.taken, self.used, self._choosable.costs, self._quota_use
         floor, ceiling = self._choosable.lanes[lane].floor, self._choosable.lanes[lane].ceiling
         for place in self.order.arrange(places):
             if used[lane] >= floor:
                 break
             cost = costs[place]
-            if not taken[place]:
+            if not taken[place] and (quota_use is None or not quota_use.refuses(place)):
                 if cost > ceiling - used[lane]:
                     self.tight.add(lane)
                 elif cost <= self.left_tokens - reserve:
@@ -137,11 +151,15 @@ class Selection:
         taken, used, lanes = self.taken, self.used, self._choosable.lanes
         costs, lane_of = self._choosable.costs, self._choosable.lane_of
         least_tokens = 0 if tells else min(map(costs.__getitem__, self._choosable.rest), default=0)
-        redundant = self.order.redundant
+        redundant, quota_use = self.order.redundant, self._quota_use
         for place in self._rest:
             if place in redundant:
                 self.redundant.append(place)
-            elif not taken[place]:
+            elif taken[place]:
+                continue
+            elif quota_use is not None and quota_use.refuses(place):
+                self.over_quota.append(place)
+            else:
                 cost, lane = costs[place], lane_of[place]
                 left = self.left_tokens
                 lane_left = lanes[lane].ceiling - used[lane]
@@ -204,6 +222,7 @@ def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens
         floors=sorted(to_floors.items()),
         rest=rest,
         limit_tokens=limit_tokens,
+        quotas=quotas_of(artifacts) if any(lane.quota is not None for lane in by_priority) else None,
     )
 
 
@@ -245,6 +264,8 @@ def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] 
     for refusal in selection.refused:
         artifact = choosable.ones[refusal.place]
         artifact.refuse(refusal.bound, artifact.cost, refusal.left)
+    for place in selection.over_quota:
+        choosable.ones[place].bound = Bound.SOURCE
     for place in selection.redundant:
         choosable.ones[place].bound = Bound.REDUNDANCY
     if selection.order.covered:

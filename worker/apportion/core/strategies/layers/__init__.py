@@ -55,7 +55,6 @@ class LayersStrategy:
     """The strategy; see the module."""
 
     name = "layers"
-    age_edges_us = ()
     policy_type = LayersPolicy
     reads: ClassVar = frozenset({"layers"})
     needs: ClassVar = frozenset({"layers"})

@@ -28,6 +28,7 @@ from apportion.core.strategies.tiers.demote import fit
 from apportion.core.strategies.tiers.policy import TiersPolicy
 from apportion.core.strategies.tiers.rank import FULL, NAME, OMITTED, TITLES, RankedItem, rank
 from apportion.core.strategies.tiers.render import sections, texts_of
+from apportion.core.supersession import mark_superseded
 from apportion.core.task import SessionPart, Task
 from apportion.core.text.characters import lowered
 from apportion.core.verdict import Bound, GroupBounds, Verdicts, mark_repeats
@@ -39,7 +40,6 @@ class TiersStrategy:
     """The strategy; see the module."""
 
     name = "tiers"
-    age_edges_us = ()
     policy_type = TiersPolicy
     reads: ClassVar = frozenset({"candidates", "constraints.must_exclude"})
     needs: ClassVar = frozenset({"candidates"})
@@ -76,6 +76,7 @@ class TiersStrategy:
     def compose(self, task: Task[TiersPolicy, None]) -> Verdicts:
         """Give each its tier, then demote until the text fits; constraints are never left out."""
         items = rank(task)
+        mark_superseded(items)
         mark_repeats(items)
         bounds = [GroupBounds(lowered(title)) for title in TITLES.values()]
         if not task.limit_tokens:

@@ -1,0 +1,37 @@
+"""Supersession: of all candidates with one subject, the newest counts."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from apportion.core.task import Prepared
+from apportion.core.verdict import Bound
+
+
+class Dated(Protocol):
+    """A verdict on a prepared candidate, which may have a subject."""
+
+    id: str
+    bound: Bound | None
+    superseded_by: str
+
+    @property
+    def prepared(self) -> Prepared:
+        """The candidate."""
+        ...
+
+
+def mark_superseded(ranked: Sequence[Dated]) -> None:
+    """Reject all but the newest candidate of each subject; `ranked` is in canonical order, which ends ties.
+
+    Candidates that are already out do not count. Protected ones count and are never rejected.
+    """
+    dated = [verdict for verdict in ranked if verdict.prepared.newness and verdict.prepared.bound is None]
+    newest: dict[object, Dated] = {}
+    for verdict in dated:
+        best = newest.setdefault(verdict.prepared.facts.subject, verdict)
+        if verdict.prepared.newness > best.prepared.newness:
+            newest[verdict.prepared.facts.subject] = verdict
+    for verdict in dated:
+        best = newest[verdict.prepared.facts.subject]
+        if best is not verdict and not verdict.prepared.protected:
+            verdict.bound, verdict.superseded_by = Bound.SUBJECT, best.id
