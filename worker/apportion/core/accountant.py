@@ -16,6 +16,7 @@ from apportion.core.results import (
     Bound,
     Breakpoint,
     Certificate,
+    ChatWindow,
     ComposedItem,
     Entry,
     Group,
@@ -25,6 +26,7 @@ from apportion.core.results import (
     ReasonCount,
     Shortfall,
     Status,
+    ToolResults,
 )
 from apportion.core.verdict import GroupBounds, Verdict, Verdicts
 
@@ -68,6 +70,7 @@ class Composition(Struct, frozen=True, kw_only=True):
     text: Opt[str]
     system_prompt: Opt[str]
     kept: Opt[tuple[int, ...]]
+    rewritten: Mapping[int, str]
     estimated_tokens: int
     used_tokens: int
     reserved_tokens: int
@@ -75,6 +78,8 @@ class Composition(Struct, frozen=True, kw_only=True):
     carried: bytes
     certificate: Opt[Certificate]
     prefix: Opt[Prefix]
+    window: Opt[ChatWindow]
+    tool_results: Opt[ToolResults]
     breakpoints: tuple[Breakpoint, ...]
 
     @property
@@ -105,6 +110,7 @@ NOTHING = Composition(
     text=UNSET,
     system_prompt=UNSET,
     kept=UNSET,
+    rewritten={},
     estimated_tokens=0,
     used_tokens=0,
     reserved_tokens=0,
@@ -112,6 +118,8 @@ NOTHING = Composition(
     carried=b"",
     certificate=UNSET,
     prefix=UNSET,
+    window=UNSET,
+    tool_results=UNSET,
     breakpoints=(),
 )
 """The composition of a request for which no strategy runs."""
@@ -139,6 +147,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         text=answer.text,
         system_prompt=answer.system_prompt,
         kept=answer.kept,
+        rewritten=answer.rewritten,
         estimated_tokens=sum(map(_cost_of, answer.standing)) if estimated is None else estimated,
         used_tokens=answer.used_tokens,
         reserved_tokens=answer.reserved_tokens,
@@ -146,6 +155,8 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         carried=answer.carried,
         certificate=answer.certificate or UNSET,
         prefix=answer.prefix,
+        window=answer.window,
+        tool_results=answer.tool_results,
         breakpoints=answer.breakpoints,
     )
 
@@ -230,7 +241,7 @@ def _omitted(verdict: Verdict, rank: int, reasons: Mapping[Bound | None, Reason]
         parts=verdict.parts,
         tokens=tokens,
         reason=reason,
-        bound=UNSET if reason is not _WHOLE or bound is None else bound,
+        bound=verdict.withheld_by if reason is not _WHOLE or bound is None else bound,
         needed=UNSET if margin is None or margin.needed == tokens else margin.needed,
         left=UNSET if margin is None else margin.left,
         more=verdict.more or UNSET,

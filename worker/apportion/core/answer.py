@@ -130,6 +130,8 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         evicted_unlisted=before.evicted_unlisted if asked.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
         prefix=made.prefix,
+        window=made.window,
+        tool_results=made.tool_results,
     )
 
 
@@ -157,12 +159,14 @@ def _digests(answer: AnswerParts, composed: ContextComposed) -> Digests:
 
 
 def _prefix_tokens(made: Composition) -> int:
+    if made.window is not UNSET:
+        return made.window.tokens
     return 0 if made.prefix is UNSET else made.prefix.prefix_tokens
 
 
 def _messages(answer: AnswerParts) -> Opt[tuple[dict[str, Any], ...]]:
     history, kept = answer.accepted.asked.history, answer.made.kept
-    return UNSET if history is None or kept is UNSET else history.standing(kept)
+    return UNSET if history is None or kept is UNSET else history.standing(kept, answer.made.rewritten)
 
 
 def _output_digest(composed: ContextComposed, answer: AnswerParts) -> str:
@@ -174,7 +178,7 @@ def _output_digest(composed: ContextComposed, answer: AnswerParts) -> str:
         system_prompt = text_digest(system_prompt)
     history, kept = answer.accepted.asked.history, answer.made.kept
     if messages is not UNSET and history is not None and kept is not UNSET:
-        messages = history.digest_of_standing(kept)  # type: ignore[assignment] # their digest
+        messages = history.digest_of_standing(kept, answer.made.rewritten)  # type: ignore[assignment] # their digest
     digested = replace(composed, text=text, system_prompt=system_prompt, messages=messages)
     return digest(canonical_json(digested))
 

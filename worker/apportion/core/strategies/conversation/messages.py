@@ -83,9 +83,12 @@ class Chat(Struct, frozen=True):
     calls: dict[int, tuple[str, ...]]
     results: dict[int, str]
 
-    def costs(self, counter: TokenCounter, overhead_tokens: int) -> list[int]:
-        """Return what each message costs: its content, tool calls and other fields, and the overhead."""
-        costs = [tokens + overhead_tokens for tokens in counter.count_many(self.texts)]
+    def costs(self, contents: Sequence[int], counter: TokenCounter, overhead_tokens: int) -> list[int]:
+        """Return what each message costs: its content, tool calls and other fields, and the overhead.
+
+        `contents` are the counts of the contents.
+        """
+        costs = [tokens + overhead_tokens for tokens in contents]
         extras = counter.count_many([text for _, text in self.extras])
         for (index, _), tokens in zip(self.extras, extras, strict=True):
             costs[index] += tokens
