@@ -136,12 +136,17 @@ def verdicts_on_messages(given: Given, choice: MessageChoice) -> list[Verdict]:
             costs,
         )
     ]
+    _mark(verdicts, choice)
+    return verdicts
+
+
+def _mark(verdicts: Sequence[Verdict], choice: MessageChoice) -> None:
+    """Mark the messages that are withheld, pinned or cleared."""
     for index in choice.withheld:
         verdicts[index].withheld_by = Bound.PREFIX
     for index in choice.pinned:
         verdicts[index].constraint = _PINNED
     for index, tokens in choice.saved.items():
-        if fidelities[index] is not None:
+        if verdicts[index].fidelity is not None:
             verdicts[index].fidelity = Fidelity.CLEARED
-            verdicts[index].full_tokens = costs[index] + tokens
-    return verdicts
+            verdicts[index].full_tokens = verdicts[index].tokens + tokens

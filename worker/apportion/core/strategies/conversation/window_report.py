@@ -50,18 +50,18 @@ class _Comparison(Struct, frozen=True):
     """
 
     last: SentBeginning
-    now: SentBeginning
+    current: SentBeginning
     is_same_cut: bool
     repeats: bool
     unchanged: int
 
     @property
     def is_same_system(self) -> bool:
-        return self.last.system == self.now.system
+        return self.last.system == self.current.system
 
     @property
     def is_same_pins(self) -> bool:
-        return self.last.pins == self.now.pins
+        return self.last.pins == self.current.pins
 
 
 def report_window(task: ConversationTask, kept: KeptHistory, sent: SentChat) -> WindowReport:
@@ -70,7 +70,7 @@ def report_window(task: ConversationTask, kept: KeptHistory, sent: SentChat) -> 
     each = canonical_json_of_elements([messages[index] for index in sent.history], "")
     pins = canonical_json_of_elements([messages[index] for index in sent.pinned], "")
     is_same_cut = last is not None and kept.last_cut == sent.cut
-    now = SentBeginning(
+    sent_now = SentBeginning(
         cut=MessageDigests(messages).place_at(sent.cut) if each else MessagePlace(sent.cut, b""),
         since=last.since if last is not None and is_same_cut else task.own.session.sequence,
         system=short_digest(sent.system_prompt.encode()),
@@ -82,16 +82,16 @@ def report_window(task: ConversationTask, kept: KeptHistory, sent: SentChat) -> 
     if last is not None:
         repeats = is_same_cut and short_digest(b",".join(each[: last.kept])) == last.history
         unchanged = _unchanged(kept, sent.history[: last.kept]) if repeats else 0
-        comparison = _Comparison(last, now, is_same_cut, repeats, unchanged)
+        comparison = _Comparison(last, sent_now, is_same_cut, repeats, unchanged)
     tokens, items = _shared(comparison, kept, sent)
     window = ChatWindow(
         tokens=tokens,
         share=tokens * 1_000 // (sent.used_tokens or 1),
         cut=sent.cut,
-        since=now.since,
+        since=sent_now.since,
         broken=_break(task, kept, comparison),
     )
-    return WindowReport(window, _breakpoints(sent, items), now)
+    return WindowReport(window, _breakpoints(sent, items), sent_now)
 
 
 def _unchanged(kept: KeptHistory, history: Sequence[int]) -> int:
