@@ -28,11 +28,8 @@ SETTINGS = {
     "APPORTION_FINGERPRINT_SECRET_FILE": str(HERE / "secrets.toml"),
     "APPORTION_DEFAULT_POLICY": "lanes",
 }
-OF_SESSION = {
-    "refusals": {"APPORTION_EVENT_MAX_BYTES": "4000", "APPORTION_CANDIDATES_MAX": "20"},
-    "chat": {"APPORTION_POLICIES": str(HERE / "chat-policies")},
-}
-"""Small bounds, so that what passes them is small too; a folder apart, since refusals list all policies."""
+OF_SESSION = {"refusals": {"APPORTION_EVENT_MAX_BYTES": "4000", "APPORTION_CANDIDATES_MAX": "20"}}
+"""Small bounds, so that what passes them is small too."""
 
 
 def make(name: str, folder: Path, hash_seed: str) -> None:
@@ -42,7 +39,8 @@ def make(name: str, folder: Path, hash_seed: str) -> None:
         *("compose", HERE / "sessions" / name / "events.jsonl"),
         *("--decisions", decisions, "--dead-letters", dead_letters, "--force"),
         stdin=b"",
-        **SETTINGS | OF_SESSION.get(name, {}),
+        **SETTINGS,
+        **OF_SESSION.get(name, {}),
         PYTHONHASHSEED=hash_seed,
     )
     composed.write_bytes(done.out)
@@ -113,7 +111,8 @@ def test_every_decision_and_dead_letter_of_a_session_is_verified(name: str) -> N
     done = process(
         *("verify", events, decisions, "--dead-letters", letters, "--format", "json"),
         stdin=b"",
-        **SETTINGS | OF_SESSION.get(name, {}),
+        **SETTINGS,
+        **OF_SESSION.get(name, {}),
     )
     assert (done.exit_code, done.err) == (0, "")
     summary = json.loads(done.out)
