@@ -34,10 +34,12 @@ class ClearableResults(Struct, frozen=True):
 class Clearing(Struct, frozen=True):
     """What is cleared: new contents and saved tokens by message, all before `boundary`.
 
-    `stale` are the messages whose text is not as in the last text, or may not be.
+    `last_boundary` is that of the last text, 0 if there is none or if it is lost. `stale` are the messages
+    whose text is not as in the last text, or may not be.
     """
 
     boundary: int = 0
+    last_boundary: int = 0
     contents: Mapping[int, str] = {}
     saved: Mapping[int, int] = {}
     has_moved: bool = False
@@ -90,6 +92,7 @@ def clear(
     after = target if has_moved else before
     return Clearing(
         boundary=after,
+        last_boundary=before,
         contents={index: marker for index, marker in found.markers.items() if index < after},
         saved={index: tokens for index, tokens in found.saved.items() if index < after},
         has_moved=has_moved,

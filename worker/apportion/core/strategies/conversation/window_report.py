@@ -3,6 +3,7 @@
 The beginning ends with the history: behind it is the new message, up to which no provider is told to cache.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from msgspec import UNSET, Struct
@@ -13,6 +14,8 @@ from apportion.core.results import Breakpoint, ChatWindow, WindowBreak
 from apportion.core.strategies.conversation.chat_state import SentBeginning
 from apportion.core.strategies.conversation.kept_history import ConversationTask, KeptHistory
 from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace, short_digest
+
+_BREAKPOINTS_MAX = 4
 
 
 class SentChat(Struct, frozen=True):
@@ -91,7 +94,7 @@ def report_window(task: ConversationTask, kept: KeptHistory, sent: SentChat) -> 
         since=sent_now.since,
         broken=_break(task, kept, comparison),
     )
-    return WindowReport(window, _breakpoints(sent, items), sent_now)
+    return WindowReport(window, _breakpoints(kept, sent, items), sent_now)
 
 
 def _unchanged(kept: KeptHistory, history: Sequence[int]) -> int:
@@ -128,9 +131,17 @@ def _break(task: ConversationTask, kept: KeptHistory, comparison: _Comparison | 
     return next((cause for holds, cause in causes if holds), UNSET)
 
 
-def _breakpoints(sent: SentChat, unchanged: int) -> tuple[Breakpoint, ...]:
-    """Return where a provider may cache: the ends of system prompt, pins, what repeats, and history."""
+def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Breakpoint, ...]:
+    """Return where a provider may cache: the last four that differ of all places where it pays.
+
+    They are the ends of the system prompt, of the pins, of the cleared part, of what repeats, and of the
+    history. If the boundary has moved, the last text's cleared part is what a cache still has.
+    """
     system = int(bool(sent.system_prompt))
     pins = system + len(sent.pinned)
-    ends = {system, pins, unchanged, pins + len(sent.history)} - {0}
-    return tuple([Breakpoint(items) for items in sorted(ends)])
+    clearing = kept.clearing
+    cleared = [pins + bisect_left(sent.history, end) for end in (clearing.last_boundary, clearing.boundary)]
+    if clearing.has_moved:
+        unchanged = min(unchanged, cleared[0])
+    ends = {system, pins, unchanged, cleared[1], pins + len(sent.history)} - {0}
+    return tuple([Breakpoint(items) for items in sorted(ends)[-_BREAKPOINTS_MAX:]])
