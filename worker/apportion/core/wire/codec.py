@@ -19,7 +19,6 @@ from apportion.core.events import (
     Constraints,
     ContextArtifact,
     ContextRequest,
-    Conversation,
     Event,
     Label,
     LayerContent,
@@ -146,7 +145,7 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
         if event.conversation is not UNSET:
             place = "$.conversation.messages"
             _at_most(len(event.conversation.messages), bounds.messages_max, "messages", place)
-            _check_pins(event.conversation, bounds)
+            _at_most(len(event.conversation.pinned), bounds.messages_max, "pins", "$.conversation.pinned")
         return
     _check_label(event.source, "$.source")
     if isinstance(event, ContextArtifact):
@@ -205,15 +204,6 @@ def _check_constraints(constraints: Constraints, bounds: Bounds) -> None:
             _short(constraint.match.value, bounds.id_max_characters, place)
     for index, requirement in enumerate(constraints.lane_requirements):
         _check_label(requirement.lane, f"$.constraints.lane_requirements[{index}].lane")
-
-
-def _check_pins(conversation: Conversation, bounds: Bounds) -> None:
-    place, number = "$.conversation.pinned", len(conversation.messages)
-    _at_most(len(conversation.pinned), bounds.messages_max, "pins", place)
-    for position, index in enumerate(conversation.pinned):
-        if index >= number:
-            message = f"there are {number} messages; give the index of one of them, from 0"
-            raise EventError(ErrorCode.INVALID_VALUE, message, f"{place}[{position}]")
 
 
 def _at_most(count: int, most: int, what: str, pointer: str) -> None:

@@ -49,7 +49,7 @@ from apportion.core.strategies.conversation.kept_history import (
     keep_history,
     next_boundary,
 )
-from apportion.core.strategies.conversation.messages import read
+from apportion.core.strategies.conversation.messages import check_pins, read
 from apportion.core.strategies.conversation.policy import ConversationPolicy, Parts
 from apportion.core.strategies.conversation.verdicts import (
     Given,
@@ -103,6 +103,7 @@ class ConversationStrategy:
         """Keep the newest messages and as much of the system prompt as their parts allow."""
         conversation, policy, counter = task.own.conversation, task.policy, task.counter
         chat = read(conversation.messages, as_message(conversation.new_message))
+        check_pins(conversation.pinned, len(conversation.messages))
         parts = policy.parts(task.total_tokens)
         cut_plan = plan(len(conversation.messages), chat.calls, chat.results, conversation.pinned)
         given = Given(

@@ -121,6 +121,18 @@ def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat
     return chat
 
 
+def check_pins(pinned: Sequence[int], messages: int) -> None:
+    """Check that there is a message at each pinned index.
+
+    Raises:
+        EventError: there is none.
+    """
+    for position, index in enumerate(pinned):
+        if index >= messages:
+            text = f"there are {messages} messages; give the index of one of them, from 0"
+            raise EventError(ErrorCode.INVALID_VALUE, text, f"$.conversation.pinned[{position}]")
+
+
 def _read_one(chat: Chat, index: int, message: dict[str, Any], pointer: str) -> str:
     """Return the text of a message that may be more than a role and a text."""
     known = _checked(message, pointer)
