@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from apportion import Memory
 from benchmarks.drawing import BLUE, GREY, ORANGE
 from benchmarks.value.agents import session
+from benchmarks.value.chatting import MeasuredChat
 from benchmarks.value.measuring import AGENT, BUDGETS, LANES, Compared, Figures, Measured
 from benchmarks.value.playing import COUNTER, play, shared
 
@@ -47,6 +48,23 @@ def _write_dots(
     panels[-1].legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     panels[0].invert_yaxis()
     _save(file)
+
+
+def write_chats(folder: Path, chats: Sequence[MeasuredChat]) -> None:
+    """Write the price of each chat by the mean fill of its window, a colour a rule."""
+    places = list(dict.fromkeys((each.kind, each.window) for each in chats))
+    _, panels = plt.subplots(1, len(places), figsize=(11.2, 3.0), sharey=True)
+    for panel, (kind, window) in zip(panels, places, strict=True):
+        here = [each for each in chats if (each.kind, each.window) == (kind, window)]
+        for number, rule in enumerate(dict.fromkeys(each.rule for each in chats)):
+            figures = [each.figures for each in here if each.rule == rule]
+            fills, prices = [each.fill for each in figures], [each.price for each in figures]
+            panel.plot(fills, prices, "o", ms=4, color=f"C{number}", label=rule.replace("`", ""))
+        panel.axhline(0.35, color=ORANGE, lw=1)
+        panel.set(title=f"{kind}, {window:,}", xlabel="mean fill", xlim=(0.5, 1.0), ylim=(0, 1.2))
+    panels[0].set(ylabel="price of the input")
+    panels[-1].legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    _save(folder / "chats.svg")
 
 
 def _write_optimum(file: Path, compared: Sequence[Compared]) -> None:

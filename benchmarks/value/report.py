@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.measure import micro
+from benchmarks.value.chats import CHAT_KINDS
+from benchmarks.value.chatting import MeasuredChat, measured_chat, rules_of
 from benchmarks.value.measuring import (
     BUDGETS,
     HISTORY,
@@ -26,7 +28,7 @@ from benchmarks.value.measuring import (
     comparisons,
     measured,
 )
-from benchmarks.value.plots import write_all
+from benchmarks.value.plots import write_all, write_chats
 from benchmarks.value.timing import CANDIDATES, times_s
 
 T = TypeVar("T")
@@ -47,7 +49,7 @@ def main(
     ] = None,
     plots: Annotated[Path | None, typer.Option(help="Write the figures into this folder.")] = None,
 ) -> None:
-    """Print share held, prices, value, value against the optimum, and time."""
+    """Print share held, prices, value, value against the optimum, time, and the rules for chats."""
     print(f"seeds 0 to {seeds - 1}")
     jobs = [(*each, budget) for each in all_sessions(seeds, repository) for budget in BUDGETS]
     played = [measured(kind, turns(), budget) for kind, turns, budget in _watched(jobs, "sessions")]
@@ -58,8 +60,11 @@ def main(
     lanes_s, agent_s = times_s()
     print(f"\na turn of {CANDIDATES} candidates, counts and sketches known: ", end="")
     print(f"lanes {micro(lanes_s)}, agent {micro(agent_s)}, {agent_s / lanes_s:.2f} times")
+    chats = list(_chats(seeds))
+    _tell_chats(chats)
     if plots is not None:
         write_all(plots, played, solved)
+        write_chats(plots, chats)
 
 
 def _tell_sessions(played: Sequence[Measured], budget: int) -> None:
@@ -80,6 +85,31 @@ def _tell_optimum(solved: Sequence[Compared]) -> None:
     for sort, turns in {**groups, "**with redundancy, all**": redundant}.items():
         told = (_spread(each.lanes for each in turns), _spread(each.agent for each in turns))
         _row(sort, [*told, f"{len(turns)}, {sum(each.exact for each in turns)}"])
+
+
+def _chats(seeds: int) -> Iterable[MeasuredChat]:
+    jobs = [
+        (kind, window, name, rule, seed)
+        for kind, chat in CHAT_KINDS.items()
+        for window in chat.windows
+        for name, rule in rules_of(kind).items()
+        for seed in range(seeds)
+    ]
+    for kind, window, name, rule, seed in _watched(jobs, "chats"):
+        yield MeasuredChat(kind, window, name, measured_chat(kind, seed, window, rule))
+
+
+def _tell_chats(chats: Sequence[MeasuredChat]) -> None:
+    places = dict.fromkeys((each.kind, each.window) for each in chats)
+    for kind, window in places:
+        print(f"\n| {kind}, window {window:,} | messages | held | fill | price |")
+        print("| --- |" + " --- |" * 4)
+        here = [each for each in chats if (each.kind, each.window) == (kind, window)]
+        for rule in dict.fromkeys(each.rule for each in here):
+            figures = [each.figures for each in here if each.rule == rule]
+            messages = f"{mean(each.messages for each in figures):.0f}"
+            spreads = [_spread(getattr(each, name) for each in figures) for name in ("held", "fill", "price")]
+            _row(rule, [messages, *spreads])
 
 
 def _row(name: str, cells: Sequence[str]) -> None:

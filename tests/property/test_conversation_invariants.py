@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import rfc8785
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.asking import Jumpy, asked, engine_with
+from support.chat_model import cost
 from support.composing import ENGINE, answer
 from support.drawn_conversations import histories, messages, policies, texts
 
@@ -17,19 +17,6 @@ from apportion.core.wire.codec import encode
 from apportion.counters import COUNTERS
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-KNOWN = {"role", "content", "tool_calls", "tool_call_id"}
-
-
-def cost(message: dict[str, Any], policy: ConversationPolicy, counter: TokenCounter) -> int:
-    """Return what a message costs, by the rule and by the library for RFC 8785."""
-    content = message.get("content") or ""
-    if isinstance(content, list):
-        content = "".join(part["text"] for part in content)
-    tokens = counter.count(content) + policy.conversation.message_overhead_tokens
-    if message.get("tool_calls"):
-        tokens += counter.count(rfc8785.dumps(message["tool_calls"]).decode())
-    others = {name: value for name, value in message.items() if name not in KNOWN}
-    return tokens + (counter.count(rfc8785.dumps(others).decode()) if others else 0)
 
 
 def check_the_ceiling(

@@ -39,6 +39,7 @@ from apportion.core.results import (
     Breakpoint,
     Broken,
     Certificate,
+    ChatWindow,
     ComposedItem,
     ContextComposed,
     ContextDecision,
@@ -52,6 +53,8 @@ from apportion.core.results import (
     Reason,
     Redundant,
     Status,
+    ToolResults,
+    WindowBreak,
 )
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
@@ -84,6 +87,7 @@ __all__ = [
     "Candidate",
     "Catalogue",
     "Certificate",
+    "ChatWindow",
     "ComposedItem",
     "Composer",
     "Constraint",
@@ -126,8 +130,10 @@ __all__ = [
     "Status",
     "TextBody",
     "TokenCounter",
+    "ToolResults",
     "Trigger",
     "Vitals",
+    "WindowBreak",
     "anthropic_body",
     "builtin_policies",
     "compose",

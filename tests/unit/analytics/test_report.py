@@ -9,9 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from support.reported import DEAD_LETTER, HOSTILE, ROOT, as_lines, candidate, decision, hostile, page
 
+from apportion.analytics.conversion import RecordLines, convert
 from apportion.analytics.queries import NAMES, load_queries, load_query
 from apportion.analytics.replayed import NoReplayError, replayed_of
 from apportion.analytics.report import NothingToReportError, report_of
@@ -88,6 +90,30 @@ def test_a_floor_that_was_not_met_is_counted_with_what_was_missing() -> None:
         found[name] for name in ("decisions", "without_candidates", "tokens_requested", "tokens_available")
     ]
     assert counts == [2, 1, 20, 4]
+
+
+def test_what_is_held_is_added_up_by_policy_and_cause_for_chats_and_texts() -> None:
+    window = {"tokens": 40, "share": 800, "cut": 2, "since": 1}
+    chat: dict[str, Any] = {"window": window, "tool_results": {"cleared": 1, "freed_tokens": 9}}
+    broken: dict[str, Any] = {"window": window | {"tokens": 5, "break": "room"}}
+    every: list[dict[str, Any]] = [chat, chat, broken, {}]
+    records = [decision(number, **more) for number, more in enumerate(every)]
+    found = [
+        (row["broken"], row["decisions"], row["tokens_held"], row["tokens_cleared"])
+        for row in asked("held", records)
+    ]
+    assert found == [(None, 2, 80, 18), ("room", 1, 5, 0)]
+
+
+def test_tables_of_an_earlier_version_lack_columns_and_are_reported(tmp_path: Path) -> None:
+    values = list(as_lines([decision(1)]))
+    lines = RecordLines(topic="t", partition=0, offsets=[0], timestamps_ms=[None], values=values)
+    for table, rows in convert(lines).items():
+        (tmp_path / table).mkdir()
+        later = [name for name in rows.column_names if name.startswith(("window_", "tool_results_"))]
+        pq.write_table(rows.drop_columns(later), tmp_path / table / "part.parquet")
+    with open_tables((tmp_path,), ()) as tables:
+        assert report_of(tables).answers["held"].rows == []
 
 
 def test_a_session_is_told_by_its_last_decision_with_the_prompts_that_it_has_left() -> None:

@@ -14,7 +14,7 @@ from apportion.core.identity import digest
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
-from apportion.core.strategies.conversation import ConversationPart
+from apportion.core.strategies.conversation.kept_history import ConversationPart
 from apportion.core.strategies.lanes.own_part import LanesPart
 from apportion.core.strategies.layers import LayersPart
 from apportion.core.task import OwnPart, Prepared, SessionPart, Task
@@ -50,7 +50,7 @@ OTHERWISE: dict[str, Any] = {
     "own": None,
 }
 OWN_PARTS: list[tuple[OwnPart, dict[str, Any]]] = [
-    (SESSION, {"carried": b"x", "is_cold": True, "is_outdated": True, "marking_key": b"x"}),
+    (SESSION, {"carried": b"x", "is_cold": True, "is_outdated": True, "marking_key": b"x", "sequence": 1}),
     (
         LanesPart(UNSET, (), SESSION),
         {
@@ -60,7 +60,10 @@ OWN_PARTS: list[tuple[OwnPart, dict[str, Any]]] = [
         },
     ),
     (LayersPart({}), {"layers": {"project": "x"}}),
-    (ConversationPart(Conversation("x")), {"conversation": Conversation("y")}),
+    (
+        ConversationPart(Conversation("x"), SESSION),
+        {"conversation": Conversation("y"), "session": SessionPart(carried=b"x")},
+    ),
 ]
 FACTS_OTHERWISE: dict[str, Any] = dict.fromkeys(
     ("activation", "chunk_index", "priority", "relevance", "risk_alignment", "specificity"), 7

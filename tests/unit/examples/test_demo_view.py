@@ -6,10 +6,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import UNSET, UnsetType
 from rich.console import Console, RenderableType
 
 from apportion.core.errors import ErrorCode
-from apportion.core.results import ContextDeadLetter, ContextDecision, Failure, Prefix
+from apportion.core.results import (
+    ChatWindow,
+    ContextDeadLetter,
+    ContextDecision,
+    Failure,
+    Prefix,
+    ToolResults,
+    WindowBreak,
+)
 from apportion.examples.demo import view
 from apportion.examples.demo.tally import DemoTally
 from apportion.kafka.client import Reply
@@ -156,23 +165,47 @@ def test_what_is_held_is_read_at_a_tenth_and_was_written_the_turn_before_at_a_qu
     for answer in (holding("a", 0), holding("b", 0), holding("a", 800), holding("a", 600)):
         tally.add(answer)
     total = tally.summary()
-    assert total.held == pytest.approx(1_400 / 4_000)
-    assert total.input_price == pytest.approx((4_000 - 0.9 * 1_400 + 0.25 * 800) / 4_000)
-    assert "35% of the agent's tokens stand" in printed(view.summary(total))
-    assert "26% of what its input costs" in printed(view.summary(total))
+    sums = total.policies[DECISION.policy.name]
+    assert sums.held == 1_400
+    assert sums.saved == pytest.approx(0.9 * 1_400 - 0.25 * 800)
+    shown = printed(view.summary(total))
+    assert f"{DECISION.policy.name} 35% of the tokens" in shown
+    assert f"{DECISION.policy.name} 26% of what the input costs" in shown
 
 
 def test_a_cold_cache_serves_nothing_of_what_is_held() -> None:
     tally = DemoTally()
     for answer in (holding("a", 0), holding("a", 500, cold=True), holding("a", 400)):
         tally.add(answer)
+    sums = tally.summary().policies[DECISION.policy.name]
+    assert sums.held == 900
+    assert sums.saved == pytest.approx(0.9 * 400 - 0.25 * 400)
+
+
+def chatting(tokens: int, broken: WindowBreak | UnsetType = UNSET) -> Reply:
+    """Return the answer to a request of a chat with so many tokens of its text before."""
+    window = ChatWindow(tokens=tokens, share=0, cut=0, since=1, broken=broken)
+    decision = msgspec.structs.replace(
+        DECISION,
+        window=window,
+        tool_results=ToolResults(cleared=2, freed_tokens=70),
+        tokens=msgspec.structs.replace(DECISION.tokens, used=1_000),
+    )
+    return Reply(0, 0.1, COMPOSED, decision)
+
+
+def test_a_chat_holds_and_clears_too() -> None:
+    tally = DemoTally()
+    for answer in (chatting(0), chatting(900), chatting(900, WindowBreak.TTL_EXPIRED)):
+        tally.add(answer)
     total = tally.summary()
-    assert total.held == pytest.approx(900 / 3_000)
-    assert total.input_price == pytest.approx((3_000 - 0.9 * 400 + 0.25 * 400) / 3_000)
+    sums = total.policies[DECISION.policy.name]
+    assert sums.held == 1_800
+    assert sums.saved == pytest.approx(0.9 * 900 - 0.25 * 900)
+    assert "210 tokens of old tool results" in printed(view.summary(total))
 
 
 def test_a_policy_that_holds_nothing_has_no_line_of_it() -> None:
     tally = DemoTally()
     tally.add(Reply(0, 0.5, COMPOSED, DECISION))
-    assert tally.summary().input_price == 1
     assert "held" not in printed(view.summary(tally.summary()))

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from apportion.core.identity import Secrets
-from apportion.examples.demo.story import story_of
+from apportion.examples.demo.story import assistant_policy, story_of
 from apportion.examples.workload.recording import recorded
-from apportion.examples.workload.sessions import Event, briefing, chat, habits, recall, review
+from apportion.examples.workload.sessions import Event, ToolChat, briefing, chat, habits, recall, review
 from apportion.library import EMPTY, ENGINE, Bounds, ContextRequest, builtin_policies, compose, decode
 
 POLICIES = {policy.name: policy for policy in builtin_policies()}
@@ -33,6 +33,23 @@ def test_each_asks_under_a_strategy_of_its_own_and_tells_no_path(ask: Callable[[
 def test_the_five_strategies_are_asked() -> None:
     asked = [ask(MOMENTS[0])["policy"] for ask in (briefing, chat, habits, recall, review)]
     assert {POLICIES[name].strategy for name in asked} == {policy.strategy for policy in builtin_policies()}
+
+
+def test_a_chat_with_tools_grows_keeps_its_beginning_and_is_cleared() -> None:
+    policy, row = assistant_policy(), EMPTY
+    chat_with_tools = ToolChat(policy.name)
+    held = used = freed = 0
+    for value in islice(recorded(), 288, 300):
+        request = decode(json.dumps(chat_with_tools.ask(json.loads(value))).encode(), Bounds())
+        assert isinstance(request, ContextRequest)
+        outcome = compose(request, row, policy, ENGINE)
+        row, decision = outcome.session, outcome.decision
+        assert decision.window
+        assert decision.tool_results
+        held, used = held + decision.window.tokens, used + decision.tokens.used
+        freed += decision.tool_results.freed_tokens
+    assert held / used > 0.6
+    assert freed > 10_000
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -441,3 +441,33 @@ def test_what_is_excluded_goes_and_nothing_else_where_all_are_of_one_size(
     assert without not in {each.kind for each in one.gained}
     assert len(one.gained) <= len(one.lost)
     assert one.after.used <= one.before.used
+
+
+def test_a_stable_window_shows_what_a_cache_would_save_where_sessions_go_on() -> None:
+    said = [{"role": ("user", "assistant")[n % 2], "content": f"message {n:<3}"} for n in range(80)]
+    turns = [{"messages": said[:number], "new_message": "next"} for number in range(40, 80, 2)]
+    policy = parse_policy(
+        {
+            "name": POLICY.name,
+            "version": "1",
+            "strategy": "conversation",
+            "counter": "chars4",
+            "budget_tokens": 300,
+            "conversation": {"system_tokens": 0, "messages_tokens": 200, "response_tokens": 100},
+        }
+    )
+    events = [asked(f"r{number}", conversation=turn) for number, turn in enumerate(turns)]
+    for event in events:
+        del event["candidates"]
+    catalogue = Catalogue([policy])
+    change = Change(policy_of(policy, prefix={"slack": 200}))
+    done = replayed(
+        recorded(events, catalogue=catalogue), change, catalogue=catalogue, evolve=True, price=Decimal(1)
+    ).sum
+    assert (done.held_before, done.cost_cached_before) == (0, done.cost_before)
+    assert done.held_after > done.tokens_after // 2
+    assert done.cost_cached_after is not UNSET
+    assert done.cost_after is not UNSET
+    assert done.cost_cached_after < done.cost_after
+    assert f"held: 0 > {done.held_after:,}" in str(done)
+    assert "cost, cached: " in str(done)

@@ -18,6 +18,7 @@ NAMES = (
     "dropped",
     "near_misses",
     "floors",
+    "held",
     "sessions",
     "session_shares",
     "latency",

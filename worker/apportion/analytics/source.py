@@ -91,8 +91,12 @@ def naming_bad_tables() -> Iterator[None]:
 
 
 def _parts(table: Table, folders: Sequence[Path], *, is_logged: bool) -> str:
-    """Return SQL that selects all rows of a table. A folder without this table adds no rows."""
-    parts = [f"SELECT * FROM logged_{table}"] if is_logged else []
+    """Return SQL that selects all rows of a table. A folder without this table adds no rows.
+
+    Columns that the tables of an earlier version lack are null.
+    """
+    columns = ", ".join(f"NULL::{kind} AS {_named(name)}" for name, kind in _columns(table))
+    parts = [f"SELECT * FROM logged_{table}" if is_logged else f"SELECT 0 AS input, {columns} WHERE false"]
     for index, folder in enumerate(folders, start=1):
         if next((folder / table).glob("**/*.parquet"), None) is not None:
             pattern = _quoted(f"{folder.resolve()}/{table}/**/*.parquet")
@@ -100,9 +104,6 @@ def _parts(table: Table, folders: Sequence[Path], *, is_logged: bool) -> str:
                 f"SELECT -{index} AS input, * FROM read_parquet({pattern}, union_by_name = true, "
                 "hive_partitioning = false)"
             )
-    if not parts:
-        columns = ", ".join(f"NULL::{kind} AS {_named(name)}" for name, kind in _columns(table))
-        return f"SELECT 0 AS input, {columns} WHERE false"
     return " UNION ALL BY NAME ".join(parts)
 
 

@@ -16,6 +16,7 @@ from apportion.core.results import (
     Bound,
     Breakpoint,
     Certificate,
+    ChatWindow,
     ComposedItem,
     Entry,
     Group,
@@ -25,6 +26,7 @@ from apportion.core.results import (
     ReasonCount,
     Shortfall,
     Status,
+    ToolResults,
 )
 from apportion.core.verdict import GroupBounds, Verdict, Verdicts
 
@@ -75,6 +77,7 @@ class Composition(Struct, frozen=True, kw_only=True):
     text: Opt[str]
     system_prompt: Opt[str]
     kept: Opt[tuple[int, ...]]
+    rewritten: Mapping[int, str]
     estimated_tokens: int
     used_tokens: int
     reserved_tokens: int
@@ -82,6 +85,8 @@ class Composition(Struct, frozen=True, kw_only=True):
     carried: bytes
     certificate: Opt[Certificate]
     prefix: Opt[Prefix]
+    window: Opt[ChatWindow]
+    tool_results: Opt[ToolResults]
     breakpoints: tuple[Breakpoint, ...]
 
     @property
@@ -112,6 +117,7 @@ NOTHING = Composition(
     text=UNSET,
     system_prompt=UNSET,
     kept=UNSET,
+    rewritten={},
     estimated_tokens=0,
     used_tokens=0,
     reserved_tokens=0,
@@ -119,6 +125,8 @@ NOTHING = Composition(
     carried=b"",
     certificate=UNSET,
     prefix=UNSET,
+    window=UNSET,
+    tool_results=UNSET,
     breakpoints=(),
 )
 """The composition of a request for which no strategy runs."""
@@ -146,6 +154,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         text=answer.text,
         system_prompt=answer.system_prompt,
         kept=answer.kept,
+        rewritten=answer.rewritten,
         estimated_tokens=sum(map(_cost_of, answer.standing)) if estimated is None else estimated,
         used_tokens=answer.used_tokens,
         reserved_tokens=answer.reserved_tokens,
@@ -153,6 +162,8 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         carried=answer.carried,
         certificate=answer.certificate or UNSET,
         prefix=answer.prefix,
+        window=answer.window,
+        tool_results=answer.tool_results,
         breakpoints=answer.breakpoints,
     )
 
@@ -238,7 +249,7 @@ def _omitted(verdict: Verdict, rank: int, reasons: Mapping[Bound | None, Reason]
         parts=verdict.parts,
         tokens=tokens,
         reason=reason,
-        bound=UNSET if reason is not _WHOLE or bound is None else bound,
+        bound=verdict.withheld_by if reason is not _WHOLE or bound is None else bound,
         needed=UNSET if margin is None or margin.needed == tokens else margin.needed,
         left=UNSET if margin is None else margin.left,
         more=verdict.more or UNSET,

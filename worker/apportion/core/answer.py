@@ -62,6 +62,15 @@ class AnswerParts(Struct, frozen=True):
         return UNSET if seen is None else seen.decision_id
 
 
+class Listing(Struct, frozen=True):
+    """The listed entries, the number of all, and the omitted ones by reason: all, and those unlisted."""
+
+    candidates: tuple[Entry, ...]
+    total: int
+    reasons: tuple[ReasonCount, ...]
+    unlisted: tuple[ReasonCount, ...]
+
+
 def composed_event(answer: AnswerParts) -> ContextComposed:
     """Return the composed event: the context that answers the request."""
     accepted, made, after = answer.accepted, answer.made, answer.after
@@ -95,9 +104,7 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
     """Return the decision; the caller fills in `run`."""
     accepted, asked, made = answer.accepted, answer.accepted.asked, answer.made
     request, before, secret = asked.request, asked.before, asked.secret
-    entries = entries_of(made, accepted.prepared.aside)
-    candidates, unlisted = listed(entries, engine.omitted_max)
-    reasons = reason_counts(entries) if len(made.items) < len(entries) else ()
+    listing = _listing(answer, engine.omitted_max)
     return ContextDecision(
         schema_version=SCHEMA_VERSION,
         decision_id=answer.decision_id,
@@ -111,7 +118,7 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         digests=_digests(answer, composed),
         fingerprint_key_id=UNSET if secret is None else key_id(secret),
         status=answer.status,
-        summary=_summary(answer, len(entries), reasons),
+        summary=_summary(answer, listing),
         trigger=UNSET if request.trigger is UNSET else traced(request.trigger, secret),
         limits=accepted.limits,
         tokens=_decision_tokens(answer),
@@ -119,17 +126,19 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         groups=made.groups,
         score_parts=made.score_parts,
         certificate=made.certificate,
-        candidates=candidates,
-        candidates_total=len(entries),
+        candidates=listing.candidates,
+        candidates_total=listing.total,
         candidates_selected=len(made.items),
-        reasons=reasons,
-        unlisted=unlisted,
+        reasons=listing.reasons,
+        unlisted=listing.unlisted,
         constraints=accepted.prepared.constraints,
         duplicate_of=answer.duplicate_of,
         evicted=before.evicted if asked.seen is None else (),
         evicted_unlisted=before.evicted_unlisted if asked.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
         prefix=made.prefix,
+        window=made.window,
+        tool_results=made.tool_results,
     )
 
 
@@ -157,12 +166,14 @@ def _digests(answer: AnswerParts, composed: ContextComposed) -> Digests:
 
 
 def _prefix_tokens(made: Composition) -> int:
+    if made.window is not UNSET:
+        return made.window.tokens
     return 0 if made.prefix is UNSET else made.prefix.prefix_tokens
 
 
 def _messages(answer: AnswerParts) -> Opt[tuple[dict[str, Any], ...]]:
     history, kept = answer.accepted.asked.history, answer.made.kept
-    return UNSET if history is None or kept is UNSET else history.standing(kept)
+    return UNSET if history is None or kept is UNSET else history.standing(kept, answer.made.rewritten)
 
 
 def _output_digest(composed: ContextComposed, answer: AnswerParts) -> str:
@@ -174,7 +185,7 @@ def _output_digest(composed: ContextComposed, answer: AnswerParts) -> str:
         system_prompt = text_digest(system_prompt)
     history, kept = answer.accepted.asked.history, answer.made.kept
     if messages is not UNSET and history is not None and kept is not UNSET:
-        messages = history.digest_of_standing(kept)  # type: ignore[assignment] # their digest
+        messages = history.digest_of_standing(kept, answer.made.rewritten)  # type: ignore[assignment] # their digest
     digested = replace(composed, text=text, system_prompt=system_prompt, messages=messages)
     return digest(canonical_json(digested))
 
@@ -195,13 +206,20 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
     return tuple([entry for entry in entries if entry.rank not in unlisted]), reason_counts(rest)
 
 
-def _summary(answer: AnswerParts, total: int, reasons: Sequence[ReasonCount]) -> str:
-    """Return a summary of the decision in one line; `total` is the number of candidates."""
+def _listing(answer: AnswerParts, omitted_max: int) -> Listing:
+    entries = entries_of(answer.made, answer.accepted.prepared.aside)
+    candidates, unlisted = listed(entries, omitted_max)
+    reasons = reason_counts(entries) if len(answer.made.items) < len(entries) else ()
+    return Listing(candidates, len(entries), reasons, unlisted)
+
+
+def _summary(answer: AnswerParts, listing: Listing) -> str:
+    """Return a summary of the decision in one line."""
     selected, used, limit = len(answer.made.items), answer.made.used_tokens, answer.accepted.limit_tokens
-    line = f"{answer.status}: {selected} of {total} candidates, {used} of {limit} tokens"
-    if not reasons:
+    line = f"{answer.status}: {selected} of {listing.total} candidates, {used} of {limit} tokens"
+    if not listing.reasons:
         return line
-    return line + "; left out: " + ", ".join([f"{count.reason} {count.count}" for count in reasons])
+    return line + "; left out: " + ", ".join([f"{count.reason} {count.count}" for count in listing.reasons])
 
 
 def traced(trigger: Trigger, secret: bytes | None) -> Trigger:

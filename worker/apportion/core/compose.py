@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from apportion.core.accept import Accepted, RecognisedRequest, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
@@ -153,13 +154,17 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
 def _session_part(accepted: Accepted) -> SessionPart:
     asked, policy = accepted.asked, accepted.policy
     key = _marking_key(asked) if policy.marks_items else b""
+    own = SessionPart(
+        carried=b"",
+        marking_key=key,
+        sequence=asked.before.sequence + 1 if policy.reads_sequence else 0,
+    )
     left = asked.before.carried_under(policy.name) if asked.before.carried else None
     if left is None:
-        return SessionPart(carried=b"", marking_key=key)
+        return own
     if left.policy_digest != policy.digest:
-        return SessionPart(carried=b"", is_outdated=policy.prefix_ttl_s > 0, marking_key=key)
-    is_cold = _is_cold(left, policy, asked.event_us)
-    return SessionPart(carried=left.value, is_cold=is_cold, marking_key=key)
+        return replace(own, is_outdated=policy.prefix_ttl_s > 0)
+    return replace(own, carried=left.value, is_cold=_is_cold(left, policy, asked.event_us))
 
 
 def _marking_key(asked: RecognisedRequest) -> bytes:

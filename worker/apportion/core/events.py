@@ -34,6 +34,7 @@ Weight = Annotated[float, Meta(ge=0)]
 Path = Annotated[str, Meta(min_length=1, max_length=4096)]
 """POSIX, relative to the workspace; no backslash, no drive letter. It is never logged."""
 ChunkIndex = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
+MessageIndex = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 
 
 class Closed(Struct, frozen=True, forbid_unknown_fields=True):
@@ -207,6 +208,8 @@ class Conversation(Closed, frozen=True):
     """The system prompt; it is cut at its end if it exceeds its part."""
     messages: tuple[dict[str, Any], ...] = ()
     """The history, oldest first; unknown fields of messages are kept."""
+    pinned: tuple[MessageIndex, ...] = ()
+    """Indices of messages that are always sent, with their groups, before the rest of the history."""
 
 
 class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request"):

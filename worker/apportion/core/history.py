@@ -4,7 +4,9 @@ A new message that is a text is emitted as a message of the user. Other messages
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import count
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -40,27 +42,42 @@ class History(Struct, frozen=True):
     new_message: bytes
     begun: "_Hash"
 
-    def digests(self) -> dict[str, str]:
-        """Return the digests that represent the conversation in its request's digest."""
-        return {
+    def digests(self) -> dict[str, object]:
+        """Return what represents the conversation in its request's digest: digests, and the pins if any."""
+        pinned = self.conversation.pinned
+        return ({"pinned": pinned} if pinned else {}) | {
             "system_prompt": digest(self.conversation.system_prompt.encode()),
             "messages": self._continued(b"]"),
             "new_message": digest(self.new_message),
         }
 
-    def standing(self, kept: Sequence[int]) -> tuple[dict[str, Any], ...]:
-        """Return the messages as emitted: those of the history at the places `kept`, then the new message."""
-        messages = self.conversation.messages
-        return (*[messages[index] for index in kept], as_message(self.conversation.new_message))
+    def standing(self, kept: Sequence[int], rewritten: Mapping[int, str] = {}) -> tuple[dict[str, Any], ...]:
+        """Return the messages as emitted: those of the history at the places `kept`, then the new message.
 
-    def digest_of_standing(self, kept: Sequence[int]) -> str:
+        `rewritten` has the contents that take the place of the messages' own.
+        """
+        messages = self.conversation.messages
+        sent = [messages[index] for index in kept]
+        for place, index in enumerate(kept if rewritten else ()):
+            if index in rewritten:
+                sent[place] = {**sent[place], "content": rewritten[index]}
+        return (*sent, as_message(self.conversation.new_message))
+
+    def digest_of_standing(self, kept: Sequence[int], rewritten: Mapping[int, str] = {}) -> str:
         """Return the digest of the canonical JSON of the emitted messages."""
         new_message = self.new_message
         if isinstance(self.conversation.new_message, str):
             new_message = canonical_json(as_message(self.conversation.new_message))
-        if kept and len(kept) == len(self.each):
+        is_whole = len(kept) == len(self.each) and all(map(eq, kept, count()))
+        if kept and is_whole and not rewritten:
             return self._continued(b"," + new_message + b"]")
-        return digest(b"[" + b",".join([*[self.each[index] for index in kept], new_message]) + b"]")
+        each = self.each
+        if rewritten:
+            messages = self.conversation.messages
+            each = [*each]
+            for index, content in rewritten.items():
+                each[index] = canonical_json_of_any({**messages[index], "content": content})
+        return digest(b"[" + b",".join([*[each[index] for index in kept], new_message]) + b"]")
 
     def _continued(self, data: bytes) -> str:
         hashed = self.begun.copy()

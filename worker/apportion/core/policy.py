@@ -161,6 +161,11 @@ class Policy(PolicyTable):
         return ()
 
     @cached_property
+    def reads_sequence(self) -> bool:
+        """Whether a composition depends on the number of the answer."""
+        return False
+
+    @cached_property
     def marks_items(self) -> bool:
         """Whether each item is between two marks, which need a fingerprint secret."""
         return False

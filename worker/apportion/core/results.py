@@ -46,6 +46,7 @@ class Fidelity(StrEnum):
     NAME = "name"
     SHRUNK = "shrunk"
     TRUNCATED = "truncated"
+    CLEARED = "cleared"
 
 
 class Reason(StrEnum):
@@ -122,10 +123,13 @@ class ComposedSession(Result, frozen=True, kw_only=True):
 
 
 class Breakpoint(Struct, frozen=True, gc=False):
-    """A place in the text at the end of an item: the number of items and code points before it."""
+    """A place in the context at the end of an item: the number of items before it, and of code points.
+
+    A conversation has no code points of its own, so `characters` is absent there.
+    """
 
     items: int
-    characters: int
+    characters: Opt[int] = UNSET
 
 
 class ContextComposed(
@@ -241,7 +245,7 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     reason: Opt[Reason] = UNSET
     """The reason for its omission, which names the bound that rejected it."""
     bound: Opt[Bound] = UNSET
-    """The bound that rejected it, if the reason is that of the whole answer."""
+    """The bound that rejected it, if the reason is that of the whole answer, or is not that bound's own."""
     needed: Opt[int] = UNSET
     """The tokens that it needed when it was considered last, if they differ from `tokens`."""
     left: Opt[int] = UNSET
@@ -486,6 +490,41 @@ class Prefix(Struct, frozen=True, kw_only=True, rename={"broken": "break"}):
     tried: int
 
 
+class WindowBreak(StrEnum):
+    """The reason for which a conversation does not begin as its session's last text, in precedence."""
+
+    POLICY_CHANGED = "policy_changed"
+    FIRST = "first"
+    TTL_EXPIRED = "ttl_expired"
+    SYSTEM_CHANGED = "system_changed"
+    PINS_CHANGED = "pins_changed"
+    MESSAGES_CHANGED = "messages_changed"
+    ROOM = "room"
+    CLEARED = "cleared"
+
+
+class ChatWindow(Result, frozen=True, kw_only=True, omit_defaults=False, rename={"broken": "break"}):
+    """The part of a history that is sent, and the beginning that it shares with the session's last text.
+
+    `tokens` is the exact count of the unchanged beginning, which ends with the history of the last text;
+    `share` is its share of the text in thousandths. `cut` is the index of the first kept message, `since` the
+    number of the answer that set it.
+    """
+
+    tokens: int
+    share: int
+    cut: int
+    since: int
+    broken: Opt[WindowBreak] = UNSET
+
+
+class ToolResults(Result, frozen=True, kw_only=True, omit_defaults=False):
+    """The cleared tool results of a conversation: how many, and how many tokens that freed."""
+
+    cleared: int
+    freed_tokens: int
+
+
 class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="context-decision"):
     """The record of a decision, to audit, count and replay it; it has no content and no path.
 
@@ -540,6 +579,10 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     """The key under which the composition may be cached."""
     prefix: Opt[Prefix] = UNSET
     """The beginning shared with the session's previous text, if the policy holds prefixes."""
+    window: Opt[ChatWindow] = UNSET
+    """The same for a conversation, if the policy keeps a stable window."""
+    tool_results: Opt[ToolResults] = UNSET
+    """What was cleared, if the policy clears tool results."""
     run: Opt[Run] = UNSET
 
 

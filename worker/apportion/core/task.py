@@ -68,19 +68,22 @@ class SessionPart(OwnPart, frozen=True, kw_only=True):
     `carried` is what the strategy left for this session's next task, empty where it left nothing under this
     policy. Under a policy that holds prefixes, `is_cold` says that it was left too long ago, or for a later
     time. `is_outdated` says that something was left under another policy of that name, and so is not here.
-    `marking_key` is the key of the session's marks, empty where the policy marks no items.
+    `marking_key` is the key of the session's marks, empty where the policy marks no items. `sequence` is the
+    number of this answer, 0 where the policy does not read it.
     """
 
     carried: bytes
     is_cold: bool = False
     is_outdated: bool = False
     marking_key: bytes = b""
+    sequence: int = 0
 
     def key(self) -> Sequence[Any]:
-        """Return `carried` alone if no flag is set: so it was in keys before there were flags."""
+        """Return `carried` alone if nothing else is set: so it was in keys before there was more."""
         flags = self.is_cold, self.is_outdated
         carried = (self.carried, *flags) if any(flags) else self.carried
-        return [carried, digest(self.marking_key)] if self.marking_key else [carried]
+        marks = [digest(self.marking_key)] if self.marking_key else []
+        return [carried, *marks, *([self.sequence] if self.sequence else [])]
 
 
 class Task(Struct, Generic[P, T], frozen=True, kw_only=True):

@@ -13,11 +13,13 @@ from apportion.core.results import (
     Bound,
     Breakpoint,
     Certificate,
+    ChatWindow,
     Exact,
     Fidelity,
     Margin,
     Prefix,
     Redundant,
+    ToolResults,
 )
 
 _id_of = attrgetter("id")
@@ -42,6 +44,7 @@ class Verdict(Struct, gc=False):
     `score` and `parts` are thousandths; the parts are in the order of `Verdicts.score_parts`. `constraint` is
     the place of the constraint that decided. `redundant` is how much of it other candidates covered when it
     was considered last. `superseded_by` is the id of the newest candidate of its subject, if another is that.
+    `withheld_by` is a bound that rejected it before its own bound was reached.
     """
 
     id: str
@@ -60,6 +63,7 @@ class Verdict(Struct, gc=False):
     limit_left: Opt[int] = UNSET
     redundant: Redundant | None = None
     superseded_by: str = ""
+    withheld_by: Opt[Bound] = UNSET
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Reject the candidate; a negative `left` counts as 0."""
@@ -95,9 +99,10 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     charged, if it is not the sum of the costs of `standing`. `infeasible` means that the protected candidates
     alone exceed the limit; nothing is selected then.
 
-    `kept` are the places of the emitted messages of the history, oldest first. `carried` is passed to the
-    session's next task under the same policy; empty keeps the previous value. `prefix` and `breakpoints` are
-    set if the policy holds prefixes. `certificate` is set if the policy asks for it.
+    `kept` are the places of the emitted messages of the history, in their order; `rewritten` has the new
+    contents of those that were cleared. `carried` is passed to the session's next task under the same policy;
+    empty keeps the previous value. `prefix` or `window`, and `breakpoints`, are set if the policy holds
+    prefixes; `tool_results` if it clears them. `certificate` is set if the policy asks for it.
     """
 
     verdicts: Sequence[Verdict]
@@ -108,6 +113,7 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     text: Opt[str] = UNSET
     system_prompt: Opt[str] = UNSET
     kept: Opt[tuple[int, ...]] = UNSET
+    rewritten: Mapping[int, str] = {}
     used_tokens: int = 0
     estimated_tokens: int | None = None
     reserved_tokens: int = 0
@@ -115,6 +121,8 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     carried: bytes = b""
     certificate: Certificate | None = None
     prefix: Opt[Prefix] = UNSET
+    window: Opt[ChatWindow] = UNSET
+    tool_results: Opt[ToolResults] = UNSET
     breakpoints: tuple[Breakpoint, ...] = ()
 
 

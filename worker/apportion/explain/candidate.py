@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apportion.core.levers import Lever
-from apportion.core.results import ContextDecision, Entry, Reason, Status
+from apportion.core.results import Bound, ContextDecision, Entry, Reason, Status
 from apportion.core.strategies import meaning_of
 from apportion.explain.decision import in_points, percent
 from apportion.printable import printable
@@ -54,6 +54,8 @@ def _of_record(decision: ContextDecision, entry: Entry) -> Iterator[RenderableTy
     yield _line(f"Left out, {_in_words(decision.policy.strategy, entry.reason)}.")
     if entry.constraint is not UNSET:
         yield _line(f"The constraint that decided is {entry.constraint} of the request.")
+    if entry.bound is Bound.PREFIX:
+        yield _line("It would fit, and is kept out so that the beginning stays (prefix.slack of the policy).")
     if entry.redundant is not UNSET:
         yield _line(f"{percent(entry.redundant.permille)} of it is in {entry.redundant.covered_by}.")
     if entry.superseded_by is not UNSET:

@@ -15,7 +15,19 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from apportion.core.results import Certificate, ContextDecision, Entry, Exact, Outcome, Prefix, Status
+from apportion.core.results import (
+    Bound,
+    Certificate,
+    ChatWindow,
+    ContextDecision,
+    Entry,
+    Exact,
+    Outcome,
+    Prefix,
+    Status,
+    ToolResults,
+    WindowBreak,
+)
 from apportion.printable import printable
 
 OMISSIONS_SHOWN = 10
@@ -26,6 +38,16 @@ _MEANINGS = {
     Status.EXHAUSTED: "The session has spent its tokens.",
     Status.INFEASIBLE: "The required content does not fit; nothing was rendered and nothing charged.",
     Status.DUPLICATE: "This request was answered before; nothing was charged.",
+}
+_BREAKS = {
+    WindowBreak.POLICY_CHANGED: "the last text was of another policy of this name",
+    WindowBreak.FIRST: "the session has no text under this policy yet",
+    WindowBreak.TTL_EXPIRED: "a provider's cache is cold by now",
+    WindowBreak.SYSTEM_CHANGED: "the system prompt is another",
+    WindowBreak.PINS_CHANGED: "the pinned messages are others",
+    WindowBreak.MESSAGES_CHANGED: "the client changed messages that were sent",
+    WindowBreak.ROOM: "the kept messages no longer fit, or older ones fit again",
+    WindowBreak.CLEARED: "tool results were cleared",
 }
 _HEADING = Style(bold=True)
 _ASIDE = Style(dim=True)
@@ -65,10 +87,7 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     yield Text()
     yield _tokens(decision)
     yield from _beside_tokens(decision)
-    if decision.certificate is not UNSET:
-        yield _line(_certificate(decision.certificate))
-    if decision.prefix is not UNSET:
-        yield from _prefix(decision.prefix, decision.tokens.used)
+    yield from _optional_parts(decision)
     entries = decision.candidates
     selected = [entry for entry in entries if entry.outcome is Outcome.SELECTED]
     omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
@@ -89,6 +108,18 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     yield from _constraints(decision)
     yield from _session(decision)
     yield Text()
+
+
+def _optional_parts(decision: ContextDecision) -> Iterator[RenderableType]:
+    """Yield what optional tables of the policy add to the record."""
+    if decision.certificate is not UNSET:
+        yield _line(_certificate(decision.certificate))
+    if decision.prefix is not UNSET:
+        yield from _prefix(decision.prefix, decision.tokens.used)
+    if decision.window is not UNSET:
+        yield from _window(decision.window, decision.tokens.used)
+    if decision.tool_results is not UNSET:
+        yield _line(_tool_results(decision.tool_results))
 
 
 def _identification(decision: ContextDecision) -> Iterator[RenderableType]:
@@ -195,6 +226,21 @@ def _prefix(prefix: Prefix, used_tokens: int) -> Iterator[RenderableType]:
         )
 
 
+def _window(window: ChatWindow, used_tokens: int) -> Iterator[RenderableType]:
+    """Yield where a history is cut, since when, why that changed, and what a provider's cache saves."""
+    yield _line(f"history from message {window.cut:,} on, since answer {window.since:,}")
+    line = f"{window.tokens:,} of {used_tokens:,} tokens as last turn"
+    if window.broken is not UNSET:
+        line += f"; broken: {window.broken}, {_BREAKS[window.broken]}"
+    elif window.tokens:
+        line += f"; at 0.1 for a cached token, that saves {percent(window.share * 9 // 10)} of the input"
+    yield _line(line)
+
+
+def _tool_results(results: ToolResults) -> str:
+    return f"tool results cleared: {results.cleared:,}, which frees {results.freed_tokens:,} tokens"
+
+
 def _selected(entries: Iterable[Entry]) -> Table:
     table = _table("Rank", "Kind", "Group", "Score", "Tokens", "Fidelity", "Id", right=(0, 3, 4))
     for entry in entries:
@@ -222,6 +268,7 @@ def _omitted(entries: Iterable[Entry]) -> Table:
         else:
             margin = "" if entry.tokens is UNSET else f"{entry.tokens:,}", ""
         reason = "" if entry.reason is UNSET else str(entry.reason)
+        reason += ", by [prefix]" if entry.bound is Bound.PREFIX else ""
         named = str(entry.rank), _text(entry.group), _score(entry)
         more = "" if entry.more is UNSET else f"{entry.more:,}"
         why = _text(reason + _constraint(entry) + _redundant(entry) + _superseded(entry))

@@ -2,12 +2,14 @@
 
 A text becomes one user message, in parts that end at cache breakpoints. A part with `cache_control` is read
 from the cache as long as everything up to its end is unchanged. A context holds text from third parties, so
-it is never a system message. Tool calls and results of a conversation become blocks. A participant's name is
-left out, because Anthropic has no field for it.
+it is never a system message. Tool calls and results of a conversation become blocks, and the block at the end
+of a breakpoint's item gets `cache_control`. A participant's name is left out, because Anthropic has no field
+for it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 from msgspec import UNSET, DecodeError
 from msgspec.json import Decoder
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
         ToolUseBlockParam,
     )
 
+B = TypeVar("B", bound="TextBlockParam | ToolUseBlockParam | ToolResultBlockParam")
 _SYSTEM = ("system", "developer")
 _object = Decoder(dict[str, object])
 
@@ -46,29 +49,40 @@ def anthropic_body(composed: ContextComposed) -> AnthropicBody:
             not directly follow it.
     """
     if composed.messages is not UNSET:
-        return _conversation(composed.system_prompt or "", composed.messages)
+        return _conversation(composed, composed.messages)
     content = [_block(part) for part in parts_of(composed)]
     return {"messages": [{"role": "user", "content": content}] if content else []}
 
 
 def _block(part: Part) -> "TextBlockParam":
-    if part.is_breakpoint:
-        return {"type": "text", "text": part.text, "cache_control": {"type": "ephemeral"}}
-    return {"type": "text", "text": part.text}
+    block: TextBlockParam = {"type": "text", "text": part.text}
+    return _marked([block], is_breakpoint=part.is_breakpoint)[0]
 
 
-def _conversation(system_prompt: str, messages: Sequence[dict[str, Any]]) -> AnthropicBody:
+def _marked(blocks: "list[B]", *, is_breakpoint: bool) -> "list[B]":
+    """Return an item's blocks; the last one is marked if the item ends at a breakpoint."""
+    if is_breakpoint and blocks:
+        blocks[-1]["cache_control"] = {"type": "ephemeral"}
+    return blocks
+
+
+def _conversation(composed: ContextComposed, messages: Sequence[dict[str, Any]]) -> AnthropicBody:
     begins = next(
         (index for index, message in enumerate(messages) if message["role"] not in _SYSTEM), len(messages)
     )
-    system = _texts(system_prompt)
-    for message in messages[:begins]:
-        system += _texts(message.get("content"))
-    formatted = list(_messages(messages, begins))
+    first = 1 if composed.system_prompt else 0
+    ends = {place.items - first - 1 for place in composed.breakpoints or ()}
+    system = _marked(_texts(composed.system_prompt), is_breakpoint=-1 in ends)
+    for index, message in enumerate(messages[:begins]):
+        system += _marked(_texts(message.get("content")), is_breakpoint=index in ends)
+    formatted = list(_messages(messages, begins, ends))
     return {"system": system, "messages": formatted} if system else {"messages": formatted}
 
 
-def _messages(messages: Sequence[dict[str, Any]], begins: int) -> "Iterator[MessageParam]":
+def _messages(
+    messages: Sequence[dict[str, Any]], begins: int, ends: Collection[int]
+) -> "Iterator[MessageParam]":
+    """Yield the messages from the first that is no system message; breakpoints are behind those at `ends`."""
     index = begins
     while index < len(messages):
         message, after = messages[index], index + 1
@@ -78,7 +92,13 @@ def _messages(messages: Sequence[dict[str, Any]], begins: int) -> "Iterator[Mess
                     (place for place in range(after, len(messages)) if messages[place]["role"] != "tool"),
                     len(messages),
                 )
-                yield {"role": "user", "content": [_result(result) for result in messages[index:after]]}
+                results = [
+                    *chain.from_iterable(
+                        _marked([_result(messages[place])], is_breakpoint=place in ends)
+                        for place in range(index, after)
+                    )
+                ]
+                yield {"role": "user", "content": results}
             case "assistant":
                 _require_results(messages, index)
                 blocks: list[TextBlockParam | ToolUseBlockParam] = [
@@ -86,10 +106,13 @@ def _messages(messages: Sequence[dict[str, Any]], begins: int) -> "Iterator[Mess
                     *_calls(message, index),
                 ]
                 if blocks:
-                    yield {"role": "assistant", "content": blocks}
+                    yield {
+                        "role": "assistant",
+                        "content": _marked(blocks, is_breakpoint=index in ends),
+                    }
             case role:
                 if texts := _texts(message.get("content")):
-                    yield _plain(role, texts)
+                    yield _plain(role, _marked(texts, is_breakpoint=index in ends))
         index = after
 
 

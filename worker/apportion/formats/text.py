@@ -41,7 +41,7 @@ def parts_of(composed: ContextComposed) -> list[Part]:
     Raises:
         FormatError: nothing was composed.
     """
-    return cut(text_of(composed), [place.characters for place in composed.breakpoints or ()])
+    return cut(text_of(composed), [place.characters or 0 for place in composed.breakpoints or ()])
 
 
 def text_of(composed: ContextComposed) -> str:

@@ -16,6 +16,8 @@ from apportion.replay.findings import Found, counted
 from apportion.replay.whatif import DecisionDifference, Misfit, Moved, Resized
 
 V = TypeVar("V")
+_READ, _WRITTEN = Decimal("0.1"), Decimal("1.25")
+"""Prices of a token that is read from a provider's cache, and of one that is written to it."""
 _MOVES = ("gained", "lost", "shrunk", "grown")
 
 
@@ -38,7 +40,9 @@ class Sum(Struct, frozen=True, kw_only=True):
 
     `unverifiable` are the decisions that are not composed as recorded, by reason, and `misfits` those whose
     request is refused under the change, by code: neither is in any other figure. Requests `in_flight` were
-    recorded, and are not known to be answered yet. Costs are in the unit of the price, exact.
+    recorded, and are not known to be answered yet. Tokens `held` are those of unchanged beginnings. Costs are
+    in the unit of the price, exact. `cost_cached` is the cost if a provider caches each text: a held token
+    then costs 0.1, and any other at most 1.25. It is absent if no token is held.
     """
 
     replayed: int = 0
@@ -54,8 +58,12 @@ class Sum(Struct, frozen=True, kw_only=True):
     statuses: Mapping[str, int] = field(default_factory=dict)
     tokens_before: int = 0
     tokens_after: int = 0
+    held_before: int = 0
+    held_after: int = 0
     cost_before: Opt[Decimal] = UNSET
     cost_after: Opt[Decimal] = UNSET
+    cost_cached_before: Opt[Decimal] = UNSET
+    cost_cached_after: Opt[Decimal] = UNSET
     groups: Mapping[str, ItemFlow] = field(default_factory=dict)
     kinds: Mapping[str, ItemFlow] = field(default_factory=dict)
 
@@ -77,6 +85,10 @@ class Sum(Struct, frozen=True, kw_only=True):
         ]
         if self.cost_before is not UNSET and self.cost_after is not UNSET:
             lines.append(_from_to("cost", self.cost_before, self.cost_after))
+        if self.held_before or self.held_after:
+            lines.append(_from_to("held", self.held_before, self.held_after))
+        if self.cost_cached_before is not UNSET and self.cost_cached_after is not UNSET:
+            lines.append(_from_to("cost, cached", self.cost_cached_before, self.cost_cached_after))
         for what, counts in (
             ("answered otherwise", self.statuses),
             ("refused under the change", self.misfits),
@@ -102,7 +114,14 @@ class Sum(Struct, frozen=True, kw_only=True):
         if per_million is None:
             return self
         before, after = ((per_million * each).scaleb(-6) for each in (self.tokens_before, self.tokens_after))
-        return replace(self, cost_before=before, cost_after=after)
+        priced = replace(self, cost_before=before, cost_after=after)
+        if not (self.held_before or self.held_after):
+            return priced
+        return replace(
+            priced,
+            cost_cached_before=_cached_cost(before, (per_million * self.held_before).scaleb(-6)),
+            cost_cached_after=_cached_cost(after, (per_million * self.held_after).scaleb(-6)),
+        )
 
 
 class DifferenceSum:
@@ -127,6 +146,8 @@ class DifferenceSum:
         counts["reordered"] += one.reordered
         counts["tokens_before"] += one.before.used
         counts["tokens_after"] += one.after.used
+        counts["held_before"] += one.before.held
+        counts["held_after"] += one.after.held
         for what in _MOVES:
             those: tuple[Moved | Resized, ...] = getattr(one, what)
             counts[what] += len(those)
@@ -150,6 +171,8 @@ class DifferenceSum:
             reordered=counts["reordered"],
             tokens_before=counts["tokens_before"],
             tokens_after=counts["tokens_after"],
+            held_before=counts["held_before"],
+            held_after=counts["held_after"],
             unverifiable=unverifiable,
             in_flight=in_flight,
             misfits=_sorted(self._misfits),
@@ -165,6 +188,11 @@ def _flow(what: str, item: Moved | Resized) -> ItemFlow:
     else:
         more = item.tokens_after - item.tokens_before
     return ItemFlow(**{what: 1}, tokens_gained=max(more, 0), tokens_lost=max(-more, 0))
+
+
+def _cached_cost(cost: Decimal, held_cost: Decimal) -> Decimal:
+    """Return a cost if a provider caches; without held tokens nothing is written either."""
+    return cost * _WRITTEN - held_cost * (_WRITTEN - _READ) if held_cost else cost
 
 
 def _added(ours: Any, theirs: Any) -> Any:

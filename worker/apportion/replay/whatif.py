@@ -14,11 +14,28 @@ from msgspec.structs import replace
 from apportion.core.compose import Answered
 from apportion.core.events import Constraint, Constraints, ContextRequest, Match, MatchType, Opt
 from apportion.core.policy import Policy
-from apportion.core.results import ComposedItem, ContextComposed, Failure, Fidelity, Reason, Result, Status
+from apportion.core.results import (
+    ComposedItem,
+    ContextComposed,
+    ContextDecision,
+    Failure,
+    Fidelity,
+    Reason,
+    Result,
+    Status,
+    WindowBreak,
+)
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.text.tokens import CounterName
 
-_FULLEST_FIRST = (Fidelity.FULL, Fidelity.SHRUNK, Fidelity.TRUNCATED, Fidelity.SUMMARY, Fidelity.NAME)
+_FULLEST_FIRST = (
+    Fidelity.FULL,
+    Fidelity.SHRUNK,
+    Fidelity.TRUNCATED,
+    Fidelity.SUMMARY,
+    Fidelity.NAME,
+    Fidelity.CLEARED,
+)
 
 _Numbered: TypeAlias = dict[tuple[str, int], ComposedItem]
 
@@ -92,13 +109,17 @@ class Resized(Struct, frozen=True):
     tokens_after: int
 
 
-class AnswerSide(Struct, frozen=True):
-    """How a request was answered: before the change, or after."""
+class AnswerSide(Struct, frozen=True, omit_defaults=True):
+    """How a request was answered: before the change, or after.
+
+    `held` is how many tokens of an unchanged beginning a provider's cache can serve.
+    """
 
     status: Status
     counter: str
     limit: int
     used: int
+    held: int = 0
 
 
 class DecisionDifference(Result, frozen=True, kw_only=True):
@@ -166,8 +187,8 @@ def difference(recorded: Answered, changed: Answered) -> DecisionDifference:
     is_same = not (gained or lost or shrunk or grown or reordered)
     return DecisionDifference(
         decision_id=before.decision_id,
-        before=_side(before),
-        after=_side(after),
+        before=_side(recorded),
+        after=_side(changed),
         gained=gained,
         lost=lost,
         shrunk=shrunk,
@@ -177,9 +198,20 @@ def difference(recorded: Answered, changed: Answered) -> DecisionDifference:
     )
 
 
-def _side(composed: ContextComposed) -> AnswerSide:
-    tokens = composed.tokens
-    return AnswerSide(composed.status, tokens.counter, tokens.limit, tokens.used)
+def _side(answered: Answered) -> AnswerSide:
+    tokens = answered.composed.tokens
+    held = held_tokens(answered.decision)
+    return AnswerSide(answered.composed.status, tokens.counter, tokens.limit, tokens.used, held)
+
+
+def held_tokens(decision: ContextDecision) -> int:
+    """Return the tokens of an unchanged beginning that a provider's cache can serve."""
+    prefix, window = decision.prefix, decision.window
+    if prefix is not UNSET and not prefix.cold:
+        return prefix.prefix_tokens
+    if window is not UNSET and window.broken is not WindowBreak.TTL_EXPIRED:
+        return window.tokens
+    return 0
 
 
 def _written(composed: ContextComposed) -> tuple[object, ...]:

@@ -104,6 +104,19 @@ function floorsSection() {
     ], rows), cut("floors")] : emptyState("Every floor was met."));
 }
 
+function heldSection() {
+  const rows = answers.held;
+  if (!rows.length) return null;
+  return section("held", "Held beginnings", "How much of the texts began as the session's last text, which a provider's cache can serve.",
+    [table([
+      ["Policy", (row) => row.policy_name],
+      ["Broken by", (row) => row.broken || "–"],
+      ["Decisions", (row) => count(row.decisions), true],
+      ["Held", (row) => percent(row.tokens_held, row.tokens_used), true],
+      ["Cleared tokens", (row) => count(row.tokens_cleared), true],
+    ], rows), cut("held")]);
+}
+
 function sessionsSection() {
   const rows = answers.sessions;
   const place = element("div", {});

@@ -145,6 +145,7 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
         if event.conversation is not UNSET:
             place = "$.conversation.messages"
             _at_most(len(event.conversation.messages), bounds.messages_max, "messages", place)
+            _at_most(len(event.conversation.pinned), bounds.messages_max, "pins", "$.conversation.pinned")
         return
     _check_label(event.source, "$.source")
     if isinstance(event, ContextArtifact):

@@ -15,7 +15,7 @@ from apportion.assembly import create_catalogue
 from apportion.examples.broker import embedded_broker
 from apportion.examples.demo.process import Worker, run_command, worker_process
 from apportion.examples.demo.screen import Screen
-from apportion.examples.demo.story import Story, briefing_policy
+from apportion.examples.demo.story import Story, assistant_policy, briefing_policy
 from apportion.kafka.client import Client, open_client
 from apportion.kafka.publishing import publish_policies
 from apportion.kafka.topics import create_topics
@@ -95,7 +95,8 @@ async def run_demo(
         )
         stage = _Stage(running, secret, screen)
         await create_topics(running)
-        await publish_policies(running, {"briefing.toml": briefing_policy()})
+        policies = {"briefing.toml": briefing_policy(), "assistant.toml": assistant_policy()}
+        await publish_policies(running, policies)
         screen.tell(f"An embedded broker, at {broker.bootstrap_servers}")
         async with open_client(running) as client, _killed_in_the_middle(stage, client, story) as worker:
             await worker.during(_look(stage, report))

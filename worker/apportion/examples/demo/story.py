@@ -11,11 +11,11 @@ from itertools import chain
 from msgspec import Struct
 
 from apportion.core.policy import Policy
-from apportion.examples.workload.sessions import Event, briefing, chat, habits, recall, review
+from apportion.examples.workload.sessions import Event, ToolChat, briefing, chat, habits, recall, review
 from apportion.policies import load_policy
 
 _ROUNDS = 8
-"""Number of moments with requests of all sessions; after them there is only the agent's session."""
+"""Number of moments with requests of all sessions; after them there are only the agent and the assistant."""
 _REFUSED_ROUND = 1
 
 
@@ -36,10 +36,18 @@ def briefing_policy() -> Policy:
     return load_policy(resources.files(__package__) / "briefing.toml")
 
 
+def assistant_policy() -> Policy:
+    """Return the policy that the demo publishes for a long chat with tools."""
+    return load_policy(resources.files(__package__) / "assistant.toml")
+
+
 def story_of(moments: Iterable[bytes]) -> Story:
     """Return what is asked about moments, which are requests of strategy `lanes`; there is one at least."""
-    policy = briefing_policy().name
-    rounds = [_round(number, value, policy) for number, value in enumerate(moments)]
+    policy, assistant = briefing_policy().name, ToolChat(assistant_policy().name)
+    rounds = [
+        (*_round(number, value, policy), json.dumps(assistant.ask(json.loads(value))).encode())
+        for number, value in enumerate(moments)
+    ]
     middle = len(rounds) // 2
     return Story(
         before=tuple(chain.from_iterable(rounds[:middle])),

@@ -4,8 +4,9 @@ from collections import Counter
 
 from msgspec import UNSET, Struct, field
 
-from apportion.core.results import ContextDecision, Prefix
+from apportion.core.results import ContextDecision
 from apportion.kafka.client import Reply
+from apportion.replay.whatif import held_tokens
 
 PERCENTILES = (50, 95, 99)
 _READ_SAVES, _WRITE_ADDS = 0.9, 0.25
@@ -13,12 +14,20 @@ _READ_SAVES, _WRITE_ADDS = 0.9, 0.25
 
 
 class OfPolicy(Struct):
-    """The sums of the decisions under one policy; `used` and `limit` in tokens."""
+    """The sums of the decisions under one policy; `used` and `limit` in tokens.
+
+    `held` counts the tokens in an unchanged beginning, under a policy that holds prefixes. `saved` is what a
+    provider's cache saves of the price of `used`, in tokens at the full price. `freed` are the tokens of
+    cleared tool results.
+    """
 
     strategy: str
     decisions: int = 0
     used: int = 0
     limit: int = 0
+    held: int = 0
+    saved: float = 0.0
+    freed: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
 
@@ -26,9 +35,7 @@ class DemoSummary(Struct, frozen=True):
     """Totals of a run. Latencies are in seconds by percentile, without answers delayed by the killed worker.
 
     `emitted` counts the tokens in contexts, and `charged` those in the sessions' ledgers; they differ only if
-    tokens were charged twice or not at all. `held` is the share of tokens in an unchanged beginning, under
-    policies that hold prefixes. `input_price` is the price of input with that beginning in the provider's
-    cache, as a share of the full price.
+    tokens were charged twice or not at all.
     """
 
     sessions: int
@@ -37,8 +44,6 @@ class DemoSummary(Struct, frozen=True):
     policies: dict[str, OfPolicy]
     emitted: int
     charged: int
-    held: float
-    input_price: float
     latencies_s: dict[int, float]
 
 
@@ -52,8 +57,6 @@ class DemoTally:
         self._latencies_s: list[float] = []
         self._dead_letters = self._charged = 0
         self._cached: dict[tuple[str, str], int] = {}
-        self._holding = self._held = 0
-        self._saved = 0.0
 
     def add(self, answered: Reply, *, held_up: bool = False) -> None:
         """Count an answer. The latency of an answer that a killed worker `held_up` is ignored."""
@@ -77,14 +80,14 @@ class DemoTally:
         self._charged += after.spent_tokens - known
         self._spent[session] = after.spent_tokens
         if decision.prefix is not UNSET:
-            self._count_prefix(session, decision.prefix, tokens.used)
-
-    def _count_prefix(self, session: tuple[str, str], prefix: Prefix, used: int) -> None:
-        before = self._cached.get(session, 0)
-        read = self._cached[session] = 0 if prefix.cold else prefix.prefix_tokens
-        self._holding += used
-        self._held += prefix.prefix_tokens
-        self._saved += _READ_SAVES * read - _WRITE_ADDS * max(0, read - before)
+            sums.held += decision.prefix.prefix_tokens
+        elif decision.window is not UNSET:
+            sums.held += decision.window.tokens
+        written = self._cached.get(session, 0)
+        read = self._cached[session] = held_tokens(decision)
+        sums.saved += _READ_SAVES * read - _WRITE_ADDS * max(0, read - written)
+        if decision.tool_results is not UNSET:
+            sums.freed += decision.tool_results.freed_tokens
 
     def summary(self) -> DemoSummary:
         """Return the totals so far, policies in the order in which they came."""
@@ -96,8 +99,6 @@ class DemoTally:
             policies=dict(policies),
             emitted=sum(each.used for each in policies.values()),
             charged=self._charged,
-            held=self._held / (self._holding or 1),
-            input_price=1 - self._saved / (self._holding or 1),
             latencies_s={percent: self._percentile(percent) for percent in PERCENTILES},
         )
 

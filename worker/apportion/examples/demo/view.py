@@ -183,9 +183,14 @@ def _by_policy(total: DemoSummary) -> Table:
 def _facts(total: DemoSummary) -> Iterator[tuple[str, str]]:
     if total.decisions:
         yield "ledgers", f"{total.emitted:,} tokens emitted, {total.charged:,} charged"
-    if total.held:
-        yield "held", f"{total.held:.0%} of the agent's tokens stand as they did the turn before"
-        yield "saved", f"{1 - total.input_price:.0%} of what its input costs, by a provider's cache"
+    holding = {name: sums for name, sums in total.policies.items() if sums.held}
+    if holding:
+        held = ", ".join(f"{name} {sums.held / sums.used:.0%}" for name, sums in holding.items())
+        yield "held", f"{held} of the tokens, as they stood the turn before"
+        saved = ", ".join(f"{name} {sums.saved / sums.used:.0%}" for name, sums in holding.items())
+        yield "saved", f"{saved} of what the input costs, by a provider's cache"
+    if freed := sum(sums.freed for sums in total.policies.values()):
+        yield "cleared", f"{freed:,} tokens of old tool results, in all contexts"
     if total.dead_letters:
         yield "dead letters", f"{total.dead_letters:,}"
     latencies = (f"p{percent} {latency_s * 1000:.1f} ms" for percent, latency_s in total.latencies_s.items())

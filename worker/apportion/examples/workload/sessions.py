@@ -5,6 +5,7 @@ Contents, times and scores are those of the moment; only the form is made here.
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -24,6 +25,9 @@ _NAMING = ("id", "kind", "path", "chunk_index")
 _WEIGHED = ("content", "created_at", "relevance")
 _HABIT_CHARACTERS = 480
 _TURN_CHARACTERS = 4_000
+_ASKED_CHARACTERS = 1_000
+_READ_MAX = 3
+_TURN_TIME = timedelta(seconds=30)
 
 
 def review(moment: Event) -> Event:
@@ -96,6 +100,53 @@ def chat(moment: Event) -> Event:
             "new_message": "\n".join(islice(_contents(moment, "session_history"), 1)) or "What is next?",
         }
     }
+
+
+class ToolChat:
+    """A chat of a developer with an assistant that reads files by a tool, which grows by each moment."""
+
+    def __init__(self, policy: str) -> None:
+        """Begin without messages; `policy` is of strategy `conversation`."""
+        self._policy = policy
+        self._messages: list[Event] = []
+        self._begun_at: datetime | None = None
+        self._turns = 0
+
+    def ask(self, moment: Event) -> Event:
+        """Return the request of the next turn: a question about the moment, after all turns before."""
+        if self._begun_at is None:
+            self._begun_at = datetime.fromisoformat(moment["requested_at"])
+            self._rules = "\n\n".join(islice(_contents(moment, "rule_doc"), 1))
+        asked_at = self._begun_at + self._turns * _TURN_TIME
+        question = (
+            "What does this change do?\n" + next(_contents(moment, "local_diff"), "")[:_ASKED_CHARACTERS]
+        )
+        request = _request(moment, "assistant", policy=self._policy) | {
+            "requested_at": asked_at.isoformat(),
+            "conversation": {
+                "system_prompt": self._rules,
+                "messages": [*self._messages],
+                "new_message": question,
+            },
+        }
+        self._messages += [{"role": "user", "content": question}, *self._answer(moment)]
+        self._turns += 1
+        return request
+
+    def _answer(self, moment: Event) -> Iterator[Event]:
+        """Yield the messages of an answer: calls with their results, then a text."""
+        read = islice(_contents(moment, "symbol_context", "semantic_match"), _READ_MAX)
+        for number, content in enumerate(read):
+            call = f"call_{self._turns}_{number}"
+            function = {"name": "read_file", "arguments": f'{{"part":{number}}}'}
+            yield {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": call, "type": "function", "function": function}],
+            }
+            yield {"role": "tool", "tool_call_id": call, "content": content[:_TURN_CHARACTERS]}
+        said = next(_contents(moment, "session_history"), "It is as the commit message says.")
+        yield {"role": "assistant", "content": said[:_ASKED_CHARACTERS]}
 
 
 def _request(moment: Event, session: str, **named: Any) -> Event:

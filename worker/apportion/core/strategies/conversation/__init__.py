@@ -19,6 +19,7 @@ follows a message that does not fit, and counts no overhead for the new message;
   `groups`.
 - Only an assistant's message has tool calls, only a tool's message a tool_call_id; a call and a text part
   have the fields of OpenAI's format and no others.
+- Pinned messages and their groups cost as the new message does, and stand before the history.
 - Ids: `system_prompt` (where the request has one), `new_message`, `messages/INDEX`, ranked in that order,
   the newest message first. Whatever does not fit is `history_truncated`; the margin stands where a message
   was considered, and is its whole group's. A system prompt without room is `no_room`.
@@ -28,33 +29,40 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate, ContextRequest, Conversation
+from apportion.core.events import Candidate, ContextRequest
 from apportion.core.history import as_message
 from apportion.core.levers import Levers, Meaning
-from apportion.core.results import Reason
+from apportion.core.results import Reason, ToolResults
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.base import CandidateNeeds
-from apportion.core.strategies.conversation.choose import MessageChoice, Terms, choose
-from apportion.core.strategies.conversation.groups import plan
-from apportion.core.strategies.conversation.messages import read
-from apportion.core.strategies.conversation.policy import ConversationPolicy
+from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
+from apportion.core.strategies.conversation.choose import Room, Terms, measure_room
+from apportion.core.strategies.conversation.groups import Plan, plan
+from apportion.core.strategies.conversation.kept_history import (
+    ConversationPart,
+    ConversationTask,
+    CountedChat,
+    KeptHistory,
+    keep_history,
+    next_boundary,
+)
+from apportion.core.strategies.conversation.messages import check_pins, read
+from apportion.core.strategies.conversation.policy import ConversationPolicy, Parts
 from apportion.core.strategies.conversation.verdicts import (
     Given,
+    MessageChoice,
+    choice_of,
     group_bounds,
     ids_of,
     verdict_on_prompt,
     verdicts_on_messages,
 )
-from apportion.core.task import OwnPart, SessionPart, Task
+from apportion.core.strategies.conversation.window_report import SentChat, report_window
+from apportion.core.task import SessionPart
 from apportion.core.verdict import Verdicts
-
-
-class ConversationPart(OwnPart, frozen=True):
-    """The conversation of a request."""
-
-    conversation: Conversation
 
 
 class ConversationStrategy:
@@ -85,45 +93,87 @@ class ConversationStrategy:
         """Return that no candidate can be used."""
         return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
 
-    def read_own(
-        self,
-        request: ContextRequest,
-        session: SessionPart,  # noqa: ARG002 - the protocol's
-    ) -> ConversationPart:
-        """Read the conversation."""
+    def read_own(self, request: ContextRequest, session: SessionPart) -> ConversationPart:
+        """Read the conversation and the session."""
         assert request.conversation is not UNSET, "a request without a conversation is refused"
-        return ConversationPart(request.conversation)
+        return ConversationPart(request.conversation, session)
 
-    def compose(self, task: Task[ConversationPolicy, ConversationPart]) -> Verdicts:
+    def compose(self, task: ConversationTask) -> Verdicts:
         """Keep the newest messages and as much of the system prompt as their parts allow."""
         conversation, policy, counter = task.own.conversation, task.policy, task.counter
         chat = read(conversation.messages, as_message(conversation.new_message))
+        check_pins(conversation.pinned, len(conversation.messages))
         parts = policy.parts(task.total_tokens)
-        cut_plan = plan(len(conversation.messages), chat.calls, chat.results)
+        cut_plan = plan(len(conversation.messages), chat.calls, chat.results, conversation.pinned)
         given = Given(
             conversation.system_prompt, ids_of(len(conversation.messages)), chat.roles, cut_plan.unsuitable
         )
-        choice = MessageChoice(sent=False)
-        if task.limit_tokens:
-            given.system_tokens = counter.count(conversation.system_prompt)
-            given.costs = chat.costs(counter, policy.conversation.message_overhead_tokens)
-            system = Shrunk(conversation.system_prompt, given.system_tokens)
-            terms = Terms(parts, task.limit_tokens, policy.conversation.gaps)
-            choice = choose(cut_plan, given.costs, terms, system, counter)
-        prompt, messages = verdict_on_prompt(given, choice), verdicts_on_messages(given, choice)
-        bounds, ranked = group_bounds(parts), [*prompt, *reversed(messages)]
-        if not choice.sent:
-            return Verdicts(verdicts=ranked, groups=bounds, infeasible=task.limit_tokens > 0)
-        standing = [verdict for verdict in (*prompt, *messages) if verdict.fidelity is not None]
-        used_tokens = sum([verdict.tokens for verdict in standing])
-        return Verdicts(
-            verdicts=ranked,
-            groups=bounds,
-            standing=standing,
-            system_prompt=choice.system_prompt,
-            kept=choice.kept[::-1],
-            estimated_tokens=used_tokens,
-            used_tokens=used_tokens,
-            reserved_tokens=parts.response_tokens,
-            truncated_messages=len(conversation.messages) - len(choice.kept),
-        )
+        choice = MessageChoice(sent=False, pinned=cut_plan.pinned)
+        if not task.limit_tokens:
+            return _verdicts(given, choice, parts)
+        given.system_tokens = counter.count(conversation.system_prompt)
+        contents = counter.count_many(chat.texts)
+        costs = given.costs = chat.costs(contents, counter, policy.conversation.message_overhead_tokens)
+        system = Shrunk(conversation.system_prompt, given.system_tokens)
+        terms = Terms(parts, task.limit_tokens, policy.conversation.gaps)
+        room = measure_room(cut_plan, costs, terms, system, counter)
+        if room.lacking is not None:
+            needed = (*cut_plan.pinned, *range(cut_plan.mandatory, len(costs)))
+            choice = replace(choice, margins=dict.fromkeys(needed, room.lacking))
+            return _verdicts(given, choice, parts, infeasible=True)
+        kept = keep_history(task, CountedChat(chat, cut_plan, contents, costs), room.history_tokens)
+        given.costs = kept.costs
+        answer = _verdicts(given, choice_of(cut_plan, room, kept), parts)
+        return _with_report(task, answer, kept, _beginning(cut_plan, room, kept, answer.used_tokens))
+
+
+def _verdicts(given: Given, choice: MessageChoice, parts: Parts, *, infeasible: bool = False) -> Verdicts:
+    """Return the verdicts on a choice; what is sent stands in the order of the text."""
+    prompt, messages = verdict_on_prompt(given, choice), verdicts_on_messages(given, choice)
+    bounds, ranked = group_bounds(parts), [*prompt, *reversed(messages)]
+    if not choice.sent:
+        return Verdicts(verdicts=ranked, groups=bounds, infeasible=infeasible)
+    standing = [verdict for verdict in prompt if verdict.fidelity is not None]
+    standing += [*[messages[index] for index in choice.kept], messages[-1]]
+    used_tokens = sum([verdict.tokens for verdict in standing])
+    return Verdicts(
+        verdicts=ranked,
+        groups=bounds,
+        standing=standing,
+        system_prompt=choice.system_prompt,
+        kept=choice.kept,
+        estimated_tokens=used_tokens,
+        used_tokens=used_tokens,
+        reserved_tokens=parts.response_tokens,
+        truncated_messages=len(messages) - 1 - len(choice.kept),
+    )
+
+
+def _beginning(cut_plan: Plan, room: Room, kept: KeptHistory, used_tokens: int) -> SentChat:
+    return SentChat(
+        room.system_prompt,
+        room.system_tokens,
+        cut_plan.pinned,
+        kept.kept[::-1],
+        cut_plan.mandatory,
+        used_tokens,
+    )
+
+
+def _with_report(task: ConversationTask, answer: Verdicts, kept: KeptHistory, sent: SentChat) -> Verdicts:
+    """Return the answer with what the policy's tables add: a report, new contents, and carried state."""
+    slack, table = task.policy.prefix.slack, task.policy.tool_results
+    if not slack and table is None:
+        return answer
+    report = report_window(task, kept, sent) if slack else None
+    cleared = [index for index in sent.history if index in kept.clearing.saved]
+    freed_tokens = sum([kept.clearing.saved[index] for index in cleared])
+    state = ChatState(None if report is None else report.sent, next_boundary(task, kept.clearing))
+    return replace(
+        answer,
+        rewritten={index: kept.clearing.contents[index] for index in cleared},
+        carried=encode_state(state),
+        window=UNSET if report is None else report.window,
+        breakpoints=() if report is None else report.breakpoints,
+        tool_results=UNSET if table is None else ToolResults(cleared=len(cleared), freed_tokens=freed_tokens),
+    )

@@ -1,10 +1,10 @@
-"""Choice of the messages, and of how much of the system prompt stands.
+"""Choice of the newest messages, and of how much of the system prompt stands.
 
 Decides by cost: what a message costs does not depend on the others, so sums are exact here.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from msgspec import Struct
@@ -19,20 +19,6 @@ from apportion.core.text.reckoning import Attempt, Correction
 from apportion.core.text.tokens import TokenCounter, units_of
 
 
-class MessageChoice(Struct, frozen=True):
-    """What goes to the model: the system prompt as cut, and the kept messages of the history, newest first.
-
-    `margins` are by message index. Where `sent` is not so, nothing goes.
-    """
-
-    sent: bool
-    system_prompt: str = ""
-    system_tokens: int = 0
-    kept: tuple[int, ...] = ()
-    margins: Mapping[int, Margin] = {}
-    system_margin: Margin | None = None
-
-
 class Terms(Struct, frozen=True):
     """The parts of the total, the limit of the sum, and whether history goes on after what does not fit."""
 
@@ -41,31 +27,42 @@ class Terms(Struct, frozen=True):
     gaps: bool
 
 
-def choose(
-    plan: Plan, costs: list[int], terms: Terms, system: Shrunk, counter: TokenCounter
-) -> MessageChoice:
-    """Return the choice; `costs` holds the history's, and last the new message's."""
+class Room(Struct, frozen=True):
+    """The system prompt as cut, and the tokens that are left for the history.
+
+    `lacking` is the margin of what must be sent, if it does not fit. History tokens below 0 leave no room.
+    """
+
+    system_prompt: str = ""
+    system_tokens: int = 0
+    system_margin: Margin | None = None
+    history_tokens: int = 0
+    lacking: Margin | None = None
+
+
+class Newest(Struct, frozen=True):
+    """The kept messages of the history, newest first, and the margins of those considered in vain."""
+
+    kept: tuple[int, ...]
+    margins: Mapping[int, Margin]
+
+
+def measure_room(
+    plan: Plan, costs: Sequence[int], terms: Terms, system: Shrunk, counter: TokenCounter
+) -> Room:
+    """Return the room; `costs` holds the history's, and last the new message's."""
     parts, limit_tokens = terms.parts, terms.limit_tokens
-    mandatory_tokens = sum(costs[plan.mandatory :])
+    mandatory_tokens = sum(costs[plan.mandatory :]) + sum([costs[index] for index in plan.pinned])
     cuts = _Cuts(system, counter)
     prompt, tokens, margin = cuts.within(parts.system_tokens)
     left_tokens = min(parts.total_tokens - tokens, limit_tokens)
     if mandatory_tokens > left_tokens:
-        margin = Margin(mandatory_tokens, left_tokens)
-        return MessageChoice(sent=False, margins=dict.fromkeys(range(plan.mandatory, len(costs)), margin))
+        return Room(lacking=Margin(mandatory_tokens, left_tokens))
     # both parts keep to theirs, so the response's is never touched: a policy's parts are within its total
     room_tokens = min(parts.messages_tokens, limit_tokens - tokens) - mandatory_tokens
-    kept, margins = _newest(plan, costs, room_tokens, gaps=terms.gaps)
     if tokens + mandatory_tokens > limit_tokens:
         prompt, tokens, margin = cuts.within(limit_tokens - mandatory_tokens)
-    return MessageChoice(
-        sent=True,
-        system_prompt=prompt,
-        system_tokens=tokens,
-        kept=kept,
-        margins=margins,
-        system_margin=margin,
-    )
+    return Room(prompt, tokens, margin, room_tokens)
 
 
 class _Cuts:
@@ -115,15 +112,13 @@ class _Cuts:
         return self._known[code_points]
 
 
-def _newest(
-    plan: Plan, costs: list[int], room_tokens: int, *, gaps: bool
-) -> tuple[tuple[int, ...], dict[int, Margin]]:
-    """Return the messages that fit, newest first, and the margins of those that were considered in vain."""
-    kept = list(range(len(costs) - 2, plan.mandatory - 1, -1))
+def newest(plan: Plan, costs: Sequence[int], room_tokens: int, *, gaps: bool = False) -> Newest:
+    """Return the newest messages of the history that fit; the first that does not ends it, without gaps."""
+    kept: list[int] = []
     margins: dict[int, Margin] = {}
     up_to = list(accumulate(costs, initial=0))
     last = plan.mandatory - 1
-    if not plan.starts and not plan.unsuitable:
+    if not plan.starts and not plan.aside:
         # where no message belongs to another, their sums tell how many of the newest fit
         first = bisect_left(up_to, up_to[last + 1] - room_tokens, 0, last + 1)
         kept += range(last, first - 1, -1)
@@ -131,7 +126,7 @@ def _newest(
         last = first - 1
     while last >= 0:
         first = plan.starts.get(last, last)
-        if last not in plan.unsuitable:
+        if last not in plan.aside:
             needed = up_to[last + 1] - up_to[first]
             if needed <= room_tokens:
                 room_tokens -= needed
@@ -141,4 +136,4 @@ def _newest(
                 if not gaps:
                     break
         last = first - 1
-    return tuple(kept), margins
+    return Newest(tuple(kept), margins)

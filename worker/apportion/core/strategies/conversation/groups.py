@@ -22,15 +22,23 @@ class Plan(Struct, frozen=True):
     """How a history may be cut.
 
     Messages from `mandatory` on go with the new message. Before it, `unsuitable` ones never go; those of a
-    group go together: `starts` gives, by a group's last message, its first.
+    group go together: `starts` gives, by a group's last message, its first. `pinned` are the pinned ones and
+    their groups, oldest first: they always go. `aside` are both, which no cut concerns.
     """
 
     mandatory: int
     unsuitable: frozenset[int]
     starts: Mapping[int, int]
+    pinned: tuple[int, ...] = ()
+    aside: frozenset[int] = frozenset()
 
 
-def plan(messages: int, calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str]) -> Plan:
+def plan(
+    messages: int,
+    calls: Mapping[int, tuple[str, ...]],
+    results: Mapping[int, str],
+    pins: Iterable[int] = (),
+) -> Plan:
     """Return the plan of that many messages of history; the new message is the one after them.
 
     Groups that share a message are one, and incomplete where one of them is, but for the group that the
@@ -50,7 +58,16 @@ def plan(messages: int, calls: Mapping[int, tuple[str, ...]], results: Mapping[i
             unsuitable.update(range(cluster.first, min(cluster.last + 1, mandatory)))
         elif cluster.first < mandatory:
             starts[cluster.last] = cluster.first
-    return Plan(mandatory, frozenset(unsuitable), starts)
+    pinned = _with_groups(pins, mandatory, starts).difference(unsuitable) if pins else frozenset[int]()
+    never = frozenset(unsuitable)
+    return Plan(mandatory, never, starts, tuple(sorted(pinned)), never | pinned)
+
+
+def _with_groups(pins: Iterable[int], mandatory: int, starts: Mapping[int, int]) -> frozenset[int]:
+    """Return the pinned messages of the history, each with its group."""
+    pinned = {pin for pin in pins if pin < mandatory}
+    groups = [range(first, last + 1) for last, first in starts.items()]
+    return frozenset(pinned.union(*[group for group in groups if not pinned.isdisjoint(group)]))
 
 
 def _groups(calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str]) -> list[GroupSpan]:

@@ -83,9 +83,12 @@ class Chat(Struct, frozen=True):
     calls: dict[int, tuple[str, ...]]
     results: dict[int, str]
 
-    def costs(self, counter: TokenCounter, overhead_tokens: int) -> list[int]:
-        """Return what each message costs: its content, tool calls and other fields, and the overhead."""
-        costs = [tokens + overhead_tokens for tokens in counter.count_many(self.texts)]
+    def costs(self, contents: Sequence[int], counter: TokenCounter, overhead_tokens: int) -> list[int]:
+        """Return what each message costs: its content, tool calls and other fields, and the overhead.
+
+        `contents` are the counts of the contents.
+        """
+        costs = [tokens + overhead_tokens for tokens in contents]
         extras = counter.count_many([text for _, text in self.extras])
         for (index, _), tokens in zip(self.extras, extras, strict=True):
             costs[index] += tokens
@@ -116,6 +119,18 @@ def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat
         texts.append(content)
     chat.extras.extend(zip(owners, map(bytes.decode, canonical_json_of_each(others)), strict=True))
     return chat
+
+
+def check_pins(pinned: Sequence[int], messages: int) -> None:
+    """Check that there is a message at each pinned index.
+
+    Raises:
+        EventError: there is none.
+    """
+    for position, index in enumerate(pinned):
+        if index >= messages:
+            text = f"there are {messages} messages; give the index of one of them, from 0"
+            raise EventError(ErrorCode.INVALID_VALUE, text, f"$.conversation.pinned[{position}]")
 
 
 def _read_one(chat: Chat, index: int, message: dict[str, Any], pointer: str) -> str:

@@ -1,11 +1,26 @@
-"""The policy of strategy `conversation`: the parts of the total. The defaults are the source's numbers."""
+"""The policy of strategy `conversation`: the parts of the total, and what keeps a text's beginning.
+
+The defaults of the parts are the source's numbers.
+"""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Struct
+from pydantic import Field
 
-from apportion.core.policy import Count, Policy, PolicyTable, Problem, integer
+from apportion.core.events import MAX_INTEGER
+from apportion.core.policy import (
+    Count,
+    OwnName,
+    Policy,
+    PolicyTable,
+    Problem,
+    Thousandths,
+    integer,
+    is_default,
+)
 
 DEFAULT_TOTAL_TOKENS = 100_000
 
@@ -18,6 +33,30 @@ class ConversationTable(PolicyTable):
     response_tokens: Count = 40_000
     message_overhead_tokens: Count = 4
     gaps: bool = False
+
+
+class WindowPolicy(PolicyTable):
+    """`[prefix]`: a history whose beginning moves seldom. 0 slack: off.
+
+    `slack` is how many thousandths of the history's room a new cut leaves free. After `ttl_s` of event time a
+    provider's cache is cold.
+    """
+
+    slack: Annotated[int, Field(ge=0, le=900)] = 0
+    ttl_s: Annotated[int, Field(ge=1, le=MAX_INTEGER)] = 300
+
+
+class ToolResultsPolicy(PolicyTable):
+    """`[tool_results]`: when old results of tools are cleared. The table's presence turns it on.
+
+    The newest `keep` results and those of the tools in `exclude` are never cleared. A history that costs more
+    than `trigger` thousandths of its room is cleared if that frees `clear_at_least` tokens.
+    """
+
+    keep: Count = 3
+    trigger: Thousandths = 600
+    clear_at_least: Count = 1_000
+    exclude: tuple[OwnName, ...] = Field((), strict=False)
 
 
 class Parts(Struct, frozen=True):
@@ -36,6 +75,18 @@ class ConversationPolicy(Policy):
 
     budget_tokens: Count = DEFAULT_TOTAL_TOKENS
     conversation: ConversationTable = ConversationTable()
+    prefix: WindowPolicy = Field(WindowPolicy(), exclude_if=is_default)
+    tool_results: ToolResultsPolicy | None = Field(None, exclude_if=lambda table: table is None)
+
+    @cached_property
+    def prefix_ttl_s(self) -> int:
+        """The seconds of event time for which a provider caches a text's beginning; 0: no stable window."""
+        return self.prefix.ttl_s if self.prefix.slack else 0
+
+    @cached_property
+    def reads_sequence(self) -> bool:
+        """Whether a composition depends on the number of the answer: a decision names the cut's."""
+        return self.prefix.slack > 0
 
     def parts(self, total_tokens: int) -> Parts:
         """Return the parts of a total: of another than the policy's own, floor(part · t / total) each.
@@ -53,7 +104,7 @@ class ConversationPolicy(Policy):
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield parts that add up to more than the total."""
+        """Yield parts that add up to more than the total, and gaps beside a stable window."""
         yield from super().cross_check(raw)
         table = raw.get("conversation")
         defaults = ConversationTable()
@@ -61,6 +112,9 @@ class ConversationPolicy(Policy):
         for key in ("system_tokens", "messages_tokens", "response_tokens"):
             given = integer(table, key)
             parts += getattr(defaults, key) if given is None else given
+        if integer(raw.get("prefix"), "slack") and isinstance(table, Mapping) and table.get("gaps") is True:
+            reason = "breaks what [prefix] holds; leave it out, or set prefix.slack to 0"
+            yield Problem("conversation.gaps", reason)
         total = integer(raw, "budget_tokens")
         total = DEFAULT_TOTAL_TOKENS if total is None else total
         if 0 < total < parts:

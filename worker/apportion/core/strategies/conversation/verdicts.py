@@ -3,19 +3,41 @@
 Decides what is said of what became of them, nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 
 from msgspec import UNSET, Struct
 
 from apportion.core.lru import process_wide
 from apportion.core.results import Fidelity, Margin
-from apportion.core.strategies.conversation.choose import MessageChoice
+from apportion.core.strategies.conversation.choose import Room
+from apportion.core.strategies.conversation.groups import Plan
+from apportion.core.strategies.conversation.kept_history import KeptHistory
 from apportion.core.strategies.conversation.policy import Parts
 from apportion.core.verdict import Bound, GroupBounds, Verdict
 
 _SYSTEM, _MESSAGES = "system", "messages"
 _PROMPT_ID = "system_prompt"
+_PINNED = "pinned"
+
+
+class MessageChoice(Struct, frozen=True):
+    """What goes to the model: the system prompt as cut, and the kept messages of the history, in their order.
+
+    `margins` are by message index. `withheld` are messages that only the stable window keeps out, `saved` the
+    tokens of cleared results, of which `kept` has some. `pinned` messages are always sent. Where `sent` is
+    not so, nothing goes.
+    """
+
+    sent: bool
+    system_prompt: str = ""
+    system_tokens: int = 0
+    kept: tuple[int, ...] = ()
+    margins: Mapping[int, Margin] = {}
+    system_margin: Margin | None = None
+    withheld: frozenset[int] = frozenset()
+    saved: Mapping[int, int] = {}
+    pinned: Sequence[int] = ()
 
 
 class Given(Struct):
@@ -30,6 +52,22 @@ class Given(Struct):
     unsuitable: frozenset[int]
     system_tokens: int = 0
     costs: Sequence[int] = ()
+
+
+def choice_of(plan: Plan, room: Room, kept: KeptHistory) -> MessageChoice:
+    """Return what goes: the pinned messages, the kept history, then what goes with the new message."""
+    mandatory = range(plan.mandatory, len(kept.costs) - 1)
+    return MessageChoice(
+        sent=True,
+        system_prompt=room.system_prompt,
+        system_tokens=room.system_tokens,
+        kept=(*plan.pinned, *reversed(kept.kept), *mandatory),
+        margins=kept.margins,
+        system_margin=room.system_margin,
+        withheld=kept.withheld,
+        saved=kept.clearing.saved,
+        pinned=plan.pinned,
+    )
 
 
 @process_wide(32)
@@ -82,7 +120,7 @@ def verdicts_on_messages(given: Given, choice: MessageChoice) -> list[Verdict]:
         for index in (number - 1, *choice.kept):
             fidelities[index], bounds[index] = full, None
     absent = repeat(UNSET)
-    return [
+    verdicts = [
         *map(
             Verdict,
             given.ids,
@@ -98,3 +136,17 @@ def verdicts_on_messages(given: Given, choice: MessageChoice) -> list[Verdict]:
             costs,
         )
     ]
+    _mark(verdicts, choice)
+    return verdicts
+
+
+def _mark(verdicts: Sequence[Verdict], choice: MessageChoice) -> None:
+    """Mark the messages that are withheld, pinned or cleared."""
+    for index in choice.withheld:
+        verdicts[index].withheld_by = Bound.PREFIX
+    for index in choice.pinned:
+        verdicts[index].constraint = _PINNED
+    for index, tokens in choice.saved.items():
+        if verdicts[index].fidelity is not None:
+            verdicts[index].fidelity = Fidelity.CLEARED
+            verdicts[index].full_tokens = verdicts[index].tokens + tokens

@@ -1,0 +1,113 @@
+"""Clearing of old tool results: their contents are replaced by one line. Source: `[tool_results]`.
+
+Results before a boundary are cleared, and the boundary moves seldom, so a cleared result has the same text in
+every later turn. A call stays as it is.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from apportion.core.strategies.conversation.groups import Plan
+from apportion.core.strategies.conversation.messages import Chat
+from apportion.core.strategies.conversation.policy import ToolResultsPolicy
+from apportion.core.text.tokens import TokenCounter
+
+
+class ClearableResults(Struct, frozen=True):
+    """The tool results of a history, oldest first. `markers` replace the contents of the clearable ones.
+
+    `saved` is how many tokens each of these saves, more than 0.
+    """
+
+    results: Sequence[int]
+    markers: Mapping[int, str]
+    saved: Mapping[int, int]
+
+    def saved_tokens(self, start: int, end: int) -> int:
+        """Return the tokens saved by the clearable results from an index up to another."""
+        return sum([tokens for index, tokens in self.saved.items() if start <= index < end])
+
+
+class Clearing(Struct, frozen=True):
+    """What is cleared: new contents and saved tokens by message, all before `boundary`.
+
+    `last_boundary` is that of the last text, 0 if there is none or if it is lost. `stale` are the messages
+    whose text is not as in the last text, or may not be.
+    """
+
+    boundary: int = 0
+    last_boundary: int = 0
+    contents: Mapping[int, str] = {}
+    saved: Mapping[int, int] = {}
+    has_moved: bool = False
+    stale: frozenset[int] = frozenset()
+
+
+def clearable_results(
+    messages: Sequence[dict[str, Any]],
+    chat: Chat,
+    plan: Plan,
+    exclude: Sequence[str],
+    contents: Sequence[int],
+    counter: TokenCounter,
+) -> ClearableResults:
+    """Return the tool results of the history; `contents` are the counts of the messages' contents."""
+    names = _names(messages, chat)
+    results = [index for index in sorted(chat.results) if index < plan.mandatory and index not in plan.aside]
+    markers: dict[int, str] = {}
+    for index in results:
+        if names[index] not in exclude:
+            markers[index] = f"[result of {names[index]} cleared, {contents[index]} tokens]"
+    counts = counter.count_many(list(markers.values()))
+    saved = {
+        index: contents[index] - tokens
+        for index, tokens in zip(markers, counts, strict=True)
+        if tokens < contents[index]
+    }
+    return ClearableResults(results, {index: markers[index] for index in saved}, saved)
+
+
+def clear(
+    found: ClearableResults,
+    policy: ToolResultsPolicy,
+    *,
+    cost_tokens: int,
+    room_tokens: int,
+    cut: int,
+    boundary: int | None,
+) -> Clearing:
+    """Return what is cleared.
+
+    `cut` and `boundary` are those of the last text, 0 if there is none; the boundary is None if it is lost.
+    `cost_tokens` is the cost of the messages from the cut on, as they came.
+    """
+    before = boundary or 0
+    target = found.results[-policy.keep - 1] + 1 if len(found.results) > policy.keep else 0
+    freed_tokens = found.saved_tokens(max(cut, before), target)
+    is_large = (cost_tokens - found.saved_tokens(cut, before)) * 1_000 > policy.trigger * room_tokens
+    has_moved = is_large and freed_tokens > 0 and freed_tokens >= policy.clear_at_least
+    after = target if has_moved else before
+    return Clearing(
+        boundary=after,
+        last_boundary=before,
+        contents={index: marker for index, marker in found.markers.items() if index < after},
+        saved={index: tokens for index, tokens in found.saved.items() if index < after},
+        has_moved=has_moved,
+        stale=frozenset([index for index in found.saved if boundary is None or before <= index < after]),
+    )
+
+
+def _names(messages: Sequence[dict[str, Any]], chat: Chat) -> dict[int, str]:
+    """Return the name of the tool that gave each result, as `groups` assigns results to calls."""
+    waiting: dict[str, list[str]] = defaultdict(list)
+    names: dict[int, str] = {}
+    for index in sorted({*chat.calls, *chat.results}):
+        if index in chat.calls and index < len(messages):
+            for call in messages[index]["tool_calls"]:
+                waiting[call["id"]].append(call["function"]["name"])
+        elif index in chat.results and waiting[chat.results[index]]:
+            names[index] = waiting[chat.results[index]].pop()
+    return names

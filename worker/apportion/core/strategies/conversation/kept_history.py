@@ -1,0 +1,120 @@
+"""The part of a history that is sent: cleared tool results first, then the window over what they leave."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from apportion.core.events import Conversation
+from apportion.core.results import Margin
+from apportion.core.strategies.conversation.chat_state import SentBeginning, decode_state
+from apportion.core.strategies.conversation.choose import newest
+from apportion.core.strategies.conversation.clearing import Clearing, clear, clearable_results
+from apportion.core.strategies.conversation.groups import Plan
+from apportion.core.strategies.conversation.messages import Chat
+from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace
+from apportion.core.strategies.conversation.policy import ConversationPolicy, ToolResultsPolicy
+from apportion.core.strategies.conversation.window import allowed_cuts, free_messages, keep_window
+from apportion.core.task import OwnPart, SessionPart, Task
+
+
+class ConversationPart(OwnPart, frozen=True):
+    """The own part of `conversation`: the request's conversation, and the session."""
+
+    conversation: Conversation
+    session: SessionPart
+
+
+ConversationTask: TypeAlias = Task[ConversationPolicy, ConversationPart]
+
+
+class CountedChat(Struct, frozen=True):
+    """A conversation with its plan. `contents` and `costs` are tokens by message, the new message's last."""
+
+    chat: Chat
+    plan: Plan
+    contents: Sequence[int]
+    costs: Sequence[int]
+
+
+class KeptHistory(Struct, frozen=True):
+    """What is kept of a history, newest first. `costs` are those of all messages as they would be sent.
+
+    `withheld` are the messages that only the stable window keeps out. `last` is the beginning of the last
+    text, and `last_cut` where its cut is found again, None if it is not.
+    """
+
+    kept: tuple[int, ...]
+    margins: Mapping[int, Margin]
+    costs: Sequence[int]
+    withheld: frozenset[int] = frozenset()
+    clearing: Clearing = Clearing()
+    last: SentBeginning | None = None
+    last_cut: int | None = None
+
+
+def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int) -> KeptHistory:
+    """Return what is kept of the history in that much room."""
+    policy, plan = task.policy, counted.plan
+    slack, table = policy.prefix.slack, policy.tool_results
+    if not slack and table is None:
+        full = newest(plan, counted.costs, room_tokens, gaps=policy.conversation.gaps)
+        return KeptHistory(full.kept, full.margins, counted.costs)
+    state = decode_state(task.own.session.carried)
+    digests = MessageDigests(task.own.conversation.messages)
+    last, cut, may_stay = state.sent, None, None
+    if last is not None:
+        cut = digests.find(last.cut, allowed_cuts(plan).__contains__)
+        # an empty window has no message to stay at
+        may_stay = cut if last.cut.digests else None
+    clearing, costs = Clearing(), counted.costs
+    if table is not None:
+        boundary = 0 if state.boundary is None else digests.find(state.boundary, _anywhere)
+        clearing = _clearing(task, table, counted, room_tokens, (may_stay or 0, boundary))
+        costs = [cost - clearing.saved.get(index, 0) for index, cost in enumerate(costs)]
+    if slack:
+        stays = None if task.own.session.is_cold else may_stay
+        full, withheld = keep_window(plan, costs, room_tokens, slack, stays)
+    else:
+        full = newest(plan, costs, room_tokens, gaps=policy.conversation.gaps)
+        withheld = frozenset()
+    return KeptHistory(full.kept, full.margins, costs, withheld, clearing, last, cut)
+
+
+def next_boundary(task: ConversationTask, clearing: Clearing) -> MessagePlace | None:
+    """Return the boundary of clearing as the session carries it; None at the beginning."""
+    if not clearing.boundary:
+        return None
+    return MessageDigests(task.own.conversation.messages).place_at(clearing.boundary)
+
+
+def _clearing(
+    task: ConversationTask,
+    table: ToolResultsPolicy,
+    counted: CountedChat,
+    room_tokens: int,
+    last: tuple[int, int | None],
+) -> Clearing:
+    """Return what is cleared; `last` are the cut and the boundary of the last text."""
+    cut, boundary = last
+    plan = counted.plan
+    return clear(
+        clearable_results(
+            task.own.conversation.messages,
+            counted.chat,
+            plan,
+            table.exclude,
+            counted.contents,
+            task.counter,
+        ),
+        table,
+        cost_tokens=sum([counted.costs[index] for index in free_messages(plan) if index >= cut]),
+        room_tokens=room_tokens,
+        cut=cut,
+        boundary=boundary,
+    )
+
+
+def _anywhere(_: int) -> bool:
+    """Allow every index: a boundary may be inside a group of calls."""
+    return True
