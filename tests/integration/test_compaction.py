@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from compaction_kit.benchmark import run_budget_benchmark
-from support.compactors import LanesCompactor
+from support.compactors import ConversationCompactor, LanesCompactor
 
-COMPACTORS: Mapping[str, Callable[[], Any]] = {"lanes": LanesCompactor}
+COMPACTORS: Mapping[str, Callable[[], Any]] = {
+    "lanes": LanesCompactor,
+    "conversation": ConversationCompactor,
+}
 SEEDS = (1, 2, 3, 4)
 FIFTH = 0.2
 CONFLICTS = 64

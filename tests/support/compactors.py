@@ -12,6 +12,7 @@ from compaction_kit.compacted import CompactedContext
 from compaction_kit.semantic import extract_semantic_items
 from compaction_kit.session import Turn
 
+from support.asking import asked, conversation_policy
 from support.composing import answer, lanes_policy, request
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -19,6 +20,10 @@ CHARACTERS_OF_TOKEN = 4
 RULES = {CanaryType.SAFETY_RULE: 1.0, CanaryType.HARD_CONSTRAINT: 0.9}
 FACTS = {CanaryType.FACT: 0.8, CanaryType.GOAL_STATE: 0.7, CanaryType.USER_PREFERENCE: 0.6}
 OF_HEADER = {kind.value.replace("_", " ").upper(): kind for kind in CanaryType}
+
+
+def _lines(turns: Sequence[Turn]) -> list[str]:
+    return [line for turn in turns for line in turn.text.splitlines() if line.strip()]
 
 
 class LanesCompactor:
@@ -49,7 +54,7 @@ class LanesCompactor:
 
     def candidates_of(self, turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
         """Yield each line of a transcript as a candidate, a second after the line before it."""
-        lines = [line for turn in turns for line in turn.text.splitlines() if line.strip()]
+        lines = _lines(turns)
         governed = {item.order: item for item in extract_semantic_items("\n".join(lines))}
         for number, line in enumerate(lines):
             item = governed.get(number)
@@ -68,3 +73,29 @@ class LanesCompactor:
             if self.with_subjects and item is not None:
                 one["subject"] = "/".join(item.key)
             yield one
+
+
+class ConversationCompactor:
+    """Strategy `conversation`, with the newest statement of each subject pinned."""
+
+    name = "conversation"
+
+    def compact(
+        self, turns: Sequence[Turn], round_num: int = 1, budget_chars: int | None = None
+    ) -> CompactedContext:
+        assert budget_chars is not None
+        total = budget_chars // CHARACTERS_OF_TOKEN
+        lines = _lines(turns)
+        governed = extract_semantic_items("\n".join(lines))
+        newest = {item.key: item.order for item in governed}
+        typed = {number for number, line in enumerate(lines) if line.startswith(tuple(OF_HEADER))}
+        stale = {item.order for item in governed} - set(newest.values())
+        conversation = {
+            "messages": [{"role": "user", "content": line} for line in lines],
+            "pinned": sorted({*newest.values(), *typed} - stale),
+            "new_message": "Go on.",
+        }
+        policy = conversation_policy(total, 0, total, 0, message_overhead_tokens=0)
+        outcome = answer(asked(conversation=conversation), policy)
+        text = "\n".join(str(message["content"]) for message in outcome.composed.messages or ())
+        return CompactedContext(text, compactor_name=self.name, round_num=round_num)
