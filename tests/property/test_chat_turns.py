@@ -66,6 +66,8 @@ def policies(draw: st.DrawFn) -> list[Policy]:
             "clear_at_least": draw(st.sampled_from([0, 1, 40, 400])),
             "exclude": draw(st.sampled_from([[], [], ["search"]])),
         }
+    tables["counter"] = draw(st.sampled_from(["chars4", "chars4", "bytes4", "words1.3"]))
+    tables["session"] = {"max_tokens_per_request": draw(st.sampled_from([0, 0, 0, 100]))}
     parts = draw(st.sampled_from([(0, 300), (20, 120), (20, 700)]))
     gaps = not slack and draw(st.booleans())
     return [
@@ -132,7 +134,7 @@ def check_what_repeats(chat: Chat, outcome: Answered) -> None:
     made, window = outcome.composed, outcome.decision.window
     if window is UNSET:
         return
-    counter, (system, sent) = COUNTERS["chars4"], chat.before
+    counter, (system, sent) = COUNTERS[made.tokens.counter], chat.before
     left = window.tokens - counter.count(made.system_prompt or "")
     if window.tokens:
         assert system == made.system_prompt
@@ -173,7 +175,7 @@ def test_every_turn_is_what_the_rules_say(data: st.DataObject, versions: list[Po
         outcome = answer(request, policy, chat.row)
         new_message = {"role": "user", "content": new} if isinstance(new, str) else new
         turn = ChatTurn(
-            history, new_message, prompt, pinned, policy, COUNTERS["chars4"],
+            history, new_message, prompt, pinned, policy, COUNTERS[policy.counter],
             total, outcome.composed.tokens.limit, chat.left, at, number + 1,
         )  # fmt: skip
         check(turn, outcome)
