@@ -21,6 +21,7 @@ from apportion.core.results import (
     Group,
     Outcome,
     Prefix,
+    QueryMatch,
     Reason,
     ReasonCount,
     Shortfall,
@@ -55,6 +56,8 @@ _ENTRY_BYTES = 400
 """Includes the string objects of id and kind without their characters, and the parts of the score."""
 _ITEM_BYTES = 80
 _NUMBER_BYTES = 36
+_NUMBERS_OF_RANGE = 4
+"""Two numbers and their tuple. An item and its entry share the ranges of an excerpt."""
 
 
 class Composition(Struct, frozen=True, kw_only=True):
@@ -76,13 +79,15 @@ class Composition(Struct, frozen=True, kw_only=True):
     certificate: Opt[Certificate]
     prefix: Opt[Prefix]
     breakpoints: tuple[Breakpoint, ...]
+    query: Opt[QueryMatch]
 
     @property
     def size_bytes(self) -> int:
         """The estimated memory in bytes, from measured sizes of its parts; a test checks the estimate."""
         entries = self.entries
         names = sum([len(entry.id) + len(entry.kind) for entry in entries])
-        numbers = len(self.kept or ()) + 2 * len(self.breakpoints)
+        ranges = sum([len(item.lines) for item in self.items if item.lines is not UNSET])
+        numbers = len(self.kept or ()) + 2 * len(self.breakpoints) + _NUMBERS_OF_RANGE * ranges
         return (
             _COMPOSITION_BYTES
             + _GROUP_BYTES * len(self.groups)
@@ -113,6 +118,7 @@ NOTHING = Composition(
     certificate=UNSET,
     prefix=UNSET,
     breakpoints=(),
+    query=UNSET,
 )
 """The composition of a request for which no strategy runs."""
 
@@ -127,7 +133,8 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     for verdict in answer.standing:
         fidelity = verdict.fidelity
         assert fidelity is not None, "what stands does so at a fidelity"
-        items.append(ComposedItem(verdict.id, verdict.kind, verdict.group, fidelity, verdict.tokens))
+        lines = UNSET if verdict.excerpt is None else verdict.excerpt.lines
+        items.append(ComposedItem(verdict.id, verdict.kind, verdict.group, fidelity, verdict.tokens, lines))
     estimated = answer.estimated_tokens
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
@@ -147,6 +154,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         certificate=answer.certificate or UNSET,
         prefix=answer.prefix,
         breakpoints=answer.breakpoints,
+        query=answer.query,
     )
 
 
@@ -214,6 +222,8 @@ def _selected(verdict: Verdict, rank: int) -> Entry:
         full_tokens=verdict.full_tokens or UNSET,
         constraint=verdict.constraint or UNSET,
         redundant=verdict.redundant or UNSET,
+        lexical=verdict.lexical,
+        excerpt=verdict.excerpt or UNSET,
     )
 
 
@@ -237,6 +247,7 @@ def _omitted(verdict: Verdict, rank: int, reasons: Mapping[Bound | None, Reason]
         limit_left=verdict.limit_left,
         constraint=verdict.constraint or UNSET,
         redundant=verdict.redundant or UNSET,
+        lexical=verdict.lexical,
     )
 
 

@@ -94,28 +94,27 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
 def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engine) -> ContextDecision:
     """Return the decision; the caller fills in `run`."""
     accepted, asked, made = answer.accepted, answer.accepted.asked, answer.made
-    request, before, secret = asked.request, asked.before, asked.secret
     entries = entries_of(made, accepted.prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)
     reasons = reason_counts(entries) if len(made.items) < len(entries) else ()
     return ContextDecision(
         schema_version=SCHEMA_VERSION,
         decision_id=answer.decision_id,
-        request_id=request.request_id,
-        session_id=request.session_id,
-        tenant=request.tenant,
+        request_id=composed.request_id,
+        session_id=composed.session_id,
+        tenant=composed.tenant,
         requested_at=utc(asked.event_us),
         engine_version=engine.version,
         policy=composed.policy,
         counter=CounterRef(name=answer.counter.name, digest=answer.counter.digest),
         digests=_digests(answer, composed),
-        fingerprint_key_id=UNSET if secret is None else key_id(secret),
+        fingerprint_key_id=UNSET if asked.secret is None else key_id(asked.secret),
         status=answer.status,
         summary=_summary(answer, len(entries), reasons),
-        trigger=UNSET if request.trigger is UNSET else traced(request.trigger, secret),
+        trigger=traced(asked.request.trigger, asked.secret),
         limits=accepted.limits,
         tokens=_decision_tokens(answer),
-        session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
+        session=SessionLedger(before=ledger(asked.before), after=ledger(answer.after)),
         groups=made.groups,
         score_parts=made.score_parts,
         certificate=made.certificate,
@@ -126,10 +125,11 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         unlisted=unlisted,
         constraints=accepted.prepared.constraints,
         duplicate_of=answer.duplicate_of,
-        evicted=before.evicted if asked.seen is None else (),
-        evicted_unlisted=before.evicted_unlisted if asked.seen is None else 0,
+        evicted=asked.before.evicted if asked.seen is None else (),
+        evicted_unlisted=asked.before.evicted_unlisted if asked.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
         prefix=made.prefix,
+        query=made.query,
     )
 
 
@@ -204,9 +204,9 @@ def _summary(answer: AnswerParts, total: int, reasons: Sequence[ReasonCount]) ->
     return line + "; left out: " + ", ".join([f"{count.reason} {count.count}" for count in reasons])
 
 
-def traced(trigger: Trigger, secret: bytes | None) -> Trigger:
+def traced(trigger: Opt[Trigger], secret: bytes | None) -> Opt[Trigger]:
     """Return the trigger with its workspace as a fingerprint, or without it if there is no secret."""
-    if trigger.workspace is UNSET:
+    if trigger is UNSET or trigger.workspace is UNSET:
         return trigger
     return replace(trigger, workspace=UNSET if secret is None else fingerprint(secret, trigger.workspace))
 

@@ -42,6 +42,7 @@ class Fidelity(StrEnum):
     """The form in which a selected candidate is in the context."""
 
     FULL = "full"
+    EXCERPT = "excerpt"
     SUMMARY = "summary"
     NAME = "name"
     SHRUNK = "shrunk"
@@ -95,13 +96,17 @@ class PolicyRef(Result, frozen=True, kw_only=True):
 
 
 class ComposedItem(Struct, frozen=True, gc=False):
-    """A selected candidate; `tokens` is the exact count of its text alone."""
+    """A selected candidate; `tokens` is the exact count of its text alone.
+
+    `lines` are the first and the last line of each range that an excerpt shows, from 1.
+    """
 
     id: str
     kind: str
     group: str
     fidelity: Fidelity
     tokens: int
+    lines: Opt[tuple[tuple[int, int], ...]] = UNSET
 
 
 class ComposedTokens(Result, frozen=True, kw_only=True):
@@ -215,6 +220,17 @@ class Redundant(Struct, frozen=True, gc=False):
     permille: int
 
 
+class Excerpt(Struct, frozen=True, gc=False):
+    """The passages of a candidate that the context shows.
+
+    `passages` is how many the candidate has. `lines` are the first and the last line of each range shown,
+    from 1; neighbours are merged.
+    """
+
+    passages: int
+    lines: tuple[tuple[int, int], ...]
+
+
 class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     """The entry of a candidate in a decision; fields that do not apply are left out."""
 
@@ -250,6 +266,10 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     """The place of the constraint that decided, such as `must_exclude[2]`."""
     redundant: Opt[Redundant] = UNSET
     """The overlap with other candidates when it was considered last."""
+    lexical: Opt[int] = UNSET
+    """The relevance of its best passage to the query, in thousandths."""
+    excerpt: Opt[Excerpt] = UNSET
+    """The passages that stand, if it has fidelity `excerpt`."""
 
     @property
     def margin(self) -> Margin | None:
@@ -476,6 +496,18 @@ class Prefix(Struct, frozen=True, kw_only=True, rename={"broken": "break"}):
     tried: int
 
 
+class QueryMatch(Struct, frozen=True):
+    """The match of a query with the candidates; it holds no term of the query.
+
+    `terms` is the number of its different terms, `matched` of those that occur in a candidate, `passages` of
+    the passages of all candidates.
+    """
+
+    terms: int
+    matched: int
+    passages: int
+
+
 class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="context-decision"):
     """The record of a decision, to audit, count and replay it; it has no content and no path.
 
@@ -530,6 +562,8 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     """The key under which the composition may be cached."""
     prefix: Opt[Prefix] = UNSET
     """The beginning shared with the session's previous text, if the policy holds prefixes."""
+    query: Opt[QueryMatch] = UNSET
+    """The match of the request's query with the candidates, if there was something to select."""
     run: Opt[Run] = UNSET
 
 

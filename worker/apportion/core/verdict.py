@@ -14,9 +14,11 @@ from apportion.core.results import (
     Breakpoint,
     Certificate,
     Exact,
+    Excerpt,
     Fidelity,
     Margin,
     Prefix,
+    QueryMatch,
     Redundant,
 )
 
@@ -41,7 +43,7 @@ class Verdict(Struct, gc=False):
 
     `score` and `parts` are thousandths; the parts are in the order of `Verdicts.score_parts`. `constraint` is
     the place of the constraint that decided. `redundant` is how much of it other candidates covered when it
-    was considered last.
+    was considered last. `lexical` is its relevance to the query. `excerpt` are the passages that stand.
     """
 
     id: str
@@ -59,6 +61,8 @@ class Verdict(Struct, gc=False):
     more: int = 0
     limit_left: Opt[int] = UNSET
     redundant: Redundant | None = None
+    lexical: Opt[int] = UNSET
+    excerpt: Excerpt | None = None
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Reject the candidate; a negative `left` counts as 0."""
@@ -96,7 +100,8 @@ class Verdicts(Struct, frozen=True, kw_only=True):
 
     `kept` are the places of the emitted messages of the history, oldest first. `carried` is passed to the
     session's next task under the same policy; empty keeps the previous value. `prefix` and `breakpoints` are
-    set if the policy holds prefixes. `certificate` is set if the policy asks for it.
+    set if the policy holds prefixes. `certificate` is set if the policy asks for it, `query` if the request
+    has a query.
     """
 
     verdicts: Sequence[Verdict]
@@ -115,6 +120,7 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     certificate: Certificate | None = None
     prefix: Opt[Prefix] = UNSET
     breakpoints: tuple[Breakpoint, ...] = ()
+    query: Opt[QueryMatch] = UNSET
 
 
 def mark_covered(verdicts: Sequence[Verdict], covered: Mapping[int, tuple[int, int]]) -> None:

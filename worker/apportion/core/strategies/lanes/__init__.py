@@ -18,15 +18,19 @@ numbers these are; where it contradicts itself, the rules here hold:
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate, ContextRequest
 from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
+from apportion.core.overlap.parts_order import DiscountedParts
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
+from apportion.core.query.terms import terms_of
 from apportion.core.recency import AGE_EDGES_US
 from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
@@ -34,11 +38,11 @@ from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.near_miss import record_near_misses
 from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
-from apportion.core.strategies.lanes.policy import LanesPolicy
+from apportion.core.strategies.lanes.policy import Lane, LanesPolicy
 from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
 from apportion.core.strategies.lanes.rank import SCORE_PARTS, Artifact, open_lanes, rank, set_marks
-from apportion.core.strategies.lanes.render import render
+from apportion.core.strategies.lanes.render import render, report_excerpts
 from apportion.core.strategies.lanes.select import (
     Choosable,
     Selection,
@@ -48,6 +52,7 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
+from apportion.core.strategies.lanes.units import compete, in_output_order
 from apportion.core.task import SessionPart
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
@@ -65,6 +70,7 @@ class LanesStrategy:
         {
             "candidates",
             "vitals",
+            "query",
             "constraints.must_exclude",
             "constraints.pinned",
             "constraints.must_include",
@@ -113,51 +119,59 @@ class LanesStrategy:
         return None
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> LanesPart:
-        """Read the vitals, the lane requirements and the session."""
+        """Read the vitals, the lane requirements, the session, and the terms of the query."""
         constraints = request.constraints
         requirements = () if constraints is UNSET else constraints.lane_requirements
-        return LanesPart(request.vitals, requirements, session)
+        query = UNSET if request.query is UNSET else tuple(sorted(terms_of(request.query)))
+        return LanesPart(request.vitals, requirements, session, query)
 
     def compose(self, task: LanesTask) -> Verdicts:
         """Choose by floors, ceilings and score, then render, shrinking and dropping what does not fit."""
         policy = task.policy
         lanes = open_lanes(policy, task.own.lane_requirements)
-        ranked = rank(task, lanes)
-        if task.own.session.marking_key:
-            set_marks(ranked, task.own.session.marking_key)
-        mark_repeats(ranked)
+        ranked = _ranked(task, lanes)
         if not task.limit_tokens:
             untried = [GroupBounds(lane.name, lane.floor, lane.ceiling) for lane in lanes.values()]
             return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=untried)
-        estimate(ranked, task.count_contents)
+        competition = None if task.own.query is UNSET else compete(task, ranked, lanes, task.own.query)
+        if competition is None:
+            estimate(ranked, task.count_contents)
+        else:
+            ranked = competition.ranked
         choosable = choosable_of(ranked, lanes.values(), task.limit_tokens)
         selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
         bounds = _bounds(choosable, selection)
         standing = [choosable.ones[place] for place in order]
-        rendered = render(standing, policy, task.limit_tokens, task.counter)
-        if rendered is None:
-            return Verdicts(
-                verdicts=ranked,
-                score_parts=SCORE_PARTS,
-                groups=bounds,
-                infeasible=True,
-                certificate=certificate,
-            )
-        if selection.refused and holding is None and not policy.overlap.threshold:
-            record_near_misses(choosable, selection)
+        if competition is not None and competition.cut:
+            ranked, bounds = competition.gather(task), _with_available(bounds, choosable)
+            standing = in_output_order(ranked)
         answer = Verdicts(
             verdicts=ranked,
             score_parts=SCORE_PARTS,
             groups=bounds,
-            standing=rendered.standing,
-            text=rendered.text,
-            used_tokens=rendered.tokens,
             certificate=certificate,
+            query=UNSET if competition is None else competition.match,
         )
+        rendered = render(standing, policy, task.limit_tokens, task.counter)
+        if rendered is None:
+            return replace(answer, infeasible=True)
+        if selection.refused and holding is None and not policy.overlap.threshold:
+            record_near_misses(choosable, selection)
+        report_excerpts(rendered)
+        answer = replace(answer, standing=rendered.standing, text=rendered.text, used_tokens=rendered.tokens)
         if holding is None or not rendered.standing:
             return answer
         return report_prefix(answer, holding, rendered, task)
+
+
+def _ranked(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
+    """Return all candidates in canonical order, without regard to a query. Repeats are rejected."""
+    ranked = rank(task, lanes)
+    if task.own.session.marking_key:
+        set_marks(ranked, task.own.session.marking_key)
+    mark_repeats(ranked)
+    return ranked
 
 
 def _select(
@@ -182,7 +196,9 @@ def _new_order(task: LanesTask, choosable: Choosable) -> Callable[[], Order]:
         canonical = Canonical(choosable.scores)
         return lambda: canonical
     overlap = task.overlap_of([artifact.prepared for artifact in choosable.ones], threshold)
-    return lambda: Discounted(overlap, choosable.scores, choosable.protected)
+    owners = [artifact.id for artifact in choosable.ones]
+    new_order = Discounted if len(set(owners)) == len(owners) else partial(DiscountedParts, owners)
+    return lambda: new_order(overlap, choosable.scores, choosable.protected)
 
 
 def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection) -> Certificate | None:
@@ -205,6 +221,12 @@ def _held(
     """Return what `[prefix]` chooses."""
     before = before_of(items_of(task.own.session.carried), ranked, choosable, task.policy.render.template)
     return hold_beginning(choosable, before, task.policy.prefix, new_order, cold=task.own.session.is_cold)
+
+
+def _with_available(bounds: Sequence[GroupBounds], choosable: Choosable) -> list[GroupBounds]:
+    """Return the bounds with what is available to each lane, where candidates cost less than their units."""
+    both = zip(bounds, choosable.available, strict=True)
+    return [replace(bound, available=available) for bound, available in both]
 
 
 def _bounds(choosable: Choosable, selection: Selection) -> list[GroupBounds]:
