@@ -127,7 +127,7 @@ class Model:
         return ranked
 
     def score(self, one: Mapping[str, Any]) -> int:
-        relevance: int = thousandths(one["relevance"])
+        relevance: int = thousandths(one.get("relevance", 0))
         relevance += 100 * (self.vitals.get("pressure") == "high" and bucket_of(one) >= 4)
         relevance += 150 * (self.vitals.get("pulse_bpm", 0) > 30 and one["lane"] == "local")
         relevance += 100 * (self.vitals.get("oxygen", 1) < 0.5 and one["lane"] in {"rules", "policy"})
@@ -300,5 +300,6 @@ class Model:
 
 
 def canonical(raw: Mapping[str, Any]) -> str:
-    shares = {key: thousandths(raw[key]) for key in ("relevance", "specificity", "risk_alignment")}
+    names = ("relevance", "specificity", "risk_alignment")
+    shares = {key: thousandths(raw[key]) for key in names if key in raw}
     return json.dumps({**raw, **shares}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
