@@ -13,7 +13,7 @@ from support.lanes_model import COUNTS
 from support.query_model import QueryModel, Unit
 
 from apportion.core.compose import Answered
-from apportion.core.query.index import index_of
+from apportion.core.query.content_runs import content_runs
 from apportion.core.query.terms import runs_of, terms_of_run
 
 SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,30 +29,28 @@ asked_for = st.fixed_dictionaries(
 texts = contents | st.text() | st.text(alphabet=" \t\r\nab")
 
 
+def as_text(run: str | bytes) -> str:
+    return run if isinstance(run, str) else run.decode()
+
+
 @settings(max_examples=500, deadline=None)
 @given(texts)
 def test_the_terms_of_a_text_are_those_of_the_definition(text: str) -> None:
-    found = runs_of(text)
-    runs = [run if isinstance(run, str) else run.decode() for run in found]
-    assert runs == query_rules.runs(text)
-    assert [list(terms_of_run(run)) for run in found] == [query_rules.terms_of_run(run) for run in runs]
+    found = {as_text(run): run for run in runs_of(text)}
+    assert sorted(map(as_text, runs_of(text))) == sorted(query_rules.runs(text))
+    for run in query_rules.runs(text):
+        assert list(terms_of_run(found[run])) == query_rules.terms_of_run(run)
 
 
 @settings(max_examples=500, deadline=None)
 @given(texts.filter(bool), st.integers(1, 60) | st.just(0))
 def test_the_passages_of_a_content_are_those_of_the_definition(content: str, most: int) -> None:
-    index = index_of(content, most)
-    lines, offsets = index.passages.lines, index.passages.offsets
+    found = content_runs(content, most)
+    lines, offsets = found.passages.lines, found.passages.offsets
     assert list(itertools.pairwise(lines)) == query_rules.passages(content, most)
     assert [content[:end].count("\n") for end in offsets[:-1]] == list(lines[:-1])
-    pieces = index.passages.contents(content)
-    assert list(index.lengths) == [len(query_rules.runs(piece)) for piece in pieces]
-    for place, piece in enumerate(pieces):
-        terms = query_rules.terms(piece)
-        counts = {term: dict(zip(flat[::2], flat[1::2], strict=True)) for term, flat in index.counts.items()}
-        assert {term: number[place] for term, number in counts.items() if place in number} == {
-            term: terms.count(term) for term in terms
-        }
+    for piece, runs in zip(found.passages.contents(content), found.runs, strict=True):
+        assert sorted(map(as_text, runs)) == sorted(query_rules.runs(piece))
 
 
 def assert_agrees(model: QueryModel, outcome: Answered) -> None:

@@ -12,7 +12,7 @@ from apportion.core.canonical import Facts
 from apportion.core.events import Constraints, ContextRequest, Conversation, LaneRequirement, Vitals
 from apportion.core.identity import digest
 from apportion.core.overlap.selection_order import Overlap
-from apportion.core.query.index import index_of
+from apportion.core.query.content_runs import content_runs
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
 from apportion.core.strategies.conversation import ConversationPart
@@ -25,7 +25,7 @@ from apportion.counters import COUNTERS
 PINNED = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
 NO_FACTS: dict[str, Any] = dict.fromkeys((field.name for field in fields(Facts)), UNSET)
 
-FUNCTIONS = {"count_contents", "index_contents", "overlap_of"}
+FUNCTIONS = {"count_contents", "runs_of_contents", "overlap_of"}
 
 
 def prepared(name: str) -> Prepared:
@@ -42,7 +42,7 @@ TASK: Task[Any, Any] = Task(
     candidates=(prepared("a"), prepared("b")),
     own=SESSION,
     count_contents=lambda those: [len(one.content) for one in those],
-    index_contents=lambda those, most: [index_of(one.content, most) for one in those],
+    runs_of_contents=lambda those, most: [content_runs(one.content, most) for one in those],
     overlap_of=lambda those, _: Overlap([() for _ in those], range(len(those)), {}),
 )
 OTHERWISE: dict[str, Any] = {

@@ -13,7 +13,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from apportion.core.accountant import Composition
     from apportion.core.overlap.sketch import Sketch
-    from apportion.core.query.index import ContentIndex
+    from apportion.core.query.content_runs import ContentRuns
     from apportion.core.text.tokens import TokenCounter
 
 COMPOSITIONS_MAX_BYTES = 64 << 20
@@ -210,10 +210,10 @@ class Memory:
         counts_max: int = 1 << 18,
         sketches_max_bytes: int = 1 << 26,
         compositions_max_bytes: int = COMPOSITIONS_MAX_BYTES,
-        indexes_max_bytes: int = 1 << 26,
+        runs_max_bytes: int = 1 << 26,
     ) -> None:
         """Start empty; the bounds are in entries or bytes, as their names say."""
         self.compositions = CompositionCache(compositions_max, compositions_max_bytes)
         self.counts = CountMemo(counts_max)
         self.sketches: ContentMemo[Sketch] = ContentMemo(sketches_max_bytes)
-        self.indexes: ContentMemo[ContentIndex] = ContentMemo(indexes_max_bytes)
+        self.runs: ContentMemo[ContentRuns] = ContentMemo(runs_max_bytes)

@@ -8,12 +8,13 @@ fit, at least one. Each line counts one more than its characters.
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from msgspec import Struct
 
-_START = re.compile(r"(?:\A|\n)(?:[ \t\r]*\n)+([ \t]*)")
+_FIRST_START = re.compile(r"(?:[ \t\r]*\n)+([ \t]*)")
 """Blank lines and the indentation of the line behind them."""
+_START = re.compile(r"\n" + _FIRST_START.pattern)
 _BLANKS = " \t\r"
 _TAB_LEVELS = 4
 
@@ -84,7 +85,9 @@ def _at_least_level(
 def _starts(content: str) -> list[tuple[int, int]]:
     """Return the offset and the level of each start."""
     starts = []
-    for match in _START.finditer(content):
+    first = _FIRST_START.match(content)
+    # another start is behind the LF of a line that is not blank
+    for match in chain([first] if first else (), _START.finditer(content, first.end() if first else 0)):
         indent = match[1]
         starts.append((match.start(1), len(indent) + (_TAB_LEVELS - 1) * indent.count("\t")))
     if starts and not content[starts[-1][0] :].strip(_BLANKS):

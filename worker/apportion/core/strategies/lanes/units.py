@@ -5,15 +5,15 @@ candidate competes whole. Units take the place of candidates in the selection. A
 candidate become one verdict again: that of its best unit, selected if any unit is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from apportion.core.canonical import Facts
 from apportion.core.events import Opt
-from apportion.core.identity import text_digest
-from apportion.core.query.index import ContentIndex
-from apportion.core.query.passages import Passages
+from apportion.core.query.content_runs import ContentRuns
 from apportion.core.query.relevance import ALL, Document, Relevances, relevances
 from apportion.core.query.terms import terms_of_path
 from apportion.core.results import Fidelity, QueryMatch
@@ -48,7 +48,7 @@ class CutCandidate(Struct, frozen=True):
     """A candidate that competes passage by passage."""
 
     artifact: Artifact
-    passages: Passages
+    runs: ContentRuns
 
 
 class Competition(Struct, frozen=True):
@@ -90,12 +90,12 @@ class Competition(Struct, frozen=True):
         """Select a candidate with its chosen units, which are in canonical order."""
         whole = self.cut[best.id]
         best.cost = sum([unit.cost for unit in chosen])
-        if len(chosen) == len(whole.passages):
+        if len(chosen) == len(whole.runs.digests):
             best.stand(Fidelity.FULL)
             return
         best.stand(Fidelity.EXCERPT)
         places = [place for unit in chosen if (place := _passage_of(unit)) is not None]
-        best.excerpt_forms = ExcerptForms(whole.artifact.prepared.content, whole.passages, places)
+        best.excerpt_forms = ExcerptForms(whole.artifact.prepared.content, whole.runs.passages, places)
 
 
 def compete(
@@ -106,14 +106,14 @@ def compete(
     Where the query matches nothing, every candidate is one unit and stays as it is ranked.
     """
     offered = [artifact for artifact in ranked if artifact.bound is None]
-    indexes = _indexes(task, [artifact.prepared for artifact in offered])
-    found = relevances(terms, [_document(*each) for each in zip(offered, indexes, strict=True)])
+    contents = _contents(task, [artifact.prepared for artifact in offered])
+    found = relevances(terms, [_document(*each) for each in zip(offered, contents, strict=True)])
     match = QueryMatch(found.terms, found.matched, found.passages)
     cut: dict[str, CutCandidate] = {}
-    for artifact, index, shares in zip(offered, indexes, found.by_document, strict=True):
+    for artifact, content, shares in zip(offered, contents, found.by_document, strict=True):
         artifact.lexical = max(shares, default=0)
         if len(shares) > 1:
-            cut[artifact.id] = CutCandidate(artifact, index.passages)
+            cut[artifact.id] = CutCandidate(artifact, content)
     if not found.is_silent:
         units = _ranked_units(task, lanes, _units(task.policy, offered, cut, found), offered)
         kind_order = task.policy.kind_order
@@ -141,8 +141,8 @@ def _passage_of(artifact: Artifact) -> int | None:
     return unit.passage if isinstance(unit, Unit) else None
 
 
-def _indexes(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentIndex]:
-    """Return the index of each candidate; one passage where it may not be cut."""
+def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentRuns]:
+    """Return the runs of each candidate by passage; one passage where it may not be cut."""
     policy = task.policy
     characters = 0 if policy.prefix.weight else policy.query.passage_characters
     is_cut = [
@@ -152,14 +152,14 @@ def _indexes(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentIndex]
     whole = [prepared for prepared, cut in zip(offered, is_cut, strict=True) if not cut]
     others = [prepared for prepared, cut in zip(offered, is_cut, strict=True) if cut]
     of_whole, of_others = (
-        iter(task.index_contents(each, most)) for each, most in ((whole, 0), (others, characters))
+        iter(task.runs_of_contents(each, most)) for each, most in ((whole, 0), (others, characters))
     )
     return [next(of_others if cut else of_whole) for cut in is_cut]
 
 
-def _document(artifact: Artifact, index: ContentIndex) -> Document:
+def _document(artifact: Artifact, content: ContentRuns) -> Document:
     path = artifact.prepared.facts.path or ""
-    return Document(index, terms_of_path(path) if path else _NO_TERMS, path or _NO_PATH + artifact.id)
+    return Document(content, terms_of_path(path) if path else _NO_TERMS, path or _NO_PATH + artifact.id)
 
 
 def _units(
@@ -170,17 +170,29 @@ def _units(
     for artifact, shares in zip(offered, found.by_document, strict=True):
         prepared = artifact.prepared
         if artifact.id in cut:
-            for passage, content in enumerate(cut[artifact.id].passages.contents(prepared.content)):
-                units.append(_unit(prepared, content, passage, shares[passage], weight))
+            units += _passages(prepared, cut[artifact.id].runs, shares, weight)
         else:
-            units.append(_unit(prepared, prepared.content, None, artifact.lexical or 0, weight))
+            share = artifact.lexical or 0
+            facts = _facts(prepared, share, weight)
+            units.append(_unit(prepared, prepared.content, facts, None, share))
     return units
 
 
-def _unit(prepared: Prepared, content: str, passage: int | None, share: int, weight: int) -> Unit:
-    facts = replace(prepared.facts, relevance=_relevance(prepared.facts.relevance, share, weight))
-    if passage is not None:
-        facts.content, facts.token_estimate = text_digest(content), UNSET
+def _passages(prepared: Prepared, runs: ContentRuns, shares: Sequence[int], weight: int) -> Iterator[Unit]:
+    contents = runs.passages.contents(prepared.content)
+    for passage, (content, digest, share) in enumerate(zip(contents, runs.digests, shares, strict=True)):
+        facts = _facts(prepared, share, weight)
+        facts.content, facts.token_estimate = digest, UNSET
+        yield _unit(prepared, content, facts, passage, share)
+
+
+def _facts(prepared: Prepared, share: int, weight: int) -> Facts:
+    facts = copy(prepared.facts)
+    facts.relevance = _relevance(facts.relevance, share, weight)
+    return facts
+
+
+def _unit(prepared: Prepared, content: str, facts: Facts, passage: int | None, share: int) -> Unit:
     return Unit(
         prepared.id,
         prepared.kind,
