@@ -108,6 +108,7 @@ DECISIONS = pa.schema(
         *_counts("prefix_break_at"),
         *_texts("prefix_break_id"),
         *_words("prefix_break_why"),
+        *_counts("query_terms", "query_matched", "query_passages"),
         *_texts("duplicate_of"),
         pa.field("evicted", pa.list_(pa.string())),
         *_counts("evicted_unlisted"),
@@ -142,7 +143,8 @@ CANDIDATES = pa.schema(
         *_counts("needed", "left", "more", "limit_left"),
         *_words("constraint"),
         *_texts("redundant_covered_by"),
-        *_counts("redundant_permille"),
+        *_counts("redundant_permille", "lexical", "excerpt_passages"),
+        pa.field("excerpt_lines", pa.list_(pa.list_(pa.int64()))),
     ]
 )
 """A row for each candidate that a decision lists."""

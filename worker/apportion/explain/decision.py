@@ -15,7 +15,16 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from apportion.core.results import Certificate, ContextDecision, Entry, Exact, Outcome, Prefix, Status
+from apportion.core.results import (
+    Certificate,
+    ContextDecision,
+    Entry,
+    Exact,
+    Excerpt,
+    Outcome,
+    Prefix,
+    Status,
+)
 from apportion.printable import printable
 
 OMISSIONS_SHOWN = 10
@@ -69,6 +78,10 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
         yield _line(_certificate(decision.certificate))
     if decision.prefix is not UNSET:
         yield from _prefix(decision.prefix, decision.tokens.used)
+    if (query := decision.query) is not UNSET:
+        yield _line(
+            f"{query.matched:,} of {query.terms:,} terms of the query occur in {query.passages:,} passages"
+        )
     entries = decision.candidates
     selected = [entry for entry in entries if entry.outcome is Outcome.SELECTED]
     omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
@@ -201,10 +214,10 @@ def _selected(entries: Iterable[Entry]) -> Table:
         fidelity = "" if entry.fidelity is UNSET else str(entry.fidelity)
         if entry.full_tokens is not UNSET:
             fidelity += f", of {entry.full_tokens:,}"
+        if entry.excerpt is not UNSET:
+            fidelity += f", {lines_shown(entry.excerpt)}"
         named = str(entry.rank), _text(entry.kind), _text(entry.group), _score(entry)
-        table.add_row(
-            *named, tokens, _text(fidelity + _constraint(entry) + _redundant(entry)), _text(entry.id)
-        )
+        table.add_row(*named, tokens, _text(fidelity + _aside(entry)), _text(entry.id))
     return table
 
 
@@ -223,7 +236,7 @@ def _omitted(entries: Iterable[Entry]) -> Table:
         reason = "" if entry.reason is UNSET else str(entry.reason)
         named = str(entry.rank), _text(entry.group), _score(entry)
         more = "" if entry.more is UNSET else f"{entry.more:,}"
-        why = _text(reason + _constraint(entry) + _redundant(entry))
+        why = _text(reason + _aside(entry))
         table.add_row(*named, *margin, more, why, _text(entry.id))
     return table
 
@@ -232,14 +245,20 @@ def _score(entry: Entry) -> str:
     return "" if entry.score is UNSET else in_points(entry.score)
 
 
-def _constraint(entry: Entry) -> str:
-    return "" if entry.constraint is UNSET else f", {entry.constraint}"
+def lines_shown(excerpt: Excerpt) -> str:
+    """Return the lines of an excerpt, as `lines 3-9, 14`."""
+    ranges = [f"{first}-{last}" if first < last else f"{first}" for first, last in excerpt.lines]
+    return f"lines {', '.join(ranges)}"
 
 
-def _redundant(entry: Entry) -> str:
-    if entry.redundant is UNSET:
-        return ""
-    return f", {percent(entry.redundant.permille)} in {entry.redundant.covered_by}"
+def _aside(entry: Entry) -> str:
+    """Return what else decided: a constraint, overlap, the relevance to the query."""
+    parts = [] if entry.constraint is UNSET else [entry.constraint]
+    if entry.redundant is not UNSET:
+        parts.append(f"{percent(entry.redundant.permille)} in {entry.redundant.covered_by}")
+    if entry.lexical is not UNSET:
+        parts.append(f"query {in_points(entry.lexical)}")
+    return "".join([f", {part}" for part in parts])
 
 
 def _constraints(decision: ContextDecision) -> Iterator[RenderableType]:
