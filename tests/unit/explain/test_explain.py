@@ -338,5 +338,5 @@ def test_a_query_is_explained_by_its_matches_the_relevance_and_the_lines_that_st
     text = shown(made, width=150)
     assert "2 of 3 terms of the query occur in 41 passages" in text
     assert "excerpt, of " in text
-    assert "lines 22-24" in text
+    assert "lines 1-3, 22-24" in text
     assert "query 1.000" in text
