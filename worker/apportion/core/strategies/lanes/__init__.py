@@ -79,7 +79,9 @@ class LanesStrategy:
     )
 
     needs: ClassVar = frozenset({"candidates"})
-    candidate_needs: ClassVar = CandidateNeeds(REQUIRED, (("created_at",), ("recency_bucket",)))
+    candidate_needs: ClassVar = CandidateNeeds(
+        REQUIRED, (("created_at",), ("recency_bucket",)), unless_query=("relevance",)
+    )
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
         Reason.LANE_MAX_REACHED: Meaning("it did not fit under its lane's ceiling"),
         Reason.DISPLACED_BY_PREFIX: Meaning(
