@@ -8,6 +8,7 @@ from operator import attrgetter
 from sys import getsizeof
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from apportion.core.candidates.preparation import Excluded
 from apportion.core.events import Opt
@@ -139,7 +140,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
         status=Status.INFEASIBLE if answer.infeasible else status,
-        entries=_entries(answer.verdicts, reasons),
+        entries=_entries(answer.verdicts, reasons, queried=answer.query is not UNSET),
         groups=_groups(answer),
         score_parts=answer.score_parts,
         items=tuple(items),
@@ -199,13 +200,21 @@ def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | No
 _SELECTED, _OMITTED, _WHOLE = Outcome.SELECTED, Outcome.OMITTED, Reason.INFEASIBLE
 
 
-def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]) -> tuple[Entry, ...]:
-    return tuple(
-        [
-            _omitted(verdict, rank, reasons) if verdict.fidelity is None else _selected(verdict, rank)
-            for rank, verdict in enumerate(verdicts, 1)
-        ]
-    )
+def _entries(
+    verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason], *, queried: bool
+) -> tuple[Entry, ...]:
+    entries = [
+        _omitted(verdict, rank, reasons) if verdict.fidelity is None else _selected(verdict, rank)
+        for rank, verdict in enumerate(verdicts, 1)
+    ]
+    if queried:  # apart, so that entries without a query take no longer
+        entries = [_queried(*each) for each in zip(entries, verdicts, strict=True)]
+    return tuple(entries)
+
+
+def _queried(entry: Entry, verdict: Verdict) -> Entry:
+    is_excerpt = verdict.fidelity is not None and verdict.excerpt is not None
+    return replace(entry, lexical=verdict.lexical, excerpt=verdict.excerpt if is_excerpt else UNSET)
 
 
 def _selected(verdict: Verdict, rank: int) -> Entry:
@@ -222,8 +231,6 @@ def _selected(verdict: Verdict, rank: int) -> Entry:
         full_tokens=verdict.full_tokens or UNSET,
         constraint=verdict.constraint or UNSET,
         redundant=verdict.redundant or UNSET,
-        lexical=verdict.lexical,
-        excerpt=verdict.excerpt or UNSET,
     )
 
 
@@ -247,7 +254,6 @@ def _omitted(verdict: Verdict, rank: int, reasons: Mapping[Bound | None, Reason]
         limit_left=verdict.limit_left,
         constraint=verdict.constraint or UNSET,
         redundant=verdict.redundant or UNSET,
-        lexical=verdict.lexical,
     )
 
 

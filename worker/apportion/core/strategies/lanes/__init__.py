@@ -148,7 +148,8 @@ class LanesStrategy:
         if competition is not None and competition.cut:
             ranked, bounds = competition.gather(task), _with_available(bounds, choosable)
             standing = in_output_order(ranked)
-        answer = Verdicts(
+        verdicts = partial(
+            Verdicts,
             verdicts=ranked,
             score_parts=SCORE_PARTS,
             groups=bounds,
@@ -157,11 +158,12 @@ class LanesStrategy:
         )
         rendered = render(standing, policy, task.limit_tokens, task.counter)
         if rendered is None:
-            return replace(answer, infeasible=True)
+            return verdicts(infeasible=True)
         if selection.refused and holding is None and not policy.overlap.threshold:
             record_near_misses(choosable, selection)
-        report_excerpts(rendered)
-        answer = replace(answer, standing=rendered.standing, text=rendered.text, used_tokens=rendered.tokens)
+        if competition is not None:
+            report_excerpts(rendered)
+        answer = verdicts(standing=rendered.standing, text=rendered.text, used_tokens=rendered.tokens)
         if holding is None or not rendered.standing:
             return answer
         return report_prefix(answer, holding, rendered, task)

@@ -72,7 +72,9 @@ def before_of(
     items: Sequence[PrefixItem], ranked: Sequence[Artifact], choosable: Choosable, template: str | None
 ) -> PreviousText:
     """Return the items before as they are among the candidates, in canonical order, now."""
-    best = {artifact.id: artifact for artifact in reversed(ranked) if artifact.bound is not Bound.ID}
+    # a duplicate may rank before the candidate that stays, if a query changed the scores
+    once = [artifact for artifact in reversed(ranked) if artifact.bound is not Bound.ID] if items else ()
+    best = {artifact.id: artifact for artifact in once}
     place_of = {artifact.id: place for place, artifact in enumerate(choosable.ones)} if items else {}
     places: list[int | Broken] = []
     for item in items:
