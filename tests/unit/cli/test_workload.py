@@ -108,7 +108,7 @@ def test_a_folder_and_a_question_become_one_request_that_search_answers(
     (folder / "src" / "jobs.py").write_text("def cancel_job(name):\n    return None\n")
     (folder / "src" / "orders.py").write_text("def pay(order):\n    return order\n")
     made = apportion("workload", "from-files", folder, "--query", "Where is a job cancelled?")
-    assert (made.exit_code, made.err) == (0, "apportion: 2 files; left out: none\n")
+    assert (made.exit_code, made.err) == (0, "apportion: files 2; left out: none\n")
     composed = apportion("compose", "--policy", "search", "--format", "text", stdin=made.out)
     [answer] = [json.loads(line) for line in composed.out.splitlines()]
     assert "### src/jobs.py\ndef cancel_job(name):" in answer["body"]["parts"][0]
@@ -142,7 +142,22 @@ def test_what_is_left_out_of_a_folder_is_counted_by_reason(
         *(".gitignore", "deep/.gitignore", "deep/kept.log", "job.txt"),
     ]
     assert made.err == (
-        "apportion: 4 files; left out: ignored by .gitignore 2, symbolic links 1, not UTF-8 text 2, empty 1, "
+        "apportion: files 4; left out: ignored by .gitignore 2, symbolic links 1, not UTF-8 text 2, empty 1, "
         "above --max-file-bytes 1, beyond --max-bytes 1\n"
     )
     assert len(made.out) <= 4_096
+
+
+def test_a_folder_within_a_repository_is_read_by_the_ignore_files_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "top" / ".git").mkdir(parents=True)
+    (tmp_path / "top" / "src").mkdir()
+    (tmp_path / ".gitignore").write_text("*.py\n")
+    (tmp_path / "top" / ".gitignore").write_text("*.log\n")
+    for name in ("a.py", "a.log"):
+        (tmp_path / "top" / "src" / name).write_text("the job")
+    made = apportion("workload", "from-files", "top/src", "--query", "job")
+    assert [candidate["id"] for candidate in json.loads(made.out)["candidates"]] == ["a.py"]
+    assert made.err == "apportion: files 1; left out: ignored by .gitignore 1\n"

@@ -71,7 +71,7 @@ def from_files(
 
     made = from_files(folder, query, file_bytes_max=max_file_bytes, bytes_max=max_bytes)
     left_out = ", ".join([f"{reason} {count:,}" for reason, count in made.left_out.items()])
-    typer.echo(f"apportion: {made.files:,} files; left out: {left_out or 'none'}", err=True)
+    typer.echo(f"apportion: files {made.files:,}; left out: {left_out or 'none'}", err=True)
     _write([made.event], None, out)
 
 

@@ -1,6 +1,6 @@
 """One request from the text files of a folder and a query, for policies such as `search`.
 
-Files that a `.gitignore` of the folder names are left out, and so are `.git`, links, binary files and files
+Files that a `.gitignore` names are left out, and so are `.git`, links, binary files and files
 that are too large. If the rest is too large for one event, files with the rarer words of the query stay.
 """
 
@@ -123,7 +123,8 @@ def _lane(path: str) -> str:
 
 
 def _text_files(folder: Path, bytes_max: int, left_out: Counter[LeftOut]) -> Iterator[_TextFile]:
-    for file in _files(folder, (), left_out):
+    folder = folder.resolve()
+    for file in _files(folder, _ignores_above(folder), left_out):
         path = file.relative_to(folder).as_posix()
         try:
             facts = file.stat()
@@ -151,11 +152,7 @@ def _files(
 
     An ignored folder counts once, and nothing in it is read.
     """
-    ignore = folder / ".gitignore"
-    specs = above
-    if ignore.is_file():
-        lines = ignore.read_text("utf-8", "replace").splitlines()
-        specs = [*above, (folder, GitIgnoreSpec.from_lines(lines))]
+    specs = [*above, *_ignore_in(folder)]
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -174,6 +171,21 @@ def _files(
             yield from _files(path, specs, left_out)
         elif entry.is_file(follow_symlinks=False):
             yield path
+
+
+def _ignores_above(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    """Return the `.gitignore` files above a folder up to the top of its repository, the top first."""
+    tops = [place for place in (folder, *folder.parents) if (place / ".git").exists()]
+    between = [place for place in folder.parents if tops and place.is_relative_to(tops[0])]
+    return [found for place in reversed(between) for found in _ignore_in(place)]
+
+
+def _ignore_in(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    try:
+        lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return [(folder, GitIgnoreSpec.from_lines(lines))]
 
 
 def _is_ignored(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, is_folder: bool) -> bool:

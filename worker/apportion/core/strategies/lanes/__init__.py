@@ -12,6 +12,8 @@ numbers these are; where it contradicts itself, the rules here hold:
 - Output stands by lane priority, then canonical order. If the whole text passes the limit, artifacts
   are shrunk, and if that is not enough dropped (see `fit`). That goes from the last lane to the first, within
   a lane from the lowest score. Protected ones are never dropped, and at the very last shrunk without a floor.
+- With a query, passages of large candidates compete in place of the candidates (see `units`), and what is
+  selected of a candidate stands as an excerpt (see `excerpt`).
 - Under a policy with `[prefix]` what a session's text began with may be selected before the floors. It
   stands first, so that a provider's cache serves it (see `hold`). Shrinking and dropping begin at the end of
   that order.
@@ -52,7 +54,7 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
-from apportion.core.strategies.lanes.units import compete, in_output_order
+from apportion.core.strategies.lanes.units import Competition, compete, in_output_order
 from apportion.core.task import SessionPart
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
 
@@ -135,11 +137,8 @@ class LanesStrategy:
         if not task.limit_tokens:
             untried = [GroupBounds(lane.name, lane.floor, lane.ceiling) for lane in lanes.values()]
             return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=untried)
-        competition = None if task.own.query is UNSET else compete(task, ranked, lanes, task.own.query)
-        if competition is None:
-            estimate(ranked, task.count_contents)
-        else:
-            ranked = competition.ranked
+        competition = _competition(task, ranked, lanes)
+        ranked = ranked if competition is None else competition.ranked
         choosable = choosable_of(ranked, lanes.values(), task.limit_tokens)
         selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
@@ -148,23 +147,23 @@ class LanesStrategy:
         if competition is not None and competition.cut:
             ranked, bounds = competition.gather(task), _with_available(bounds, choosable)
             standing = in_output_order(ranked)
-        verdicts = partial(
-            Verdicts,
+        rendered = render(standing, policy, task.limit_tokens, task.counter)
+        if rendered is not None and selection.refused and holding is None and not policy.overlap.threshold:
+            record_near_misses(choosable, selection)
+        if rendered is not None and competition is not None:
+            report_excerpts(rendered)
+        answer = Verdicts(
             verdicts=ranked,
             score_parts=SCORE_PARTS,
             groups=bounds,
             certificate=certificate,
             query=UNSET if competition is None else competition.match,
+            infeasible=rendered is None,
+            standing=() if rendered is None else rendered.standing,
+            text=UNSET if rendered is None else rendered.text,
+            used_tokens=0 if rendered is None else rendered.tokens,
         )
-        rendered = render(standing, policy, task.limit_tokens, task.counter)
-        if rendered is None:
-            return verdicts(infeasible=True)
-        if selection.refused and holding is None and not policy.overlap.threshold:
-            record_near_misses(choosable, selection)
-        if competition is not None:
-            report_excerpts(rendered)
-        answer = verdicts(standing=rendered.standing, text=rendered.text, used_tokens=rendered.tokens)
-        if holding is None or not rendered.standing:
+        if rendered is None or holding is None or not rendered.standing:
             return answer
         return report_prefix(answer, holding, rendered, task)
 
@@ -176,6 +175,14 @@ def _ranked(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
         set_marks(ranked, task.own.session.marking_key)
     mark_repeats(ranked)
     return ranked
+
+
+def _competition(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) -> Competition | None:
+    """Return the competition under the request's query, if it has one. Sets the costs of all candidates."""
+    if task.own.query is UNSET:
+        estimate(ranked, task.count_contents)
+        return None
+    return compete(task, ranked, lanes, task.own.query)
 
 
 def _select(

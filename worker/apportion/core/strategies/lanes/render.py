@@ -117,10 +117,9 @@ def _count(standing: Sequence[Artifact], template: str | None, counter: TokenCou
     """Set the exact count of each piece; a cost that was counted on the same text is already that."""
     uncounted = []
     for artifact in standing:
-        is_excerpt = artifact.excerpt_forms is not None
         artifact.tokens = artifact.whole_tokens or artifact.cost
-        is_estimated = artifact.prepared.facts.token_estimate is not UNSET and not artifact.whole_tokens
-        if template is not None or is_estimated or is_excerpt:
+        is_estimated = artifact.prepared.facts.token_estimate is not UNSET
+        if template is not None or is_estimated or artifact.excerpt_forms is not None:
             uncounted.append(artifact)
     if uncounted:
         texts = [rendered(artifact, artifact.content, template) for artifact in uncounted]
