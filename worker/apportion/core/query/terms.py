@@ -95,3 +95,4 @@ def terms_of(text: str) -> frozenset[str]:
 
 
 terms_of_path = process_wide(_PATHS_MAX)(terms_of)
+"""`terms_of` with a cache, for short paths."""

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from apportion.core.canonical import Facts
 from apportion.core.events import Opt
+from apportion.core.identity import PATH_REMEMBERED_MAX
 from apportion.core.query.content_runs import ContentRuns
 from apportion.core.query.relevance import ALL, Document, Relevances, relevances
-from apportion.core.query.terms import terms_of_path
+from apportion.core.query.terms import terms_of, terms_of_path
 from apportion.core.results import Fidelity, QueryMatch
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.lanes.excerpt import ExcerptForms
@@ -28,7 +29,6 @@ from apportion.core.task import Prepared
 
 MARKER_TOKENS = 8
 """The tokens that a passage costs beside its own, for the lines that say what is left out."""
-_NO_TERMS = frozenset[str]()
 _NO_PARTS = (0,) * len(SCORE_PARTS)
 _NO_PATH = "\0"
 """The beginning of the home of a candidate without a path; no path has this character."""
@@ -159,7 +159,8 @@ def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentRuns]
 
 def _document(artifact: Artifact, content: ContentRuns) -> Document:
     path = artifact.prepared.facts.path or ""
-    return Document(content, terms_of_path(path) if path else _NO_TERMS, path or _NO_PATH + artifact.id)
+    make_terms = terms_of_path if len(path) <= PATH_REMEMBERED_MAX else terms_of
+    return Document(content, make_terms(path), path or _NO_PATH + artifact.id)
 
 
 def _units(
