@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
+from support import drawn_query
 from support.composing import answer, candidate, entry_of, lanes_policy, request
 from support.drawn_lanes import candidates, constraints, tables, vitals
 
@@ -87,3 +88,13 @@ def test_what_the_limit_refused_without_telling_more_no_limit_at_all_admits(
         if entry.reason is Reason.BUDGET_EXCEEDED:
             is_told = entry.more is not UNSET
             assert is_told == (entry_of(unbounded, entry.id).outcome is Outcome.SELECTED)
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn_query.candidates(), drawn_query.queries, tables(), st.integers(1, 250), surplus)
+def test_with_a_query_its_best_passage_is_selected(
+    drawn: list[dict[str, Any]], query: str, table: dict[str, Any], limit: int, beyond: int
+) -> None:
+    asked = request(drawn, query=query, budget_tokens=limit)
+    policy = lanes_policy(budget_tokens=1_000, query={"passage_characters": 100}, **table)
+    assert_all_hold(asked, policy, beyond)

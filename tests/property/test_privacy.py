@@ -88,6 +88,11 @@ def publishes(one: dict[str, Any]) -> dict[str, Any]:
 
 REQUESTS = [
     asks("lanes", candidates=[LANES_ONE, {**LANES_ONE, "id": "i"}], constraints=ALL_CONSTRAINTS),
+    asks(
+        "lanes",
+        candidates=[{**LANES_ONE, "content": f"{MARK} line\n\n" * 400, "id": "long"}],
+        query=private("query") + f" {MARK}",
+    ),
     asks("categories", candidates=[CATEGORIES_ONE], constraints=CONSTRAINTS),
     asks("tiers", candidates=[TIERS_ONE], constraints=CONSTRAINTS),
     asks(

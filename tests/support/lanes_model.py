@@ -342,7 +342,6 @@ def created(one: One) -> datetime:
 
 
 def canonical(raw: Mapping[str, Any]) -> str:
-    shares = {
-        key: thousandths(raw[key]) for key in ("relevance", "specificity", "risk_alignment") if key in raw
-    }
+    names = ("relevance", "specificity", "risk_alignment")
+    shares = {key: thousandths(raw[key]) for key in names if key in raw}
     return json.dumps({**raw, **shares}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -27,6 +27,10 @@ def request_schema(strategy: Strategy[Any, Any]) -> dict[str, Any]:
         if f"constraints.{name}" not in strategy.reads:
             field["maxItems"] = 0
     parts[_CANDIDATE] |= _needed(strategy.candidate_needs)
+    if strategy.candidate_needs.unless_query:
+        items = {"required": list(strategy.candidate_needs.unless_query)}
+        body["if"] = {"not": {"required": ["query"]}}
+        body["then"] = {"properties": {"candidates": {"items": items}}}
     return document(f"context-request.{strategy.name}", body, _reached(body, parts))
 
 
@@ -34,7 +38,8 @@ def _needed(needs: CandidateNeeds) -> dict[str, Any]:
     """Return what a candidate has: an id or a path, and the fields of the strategy."""
     choices = [choice for choice in ((("id",), ("path",)), needs.alternatives) if choice]
     any_of_each = [{"anyOf": [{"required": list(fields)} for fields in choice]} for choice in choices]
-    return {"required": list(needs.every), "allOf": any_of_each}
+    always = [field for field in needs.every if field not in needs.unless_query]
+    return {"required": always, "allOf": any_of_each}
 
 
 def _reached(body: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:

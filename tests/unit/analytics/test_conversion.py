@@ -205,6 +205,7 @@ def test_a_score_of_other_characters_is_unreadable() -> None:
 
 def test_every_field_of_an_entry_is_a_column() -> None:
     kind: type[Struct] = results.Entry
-    flat = {field.name for field in fields(kind)} - {"redundant"}
+    flat = {field.name for field in fields(kind)} - {"redundant", "excerpt"}
     flat |= {f"redundant_{field.name}" for field in fields(results.Redundant)}
+    flat |= {f"excerpt_{field.name}" for field in fields(results.Excerpt)}
     assert flat <= set(SCHEMAS[Table.CANDIDATES].names)

@@ -97,3 +97,67 @@ def test_what_the_demo_suggests_to_try_next_works_as_it_stands(repository: Path)
     assert ended.returncode == 0, ended.stderr
     assert len(Path("composed.jsonl").read_bytes().splitlines()) == 4
     assert ended.stderr.count(b"In the context, by rank") == 4
+
+
+def test_a_folder_and_a_question_become_one_request_that_search_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "project"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "jobs.py").write_text("def cancel_job(name):\n    return None\n")
+    (folder / "src" / "orders.py").write_text("def pay(order):\n    return order\n")
+    made = apportion("workload", "from-files", folder, "--query", "Where is a job cancelled?")
+    assert (made.exit_code, made.err) == (0, "apportion: files 2; left out: none\n")
+    composed = apportion("compose", "--policy", "search", "--format", "text", stdin=made.out)
+    [answer] = [json.loads(line) for line in composed.out.splitlines()]
+    assert "### src/jobs.py\ndef cancel_job(name):" in answer["body"]["parts"][0]
+    again = apportion("workload", "from-files", folder, "--query", "Where is a job cancelled?")
+    assert again.out == made.out
+
+
+def test_what_is_left_out_of_a_folder_is_counted_by_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "project"
+    (folder / "deep" / "built").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("never read")
+    (folder / ".gitignore").write_text("*.log\nbuilt/\n")
+    (folder / "deep" / ".gitignore").write_text("!kept.log\n")
+    (folder / "deep" / "kept.log").write_text("a job")
+    (folder / "deep" / "gone.log").write_text("a job")
+    (folder / "deep" / "built" / "out.txt").write_text("a job")
+    (folder / "image.bin").write_bytes(b"\x00\x01")
+    (folder / "latin.txt").write_bytes(b"\xe9")
+    (folder / "empty.txt").write_text("")
+    (folder / "large.txt").write_text("x" * 2_001)
+    (folder / "wordless.txt").write_text("y" * 1_900)
+    (folder / "link").symlink_to(folder / "large.txt")
+    limits = ("--max-file-bytes", "2000", "--max-bytes", "4096")
+    (folder / "job.txt").write_text("the job " * 200)
+    made = apportion("workload", "from-files", folder, "--query", "job", *limits)
+    assert [candidate["id"] for candidate in json.loads(made.out)["candidates"]] == [
+        *(".gitignore", "deep/.gitignore", "deep/kept.log", "job.txt"),
+    ]
+    assert made.err == (
+        "apportion: files 4; left out: ignored by .gitignore 2, symbolic links 1, not UTF-8 text 2, empty 1, "
+        "above --max-file-bytes 1, beyond --max-bytes 1\n"
+    )
+    assert len(made.out) <= 4_096
+
+
+def test_a_folder_within_a_repository_is_read_by_the_ignore_files_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "top" / ".git").mkdir(parents=True)
+    (tmp_path / "top" / "src").mkdir()
+    (tmp_path / ".gitignore").write_text("*.py\n")
+    (tmp_path / "top" / ".gitignore").write_text("*.log\n")
+    for name in ("a.py", "a.log"):
+        (tmp_path / "top" / "src" / name).write_text("the job")
+    made = apportion("workload", "from-files", "top/src", "--query", "job")
+    assert [candidate["id"] for candidate in json.loads(made.out)["candidates"]] == ["a.py"]
+    assert made.err == "apportion: files 1; left out: ignored by .gitignore 1\n"

@@ -12,6 +12,7 @@ from apportion.core.canonical import Facts
 from apportion.core.events import Constraints, ContextRequest, Conversation, LaneRequirement, Vitals
 from apportion.core.identity import digest
 from apportion.core.overlap.selection_order import Overlap
+from apportion.core.query.content_runs import content_runs
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
 from apportion.core.strategies.conversation.kept_history import ConversationPart
@@ -23,6 +24,8 @@ from apportion.counters import COUNTERS
 
 PINNED = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
 NO_FACTS: dict[str, Any] = dict.fromkeys((field.name for field in fields(Facts)), UNSET)
+
+FUNCTIONS = {"count_contents", "runs_of_contents", "overlap_of"}
 
 
 def prepared(name: str) -> Prepared:
@@ -39,6 +42,7 @@ TASK: Task[Any, Any] = Task(
     candidates=(prepared("a"), prepared("b")),
     own=SESSION,
     count_contents=lambda those: [len(one.content) for one in those],
+    runs_of_contents=lambda those, most: [content_runs(one.content, most) for one in those],
     overlap_of=lambda those, _: Overlap([() for _ in those], range(len(those)), {}),
 )
 OTHERWISE: dict[str, Any] = {
@@ -57,6 +61,7 @@ OWN_PARTS: list[tuple[OwnPart, dict[str, Any]]] = [
             "vitals": Vitals(oxygen=0.4),
             "lane_requirements": (LaneRequirement("local", 1),),
             "session": SessionPart(carried=b"x"),
+            "query": ("term",),
         },
     ),
     (LayersPart({}), {"layers": {"project": "x"}}),
@@ -89,9 +94,7 @@ def key(task: Task[Any, Any]) -> str:
     return task.key(("a scope",))
 
 
-@pytest.mark.parametrize(
-    "name", [field.name for field in fields(Task) if field.name not in {"count_contents", "overlap_of"}]
-)
+@pytest.mark.parametrize("name", [field.name for field in fields(Task) if field.name not in FUNCTIONS])
 def test_every_field_of_a_task_is_in_its_key(name: str) -> None:
     assert key(replace(TASK, **{name: OTHERWISE[name]})) != key(TASK)
 

@@ -330,3 +330,15 @@ def test_what_is_said_already_is_told_beside_the_reason() -> None:
     told = shown(decision(candidates=ones, candidates_total=2))
     assert "full, 81.2 % in first" in told
     assert "redundant, 81.2 % in first" in told
+
+
+def test_a_query_is_explained_by_its_matches_the_relevance_and_the_lines_that_stand() -> None:
+    steps = "\n\n".join(f"def step_{n}():\n    return refund_{n}()" for n in range(40))
+    ones = [candidate("a", content=steps, relevance=None), candidate("b", relevance=None)]
+    policy = lanes_policy(query={"passage_characters": 100})
+    made = answer(request(ones, query="refund_7 zebra", budget_tokens=40), policy).decision
+    text = shown(made, width=150)
+    assert "2 of 3 terms of the query occur in 41 passages" in text
+    assert "excerpt, of " in text
+    assert "lines 1-3, 22-24" in text
+    assert "query 1.000" in text

@@ -10,6 +10,7 @@ STANDARD = {
     "base64",
     "bisect",
     "collections",
+    "copy",
     "datetime",
     "decimal",
     "enum",

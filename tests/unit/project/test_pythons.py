@@ -62,7 +62,7 @@ OF_STRINGS = {
     *("isspace", "istitle", "isupper", "strip", "lstrip", "rstrip", "split", "rsplit"),
 }
 """Methods of strings that without an argument decide by Python's tables."""
-OF_BYTES = {"cloudevents.py", "not_json.py"}
+OF_BYTES = {"cloudevents.py", "not_json.py", "terms.py"}
 """Where these are methods of bytes, for which they know ASCII alone."""
 OF_WORDS = "characters.py"
 """Where words are split by the tables, once: what these say of white space has been the same since 3.11."""

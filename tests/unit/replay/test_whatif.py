@@ -42,6 +42,7 @@ from apportion.replay.whatif import Change, DecisionDifference, Misfit
 from apportion.settings import Settings
 from apportion.settings.fingerprint_secrets import read_secrets
 
+QUERIED = Catalogue([lanes_policy(query={"passage_characters": 200})])
 WIDE = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 10_000}}
 """One lane that never binds before the total."""
 
@@ -471,3 +472,23 @@ def test_a_stable_window_shows_what_a_cache_would_save_where_sessions_go_on() ->
     assert done.cost_cached_after < done.cost_after
     assert f"held: 0 > {done.held_after:,}" in str(done)
     assert "cost, cached: " in str(done)
+
+
+def test_without_its_query_a_request_selects_by_the_candidates_own_relevance() -> None:
+    both = [
+        candidate("a", content="cancel the job\n", relevance=None, shrink="never"),
+        candidate("b", content="pay the orders\n", relevance=0.1, shrink="never"),
+    ]
+    request = asked("r1", candidates=both, query="Which job is cancelled? cancel it", budget_tokens=4)
+    done = replayed(recorded([request]), Change(without_query=True))
+    assert done.gained == [["b"]]
+    assert done.lost == [{"a": "budget_exceeded"}]
+
+
+def test_without_its_query_a_candidate_that_stood_in_part_stands_whole_or_not_at_all() -> None:
+    steps = "\n\n".join(f"def step_{n}():\n    return refund_{n}()" for n in range(40))
+    one = candidate("a", content=steps, relevance=None)
+    request = asked("r1", candidates=[one], query="refund_7", budget_tokens=60)
+    recording = recorded([request], catalogue=QUERIED)
+    [difference] = replayed(recording, Change(without_query=True), catalogue=QUERIED).differences
+    assert [(item.id, item.reason) for item in difference.lost] == [("a", "budget_exceeded")]

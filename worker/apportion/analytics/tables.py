@@ -111,6 +111,7 @@ DECISIONS = pa.schema(
         *_counts("window_tokens", "window_share", "window_cut", "window_since"),
         *_words("window_break"),
         *_counts("tool_results_cleared", "tool_results_freed_tokens"),
+        *_counts("query_terms", "query_matched", "query_passages"),
         *_texts("duplicate_of"),
         pa.field("evicted", pa.list_(pa.string())),
         *_counts("evicted_unlisted"),
@@ -147,6 +148,8 @@ CANDIDATES = pa.schema(
         *_texts("redundant_covered_by"),
         *_counts("redundant_permille"),
         *_texts("superseded_by"),
+        *_counts("lexical", "excerpt_passages"),
+        pa.field("excerpt_lines", pa.list_(pa.list_(pa.int64()))),
     ]
 )
 """A row for each candidate that a decision lists."""

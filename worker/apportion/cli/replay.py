@@ -75,6 +75,9 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
         list[str] | None,
         typer.Option(metavar="KIND|LANE", help="Exclude the candidates of a kind or lane; can be repeated."),
     ] = None,
+    without_query: Annotated[
+        bool, typer.Option("--without-query", help="Empty the query of every request.")
+    ] = False,
     evolve: Annotated[
         bool, typer.Option("--evolve", help="Continue each session with its state under the change.")
     ] = False,
@@ -102,7 +105,8 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
       apportion replay --from-topics --since 2026-03-01T00:00:00Z --budget 4000
     """
     selection = _topics.selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
-    what_if = _what_if(_change(policy, budget, counter, tuple(without or ())), evolve=evolve)
+    change = _change(policy, budget, counter, tuple(without or ()), without_query=without_query)
+    what_if = _what_if(change, evolve=evolve)
     settings = read_settings(ctx)
     if selection is not None:
         _replay_topics(settings, selection, snapshot, what_if, _Printing(form, price))
@@ -140,15 +144,21 @@ def _replay_topics(
 
 
 def _change(
-    policy: Path | None, budget: int | None, counter: str | None, without: tuple[str, ...]
+    policy: Path | None,
+    budget: int | None,
+    counter: str | None,
+    without: tuple[str, ...],
+    *,
+    without_query: bool,
 ) -> "Change":
     from apportion.core.text.tokens import CounterName
     from apportion.policies import load_policy
     from apportion.replay.whatif import Change
 
-    if policy is None and budget is None and counter is None and not without:
+    if policy is None and budget is None and counter is None and not (without or without_query):
         raise typer.BadParameter(
-            "there is no change: give --policy, --budget, --counter or --without, or use apportion verify"
+            "there is no change: give --policy, --budget, --counter, --without or --without-query, "
+            "or use apportion verify"
         )
     if counter is not None and counter not in list(CounterName):
         raise typer.BadParameter(f"expected one of {', '.join(CounterName)}", param_hint="--counter")
@@ -157,6 +167,7 @@ def _change(
         budget,
         None if counter is None else CounterName(counter),
         without,
+        without_query,
     )
 
 

@@ -1,4 +1,4 @@
-"""`apportion workload from-git` and `recorded`: realistic events to try things with."""
+"""`apportion workload from-files`, `from-git` and `recorded`: realistic events to try things with."""
 
 import sys
 from collections.abc import Iterable
@@ -42,6 +42,37 @@ def from_git(
     from apportion.examples.workload.requests import from_git
 
     _write(from_git(repository, revision, max_requests=max_requests, policy=policy), max_requests, out)
+
+
+@app.command()
+def from_files(
+    folder: Annotated[Path, typer.Argument(metavar="PATH", exists=True, file_okay=False, help="Any folder.")],
+    *,
+    query: Annotated[str, typer.Option(metavar="TEXT", help="The question that the context is for.")],
+    max_file_bytes: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Leave out files of more bytes.")
+    ] = 262_144,
+    max_bytes: Annotated[
+        int,
+        typer.Option(metavar="N", min=4_096, help="Largest event; files with few words of the query go."),
+    ] = 1_000_000,
+    out: _Out = None,
+) -> None:
+    """Make one request from the text files of a folder and a question.
+
+    Files that a .gitignore names are left out. The id of a file is its path, so that the text names the
+    files; the path then stands in the decision, too. What is left out is counted on stderr.
+
+    Examples:
+      apportion workload from-files . --query "Where is a lane's floor enforced?" |
+        apportion compose --policy search --format text
+    """
+    from apportion.examples.workload.files import from_files
+
+    made = from_files(folder, query, file_bytes_max=max_file_bytes, bytes_max=max_bytes)
+    left_out = ", ".join([f"{reason} {count:,}" for reason, count in made.left_out.items()])
+    typer.echo(f"apportion: files {made.files:,}; left out: {left_out or 'none'}", err=True)
+    _write([made.event], None, out)
 
 
 @app.command()

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from apportion.core.candidates.preparation import (
     NO_CONSTRAINTS,
+    Check,
     Judge,
     Preparation,
     RequestCandidates,
@@ -21,7 +22,7 @@ from apportion.core.candidates.preparation import (
     without_backed_off,
 )
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import ContextRequest
+from apportion.core.events import Candidate, ContextRequest
 from apportion.core.history import History, history_of
 from apportion.core.identity import Secrets, canonical_json, canonical_json_of_any, digest, event_time_us
 from apportion.core.policy import Policy
@@ -30,7 +31,7 @@ from apportion.core.session.row import SeenRequest, Session, session_at
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
 
-STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "layers", "conversation")
+STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "query", "layers", "conversation")
 """Fields of a request that only some strategies read; the other strategies refuse them."""
 _fields_of = attrgetter(*STRATEGY_FIELDS)
 _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
@@ -105,7 +106,8 @@ def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
         message = "the policy's {mark} needs a fingerprint secret; set fingerprint_secret_file"
         raise EventError(ErrorCode.NO_SECRET, message, "$.policy")
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
-    judge = Judge(strategy.unsuitable, policy)
+    check = strategy.unsuitable if request.query is UNSET else _queried(strategy.unsuitable)
+    judge = Judge(check, policy)
     pool = before.pool if asked.seen is None and "candidates" in strategy.reads else ()
     prepared = prepare(asked.own, pool, constraints, judge, asked.event_us)
     limits = policy.limits(request.budget_tokens)
@@ -120,6 +122,15 @@ def accept_again(asked: RecognisedRequest, policy: Policy) -> Accepted:
     strategy = STRATEGIES[policy.strategy]
     limits = policy.limits(asked.request.budget_tokens)
     return Accepted(asked, policy, strategy, sent_again(asked.own), limits, 0, Status.DUPLICATE)
+
+
+def _queried(check: Check) -> Check:
+    """Return a check under which a candidate may leave out its relevance, which the query gives it."""
+
+    def checked(candidate: Candidate, policy: Policy) -> EventError | None:
+        return check(replace(candidate, relevance=0.0) if candidate.relevance is UNSET else candidate, policy)
+
+    return checked
 
 
 def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None:

@@ -8,6 +8,7 @@ from operator import attrgetter
 from sys import getsizeof
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from apportion.core.candidates.preparation import Excluded
 from apportion.core.events import Opt
@@ -22,6 +23,7 @@ from apportion.core.results import (
     Group,
     Outcome,
     Prefix,
+    QueryMatch,
     Reason,
     ReasonCount,
     Shortfall,
@@ -64,6 +66,8 @@ _ENTRY_BYTES = 400
 """Includes the string objects of id and kind without their characters, and the parts of the score."""
 _ITEM_BYTES = 80
 _NUMBER_BYTES = 36
+_NUMBERS_OF_RANGE = 4
+"""Two numbers and their tuple. An item and its entry share the ranges of an excerpt."""
 
 
 class Composition(Struct, frozen=True, kw_only=True):
@@ -88,13 +92,15 @@ class Composition(Struct, frozen=True, kw_only=True):
     window: Opt[ChatWindow]
     tool_results: Opt[ToolResults]
     breakpoints: tuple[Breakpoint, ...]
+    query: Opt[QueryMatch]
 
     @property
     def size_bytes(self) -> int:
         """The estimated memory in bytes, from measured sizes of its parts; a test checks the estimate."""
         entries = self.entries
         names = sum([len(entry.id) + len(entry.kind) for entry in entries])
-        numbers = len(self.kept or ()) + 2 * len(self.breakpoints)
+        ranges = sum([len(item.lines) for item in self.items if item.lines is not UNSET])
+        numbers = len(self.kept or ()) + 2 * len(self.breakpoints) + _NUMBERS_OF_RANGE * ranges
         return (
             _COMPOSITION_BYTES
             + _GROUP_BYTES * len(self.groups)
@@ -128,6 +134,7 @@ NOTHING = Composition(
     window=UNSET,
     tool_results=UNSET,
     breakpoints=(),
+    query=UNSET,
 )
 """The composition of a request for which no strategy runs."""
 
@@ -142,12 +149,13 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     for verdict in answer.standing:
         fidelity = verdict.fidelity
         assert fidelity is not None, "what stands does so at a fidelity"
-        items.append(ComposedItem(verdict.id, verdict.kind, verdict.group, fidelity, verdict.tokens))
+        lines = UNSET if verdict.excerpt is None else verdict.excerpt.lines
+        items.append(ComposedItem(verdict.id, verdict.kind, verdict.group, fidelity, verdict.tokens, lines))
     estimated = answer.estimated_tokens
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
         status=Status.INFEASIBLE if answer.infeasible else status,
-        entries=_entries(answer.verdicts, reasons),
+        entries=_entries(answer.verdicts, reasons, queried=answer.query is not UNSET),
         groups=_groups(answer),
         score_parts=answer.score_parts,
         items=tuple(items),
@@ -165,6 +173,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         window=answer.window,
         tool_results=answer.tool_results,
         breakpoints=answer.breakpoints,
+        query=answer.query,
     )
 
 
@@ -210,13 +219,21 @@ _SELECTED, _OMITTED, _WHOLE = Outcome.SELECTED, Outcome.OMITTED, Reason.INFEASIB
 _SUPERSEDED = Reason.SUPERSEDED
 
 
-def _entries(verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason]) -> tuple[Entry, ...]:
-    return tuple(
-        [
-            _omitted(verdict, rank, reasons) if verdict.fidelity is None else _selected(verdict, rank)
-            for rank, verdict in enumerate(verdicts, 1)
-        ]
-    )
+def _entries(
+    verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason], *, queried: bool
+) -> tuple[Entry, ...]:
+    entries = [
+        _omitted(verdict, rank, reasons) if verdict.fidelity is None else _selected(verdict, rank)
+        for rank, verdict in enumerate(verdicts, 1)
+    ]
+    if queried:  # apart, so that entries without a query take no longer
+        entries = [_queried(*each) for each in zip(entries, verdicts, strict=True)]
+    return tuple(entries)
+
+
+def _queried(entry: Entry, verdict: Verdict) -> Entry:
+    is_excerpt = verdict.fidelity is not None and verdict.excerpt is not None
+    return replace(entry, lexical=verdict.lexical, excerpt=verdict.excerpt if is_excerpt else UNSET)
 
 
 def _selected(verdict: Verdict, rank: int) -> Entry:

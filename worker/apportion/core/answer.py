@@ -103,26 +103,25 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
 def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engine) -> ContextDecision:
     """Return the decision; the caller fills in `run`."""
     accepted, asked, made = answer.accepted, answer.accepted.asked, answer.made
-    request, before, secret = asked.request, asked.before, asked.secret
     listing = _listing(answer, engine.omitted_max)
     return ContextDecision(
         schema_version=SCHEMA_VERSION,
         decision_id=answer.decision_id,
-        request_id=request.request_id,
-        session_id=request.session_id,
-        tenant=request.tenant,
+        request_id=composed.request_id,
+        session_id=composed.session_id,
+        tenant=composed.tenant,
         requested_at=utc(asked.event_us),
         engine_version=engine.version,
         policy=composed.policy,
         counter=CounterRef(name=answer.counter.name, digest=answer.counter.digest),
         digests=_digests(answer, composed),
-        fingerprint_key_id=UNSET if secret is None else key_id(secret),
+        fingerprint_key_id=UNSET if asked.secret is None else key_id(asked.secret),
         status=answer.status,
         summary=_summary(answer, listing),
-        trigger=UNSET if request.trigger is UNSET else traced(request.trigger, secret),
+        trigger=traced(asked.request.trigger, asked.secret),
         limits=accepted.limits,
         tokens=_decision_tokens(answer),
-        session=SessionLedger(before=ledger(before), after=ledger(answer.after)),
+        session=SessionLedger(before=ledger(asked.before), after=ledger(answer.after)),
         groups=made.groups,
         score_parts=made.score_parts,
         certificate=made.certificate,
@@ -133,12 +132,13 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         unlisted=listing.unlisted,
         constraints=accepted.prepared.constraints,
         duplicate_of=answer.duplicate_of,
-        evicted=before.evicted if asked.seen is None else (),
-        evicted_unlisted=before.evicted_unlisted if asked.seen is None else 0,
+        evicted=asked.before.evicted if asked.seen is None else (),
+        evicted_unlisted=asked.before.evicted_unlisted if asked.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
         prefix=made.prefix,
         window=made.window,
         tool_results=made.tool_results,
+        query=made.query,
     )
 
 
@@ -222,9 +222,9 @@ def _summary(answer: AnswerParts, listing: Listing) -> str:
     return line + "; left out: " + ", ".join([f"{count.reason} {count.count}" for count in listing.reasons])
 
 
-def traced(trigger: Trigger, secret: bytes | None) -> Trigger:
+def traced(trigger: Opt[Trigger], secret: bytes | None) -> Opt[Trigger]:
     """Return the trigger with its workspace as a fingerprint, or without it if there is no secret."""
-    if trigger.workspace is UNSET:
+    if trigger is UNSET or trigger.workspace is UNSET:
         return trigger
     return replace(trigger, workspace=UNSET if secret is None else fingerprint(secret, trigger.workspace))
 

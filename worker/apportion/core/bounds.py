@@ -15,3 +15,4 @@ class Bounds(msgspec.Struct, frozen=True):
     tag_max_characters: int = 64
     tags_max: int = 32
     nesting_max: int = 32
+    query_max_characters: int = 16_384

@@ -4,6 +4,7 @@ Composing has no side effects. The same arguments give the same bytes on every m
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -19,6 +20,7 @@ from apportion.core.identity import decision_id, marking_key, secret_digest
 from apportion.core.memory import Memory
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.policy import Policy
+from apportion.core.query.content_runs import ContentRuns, content_runs
 from apportion.core.results import ContextComposed, ContextDecision, Reason, Status
 from apportion.core.session.row import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
 from apportion.core.task import Prepared, SessionPart, Task
@@ -130,6 +132,14 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
             return counter.count_many(contents)
         return counts.count(counter, [candidate.facts.content or "" for candidate in candidates], contents)
 
+    def runs_of_contents(candidates: Sequence[Prepared], passage_characters: int) -> list[ContentRuns]:
+        contents = [candidate.content for candidate in candidates]
+        make = partial(content_runs, passage_characters=passage_characters)
+        if memory is None:
+            return list(map(make, contents))
+        keys = [f"{candidate.facts.content} {passage_characters}" for candidate in candidates]
+        return memory.runs.get_all(keys, contents, make)
+
     def overlap_of(candidates: Sequence[Prepared], threshold: int) -> Overlap:
         from apportion.core.overlap import pairs, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
 
@@ -147,6 +157,7 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         candidates=accepted.prepared.candidates,
         own=accepted.strategy.read_own(accepted.asked.request, _session_part(accepted)),
         count_contents=count_contents,
+        runs_of_contents=runs_of_contents,
         overlap_of=overlap_of,
     )
 

@@ -235,6 +235,8 @@ class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request
     """The candidates that must or must not be selected."""
     vitals: Opt[Vitals] = UNSET
     """The state of the workspace (`lanes`)."""
+    query: Opt[str] = UNSET
+    """The question that the context is for (`lanes`); candidates may then leave out their relevance."""
     layers: Opt[dict[Label, LayerContent]] = UNSET
     """The layers by name (`layers`)."""
     conversation: Opt[Conversation] = UNSET

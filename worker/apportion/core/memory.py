@@ -6,13 +6,14 @@ identifiers. `Memory` belongs to one worker; `process_wide` caches belong to the
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     from apportion.core.accountant import Composition
     from apportion.core.overlap.sketch import Sketch
+    from apportion.core.query.content_runs import ContentRuns
     from apportion.core.text.tokens import TokenCounter
 
 COMPOSITIONS_MAX_BYTES = 64 << 20
@@ -156,41 +157,48 @@ class CountMemo:
         return counts
 
 
-class SketchMemo:
-    """Sketches of contents by their digest; the least recently used sketch is evicted first.
+class Weighed(Protocol):
+    """A value that is made from a content."""
 
-    The bound is in bytes, because a sketch may be as long as its content.
+    def weight_bytes(self, content: str) -> int:
+        """Return an upper estimate of its memory in bytes."""
+        ...
+
+
+V = TypeVar("V", bound=Weighed)
+
+
+class ContentMemo(Generic[V]):
+    """Values made from contents, by a key that stands for the content; the least recently used goes first.
+
+    The bound is in bytes, because a value may be as long as its content.
     """
 
     def __init__(self, bytes_max: int) -> None:
         """Start empty."""
-        self._sketches: OrderedDict[str, tuple[Sketch, int]] = OrderedDict()
+        self._values: OrderedDict[str, tuple[V, int]] = OrderedDict()
         self._bytes_max = bytes_max
         self._bytes = 0
         self.hits = 0
         self.misses = 0
 
-    def get_all(
-        self, digests: Sequence[str], contents: Sequence[str], sketch: "Callable[[str], Sketch]"
-    ) -> "list[Sketch]":
-        """Return the sketch of each content, in order; `digests` are the digests of the contents."""
-        known = self._sketches
-        unknown = {
-            digest: content for digest, content in zip(digests, contents, strict=True) if digest not in known
-        }
-        self.hits += len(digests) - len(unknown)
+    def get_all(self, keys: Sequence[str], contents: Sequence[str], make: Callable[[str], V]) -> list[V]:
+        """Return the value of each content, in order; `make` makes one from a content."""
+        known = self._values
+        unknown = {key: content for key, content in zip(keys, contents, strict=True) if key not in known}
+        self.hits += len(keys) - len(unknown)
         self.misses += len(unknown)
-        for digest, content in unknown.items():
-            made = sketch(content)
-            known[digest] = made, made.weight_bytes(content)
-            self._bytes += known[digest][1]
-        if len(unknown) < len(digests):
-            for digest in digests:
-                known.move_to_end(digest)
-        sketches = [known[digest][0] for digest in digests]
+        for key, content in unknown.items():
+            made = make(content)
+            known[key] = made, made.weight_bytes(content)
+            self._bytes += known[key][1]
+        if len(unknown) < len(keys):
+            for key in keys:
+                known.move_to_end(key)
+        values = [known[key][0] for key in keys]
         while self._bytes > self._bytes_max:
             self._bytes -= known.popitem(last=False)[1][1]
-        return sketches
+        return values
 
 
 class Memory:
@@ -202,8 +210,10 @@ class Memory:
         counts_max: int = 1 << 18,
         sketches_max_bytes: int = 1 << 26,
         compositions_max_bytes: int = COMPOSITIONS_MAX_BYTES,
+        runs_max_bytes: int = 1 << 26,
     ) -> None:
         """Start empty; the bounds are in entries or bytes, as their names say."""
         self.compositions = CompositionCache(compositions_max, compositions_max_bytes)
         self.counts = CountMemo(counts_max)
-        self.sketches = SketchMemo(sketches_max_bytes)
+        self.sketches: ContentMemo[Sketch] = ContentMemo(sketches_max_bytes)
+        self.runs: ContentMemo[ContentRuns] = ContentMemo(runs_max_bytes)

@@ -42,6 +42,7 @@ class Fidelity(StrEnum):
     """The form in which a selected candidate is in the context."""
 
     FULL = "full"
+    EXCERPT = "excerpt"
     SUMMARY = "summary"
     NAME = "name"
     SHRUNK = "shrunk"
@@ -97,13 +98,17 @@ class PolicyRef(Result, frozen=True, kw_only=True):
 
 
 class ComposedItem(Struct, frozen=True, gc=False):
-    """A selected candidate; `tokens` is the exact count of its text alone."""
+    """A selected candidate; `tokens` is the exact count of its text alone.
+
+    `lines` are the first and the last line of each range that an excerpt shows, from 1.
+    """
 
     id: str
     kind: str
     group: str
     fidelity: Fidelity
     tokens: int
+    lines: Opt[tuple[tuple[int, int], ...]] = UNSET
 
 
 class ComposedTokens(Result, frozen=True, kw_only=True):
@@ -224,6 +229,17 @@ class Redundant(Struct, frozen=True, gc=False):
     permille: int
 
 
+class Excerpt(Struct, frozen=True, gc=False):
+    """The passages of a candidate that the context shows.
+
+    `passages` is how many the candidate has. `lines` are the first and the last line of each range shown,
+    from 1; neighbours are merged.
+    """
+
+    passages: int
+    lines: tuple[tuple[int, int], ...]
+
+
 class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     """The entry of a candidate in a decision; fields that do not apply are left out."""
 
@@ -261,6 +277,10 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     """The overlap with other candidates when it was considered last."""
     superseded_by: Opt[str] = UNSET
     """The id of the newest candidate of its subject, which counts instead."""
+    lexical: Opt[int] = UNSET
+    """The relevance of its best passage to the query, in thousandths."""
+    excerpt: Opt[Excerpt] = UNSET
+    """The passages that stand, if it has fidelity `excerpt`."""
 
     @property
     def margin(self) -> Margin | None:
@@ -525,6 +545,18 @@ class ToolResults(Result, frozen=True, kw_only=True, omit_defaults=False):
     freed_tokens: int
 
 
+class QueryMatch(Struct, frozen=True):
+    """The match of a query with the candidates; it holds no term of the query.
+
+    `terms` is the number of its different terms, `matched` of those that occur in a candidate, `passages` of
+    the passages of all candidates.
+    """
+
+    terms: int
+    matched: int
+    passages: int
+
+
 class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="context-decision"):
     """The record of a decision, to audit, count and replay it; it has no content and no path.
 
@@ -583,6 +615,8 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     """The same for a conversation, if the policy keeps a stable window."""
     tool_results: Opt[ToolResults] = UNSET
     """What was cleared, if the policy clears tool results."""
+    query: Opt[QueryMatch] = UNSET
+    """The match of the request's query with the candidates, if there was something to select."""
     run: Opt[Run] = UNSET
 
 

@@ -15,9 +15,11 @@ from apportion.core.results import (
     Certificate,
     ChatWindow,
     Exact,
+    Excerpt,
     Fidelity,
     Margin,
     Prefix,
+    QueryMatch,
     Redundant,
     ToolResults,
 )
@@ -45,6 +47,7 @@ class Verdict(Struct, gc=False):
     the place of the constraint that decided. `redundant` is how much of it other candidates covered when it
     was considered last. `superseded_by` is the id of the newest candidate of its subject, if another is that.
     `withheld_by` is a bound that rejected it before its own bound was reached.
+    `lexical` is its relevance to the query. `excerpt` are the passages that stand.
     """
 
     id: str
@@ -64,6 +67,8 @@ class Verdict(Struct, gc=False):
     redundant: Redundant | None = None
     superseded_by: str = ""
     withheld_by: Opt[Bound] = UNSET
+    lexical: Opt[int] = UNSET
+    excerpt: Excerpt | None = None
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Reject the candidate; a negative `left` counts as 0."""
@@ -102,7 +107,8 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     `kept` are the places of the emitted messages of the history, in their order; `rewritten` has the new
     contents of those that were cleared. `carried` is passed to the session's next task under the same policy;
     empty keeps the previous value. `prefix` or `window`, and `breakpoints`, are set if the policy holds
-    prefixes; `tool_results` if it clears them. `certificate` is set if the policy asks for it.
+    prefixes; `tool_results` if it clears them. `certificate` is set if the policy asks for it,
+    `query` if the request has a query.
     """
 
     verdicts: Sequence[Verdict]
@@ -124,6 +130,7 @@ class Verdicts(Struct, frozen=True, kw_only=True):
     window: Opt[ChatWindow] = UNSET
     tool_results: Opt[ToolResults] = UNSET
     breakpoints: tuple[Breakpoint, ...] = ()
+    query: Opt[QueryMatch] = UNSET
 
 
 def mark_covered(verdicts: Sequence[Verdict], covered: Mapping[int, tuple[int, int]]) -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 from apportion.core.levers import Lever
 from apportion.core.results import Bound, ContextDecision, Entry, Reason, Status
 from apportion.core.strategies import meaning_of
-from apportion.explain.decision import in_points, percent
+from apportion.explain.decision import in_points, lines_shown, percent
 from apportion.printable import printable
 from apportion.replay.why import AdmittingChange, Searched, Why
 
@@ -43,6 +43,8 @@ def _of_record(decision: ContextDecision, entry: Entry) -> Iterator[RenderableTy
     yield _line(f"candidate {entry.id}", _HEADING)
     yield _line(f"{entry.kind or 'no kind'}, group {entry.group or 'none'}, rank {entry.rank}{score}")
     yield _line(f"decision {decision.decision_id}", _ASIDE)
+    if entry.lexical is not UNSET:
+        yield _line(f"Its relevance to the query is {in_points(entry.lexical)}.")
     if entry.reason is UNSET:
         yield from _of_standing(entry)
         return
@@ -85,6 +87,8 @@ def _of_standing(entry: Entry) -> Iterator[RenderableType]:
     tokens = "" if entry.tokens is UNSET else f", {entry.tokens:,} tokens"
     full = "" if entry.full_tokens is UNSET else f" of {entry.full_tokens:,}"
     yield _line(f"It is in the context: {entry.fidelity}{tokens}{full}.")
+    if entry.excerpt is not UNSET:
+        yield _line(f"Of its {entry.excerpt.passages:,} passages it shows {lines_shown(entry.excerpt)}.")
     if entry.redundant is not UNSET:
         share = percent(entry.redundant.permille)
         yield _line(f"When it was selected, {share} of it was in {entry.redundant.covered_by}.")

@@ -22,6 +22,7 @@ from apportion.core.results import (
     ContextDecision,
     Entry,
     Exact,
+    Excerpt,
     Outcome,
     Prefix,
     Status,
@@ -111,7 +112,7 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
 
 
 def _optional_parts(decision: ContextDecision) -> Iterator[RenderableType]:
-    """Yield what optional tables of the policy add to the record."""
+    """Yield what optional tables of the policy and a query add to the record."""
     if decision.certificate is not UNSET:
         yield _line(_certificate(decision.certificate))
     if decision.prefix is not UNSET:
@@ -120,6 +121,10 @@ def _optional_parts(decision: ContextDecision) -> Iterator[RenderableType]:
         yield from _window(decision.window, decision.tokens.used)
     if decision.tool_results is not UNSET:
         yield _line(_tool_results(decision.tool_results))
+    if (query := decision.query) is not UNSET:
+        yield _line(
+            f"{query.matched:,} of {query.terms:,} terms of the query occur in {query.passages:,} passages"
+        )
 
 
 def _identification(decision: ContextDecision) -> Iterator[RenderableType]:
@@ -248,10 +253,10 @@ def _selected(entries: Iterable[Entry]) -> Table:
         fidelity = "" if entry.fidelity is UNSET else str(entry.fidelity)
         if entry.full_tokens is not UNSET:
             fidelity += f", of {entry.full_tokens:,}"
+        if entry.excerpt is not UNSET:
+            fidelity += f", {lines_shown(entry.excerpt)}"
         named = str(entry.rank), _text(entry.kind), _text(entry.group), _score(entry)
-        table.add_row(
-            *named, tokens, _text(fidelity + _constraint(entry) + _redundant(entry)), _text(entry.id)
-        )
+        table.add_row(*named, tokens, _text(fidelity + _aside(entry)), _text(entry.id))
     return table
 
 
@@ -271,7 +276,7 @@ def _omitted(entries: Iterable[Entry]) -> Table:
         reason += ", by [prefix]" if entry.bound is Bound.PREFIX else ""
         named = str(entry.rank), _text(entry.group), _score(entry)
         more = "" if entry.more is UNSET else f"{entry.more:,}"
-        why = _text(reason + _constraint(entry) + _redundant(entry) + _superseded(entry))
+        why = _text(reason + _superseded(entry) + _aside(entry))
         table.add_row(*named, *margin, more, why, _text(entry.id))
     return table
 
@@ -280,14 +285,20 @@ def _score(entry: Entry) -> str:
     return "" if entry.score is UNSET else in_points(entry.score)
 
 
-def _constraint(entry: Entry) -> str:
-    return "" if entry.constraint is UNSET else f", {entry.constraint}"
+def lines_shown(excerpt: Excerpt) -> str:
+    """Return the lines of an excerpt, as `lines 3-9, 14`."""
+    ranges = [f"{first}-{last}" if first < last else f"{first}" for first, last in excerpt.lines]
+    return f"lines {', '.join(ranges)}"
 
 
-def _redundant(entry: Entry) -> str:
-    if entry.redundant is UNSET:
-        return ""
-    return f", {percent(entry.redundant.permille)} in {entry.redundant.covered_by}"
+def _aside(entry: Entry) -> str:
+    """Return what else decided: a constraint, overlap, the relevance to the query."""
+    parts = [] if entry.constraint is UNSET else [entry.constraint]
+    if entry.redundant is not UNSET:
+        parts.append(f"{percent(entry.redundant.permille)} in {entry.redundant.covered_by}")
+    if entry.lexical is not UNSET:
+        parts.append(f"query {in_points(entry.lexical)}")
+    return "".join([f", {part}" for part in parts])
 
 
 def _superseded(entry: Entry) -> str:

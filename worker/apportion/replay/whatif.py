@@ -30,6 +30,7 @@ from apportion.core.text.tokens import CounterName
 
 _FULLEST_FIRST = (
     Fidelity.FULL,
+    Fidelity.EXCERPT,
     Fidelity.SHRUNK,
     Fidelity.TRUNCATED,
     Fidelity.SUMMARY,
@@ -46,12 +47,14 @@ class Change(Struct, frozen=True):
     `policy` stands in the place of all versions of its name; if no policy has its name, of all policies of
     its strategy. `budget_tokens` is what every request asks for, and gets whatever a policy allows; the
     session's limits stay. `without` are kinds and lanes that are excluded; what has neither stays.
+    `without_query` empties the query; a candidate without a relevance of its own then has 0.
     """
 
     policy: Policy | None = None
     budget_tokens: int | None = None
     counter: CounterName | None = None
     without: tuple[str, ...] = ()
+    without_query: bool = False
 
     def policy_for(self, recorded: Policy, known: Collection[str]) -> Policy:
         """Return the policy in the place of the recorded one; `known` are the names of all policies."""
@@ -69,6 +72,8 @@ class Change(Struct, frozen=True):
         """Return the request as it is composed under the policy that `policy_for` gave."""
         if self.budget_tokens is not None:
             request = replace(request, budget_tokens=self.budget_tokens)
+        if self.without_query and request.query is not UNSET:
+            request = replace(request, query="")
         if self.without and "constraints.must_exclude" in STRATEGIES[policy.strategy].reads:
             given = Constraints() if request.constraints is UNSET else request.constraints
             own = tuple(

@@ -130,6 +130,8 @@ class Settings(ClusterSettings):
     """Largest number of tags of a candidate."""
     nesting_max: Positive = _BOUNDS.nesting_max
     """Deepest nesting of an event's JSON."""
+    query_max_characters: Positive = _BOUNDS.query_max_characters
+    """Longest query of a request, in characters."""
     decision_omitted_max: Annotated[int, Field(ge=0)] = 1000
     """Largest number of omitted candidates that a decision lists. Further ones are only counted by reason,
     except artifacts that have expired and leave the pool."""

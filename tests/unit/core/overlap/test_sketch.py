@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.naive_overlap import digit_words, keys
 
-from apportion.core.memory import SketchMemo
+from apportion.core.memory import ContentMemo
 from apportion.core.overlap.sketch import Sketch, sketch
 
 SIGNS = st.text(
@@ -54,14 +54,16 @@ def test_one_letter_a_million_times_has_one_key_at_most() -> None:
 
 
 def test_what_is_remembered_is_what_would_be_made() -> None:
-    memo, contents = SketchMemo(10_000), [f"content number {n % 3} of some length" for n in range(6)]
+    memo: ContentMemo[Sketch] = ContentMemo(10_000)
+    contents = [f"content number {n % 3} of some length" for n in range(6)]
     found = memo.get_all([str(n % 3) for n in range(6)], contents, sketch)
     assert found == [sketch(content) for content in contents]
     assert (memo.hits, memo.misses) == (3, 3)
 
 
 def test_the_least_recently_used_sketches_go_when_they_weigh_too_much() -> None:
-    memo, made = SketchMemo(2_000), []
+    memo: ContentMemo[Sketch] = ContentMemo(2_000)
+    made: list[str] = []
 
     def counted(content: str) -> Sketch:
         made.append(content)

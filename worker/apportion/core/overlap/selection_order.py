@@ -114,13 +114,22 @@ class Discounted:
         for covered, cover in self._overlap.said_by[place]:
             self._raise_cover(covered, cover, place)
         first = self._overlap.same[place]
+        if first in self._overlap.copies:
+            self._take_copy(first, place)
+        return worth
+
+    def _take_copy(self, first: int, place: int) -> None:
+        """Record that a copy is selected, by the first place of its content: it covers the other copies."""
         if first in self._first_copy:
             self._first_copy[first] = min(self._first_copy[first], place)
-        elif first in self._overlap.copies:
+        else:
             self._first_copy[first] = place
             for copy in self._overlap.copies[first]:
                 self._raise_cover(copy, ALL, place)
-        return worth
+
+    def _first_copy_beside(self, place: int) -> int | None:
+        """Return the first selected copy of a candidate's content."""
+        return self._first_copy.get(self._overlap.same[place])
 
     def _worth(self, place: int) -> int:
         return self._scores[place] * (ALL - self._cover[place]) // ALL
@@ -145,8 +154,8 @@ class Discounted:
     def _consider(self, place: int) -> None:
         cover, by = self._cover[place], self._by[place]
         if cover:
-            first_copy = self._first_copy.get(self._overlap.same[place], by)
-            self.covered[place] = (min(by, first_copy) if cover == ALL else by, cover)
+            first_copy = self._first_copy_beside(place) if cover == ALL else None
+            self.covered[place] = (by if first_copy is None else min(by, first_copy), cover)
 
     def _raise_cover(self, covered: int, cover: int, by: int) -> None:
         """Record that a selected candidate covers another."""

@@ -23,11 +23,13 @@ T = TypeVar("T", bound=OwnPart | None)
 class CandidateNeeds(Struct, frozen=True):
     """The fields that a strategy's candidates have: all of `every`, and all of one of `alternatives`, if any.
 
+    In a request with a query, a candidate may leave out those of `unless_query`.
     The schemas say them, and a test holds `unsuitable` to what the schemas say.
     """
 
     every: tuple[str, ...] = ()
     alternatives: tuple[tuple[str, ...], ...] = ()
+    unless_query: tuple[str, ...] = ()
 
 
 class Strategy(Protocol[P, T]):

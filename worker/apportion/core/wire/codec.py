@@ -139,6 +139,8 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
             _check_candidates(event.candidates, bounds, "$.candidates[%d]")
         if event.constraints is not UNSET:
             _check_constraints(event.constraints, bounds)
+        if event.query is not UNSET:
+            _short(event.query, bounds.query_max_characters, "$.query")
         if event.layers is not UNSET:
             for index, name in enumerate(event.layers):
                 _check_label(name, f"$.layers[{index}]")

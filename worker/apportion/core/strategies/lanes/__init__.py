@@ -14,21 +14,27 @@ numbers these are; where it contradicts itself, the rules here hold:
 - Output stands by lane priority, then canonical order. If the whole text passes the limit, artifacts
   are shrunk, and if that is not enough dropped (see `fit`). That goes from the last lane to the first, within
   a lane from the lowest score. Protected ones are never dropped, and at the very last shrunk without a floor.
+- With a query, passages of large candidates compete in place of the candidates (see `units`), and what is
+  selected of a candidate stands as an excerpt (see `excerpt`).
 - Under a policy with `[prefix]` what a session's text began with may be selected before the floors. It
   stands first, so that a provider's cache serves it (see `hold`). Shrinking and dropping begin at the end of
   that order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate, ContextRequest
 from apportion.core.levers import Ceiling, Lever, Levers, Meaning, ScoreField
+from apportion.core.overlap.parts_order import DiscountedParts
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
+from apportion.core.query.terms import terms_of
 from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
@@ -39,7 +45,7 @@ from apportion.core.strategies.lanes.policy import SCORE_PARTS, WHOLE, Lane, Lan
 from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
 from apportion.core.strategies.lanes.rank import Artifact, open_lanes, rank, set_marks
-from apportion.core.strategies.lanes.render import render
+from apportion.core.strategies.lanes.render import render, report_excerpts
 from apportion.core.strategies.lanes.select import (
     Choosable,
     Selection,
@@ -49,6 +55,7 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
+from apportion.core.strategies.lanes.units import Competition, compete, in_output_order
 from apportion.core.supersession import mark_superseded
 from apportion.core.task import SessionPart
 from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
@@ -66,6 +73,7 @@ class LanesStrategy:
         {
             "candidates",
             "vitals",
+            "query",
             "constraints.must_exclude",
             "constraints.pinned",
             "constraints.must_include",
@@ -75,7 +83,9 @@ class LanesStrategy:
 
     needs: ClassVar = frozenset({"candidates"})
     candidate_needs: ClassVar = CandidateNeeds(
-        (*REQUIRED, *SCORE_PARTS[1:]), (("created_at",), ("recency_bucket",))
+        (*REQUIRED, *SCORE_PARTS[1:]),
+        (("created_at",), ("recency_bucket",)),
+        unless_query=("relevance",),
     )
     """Those of the default weights."""
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
@@ -124,10 +134,11 @@ class LanesStrategy:
         return None
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> LanesPart:
-        """Read the vitals, the lane requirements and the session."""
+        """Read the vitals, the lane requirements, the session, and the terms of the query."""
         constraints = request.constraints
         requirements = () if constraints is UNSET else constraints.lane_requirements
-        return LanesPart(request.vitals, requirements, session)
+        query = UNSET if request.query is UNSET else tuple(sorted(terms_of(request.query)))
+        return LanesPart(request.vitals, requirements, session, query)
 
     def compose(self, task: LanesTask) -> Verdicts:
         """Choose by floors, ceilings and score, then render, shrinking and dropping what does not fit."""
@@ -137,34 +148,34 @@ class LanesStrategy:
         if not task.limit_tokens:
             untried = [GroupBounds(lane.name, lane.floor, lane.ceiling) for lane in lanes.values()]
             return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=untried)
-        estimate(ranked, task.count_contents)
+        competition = _competition(task, ranked, lanes)
+        ranked = ranked if competition is None else competition.ranked
         choosable = choosable_of(ranked, lanes.values(), task.limit_tokens)
         selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
         bounds = _bounds(choosable, selection)
         standing = [choosable.ones[place] for place in order]
+        if competition is not None and competition.cut:
+            ranked, bounds = competition.gather(task), _with_available(bounds, choosable)
+            standing = in_output_order(ranked)
         rendered = render(standing, policy, task.limit_tokens, task.counter)
-        if rendered is None:
-            return Verdicts(
-                verdicts=ranked,
-                score_parts=SCORE_PARTS,
-                groups=bounds,
-                infeasible=True,
-                certificate=certificate,
-            )
         is_canonical = holding is None and choosable.quotas is None and not policy.overlap.threshold
-        if selection.refused and is_canonical:
+        if rendered is not None and selection.refused and is_canonical:
             record_near_misses(choosable, selection)
+        if rendered is not None and competition is not None:
+            report_excerpts(rendered)
         answer = Verdicts(
             verdicts=ranked,
             score_parts=SCORE_PARTS,
             groups=bounds,
-            standing=rendered.standing,
-            text=rendered.text,
-            used_tokens=rendered.tokens,
             certificate=certificate,
+            query=UNSET if competition is None else competition.match,
+            infeasible=rendered is None,
+            standing=() if rendered is None else rendered.standing,
+            text=UNSET if rendered is None else rendered.text,
+            used_tokens=0 if rendered is None else rendered.tokens,
         )
-        if holding is None or not rendered.standing:
+        if rendered is None or holding is None or not rendered.standing:
             return answer
         return report_prefix(answer, holding, rendered, task)
 
@@ -177,13 +188,24 @@ def _quotas(name: str, lane: LanePolicy) -> tuple[Ceiling, ...]:
 
 
 def _ranked(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
-    """Return all candidates in canonical order; of each subject and of each id one counts."""
+    """Return all candidates in canonical order, without regard to a query.
+
+    Of each subject and of each id one counts.
+    """
     ranked = rank(task, lanes)
     if task.own.session.marking_key:
         set_marks(ranked, task.own.session.marking_key)
     mark_superseded(ranked)
     mark_repeats(ranked)
     return ranked
+
+
+def _competition(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) -> Competition | None:
+    """Return the competition under the request's query, if it has one. Sets the costs of all candidates."""
+    if task.own.query is UNSET:
+        estimate(ranked, task.count_contents)
+        return None
+    return compete(task, ranked, lanes, task.own.query)
 
 
 def _select(
@@ -208,7 +230,9 @@ def _new_order(task: LanesTask, choosable: Choosable) -> Callable[[], Order]:
         canonical = Canonical(choosable.scores)
         return lambda: canonical
     overlap = task.overlap_of([artifact.prepared for artifact in choosable.ones], threshold)
-    return lambda: Discounted(overlap, choosable.scores, choosable.protected)
+    owners = [artifact.id for artifact in choosable.ones]
+    new_order = Discounted if len(set(owners)) == len(owners) else partial(DiscountedParts, owners)
+    return lambda: new_order(overlap, choosable.scores, choosable.protected)
 
 
 def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection) -> Certificate | None:
@@ -235,6 +259,12 @@ def _held(
     """Return what `[prefix]` chooses."""
     before = before_of(items_of(task.own.session.carried), ranked, choosable, task.policy.render.template)
     return hold_beginning(choosable, before, task.policy.prefix, new_order, cold=task.own.session.is_cold)
+
+
+def _with_available(bounds: Sequence[GroupBounds], choosable: Choosable) -> list[GroupBounds]:
+    """Return the bounds with what is available to each lane, where candidates cost less than their units."""
+    both = zip(bounds, choosable.available, strict=True)
+    return [replace(bound, available=available) for bound, available in both]
 
 
 def _bounds(choosable: Choosable, selection: Selection) -> list[GroupBounds]:

@@ -30,6 +30,8 @@ from apportion.core.strategies.lanes.select import Choosable, Selection, greedy,
 from apportion.core.verdict import Bound
 
 TRIES_MAX = 16
+_REPEATS = frozenset({Bound.SUBJECT, Bound.ID})
+"""The bounds of a candidate of which another one of the same id may stay."""
 _ALWAYS_TRIED = 8
 """So far below the longest a beginning is tried whatever the base has after it."""
 
@@ -75,7 +77,8 @@ def before_of(
     """Return the items before as they are among the candidates, in canonical order, now."""
     best: dict[str, Artifact] = {}
     for candidate in ranked if items else ():
-        if candidate.bound is not Bound.SUBJECT:
+        # a repeat may rank before the candidate that stays, if it is superseded or a query changed the scores
+        if candidate.bound not in _REPEATS:
             best.setdefault(candidate.id, candidate)
     place_of = {artifact.id: place for place, artifact in enumerate(choosable.ones)} if items else {}
     places: list[int | Broken] = []

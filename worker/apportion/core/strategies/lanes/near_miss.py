@@ -22,8 +22,9 @@ def record_near_misses(choosable: Choosable, selection: Selection) -> None:
             limited = True
             continue
         artifact, lane = choosable.ones[refusal.place], choosable.lane_of[refusal.place]
-        refused_tokens[lane] += artifact.cost
-        if artifact.cost > refusal.limit_left:
+        cost = choosable.costs[refusal.place]
+        refused_tokens[lane] += cost
+        if cost > refusal.limit_left:
             artifact.limit_left = max(0, refusal.limit_left)
         elif refused_tokens[lane] <= refusal.limit_left and lane not in selection.tight:
             bounds = choosable.lanes[lane]

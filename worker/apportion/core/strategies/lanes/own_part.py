@@ -1,4 +1,4 @@
-"""Inputs that `lanes` alone reads: the vitals, the lane requirements, and the session.
+"""Inputs that `lanes` alone reads: the vitals, the lane requirements, the session, and the query.
 
 Their part of a task's key is recorded in decisions, so its form stays as it is.
 """
@@ -6,21 +6,25 @@ Their part of a task's key is recorded in decisions, so its form stays as it is.
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from msgspec import UNSET
+
 from apportion.core.events import LaneRequirement, Opt, Vitals
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.task import OwnPart, SessionPart, Task, in_key
 
 
 class LanesPart(OwnPart, frozen=True):
-    """The own part of `lanes`."""
+    """The own part of `lanes`. `query` are the different terms of the request's query, sorted."""
 
     vitals: Opt[Vitals]
     lane_requirements: tuple[LaneRequirement, ...]
     session: SessionPart
+    query: Opt[tuple[str, ...]] = UNSET
 
     def key(self) -> Sequence[Any]:
         """Return all of it; the two nulls are places of layers and conversation, which keys once had."""
-        return [in_key(self.vitals), self.lane_requirements, None, None, *self.session.key()]
+        key = [in_key(self.vitals), self.lane_requirements, None, None, *self.session.key()]
+        return key if self.query is UNSET else [*key, ("query", self.query)]
 
 
 LanesTask: TypeAlias = Task[LanesPolicy, LanesPart]

@@ -42,6 +42,7 @@ KIND_ORDER = (
     "learning",
 )
 DEFAULT_TOTAL_TOKENS = 8_000
+PASSAGE_CHARACTERS_MIN = 100
 
 SCORE_PARTS = ("recency", "relevance", "specificity", "risk_alignment")
 WHOLE = 1_000
@@ -170,6 +171,24 @@ class PrefixPolicy(PolicyTable):
     ttl_s: Annotated[int, Field(ge=1, le=MAX_INTEGER)] = 300
 
 
+class QueryPolicy(PolicyTable):
+    """`[query]`: the effect of a request's query.
+
+    `weight` is the share of the query in the relevance of a candidate that brings its own, in thousandths. A
+    candidate of more than `passage_characters` is cut into passages; 0: never.
+    """
+
+    weight: Thousandths = 500
+    passage_characters: Count = 2_400
+
+    @field_validator("passage_characters")
+    @classmethod
+    def _large_enough(cls, characters: int) -> int:
+        if 0 < characters < PASSAGE_CHARACTERS_MIN:
+            raise ValueError(f"use 0, or at least {PASSAGE_CHARACTERS_MIN}")
+        return characters
+
+
 class RenderPolicy(PolicyTable):
     """`[render]`: the template of one artifact; `{content}`, `{id}`, `{kind}`, `{lane}`, `{mark}`."""
 
@@ -210,6 +229,7 @@ class LanesPolicy(Policy):
     shrink: ShrinkPolicy = ShrinkPolicy()
     render: RenderPolicy = RenderPolicy()
     cache: CachePolicy = CachePolicy()
+    query: QueryPolicy = Field(QueryPolicy(), exclude_if=is_default)
     prefix: PrefixPolicy = Field(PrefixPolicy(), exclude_if=is_default)
     overlap: OverlapPolicy = Field(OverlapPolicy(), exclude_if=is_default)
     certificate: CertificatePolicy = Field(CertificatePolicy(), exclude_if=is_default)

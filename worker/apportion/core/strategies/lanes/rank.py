@@ -13,6 +13,7 @@ from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import LaneRequirement, Pressure, Vitals
 from apportion.core.identity import mark
 from apportion.core.recency import AGE_EDGES_S, recency_bucket
+from apportion.core.strategies.lanes.excerpt import ExcerptForms
 from apportion.core.strategies.lanes.own_part import LanesTask
 from apportion.core.strategies.lanes.policy import WHOLE_PERCENT, Lane, LanesPolicy, open_lane
 from apportion.core.task import Prepared
@@ -32,12 +33,21 @@ _NO_BOOSTS: Mapping[str, int] = {}
 class Artifact(Verdict, gc=False, kw_only=True):
     """A candidate in canonical order, its lane, and what becomes of it.
 
-    `mark` is what encloses it in the text, empty where the policy marks no items.
+    `mark` is what encloses it in the text, empty where the policy marks no items. Of a candidate that was
+    selected by its passages, `whole_tokens` is the exact count of the whole, and `excerpt_forms` are set if
+    only some of its passages stand.
     """
 
     prepared: Prepared
     lane: Lane
     mark: str = ""
+    whole_tokens: int = 0
+    excerpt_forms: ExcerptForms | None = None
+
+    @property
+    def content(self) -> str:
+        """The text that stands if nothing is made smaller."""
+        return self.prepared.content if self.excerpt_forms is None else self.excerpt_forms.text
 
 
 def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -> Mapping[str, Lane]:

@@ -54,7 +54,7 @@ def render(
     """
     template = policy.render.template
     _count(standing, template, counter)
-    contents = [artifact.prepared.content for artifact in standing]
+    contents = [artifact.content for artifact in standing]
     pieces = list(with_headings(zip(standing, contents, strict=True), template))
     text = join(pieces)
     tokens = standing[0].tokens if len(pieces) == 1 else counter.count(text)
@@ -71,9 +71,7 @@ def _fitted(
 ) -> Rendered | None:
     template = policy.render.template
     is_dear = units_of(counter).dear
-    correction = Correction(
-        on_grid=is_dear and any(needs_grid(artifact.prepared.content) for artifact in standing)
-    )
+    correction = Correction(on_grid=is_dear and any(needs_grid(artifact.content) for artifact in standing))
     pieces = _pieces(standing, policy, counter, correction)
     text = LanesText(standing, pieces, template, counter, correction)
     fit = Fit(pieces[::-1], text, text.count, limit_tokens, policy.shrink.floor_tokens, correction)
@@ -86,8 +84,9 @@ def _fitted(
                 Bound.RENDER, artifact.tokens, limit_tokens - fit.tokens if fits else limit_tokens
             )
         elif piece.form.text != piece.full.text:
-            artifact.stand(Fidelity.SHRUNK)
-            artifact.full_tokens = piece.full.tokens
+            if artifact.excerpt_forms is None:
+                artifact.stand(Fidelity.SHRUNK)
+                artifact.full_tokens = piece.full.tokens
             if correction.on_grid:  # the sum of a form is not recorded
                 artifact.tokens = counter.count(rendered(artifact, piece.form.text, template))
     if not fits:
@@ -106,7 +105,7 @@ def _pieces(
     parsing = Parsing()
     return [
         Piece(
-            Shrunk(artifact.prepared.content, artifact.tokens),
+            Shrunk(artifact.content, artifact.tokens),
             _ladder_of(artifact, policy, Alike(counter, reckons=correction.on_grid), parsing),
             protected=artifact.prepared.protected,
         )
@@ -118,11 +117,12 @@ def _count(standing: Sequence[Artifact], template: str | None, counter: TokenCou
     """Set the exact count of each piece; a cost that was counted on the same text is already that."""
     uncounted = []
     for artifact in standing:
-        artifact.tokens = artifact.cost
-        if template is not None or artifact.prepared.facts.token_estimate is not UNSET:
+        artifact.tokens = artifact.whole_tokens or artifact.cost
+        is_estimated = artifact.prepared.facts.token_estimate is not UNSET
+        if template is not None or is_estimated or artifact.excerpt_forms is not None:
             uncounted.append(artifact)
     if uncounted:
-        texts = [rendered(artifact, artifact.prepared.content, template) for artifact in uncounted]
+        texts = [rendered(artifact, artifact.content, template) for artifact in uncounted]
         for artifact, tokens in zip(uncounted, counter.count_many(texts), strict=True):
             artifact.tokens = tokens
 
@@ -130,15 +130,25 @@ def _count(standing: Sequence[Artifact], template: str | None, counter: TokenCou
 def _ladder_of(
     artifact: Artifact, policy: LanesPolicy, forms: Alike, parsing: Parsing
 ) -> Callable[[], Ladder | None]:
-    prepared, template = artifact.prepared, policy.render.template
+    prepared, content, template = artifact.prepared, artifact.content, policy.render.template
     strategy = policy.shrink_of(prepared)
     language, path = prepared.facts.language or None, prepared.facts.path or None
 
     whole = artifact.tokens
 
     def count(form: str) -> int:
-        return whole if form is prepared.content else forms.count(rendered(artifact, form, template))
+        return whole if form is content else forms.count(rendered(artifact, form, template))
 
+    if (excerpt := artifact.excerpt_forms) is not None:
+        return lambda: Ladder(Shrunk(content, whole), (excerpt.rung,), count)
     if whole <= LEAST_FORM_TOKENS and strategy is not ShrinkStrategy.NEVER:
-        return lambda: Ladder(Shrunk(prepared.content, whole), (), count)
-    return lambda: ladder(strategy, prepared.content, count, language, path, parsing)
+        return lambda: Ladder(Shrunk(content, whole), (), count)
+    return lambda: ladder(strategy, content, count, language, path, parsing)
+
+
+def report_excerpts(rendered: Rendered) -> None:
+    """Set which lines of each excerpt stand, and the count of the whole that it is made from."""
+    for artifact, form in zip(rendered.standing, rendered.forms, strict=True):
+        if artifact.excerpt_forms is not None:
+            artifact.excerpt = artifact.excerpt_forms.shown(form)
+            artifact.full_tokens = artifact.whole_tokens

@@ -1,0 +1,178 @@
+"""The invariants of lanes with a query, for any query and content."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.composing import answer, lanes_policy, request
+from support.drawn_lanes import LANES, constraints, tables
+from support.drawn_query import candidates, contents, queries, query_tables
+from support.expectations import assert_accounted
+from support.query_rules import lines_of, terms
+
+from apportion.core.memory import Memory
+from apportion.core.query import relevance
+from apportion.core.query import terms as query_terms
+from apportion.core.query.content_runs import content_runs
+from apportion.core.query.relevance import Document, relevances
+from apportion.core.results import Fidelity
+from apportion.core.text.tokens import CounterName
+from apportion.core.wire.codec import encode
+from apportion.counters import COUNTERS
+
+SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+TOTAL = 100_000
+WIDE = {name: {"priority": n, "min_tokens": 0, "max_tokens": TOTAL} for n, name in enumerate(LANES)}
+policy_tables = st.builds(lambda table, query: {**table, "query": query}, tables(), query_tables)
+overlapping = st.sampled_from([{}, {"overlap": {"threshold": 300}, "certificate": {"enabled": True}}])
+
+
+@SETTINGS
+@given(
+    candidates(), queries, constraints, st.integers(1, 400), policy_tables, st.sampled_from(list(CounterName))
+)
+def test_the_ceiling_holds_and_every_candidate_is_accounted_for(
+    ones: list[dict[str, Any]],
+    query: str,
+    limits: dict[str, Any],
+    budget: int,
+    table: dict[str, Any],
+    counter: CounterName,
+) -> None:
+    policy = lanes_policy(counter=counter, budget_tokens=TOTAL, **table)
+    outcome = answer(request(ones, query=query, constraints=limits, budget_tokens=budget), policy)
+    used = COUNTERS[counter].count(outcome.composed.text or "")
+    assert used == outcome.composed.tokens.used <= budget
+    assert_accounted(outcome, len(ones))
+
+
+@SETTINGS
+@given(
+    candidates(),
+    queries,
+    st.integers(1, 400),
+    policy_tables,
+    overlapping,
+    st.randoms(use_true_random=False),
+)
+def test_neither_order_nor_memory_changes_a_byte(
+    ones: list[dict[str, Any]],
+    query: str,
+    budget: int,
+    table: dict[str, Any],
+    overlap: dict[str, Any],
+    rng: random.Random,
+) -> None:
+    shuffled, memory = list(ones), Memory(compositions_max=0)
+    rng.shuffle(shuffled)
+    policy = lanes_policy(budget_tokens=TOTAL, **table, **overlap)
+    told = {
+        (encode(outcome.composed), encode(outcome.decision))
+        for outcome in (
+            answer(request(each, request_id="same", query=query, budget_tokens=budget), policy, memory=kept)
+            for each, kept in ((ones, None), (shuffled, memory), (ones, memory), (shuffled, Memory()))
+        )
+    }
+    assert len(told) == 1
+    assert memory.runs.hits >= memory.runs.misses
+
+
+@SETTINGS
+@given(candidates(), queries, st.integers(1, 400), policy_tables)
+def test_the_lines_told_are_exactly_the_lines_shown(
+    ones: list[dict[str, Any]], query: str, budget: int, table: dict[str, Any]
+) -> None:
+    table = {**table, "lanes": {name: {**lane, "max_tokens": TOTAL} for name, lane in WIDE.items()}}
+    table.pop("render", None)
+    outcome = answer(
+        request(ones, query=query, budget_tokens=budget), lanes_policy(budget_tokens=TOTAL, **table)
+    )
+    given_contents = {one["id"]: one["content"] for one in ones}
+    for item in outcome.composed.items:
+        assert (item.fidelity is Fidelity.EXCERPT) == bool(item.lines)
+        if item.lines:
+            lines = lines_of(given_contents[item.id])
+            told, line = [], 1
+            for first, last in (*item.lines, (len(lines) + 1, len(lines))):
+                if first > line:
+                    told.append(f"[... {first - line} line{'s' * (first - line > 1)} omitted]")
+                told += lines[first - 1 : last]
+                line = last + 1
+            assert "\n".join(told) in (outcome.composed.text or "")
+
+
+@SETTINGS
+@given(candidates(), queries, query_tables)
+def test_where_everything_fits_everything_is_full(
+    ones: list[dict[str, Any]], query: str, table: dict[str, int]
+) -> None:
+    outcome = answer(request(ones, query=query), lanes_policy(lanes=WIDE, budget_tokens=TOTAL, query=table))
+    assert {item.fidelity for item in outcome.composed.items} <= {Fidelity.FULL}
+    assert {item.id for item in outcome.composed.items} == {one["id"] for one in ones if one["content"]}
+
+
+@SETTINGS
+@given(candidates(), st.integers(1, 400), policy_tables, overlapping)
+def test_a_query_that_nothing_answers_to_gives_the_text_without_it(
+    ones: list[dict[str, Any]], budget: int, table: dict[str, Any], overlap: dict[str, Any]
+) -> None:
+    ones = [{"relevance": 0.5, **one} for one in ones]
+    policy = lanes_policy(budget_tokens=TOTAL, **table, **overlap)
+    asked, plain = (
+        answer(request(ones, budget_tokens=budget, **query), policy)
+        for query in ({"query": "zebra zebras"}, {})
+    )
+    assert asked.composed.text == plain.composed.text
+    assert asked.composed.items == plain.composed.items
+
+
+HOSTILE = {
+    "one line of 1 MB": "a" * 1_000_000,
+    "line ends": "\n" * 500_000,
+    "blanks": " " * 1_000_000,
+    "carriage returns": "job\r" * 200_000,
+    "NUL": "\0" * 160_000,
+    "underscores": "_" * 1_000_000,
+    "emoji": "\U0001f600" * 250_000,
+    "no blank lines": "job run\n" * 100_000,
+    "a staircase": "".join("\n" + " " * n + "job\n" for n in range(1_300)),
+    "parts": "aB" * 500_000,
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_contents_never_pass_the_ceiling(content: str) -> None:
+    kept = {
+        "kind": "recent_edit",
+        "lane": "local",
+        "recency_bucket": 1,
+        "specificity": 0,
+        "risk_alignment": 0,
+    }
+    ones = [{"id": "a", "content": content, **kept}, {"id": "b", "content": "the job", **kept}]
+    outcome = answer(request(ones, query="job", budget_tokens=500), lanes_policy(counter="o200k_base"))
+    used = COUNTERS["o200k_base"].count(outcome.composed.text or "")
+    assert used == outcome.composed.tokens.used <= 500
+
+
+@given(st.lists(contents.filter(bool), max_size=6), queries)
+@settings(deadline=None)
+def test_each_different_run_is_looked_up_once_and_only_those_that_may_have_a_term_are_split(
+    texts: list[str], query: str
+) -> None:
+    split: list[str | bytes] = []
+
+    def counted(run: str | bytes) -> tuple[str, ...]:
+        split.append(run)
+        return query_terms.terms_of_run(run)
+
+    asked = frozenset(terms(query))
+    documents = [Document(content_runs(text, 100), frozenset(), str(n)) for n, text in enumerate(texts)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(relevance, "terms_of_run", counted)
+        relevances(asked, documents)
+    letters = [(run if isinstance(run, str) else run.decode()).replace("_", "") for run in split]
+    assert len(set(split)) == len(split)
+    assert all(any(term.lower() in run.lower() for term in asked) for run in letters)

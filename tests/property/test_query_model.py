@@ -1,0 +1,145 @@
+"""Strategy lanes with a query against a slow and simple one, written from the rules (`query_model`)."""
+
+import itertools
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import query_rules
+from support.composing import answer, lanes_policy, request
+from support.drawn_lanes import constraints, tables, vitals
+from support.drawn_query import candidates, contents, queries, query_tables
+from support.lanes_model import COUNTS
+from support.query_model import QueryModel, Unit
+
+from apportion.core.compose import Answered
+from apportion.core.query.content_runs import content_runs
+from apportion.core.query.terms import runs_of, terms_of_run
+
+SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+TOTAL = 10_000
+asked_for = st.fixed_dictionaries(
+    {
+        "query": queries,
+        "constraints": constraints,
+        "vitals": vitals,
+        "budget_tokens": st.integers(1, 160) | st.integers(20, 400) | st.just(TOTAL),
+    }
+)
+texts = contents | st.text() | st.text(alphabet=" \t\r\nab")
+
+
+def as_text(run: str | bytes) -> str:
+    return run if isinstance(run, str) else run.decode()
+
+
+@settings(max_examples=500, deadline=None)
+@given(texts)
+def test_the_terms_of_a_text_are_those_of_the_definition(text: str) -> None:
+    found = {as_text(run): run for run in runs_of(text)}
+    assert sorted(map(as_text, runs_of(text))) == sorted(query_rules.runs(text))
+    for run in query_rules.runs(text):
+        assert list(terms_of_run(found[run])) == query_rules.terms_of_run(run)
+
+
+@settings(max_examples=500, deadline=None)
+@given(texts.filter(bool), st.integers(1, 60) | st.just(0))
+def test_the_passages_of_a_content_are_those_of_the_definition(content: str, most: int) -> None:
+    found = content_runs(content, most)
+    lines, offsets = found.passages.lines, found.passages.offsets
+    assert list(itertools.pairwise(lines)) == query_rules.passages(content, most)
+    assert [content[:end].count("\n") for end in offsets[:-1]] == list(lines[:-1])
+    for piece, runs in zip(found.passages.contents(content), found.runs, strict=True):
+        assert sorted(map(as_text, runs)) == sorted(query_rules.runs(piece))
+
+
+def assert_agrees(model: QueryModel, outcome: Answered) -> None:
+    """Pass if the answer is what the model says: entries, items, groups and text."""
+    told = [
+        (
+            entry.id,
+            entry.score,
+            entry.reason or None,
+            (entry.margin.needed, entry.margin.left) if entry.margin else None,
+            None if not entry.lexical and entry.lexical != 0 else entry.lexical,
+        )
+        for entry in outcome.decision.candidates
+    ]
+    assert told == [
+        (
+            artifact.id,
+            artifact.score,
+            artifact.reason,
+            artifact.margin,
+            artifact.lexical if isinstance(artifact, Unit) else None,
+        )
+        for artifact in model.ranked
+    ]
+    assert outcome.decision.query
+    assert {name: getattr(outcome.decision.query, name) for name in model.told} == model.told
+    for group in outcome.decision.groups:
+        short = (group.shortfall.requested, group.shortfall.available) if group.shortfall else None
+        assert (group.available, short) == (model.available(group.name), model.shortfall(group.name))
+    expected = "infeasible" if model.infeasible else "composed" if model.chosen else "empty"
+    assert outcome.composed.status == expected
+    if model.infeasible:
+        return
+    assert outcome.composed.text == model.text()
+    chosen = [artifact for artifact in model.chosen if isinstance(artifact, Unit)]
+    fidelities = {
+        artifact.id: "excerpt"
+        if artifact.is_excerpt
+        else "full"
+        if artifact.form.text == artifact.raw["content"]
+        else "shrunk"
+        for artifact in chosen
+    }
+    assert {item.id: item.fidelity for item in outcome.composed.items} == fidelities
+    lines = {artifact.id: artifact.shown_lines() for artifact in chosen if artifact.is_excerpt}
+    items = {item.id: list(map(list, item.lines)) for item in outcome.composed.items if item.lines}
+    assert items == lines
+    for entry in outcome.decision.candidates:
+        if entry.fidelity == "excerpt":
+            assert entry.excerpt
+            assert list(map(list, entry.excerpt.lines)) == lines[entry.id]
+            [artifact] = [one for one in chosen if one.id == entry.id]
+            assert entry.excerpt.passages == len(artifact.passages)
+            assert entry.full_tokens == model.cost_of(artifact, artifact.whole["content"])
+
+
+@SETTINGS
+@given(candidates(), asked_for, tables(), query_tables, st.sampled_from(sorted(COUNTS)))
+def test_it_does_what_the_rules_say(
+    ones: list[dict[str, Any]],
+    asked: dict[str, Any],
+    table: dict[str, Any],
+    query: dict[str, int],
+    counter: str,
+) -> None:
+    table = {**table, "query": query}
+    model = QueryModel(ones, asked, {**table, "counter": counter})
+    outcome = answer(request(ones, **asked), lanes_policy(counter=counter, budget_tokens=TOTAL, **table))
+    assert_agrees(model, outcome)
+    dropped = [one for one in model.ranked if one.reason == "dropped_after_render"]
+    if not model.infeasible and not dropped:
+        assert outcome.decision.tokens.estimated == model.charged
+
+
+@SETTINGS
+@given(candidates(), asked_for, tables(), query_tables, st.sampled_from([1, 300, 1_000]))
+def test_units_overlap_those_of_other_candidates(
+    ones: list[dict[str, Any]],
+    asked: dict[str, Any],
+    table: dict[str, Any],
+    query: dict[str, int],
+    threshold: int,
+) -> None:
+    table = {**table, "query": query, "overlap": {"threshold": threshold}}
+    model = QueryModel(ones, asked, {**table, "counter": "chars4"})
+    outcome = answer(request(ones, **asked), lanes_policy(budget_tokens=TOTAL, **table))
+    assert_agrees(model, outcome)
+    told = [
+        candidate.redundant and (candidate.redundant.permille, candidate.redundant.covered_by)
+        for candidate in outcome.decision.candidates
+    ]
+    assert [each or None for each in told] == [artifact.redundant for artifact in model.ranked]

@@ -1,0 +1,163 @@
+"""Terms, passages and relevance by their definitions: by character and by line. Slow, and simple."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+STOP_WORDS = set(
+    "a an and are as at be but by can do for from had has have how if in into is it its no not of on or so "  # noqa: SIM905
+    "that the then there this to was we what when which will with you".split()
+)
+SMALL = "abcdefghijklmnopqrstuvwxyz"
+CAPITAL = SMALL.upper()
+DIGITS = "0123456789"
+
+
+def runs(text: str) -> list[str]:
+    found: list[str] = []
+    joins = False
+    for char in text:
+        alone = "\u2e80" <= char <= "\u2fff" or "\u3040" <= char <= "\ufdff" or char >= "\U00010000"
+        within = char in SMALL + CAPITAL + DIGITS + "_" or "\u00c0" <= char <= "\u1fff"
+        if alone or (within and not joins):
+            found.append(char)
+        elif within:
+            found[-1] += char
+        joins = within
+    return found
+
+
+def class_of(char: str) -> str:
+    for name, chars in (("small", SMALL), ("capital", CAPITAL), ("digit", DIGITS), ("_", "_")):
+        if char in chars:
+            return name
+    return "other"
+
+
+def parts(run: str) -> list[str]:
+    found: list[str] = []
+    while run:
+        kinds = [class_of(char) for char in run]
+        length = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), len(run))
+        if kinds[0] == "capital" and kinds[length : length + 1] == ["small"]:
+            length -= 1
+        if length == 0:
+            length = next((place for place, kind in enumerate(kinds[1:], 1) if kind != "small"), len(run))
+        if kinds[0] != "_":
+            found.append("".join(char.lower() if char in CAPITAL else char for char in run[:length]))
+        run = run[length:]
+    return found
+
+
+def terms_of_run(run: str) -> list[str]:
+    found = []
+    for part in parts(run):
+        if part in STOP_WORDS or (len(part) == 1 and part.isascii()):
+            continue
+        plural = part.isascii() and len(part) > 3 and part.endswith("s") and not part.endswith("ss")
+        found.append(part[:-1] if plural else part)
+    return [*found, "".join(parts(run))] if len(parts(run)) > 1 else found
+
+
+def terms(text: str) -> list[str]:
+    return [term for run in runs(text) for term in terms_of_run(run)]
+
+
+def lines_of(content: str) -> list[str]:
+    """Return the lines without their ends; behind the last LF there is none."""
+    lines = content.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def is_blank(line: str) -> bool:
+    return set(line) <= set(" \t\r")
+
+
+def level(line: str) -> int:
+    indent = line[: len(line) - len(line.lstrip(" \t"))]
+    return sum(4 if char == "\t" else 1 for char in indent)
+
+
+def passages(content: str, most: int) -> list[tuple[int, int]]:
+    """Return the first line of each passage, from 0, and the line behind its last."""
+    lines = lines_of(content)
+    return cut(lines, 0, len(lines), most) if most else [(0, len(lines))]
+
+
+def cut(lines: Sequence[str], first: int, end: int, most: int) -> list[tuple[int, int]]:
+    if end - first == 1 or sum(len(line) + 1 for line in lines[first:end]) <= most:
+        return [(first, end)]
+    starts = [at for at in range(first + 1, end) if is_blank(lines[at - 1]) and not is_blank(lines[at])]
+    if starts:
+        least = min(level(lines[at]) for at in starts)
+        bounds = [first, *(at for at in starts if level(lines[at]) == least), end]
+        return [piece for pair in itertools.pairwise(bounds) for piece in cut(lines, *pair, most)]
+    pieces, begin = [], first
+    for at in range(first, end):
+        if at > begin and sum(len(line) + 1 for line in lines[begin : at + 1]) > most:
+            pieces.append((begin, at))
+            begin = at
+    return [*pieces, (begin, end)]
+
+
+def shown(content: str, kept: Iterable[tuple[int, int]]) -> str:
+    """Return the text of some passages, with a line for each range that is left out."""
+    lines, stand = lines_of(content), {at for first, end in kept for at in range(first, end)}
+    out: list[str] = []
+    omitted = 0
+    for at in range(len(lines) + 1):
+        if at < len(lines) and at not in stand:
+            omitted += 1
+            continue
+        if omitted:
+            out.append(f"[... {omitted} line{'s' if omitted > 1 else ''} omitted]")
+            omitted = 0
+        if at < len(lines):
+            out.append(lines[at])
+    return "\n".join(out)
+
+
+@cache
+def lg(number: int) -> int:
+    power, k = number**1_000, 0
+    while 2 ** (k + 1) <= power:
+        k += 1
+    return k
+
+
+def relevances(
+    query: str, texts: Sequence[Sequence[str]], raws: Sequence[Mapping[str, Any]]
+) -> tuple[list[list[int]], dict[str, int]]:
+    """Return x of each passage of each candidate, and what the decision says of the query."""
+    asked = set(terms(query))
+    in_passages = [[terms(text) for text in passages] for passages in texts]
+    lengths = [[len(runs(text)) for text in passages] for passages in texts]
+    number = sum(map(len, texts))
+    average = max(1, sum(map(sum, lengths)) // number) if number else 1
+
+    def often(term: str, place: int, passage: int) -> int:
+        in_path = term in terms(raws[place].get("path", ""))
+        return in_passages[place][passage].count(term) + 2 * in_path
+
+    everywhere = [(place, passage) for place, found in enumerate(texts) for passage in range(len(found))]
+    df = {term: sum(often(term, *at) > 0 for at in everywhere) for term in asked}
+    raw = dict.fromkeys(everywhere, 0)
+    for at in everywhere:
+        length = lengths[at[0]][at[1]]
+        for term in asked:
+            f = often(term, *at)
+            if f > 0:
+                w = lg(number + 1) - lg(df[term])
+                raw[at] += w * 22 * f * average // (10 * f * average + 3 * average + 9 * length)
+    most = max(raw.values(), default=0)
+    p = {at: 1_000 * value // most if most else 0 for at, value in raw.items()}
+    homes = [each.get("path") or each["id"] + "\0" for each in raws]
+    best = {home: max(p[at] for at in everywhere if homes[at[0]] == home) for home in homes}
+    x = {at: (750 * p[at] + 250 * best[homes[at[0]]]) // 1_000 if p[at] else 0 for at in everywhere}
+    told = {
+        "terms": len(asked),
+        "matched": sum(count > 0 for count in df.values()),
+        "passages": number,
+    }
+    return [[x[place, passage] for passage in range(len(found))] for place, found in enumerate(texts)], told

@@ -1,0 +1,63 @@
+"""Excerpts: the chosen passages of a candidate, with a line in place of each range that is left out.
+
+A line `[... M lines omitted]` stands where lines are left out, also at the beginning and at the end. Lines
+are joined by LF, and nothing follows the last. An excerpt is made smaller by leaving out its worst passages.
+"""
+
+from collections.abc import Sequence
+
+from apportion.core.query.passages import Passages
+from apportion.core.results import Excerpt
+from apportion.core.shrink.ladder import Rung
+
+
+class ExcerptForms:
+    """The forms of an excerpt: form k shows the best k chosen passages, in the order of the content."""
+
+    def __init__(self, content: str, passages: Passages, chosen: Sequence[int]) -> None:
+        """`chosen` are places of passages, the best first."""
+        self._content = content
+        self._passages = passages
+        self._chosen = chosen
+        self._kept: dict[str, int] = {}
+        self.text = self._render(len(chosen))
+
+    @property
+    def rung(self) -> Rung:
+        """The forms that are smaller than the excerpt as it was chosen."""
+        return Rung(len(self._chosen) - 1, self._render)
+
+    def shown(self, text: str) -> Excerpt:
+        """Return the lines that a form shows, which was rendered before."""
+        lines = self._passages.lines
+        ranges = [(lines[first] + 1, lines[end]) for first, end in self._ranges(self._kept[text])]
+        return Excerpt(len(self._passages), tuple(ranges))
+
+    def _ranges(self, kept: int) -> list[tuple[int, int]]:
+        """Return the first passage of each range of shown passages, and the passage behind its last."""
+        ranges: list[tuple[int, int]] = []
+        for passage in sorted(self._chosen[:kept]):
+            if ranges and ranges[-1][1] == passage:
+                ranges[-1] = ranges[-1][0], passage + 1
+            else:
+                ranges.append((passage, passage + 1))
+        return ranges
+
+    def _render(self, kept: int) -> str:
+        offsets, lines = self._passages.offsets, self._passages.lines
+        shown: list[str] = []
+        line = 0
+        for first, end in self._ranges(kept):
+            if lines[first] > line:
+                shown.append(_marker(lines[first] - line))
+            shown.append(self._content[offsets[first] : offsets[end]].removesuffix("\n"))
+            line = lines[end]
+        if lines[-1] > line:
+            shown.append(_marker(lines[-1] - line))
+        text = "\n".join(shown)
+        self._kept[text] = kept
+        return text
+
+
+def _marker(omitted: int) -> str:
+    return "[... 1 line omitted]" if omitted == 1 else f"[... {omitted} lines omitted]"

@@ -1,0 +1,252 @@
+"""Units: what competes for a place under a query, either a passage or a whole candidate.
+
+A candidate with several passages, of which one is relevant, competes passage by passage. Every other
+candidate competes whole. Units take the place of candidates in the selection. Afterwards the units of a
+candidate become one verdict again: that of its best unit, selected if any unit is.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from apportion.core.canonical import Facts
+from apportion.core.events import Opt
+from apportion.core.identity import PATH_REMEMBERED_MAX
+from apportion.core.query.content_runs import ContentRuns
+from apportion.core.query.relevance import ALL, Document, Relevances, relevances
+from apportion.core.query.terms import terms_of, terms_of_path
+from apportion.core.results import Fidelity, QueryMatch
+from apportion.core.shrink import ShrinkStrategy
+from apportion.core.strategies.lanes.excerpt import ExcerptForms
+from apportion.core.strategies.lanes.own_part import LanesTask
+from apportion.core.strategies.lanes.policy import SCORE_PARTS, Lane, LanesPolicy
+from apportion.core.strategies.lanes.rank import Artifact, rank
+from apportion.core.strategies.lanes.select import estimate
+from apportion.core.strategies.lanes.text import rendered
+from apportion.core.task import Prepared
+
+MARKER_TOKENS = 8
+"""The tokens that a passage costs beside its own, for the lines that say what is left out."""
+_NO_PARTS = (0,) * len(SCORE_PARTS)
+_NO_PATH = "\0"
+"""The beginning of the home of a candidate without a path; no path has this character."""
+
+
+class Unit(Prepared, frozen=True, gc=False):
+    """A passage of a candidate, or a whole candidate. Its content and its facts are its own.
+
+    `passage` is its place in the candidate, None if the unit is whole. `share` is its relevance to the query.
+    """
+
+    passage: int | None = None
+    share: int = 0
+
+
+class CutCandidate(Struct, frozen=True):
+    """A candidate that competes passage by passage."""
+
+    artifact: Artifact
+    runs: ContentRuns
+
+
+class Competition(Struct, frozen=True):
+    """The units in canonical order, and among them the candidates that nothing can select.
+
+    `cut` has the candidates with several units, by id. `match` is what the decision says of the query.
+    """
+
+    ranked: list[Artifact]
+    cut: Mapping[str, CutCandidate]
+    match: QueryMatch
+
+    def gather(self, task: LanesTask) -> list[Artifact]:
+        """Return the candidates in canonical order, each as its best unit, selected if any unit is.
+
+        The cost of a selected candidate is that of its selected units.
+        """
+        candidates: list[Artifact] = []
+        best: dict[str, Artifact] = {}
+        chosen: dict[str, list[Artifact]] = {}
+        for artifact in self.ranked:
+            if _passage_of(artifact) is None:
+                candidates.append(artifact)
+                continue
+            if best.setdefault(artifact.id, artifact) is artifact:
+                candidates.append(artifact)
+            if artifact.fidelity is not None:
+                chosen.setdefault(artifact.id, []).append(artifact)
+        selected = []
+        for name, artifact in best.items():
+            if name in chosen:
+                self._select(artifact, chosen[name])
+                selected.append(artifact)
+            artifact.prepared = self.cut[name].artifact.prepared
+        _count_whole(selected, task)
+        return candidates
+
+    def _select(self, best: Artifact, chosen: Sequence[Artifact]) -> None:
+        """Select a candidate with its chosen units, which are in canonical order."""
+        whole = self.cut[best.id]
+        best.cost = sum([unit.cost for unit in chosen])
+        if len(chosen) == len(whole.runs.digests):
+            best.stand(Fidelity.FULL)
+            return
+        best.stand(Fidelity.EXCERPT)
+        places = [place for unit in chosen if (place := _passage_of(unit)) is not None]
+        best.excerpt_forms = ExcerptForms(whole.artifact.prepared.content, whole.runs.passages, places)
+
+
+def compete(
+    task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane], terms: Sequence[str]
+) -> Competition:
+    """Return the units of ranked candidates under a query, with their costs.
+
+    Where the query matches nothing, every candidate is one unit and stays as it is ranked.
+    """
+    offered = [artifact for artifact in ranked if artifact.bound is None]
+    contents = _contents(task, [artifact.prepared for artifact in offered])
+    found = relevances(terms, [_document(*each) for each in zip(offered, contents, strict=True)])
+    match = QueryMatch(found.terms, found.matched, found.passages)
+    cut: dict[str, CutCandidate] = {}
+    for artifact, content, shares in zip(offered, contents, found.by_document, strict=True):
+        artifact.lexical = max(shares, default=0)
+        if len(shares) > 1:
+            cut[artifact.id] = CutCandidate(artifact, content)
+    if not found.is_silent:
+        units = _ranked_units(task, lanes, _units(task.policy, offered, cut, found), offered)
+        kind_order = task.policy.kind_order
+        ranked = units + [artifact for artifact in ranked if artifact.bound is not None]
+        # passages of equal score are in the order of the content already, and the sort is stable
+        ranked.sort(
+            key=lambda artifact: (
+                -(artifact.score or 0),  # type: ignore[operator] # a score of lanes is 1,000 at most
+                artifact.lane.place,
+                kind_order[artifact.kind],
+                artifact.id,
+                artifact.prepared.tie,
+            )
+        )
+    estimate(ranked, task.count_contents)
+    for artifact in ranked:
+        if _passage_of(artifact) is not None:
+            artifact.cost += MARKER_TOKENS
+    return Competition(ranked, cut, match)
+
+
+def _passage_of(artifact: Artifact) -> int | None:
+    """Return the place of a passage in its candidate; None for a whole candidate."""
+    unit = artifact.prepared
+    return unit.passage if isinstance(unit, Unit) else None
+
+
+def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentRuns]:
+    """Return the runs of each candidate by passage; one passage where it may not be cut."""
+    policy = task.policy
+    characters = 0 if policy.prefix.weight else policy.query.passage_characters
+    is_cut = [
+        characters > 0 and not prepared.protected and policy.shrink_of(prepared) is not ShrinkStrategy.NEVER
+        for prepared in offered
+    ]
+    whole = [prepared for prepared, cut in zip(offered, is_cut, strict=True) if not cut]
+    others = [prepared for prepared, cut in zip(offered, is_cut, strict=True) if cut]
+    of_whole, of_others = (
+        iter(task.runs_of_contents(each, most)) for each, most in ((whole, 0), (others, characters))
+    )
+    return [next(of_others if cut else of_whole) for cut in is_cut]
+
+
+def _document(artifact: Artifact, content: ContentRuns) -> Document:
+    path = artifact.prepared.facts.path or ""
+    make_terms = terms_of_path if len(path) <= PATH_REMEMBERED_MAX else terms_of
+    return Document(content, make_terms(path), path or _NO_PATH + artifact.id)
+
+
+def _units(
+    policy: LanesPolicy, offered: Sequence[Artifact], cut: Mapping[str, CutCandidate], found: Relevances
+) -> list[Unit]:
+    weight = policy.query.weight
+    units: list[Unit] = []
+    for artifact, shares in zip(offered, found.by_document, strict=True):
+        prepared = artifact.prepared
+        if artifact.id in cut:
+            units += _passages(prepared, cut[artifact.id].runs, shares, weight)
+        else:
+            share = artifact.lexical or 0
+            facts = _facts(prepared, share, weight)
+            units.append(_unit(prepared, prepared.content, facts, None, share))
+    return units
+
+
+def _passages(prepared: Prepared, runs: ContentRuns, shares: Sequence[int], weight: int) -> Iterator[Unit]:
+    contents = runs.passages.contents(prepared.content)
+    for passage, (content, digest, share) in enumerate(zip(contents, runs.digests, shares, strict=True)):
+        facts = _facts(prepared, share, weight)
+        facts.content, facts.token_estimate = digest, UNSET
+        yield _unit(prepared, content, facts, passage, share)
+
+
+def _facts(prepared: Prepared, share: int, weight: int) -> Facts:
+    facts = copy(prepared.facts)
+    facts.relevance = _relevance(facts.relevance, share, weight)
+    return facts
+
+
+def _unit(prepared: Prepared, content: str, facts: Facts, passage: int | None, share: int) -> Unit:
+    return Unit(
+        prepared.id,
+        prepared.kind,
+        prepared.lane,
+        content,
+        facts,
+        prepared.age,
+        None,
+        prepared.constraint,
+        prepared.protected,
+        prepared.tie,
+        prepared.newness,
+        passage,
+        share,
+    )
+
+
+def _relevance(own: Opt[int], share: int, weight: int) -> int:
+    """Return the relevance of a unit, from the candidate's own and its relevance to the query."""
+    if own is UNSET:
+        return share
+    return ((ALL - weight) * own + weight * share + ALL // 2) // ALL
+
+
+def _ranked_units(
+    task: LanesTask, lanes: Mapping[str, Lane], units: Sequence[Unit], offered: Sequence[Artifact]
+) -> list[Artifact]:
+    """Return the units by score. A passage that is not relevant has score 0."""
+    candidates = {artifact.id: artifact for artifact in offered}
+    competing = rank(replace(task, candidates=tuple(units)), lanes)
+    for artifact in competing:
+        candidate, unit = candidates[artifact.id], artifact.prepared
+        artifact.mark, artifact.lexical = candidate.mark, candidate.lexical
+        assert isinstance(unit, Unit)
+        if unit.passage is not None and not unit.share:
+            artifact.score, artifact.parts = 0, _NO_PARTS
+    return competing
+
+
+def _count_whole(selected: Sequence[Artifact], task: LanesTask) -> None:
+    """Set the exact count of each candidate as it would stand whole."""
+    template = task.policy.render.template
+    prepared = [artifact.prepared for artifact in selected]
+    if template is None:
+        counts = task.count_contents(prepared)
+    else:
+        texts = [rendered(artifact, artifact.prepared.content, template) for artifact in selected]
+        counts = task.counter.count_many(texts)
+    for artifact, tokens in zip(selected, counts, strict=True):
+        artifact.whole_tokens = tokens
+
+
+def in_output_order(candidates: Sequence[Artifact]) -> list[Artifact]:
+    """Return the selected candidates by lane priority, then in canonical order, which is given."""
+    selected = [artifact for artifact in candidates if artifact.fidelity is not None]
+    return sorted(selected, key=lambda artifact: artifact.lane.place)

@@ -1,0 +1,197 @@
+"""One request from the text files of a folder and a query, for policies such as `search`.
+
+Files that a `.gitignore` names are left out, and so are `.git`, links, binary files and files
+that are too large. If the rest is too large for one event, files with the rarer words of the query stay.
+"""
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from pathspec import GitIgnoreSpec
+
+from apportion.examples.workload.paths import is_test
+
+_WORD = re.compile(r"[A-Za-z0-9]{3,}")
+_DOCS = frozenset({".adoc", ".md", ".org", ".rst", ".tex", ".txt"})
+_DATA = frozenset({".csv", ".json", ".jsonl", ".lock", ".svg", ".toml", ".tsv", ".xml", ".yaml", ".yml"})
+_ENVELOPE_BYTES = 1_024
+"""The bytes of the event beside its candidates and its query, at most."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class LeftOut(StrEnum):
+    """The reason for which a file is not in the request."""
+
+    IGNORED = "ignored by .gitignore"
+    LINK = "symbolic links"
+    BINARY = "not UTF-8 text"
+    EMPTY = "empty"
+    UNREADABLE = "unreadable"
+    TOO_LARGE = "above --max-file-bytes"
+    NO_ROOM = "beyond --max-bytes"
+
+
+class _Candidate(Struct, frozen=True):
+    id: str
+    path: str
+    kind: str
+    lane: str
+    content: str
+    specificity: float = 0.5
+    risk_alignment: int = 0
+    recency_bucket: int = 0
+
+
+class _FolderEvent(Struct, frozen=True, tag_field="type", tag="context-request"):
+    request_id: str
+    session_id: str
+    requested_at: str
+    query: str
+    candidates: tuple[msgspec.Raw, ...]
+
+
+class FolderRequest(Struct, frozen=True):
+    """The request as one line of JSON, and the number of files left out for each reason."""
+
+    event: bytes
+    files: int
+    left_out: dict[LeftOut, int]
+
+
+class _TextFile(Struct, frozen=True):
+    path: str
+    content: str
+    modified_s: int
+
+
+def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int) -> FolderRequest:
+    """Return a request of a folder's text files: the path of a file below the folder is its id.
+
+    The request is made at the time of the newest file. The same files and query give the same bytes.
+    """
+    left_out: Counter[LeftOut] = Counter()
+    files = list(_text_files(folder, file_bytes_max, left_out))
+    kept: list[tuple[str, msgspec.Raw]] = []
+    newest_s, left_bytes = 0, bytes_max - _ENVELOPE_BYTES - len(_encode(query))
+    for file in _by_words(files, query):
+        path = file.path
+        candidate = _encode(_Candidate(path, path, "semantic_match", _lane(path), file.content))
+        if len(candidate) + 1 > left_bytes:
+            left_out[LeftOut.NO_ROOM] += 1
+            continue
+        left_bytes -= len(candidate) + 1
+        kept.append((path, msgspec.Raw(candidate)))
+        newest_s = max(newest_s, file.modified_s)
+    candidates = tuple([candidate for _, candidate in sorted(kept, key=itemgetter(0))])
+    name = hashlib.sha256(_encode((query, candidates))).hexdigest()[:16]
+    requested_at = datetime.fromtimestamp(newest_s, UTC).isoformat()
+    event = _encode(_FolderEvent(f"files-{name}", "files", requested_at, query, candidates))
+    counts = {reason: left_out[reason] for reason in LeftOut if left_out[reason]}
+    return FolderRequest(event, len(candidates), counts)
+
+
+def _by_words(files: Sequence[_TextFile], query: str) -> list[_TextFile]:
+    """Return the files by the words of the query that they have, rare ones first; ties by path."""
+    words = sorted({word.lower() for word in _WORD.findall(query)})
+    found = {file.path: _words_in(file, words) for file in files}
+    often = Counter(chain.from_iterable(found.values()))
+    worth = {path: sum(len(files) // often[word] for word in own) for path, own in found.items()}
+    return sorted(files, key=lambda file: (-worth[file.path], file.path))
+
+
+def _words_in(file: _TextFile, words: Sequence[str]) -> list[str]:
+    text = f"{file.path}\n{file.content}".lower()
+    return [word for word in words if word in text]
+
+
+def _lane(path: str) -> str:
+    ending = Path(path).suffix.lower()
+    if is_test(path):
+        return "tests"
+    return "docs" if ending in _DOCS else "data" if ending in _DATA else "code"
+
+
+def _text_files(folder: Path, bytes_max: int, left_out: Counter[LeftOut]) -> Iterator[_TextFile]:
+    folder = folder.resolve()
+    for file in _files(folder, _ignores_above(folder), left_out):
+        path = file.relative_to(folder).as_posix()
+        try:
+            facts = file.stat()
+            if facts.st_size > bytes_max:
+                left_out[LeftOut.TOO_LARGE] += 1
+                continue
+            content = file.read_bytes().decode()
+        except UnicodeDecodeError:
+            left_out[LeftOut.BINARY] += 1
+        except OSError:
+            left_out[LeftOut.UNREADABLE] += 1
+        else:
+            if "\0" in content:
+                left_out[LeftOut.BINARY] += 1
+            elif not content:
+                left_out[LeftOut.EMPTY] += 1
+            else:
+                yield _TextFile(path, content, int(facts.st_mtime))
+
+
+def _files(
+    folder: Path, above: Sequence[tuple[Path, GitIgnoreSpec]], left_out: Counter[LeftOut]
+) -> Iterator[Path]:
+    """Yield the files below a folder by name; the nearest `.gitignore` that names a file decides.
+
+    An ignored folder counts once, and nothing in it is read.
+    """
+    specs = [*above, *_ignore_in(folder)]
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        left_out[LeftOut.UNREADABLE] += 1
+        return
+    for entry in entries:
+        path = Path(entry.path)
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.name == ".git":
+            continue
+        if entry.is_symlink():
+            left_out[LeftOut.LINK] += 1
+        elif _is_ignored(path, specs, is_folder=is_folder):
+            left_out[LeftOut.IGNORED] += 1
+        elif is_folder:
+            yield from _files(path, specs, left_out)
+        elif entry.is_file(follow_symlinks=False):
+            yield path
+
+
+def _ignores_above(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    """Return the `.gitignore` files above a folder up to the top of its repository, the top first."""
+    tops = [place for place in (folder, *folder.parents) if (place / ".git").exists()]
+    between = [place for place in folder.parents if tops and place.is_relative_to(tops[0])]
+    return [found for place in reversed(between) for found in _ignore_in(place)]
+
+
+def _ignore_in(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    try:
+        lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return [(folder, GitIgnoreSpec.from_lines(lines))]
+
+
+def _is_ignored(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, is_folder: bool) -> bool:
+    for folder, spec in reversed(specs):
+        name = path.relative_to(folder).as_posix()
+        include = spec.check_file(f"{name}/" if is_folder else name).include
+        if include is not None:
+            return include
+    return False
