@@ -138,7 +138,7 @@ def test_what_is_left_out_of_a_folder_is_counted_by_reason(
     limits = ("--max-file-bytes", "2000", "--max-bytes", "4096")
     (folder / "job.txt").write_text("the job " * 200)
     made = apportion("workload", "from-files", folder, "--query", "job", *limits)
-    assert [candidate["id"] for candidate in json.loads(made.out)["candidates"]] == [
+    assert [candidate["path"] for candidate in json.loads(made.out)["candidates"]] == [
         *(".gitignore", "deep/.gitignore", "deep/kept.log", "job.txt"),
     ]
     assert made.err == (
@@ -159,5 +159,5 @@ def test_a_folder_within_a_repository_is_read_by_the_ignore_files_above_it(
     for name in ("a.py", "a.log"):
         (tmp_path / "top" / "src" / name).write_text("the job")
     made = apportion("workload", "from-files", "top/src", "--query", "job")
-    assert [candidate["id"] for candidate in json.loads(made.out)["candidates"]] == ["a.py"]
+    assert [candidate["path"] for candidate in json.loads(made.out)["candidates"]] == ["a.py"]
     assert made.err == "apportion: files 1; left out: ignored by .gitignore 1\n"

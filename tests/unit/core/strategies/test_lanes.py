@@ -221,6 +221,12 @@ def test_a_template_wraps_each_artifact_and_is_not_read_again() -> None:
     assert outcome.composed.text == "<recent_edit a local>{id}</recent_edit>"
 
 
+def test_a_template_may_name_the_path_and_names_the_id_of_a_candidate_without_one() -> None:
+    policy = lanes_policy(render={"template": "# {path}\n{content}"})
+    both = [candidate("a", content="x", path="src/a.py"), candidate("b", content="y")]
+    assert answer(request(both), policy).composed.text == "# src/a.py\nx\n\n# b\ny"
+
+
 def test_separators_count_and_the_last_artifact_is_dropped_for_them() -> None:
     ones = [candidate(f"c{n}", 10, relevance=1 - n / 10) for n in range(3)]
     outcome = answer(request(ones, budget_tokens=30), two_lanes((0, 100), (0, 100)))
@@ -297,7 +303,7 @@ def test_all_errors_of_a_policy_are_told_at_once() -> None:
 
 
 def test_a_template_needs_the_content_and_knows_its_placeholders() -> None:
-    for template in ("no content", "{{content}}", "{content} {path}", "{content.__class__}", "{content"):
+    for template in ("no content", "{{content}}", "{content} {digest}", "{content.__class__}", "{content"):
         with pytest.raises(PolicyError):
             lanes_policy(render={"template": template})
 

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from pathspec import GitIgnoreSpec
 
 from apportion.examples.workload.paths import is_test
@@ -26,6 +27,9 @@ _DOCS = frozenset({".adoc", ".md", ".org", ".rst", ".tex", ".txt"})
 _DATA = frozenset({".csv", ".json", ".jsonl", ".lock", ".svg", ".toml", ".tsv", ".xml", ".yaml", ".yml"})
 _ENVELOPE_BYTES = 1_024
 """The bytes of the event beside its candidates and its query, at most."""
+
+_ID_BYTES = 6
+"""The bytes that an id and a comma add to a candidate without an id, at most."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -43,14 +47,11 @@ class LeftOut(StrEnum):
 
 
 class _Candidate(Struct, frozen=True):
-    id: str
     path: str
     kind: str
     lane: str
     content: str
-    specificity: float = 0.5
-    risk_alignment: int = 0
-    recency_bucket: int = 0
+    id: str = ""
 
 
 class _FolderEvent(Struct, frozen=True, tag_field="type", tag="context-request"):
@@ -58,7 +59,7 @@ class _FolderEvent(Struct, frozen=True, tag_field="type", tag="context-request")
     session_id: str
     requested_at: str
     query: str
-    candidates: tuple[msgspec.Raw, ...]
+    candidates: tuple[_Candidate, ...]
 
 
 class FolderRequest(Struct, frozen=True):
@@ -76,24 +77,26 @@ class _TextFile(Struct, frozen=True):
 
 
 def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int) -> FolderRequest:
-    """Return a request of a folder's text files: the path of a file below the folder is its id.
+    """Return a request of a folder's text files, numbered by their paths, so that a decision holds no path.
 
     The request is made at the time of the newest file. The same files and query give the same bytes.
     """
     left_out: Counter[LeftOut] = Counter()
     files = list(_text_files(folder, file_bytes_max, left_out))
-    kept: list[tuple[str, msgspec.Raw]] = []
+    kept: list[_Candidate] = []
     newest_s, left_bytes = 0, bytes_max - _ENVELOPE_BYTES - len(_encode(query))
     for file in _by_words(files, query):
         path = file.path
-        candidate = _encode(_Candidate(path, path, "semantic_match", _lane(path), file.content))
-        if len(candidate) + 1 > left_bytes:
+        candidate = _Candidate(path, "semantic_match", _lane(path), file.content)
+        size = len(_encode(candidate)) + _ID_BYTES
+        if size > left_bytes:
             left_out[LeftOut.NO_ROOM] += 1
             continue
-        left_bytes -= len(candidate) + 1
-        kept.append((path, msgspec.Raw(candidate)))
+        left_bytes -= size
+        kept.append(candidate)
         newest_s = max(newest_s, file.modified_s)
-    candidates = tuple([candidate for _, candidate in sorted(kept, key=itemgetter(0))])
+    kept.sort(key=attrgetter("path"))
+    candidates = tuple([replace(candidate, id=f"{number:05}") for number, candidate in enumerate(kept, 1)])
     name = hashlib.sha256(_encode((query, candidates))).hexdigest()[:16]
     requested_at = datetime.fromtimestamp(newest_s, UTC).isoformat()
     event = _encode(_FolderEvent(f"files-{name}", "files", requested_at, query, candidates))

@@ -50,7 +50,7 @@ WHOLE_PERCENT = 100
 _MICROSECONDS = 1_000_000
 
 _MARK = "mark"
-_PLACEHOLDERS = frozenset({"content", "id", "kind", "lane", _MARK})
+_PLACEHOLDERS = frozenset({"content", "id", "kind", "lane", "path", _MARK})
 
 
 class LanePolicy(PolicyTable):
@@ -190,7 +190,10 @@ class QueryPolicy(PolicyTable):
 
 
 class RenderPolicy(PolicyTable):
-    """`[render]`: the template of one artifact; `{content}`, `{id}`, `{kind}`, `{lane}`, `{mark}`."""
+    """`[render]`: the template of one artifact: `{content}`, `{id}`, `{kind}`, `{lane}`, `{mark}`, `{path}`.
+
+    A candidate without a path has its id for `{path}`.
+    """
 
     template: str | None = None
 
@@ -201,7 +204,7 @@ class RenderPolicy(PolicyTable):
             fields = [field for _, *field in Formatter().parse(template) if field[0] is not None]
             names = [name for name, _, _ in fields]
             if not _PLACEHOLDERS.issuperset(names) or "content" not in names:
-                raise ValueError("use {content}, and beside it only {id}, {kind}, {lane} and {mark}")
+                raise ValueError("use {content}, and beside it only {id}, {kind}, {lane}, {path} and {mark}")
             if _MARK in names and not names[0] == names[-1] == _MARK:
                 raise ValueError("{mark} must be the first and the last placeholder, around all others")
             if any(spec or conversion for _, spec, conversion in fields):

@@ -132,7 +132,12 @@ def rendered(artifact: Artifact, content: str, template: str | None) -> str:
         return content
     prepared = artifact.prepared
     return template.format(
-        content=content, id=prepared.id, kind=prepared.kind, lane=prepared.lane, mark=artifact.mark
+        content=content,
+        id=prepared.id,
+        kind=prepared.kind,
+        lane=prepared.lane,
+        mark=artifact.mark,
+        path=prepared.facts.path or prepared.id,
     )
 
 
