@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from support.drawn_lanes import LANES, PATHS, shares
+from support.drawn_lanes import LANES, PATHS, shares, sources, subjects
 
 WORDS = (
     *("retry", "HTTPServer", "cancel_job", "jobs", "the", "timeouts", "payment", "x", "v2"),
@@ -48,6 +48,8 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
                 "kind": draw(st.sampled_from(KINDS)),
                 "content": draw(_long if draw(st.integers(0, 3)) else contents),
                 **draw(st.sampled_from([{}, *({"path": path} for path in PATHS)])),
+                **draw(subjects),
+                **draw(sources),
             },
         )
         given = {key: draw(shares) for key in ("specificity", "risk_alignment")}
