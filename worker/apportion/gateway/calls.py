@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, json
 
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import ContextArtifact, ContextRequest, Event
+from apportion.core.events import ContextRequest, Event
 from apportion.core.wire.codec import decode
 from apportion.formats import BODIES
 from apportion.gateway.backend import SubmittedArtifact, SubmittedRequest
@@ -62,8 +62,7 @@ def request_of(body: bytes, key: str | None, bounds: Bounds) -> SubmittedRequest
     named = None if key is None else key.removeprefix('"').removesuffix('"')
     given = {"type": _REQUEST, "request_id": new_id() if named is None else named, "requested_at": _now()}
     event, value = _decoded(body, given, bounds)
-    if not isinstance(event, ContextRequest):
-        raise _wrong_type(_REQUEST)
+    assert isinstance(event, ContextRequest), "its type was checked"
     if named is not None and event.request_id != named:
         message = "Idempotency-Key is the request_id; leave one of them out"
         raise ProblemError(HTTPStatus.BAD_REQUEST, "conflicting_key", message, pointer="$.request_id")
@@ -77,8 +76,6 @@ def artifact_of(body: bytes, bounds: Bounds) -> SubmittedArtifact:
         EventError: the body is no artifact, or exceeds a bound.
     """
     event, value = _decoded(body, {"type": _ARTIFACT, "published_at": _now()}, bounds)
-    if not isinstance(event, ContextArtifact):
-        raise _wrong_type(_ARTIFACT)
     return SubmittedArtifact(event, value)
 
 
@@ -91,7 +88,7 @@ def retraction_of(artifact_id: str, query: Mapping[str, str], bounds: Bounds) ->
     """
     _require_known(query, _RETRACTED_BY)
     named = {"type": _RETRACTION, "id": artifact_id, "published_at": _now(), **query}
-    value = json.encode(named)
+    value = _encoded(named)
     return SubmittedArtifact(decode(value, bounds), value)
 
 
@@ -119,14 +116,27 @@ def _decoded(body: bytes, given: Mapping[str, str], bounds: Bounds) -> tuple[Eve
     try:
         fields = _fields.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return decode(body, bounds), body  # its error says more
+        decode(body, bounds)  # raises an error that says more
+        raise
+    if "type" in fields and bytes(fields["type"]) != json.encode(given["type"]):
+        message = f"this path takes {given['type']}; leave type out"
+        raise EventError(ErrorCode.UNKNOWN_TYPE, message, "$.type")
     absent = {name: text for name, text in given.items() if name not in fields}
-    value = json.encode({**absent, **fields})
+    value = _encoded({**absent, **fields})
     return decode(value, bounds), value
 
 
-def _wrong_type(wanted: str) -> EventError:
-    return EventError(ErrorCode.UNKNOWN_TYPE, f"this path takes {wanted}; leave type out", "$.type")
+def _encoded(fields: Mapping[str, str | Raw]) -> bytes:
+    """Return fields as JSON.
+
+    Raises:
+        ProblemError: a text of the head of the call is not UTF-8.
+    """
+    try:
+        return json.encode(fields)
+    except UnicodeEncodeError:
+        detail = "send the path, the query and Idempotency-Key in UTF-8"
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid_text", detail) from None
 
 
 def _require_known(query: Mapping[str, str], names: tuple[str, ...]) -> None:

@@ -63,5 +63,5 @@ def read_tokens(path: Path) -> Mapping[bytes, TokenGrant]:
 
 
 def token_digest(token: str) -> bytes:
-    """Return the digest under which a token's grant is found."""
-    return sha256(token.encode()).digest()
+    """Return the digest under which a token's grant is found; a header may hold bytes that are not UTF-8."""
+    return sha256(token.encode(errors="surrogateescape")).digest()
