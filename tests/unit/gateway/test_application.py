@@ -44,7 +44,7 @@ class Scripted:
             raise self.error
         await self.may_answer.wait()
 
-    def why_not_ready(self) -> tuple[str, ...]:
+    async def why_not_ready(self) -> tuple[str, ...]:
         return self.reasons
 
 

@@ -1,13 +1,17 @@
 """`apportion gateway`: HTTP in front of the topics."""
 
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from apportion.cli._files import open_to_write, require_distinct, require_free
 from apportion.cli._settings import read_settings, with_settings
+
+if TYPE_CHECKING:
+    from apportion.gateway.backend import Backend
+    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -46,23 +50,34 @@ def gateway(
       apportion gateway --brokers kafka-1:9092 --gateway-tokens-file tokens.toml --gateway-host 0.0.0.0
       apportion gateway --local --events events.jsonl --decisions decisions.jsonl
     """
-    settings = read_settings(ctx)
-    if not local:
-        if events or decisions:
-            raise typer.BadParameter("files need --local")
-        raise typer.BadParameter("needs --local")
-
-    from contextlib import nullcontext
-
-    from apportion.gateway.local_backend import LocalBackend
-    from apportion.gateway.serving import run_gateway
-
+    if not local and (events or decisions):
+        raise typer.BadParameter("files need --local")
     require_distinct(events, decisions)
     require_free(events, "--events", force=force)
     require_free(decisions, "--decisions", force=force)
+    settings = read_settings(ctx)
     with ExitStack() as stack:
-        events_file = stack.enter_context(open_to_write(events)) if events else None
-        decisions_file = stack.enter_context(open_to_write(decisions)) if decisions else None
-        backend = LocalBackend(settings, events_file, decisions_file)
-        typer.echo("apportion: sessions are in memory and end with this process", err=True)
-        run_gateway(settings, nullcontext(backend))
+        files = [stack.enter_context(open_to_write(path)) if path else None for path in (events, decisions)]
+        backend = _local_backend(settings, *files) if local else _kafka_backend(settings)
+
+        from apportion.gateway.serving import run_gateway
+
+        run_gateway(settings, backend)
+
+
+def _local_backend(
+    settings: "Settings", events: BinaryIO | None, decisions: BinaryIO | None
+) -> "AbstractAsyncContextManager[Backend]":
+    from contextlib import nullcontext
+
+    from apportion.gateway.local_backend import LocalBackend
+
+    backend = LocalBackend(settings, events, decisions)
+    typer.echo("apportion: sessions are in memory and end with this process", err=True)
+    return nullcontext(backend)
+
+
+def _kafka_backend(settings: "Settings") -> "AbstractAsyncContextManager[Backend]":
+    from apportion.gateway.kafka_backend import open_kafka_backend
+
+    return open_kafka_backend(settings)

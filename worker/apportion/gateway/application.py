@@ -189,7 +189,7 @@ class GatewayApp:
         return web.Response(text="ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        reasons = self._backend.why_not_ready()
+        reasons = await self._backend.why_not_ready()
         if reasons:
             raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "; ".join(reasons))
         return web.Response(text="ok\n")

@@ -60,5 +60,5 @@ class Backend(Protocol):
             BackendAwayError: the event could not be delivered.
         """
 
-    def why_not_ready(self) -> tuple[str, ...]:
+    async def why_not_ready(self) -> tuple[str, ...]:
         """Return the reasons for which calls cannot be answered now."""

@@ -65,7 +65,7 @@ class LocalBackend:
         self._sessions.handle(event.event)
         self._record(event.value)
 
-    def why_not_ready(self) -> tuple[str, ...]:
+    async def why_not_ready(self) -> tuple[str, ...]:
         """Return no reason: the engine is always ready."""
         return ()
 
