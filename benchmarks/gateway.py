@@ -3,8 +3,8 @@
     python -m benchmarks.gateway [SECONDS]
 
 Calls are sent at their times, whether or not earlier ones are answered. A latency counts from the time at
-which the call was to be sent. The bare handler reads a body and answers 2 KB. Then: the time to pass over an answer
-to another gateway's call, from the fetched bytes on.
+which the call was to be sent. The bare handler reads a body and answers 2 KB.
+Then: the time to pass over an answer to another gateway's call, from the fetched bytes on.
 """
 
 import asyncio
