@@ -82,7 +82,7 @@ async def test_a_token_asks_for_its_policies_only(tokens: Path, default: str, st
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
 def test_without_tokens_this_machine_is_served(host: str) -> None:
-    assert create_access(Settings(gateway_host=host)).grant_of(None) is None
+    assert create_access(Settings(gateway_host=host)).grant_of(None, host) is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org"])  # noqa: S104 - refused
@@ -116,3 +116,16 @@ def test_a_file_of_tokens_that_is_wrong_is_refused_without_showing_a_token(
     assert place in caught.value.problems[0]
     assert "hunter2" not in str(caught.value)
     assert ACME not in str(caught.value)
+
+
+@pytest.mark.asyncio
+async def test_without_tokens_a_call_by_another_name_is_refused(tokens: Path) -> None:
+    headers = {"Host": "attacker.example:8080"}
+    async with gateway() as client:
+        refused = await client.post("/v1/compose", json=body(), headers=headers)
+        assert await problem(refused) == (403, "forbidden", None)
+        own = await client.post("/v1/compose", json=body(), headers={"Host": "localhost:8080"})
+        assert own.status == 200
+    async with gateway(gateway_tokens_file=tokens) as client:
+        named = await client.post("/v1/compose", json=body(tenant="globex"), headers=headers | bearer(GLOBEX))
+        assert named.status == 200

@@ -84,10 +84,13 @@ def test_a_retraction_names_its_session_in_the_query() -> None:
         retraction_of("a", {"session_id": "s", "source": "x", "path": "p"}, BOUNDS)
 
 
-@given(st.binary(max_size=200) | JSON.map(as_json) | st.dictionaries(FIELDS, JSON).map(as_json))
-def test_any_body_is_an_event_or_refused(value: bytes) -> None:
-    with suppress(EventError):
-        submitted = request_of(value, None, BOUNDS)
+@given(
+    st.binary(max_size=200) | JSON.map(as_json) | st.dictionaries(FIELDS, JSON).map(as_json),
+    st.none() | st.text(),
+)
+def test_any_body_and_key_is_an_event_or_refused(value: bytes, key: str | None) -> None:
+    with suppress(EventError, ProblemError):
+        submitted = request_of(value, key, BOUNDS)
         assert decode(submitted.value, BOUNDS) == submitted.event
 
 

@@ -1,12 +1,13 @@
 """The backend over Kafka: which record is the answer to a call, without a broker."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import msgspec
 import pytest
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 from support.composing import NOW
 from support.gateways import body
@@ -17,10 +18,12 @@ from apportion.core.wire.cloudevents import CALLER_HEADER
 from apportion.core.wire.codec import encode
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
+from apportion.gateway import kafka_backend
 from apportion.gateway.backend import AnswerGoneError, BackendAwayError, SubmittedRequest
 from apportion.gateway.calls import request_of
-from apportion.gateway.kafka_backend import KafkaBackend
-from apportion.kafka.caller_reader import CallerReader
+from apportion.gateway.kafka_backend import KafkaBackend, open_kafka_backend
+from apportion.gateway.serving import GatewayPortTakenError
+from apportion.kafka.caller_reader import AnswersUnreadError, CallerReader
 from apportion.kafka.client import Publisher
 from apportion.settings import Settings
 
@@ -144,3 +147,57 @@ async def test_an_event_that_is_not_delivered_is_told() -> None:
 
     with pytest.raises(BackendAwayError):
         await Away().backend.compose(SubmittedRequest(REQUEST.event, b"{}"), with_decision=False)
+
+
+class Consumer:
+    """A consumer that fails once it may."""
+
+    def __init__(self) -> None:
+        self.may_fail = asyncio.Event()
+
+    async def getmany(self, **_: Any) -> Any:
+        await self.may_fail.wait()
+        raise OffsetOutOfRangeError({})
+
+    def assignment(self) -> set[Any]:
+        return set()
+
+    async def end_offsets(self, _: Any) -> Any:
+        raise KafkaTimeoutError
+
+
+@pytest.fixture
+def consumer(monkeypatch: pytest.MonkeyPatch) -> Consumer:
+    made = Consumer()
+
+    @asynccontextmanager
+    async def open_reader(*_: Any) -> AsyncIterator[CallerReader]:
+        yield CallerReader(cast("Any", made))
+
+    @asynccontextmanager
+    async def open_publisher(_: Settings) -> AsyncIterator[Publisher]:
+        yield cast("Publisher", Topics())
+
+    monkeypatch.setattr(kafka_backend, "open_caller_reader", open_reader)
+    monkeypatch.setattr(kafka_backend, "open_publisher", open_publisher)
+    return made
+
+
+async def test_a_reader_that_fails_ends_the_gateway(consumer: Consumer) -> None:
+    async def serve() -> None:
+        async with open_kafka_backend(SETTINGS):
+            consumer.may_fail.set()
+            await asyncio.Event().wait()
+
+    with pytest.raises(AnswersUnreadError, match="OffsetOutOfRangeError"):
+        await serve()
+
+
+async def test_an_error_of_the_gateway_stays_what_it_is_and_ends_the_readers(consumer: Consumer) -> None:
+    with pytest.raises(GatewayPortTakenError):
+        async with open_kafka_backend(SETTINGS):
+            raise GatewayPortTakenError("127.0.0.1", 1)
+    async with open_kafka_backend(SETTINGS) as backend:
+        assert await backend.why_not_ready() == ("no broker answers",)
+    assert not consumer.may_fail.is_set()
+    assert asyncio.all_tasks() == {asyncio.current_task()}

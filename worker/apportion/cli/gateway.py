@@ -50,6 +50,8 @@ def gateway(
       apportion gateway --brokers kafka-1:9092 --gateway-tokens-file tokens.toml --gateway-host 0.0.0.0
       apportion gateway --local --events events.jsonl --decisions decisions.jsonl
     """
+    from apportion.gateway.serving import run_gateway
+
     if not local and (events or decisions):
         raise typer.BadParameter("files need --local")
     require_distinct(events, decisions)
@@ -59,9 +61,6 @@ def gateway(
     with ExitStack() as stack:
         files = [stack.enter_context(open_to_write(path)) if path else None for path in (events, decisions)]
         backend = _local_backend(settings, *files) if local else _kafka_backend(settings)
-
-        from apportion.gateway.serving import run_gateway
-
         run_gateway(settings, backend)
 
 

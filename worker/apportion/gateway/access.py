@@ -18,13 +18,19 @@ class Access:
         self._grants = grants
         self._default_policy = default_policy
 
-    def grant_of(self, authorization: str | None) -> TokenGrant | None:
+    def grant_of(self, authorization: str | None, host: str) -> TokenGrant | None:
         """Return the grant of a caller's `Authorization` header; None: everything is granted.
 
+        Without tokens, `host` is a name of this machine. So no web page can call the gateway by a name of its
+        own that resolves to this machine.
+
         Raises:
-            ProblemError: the header has no token, or an unknown one.
+            ProblemError: the header has no token, or an unknown one; or the host is another machine's.
         """
         if self._grants is None:
+            if not _is_loopback(host):
+                message = "a gateway without tokens is called as localhost: do so, or set gateway_tokens_file"
+                raise ProblemError(HTTPStatus.FORBIDDEN, "forbidden", message)
             return None
         scheme, _, token = (authorization or "").partition(" ")
         grant = self._grants.get(token_digest(token.strip()))

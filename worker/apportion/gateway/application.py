@@ -133,7 +133,7 @@ class GatewayApp:
     @asynccontextmanager
     async def _admitted(self, request: web.Request) -> AsyncIterator[Callable[[Event], None]]:
         """Admit a call of a known caller within the limit, and yield the check of what its token grants."""
-        grant = self._access.grant_of(request.headers.get("Authorization"))
+        grant = self._access.grant_of(request.headers.get("Authorization"), request.url.host or "")
         if self._in_flight >= self._settings.gateway_in_flight_max:
             headers = {"Retry-After": "1"}
             detail = "the gateway handles as many calls as gateway_in_flight_max allows; try again"

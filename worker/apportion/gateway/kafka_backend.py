@@ -36,6 +36,8 @@ class _ComposedIds(Struct, frozen=True):
     duplicate_of: Opt[str] = UNSET
 
 
+_SEARCHES_MAX = 4
+"""Number of partitions that are searched at once; a search can read a whole partition."""
 _composed_ids = json.Decoder(_ComposedIds)
 _dead_letter = json.Decoder(ContextDeadLetter)
 
@@ -86,6 +88,7 @@ class KafkaBackend:
         self._find = find
         self._decisions: CallerReader | None = None
         self._opening = asyncio.Lock()
+        self._searching = asyncio.Semaphore(_SEARCHES_MAX)
         self._name = uuid4().hex
         self._numbers = count()
 
@@ -149,7 +152,8 @@ class KafkaBackend:
 
     async def _past(self, topic: str, partition: int, event_id: str) -> bytes:
         try:
-            found = await self._find(self._settings, topic, partition, event_id)
+            async with self._searching:
+                found = await self._find(self._settings, topic, partition, event_id)
         except KafkaError as error:
             raise BackendAwayError from error
         if found is None:
