@@ -119,8 +119,9 @@ def test_a_file_of_tokens_that_is_wrong_is_refused_without_showing_a_token(
 
 
 @pytest.mark.asyncio
-async def test_without_tokens_a_call_by_another_name_is_refused(tokens: Path) -> None:
-    headers = {"Host": "attacker.example:8080"}
+@pytest.mark.parametrize("host", ["attacker.example:8080", "[bad", "a b:xx", "localhost:999999", ""])
+async def test_without_tokens_a_call_by_another_name_is_refused(tokens: Path, host: str) -> None:
+    headers = {"Host": host}
     async with gateway() as client:
         refused = await client.post("/v1/compose", json=body(), headers=headers)
         assert await problem(refused) == (403, "forbidden", None)

@@ -162,6 +162,13 @@ async def test_a_body_that_is_too_large_is_refused(*, chunked: bool) -> None:
         assert await problem(response) == (413, "too_large", None)
 
 
+async def test_a_body_that_is_not_encoded_as_named_is_refused() -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    async with gateway() as client:
+        response = await client.post("/v1/compose", data=b"{}", headers=headers)
+        assert await problem(response) == (400, "invalid_body", None)
+
+
 async def test_a_body_that_does_not_arrive_is_given_up() -> None:
     stalled = asyncio.Event()
 

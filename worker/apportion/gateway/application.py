@@ -133,7 +133,7 @@ class GatewayApp:
     @asynccontextmanager
     async def _admitted(self, request: web.Request) -> AsyncIterator[Callable[[Event], None]]:
         """Admit a call of a known caller within the limit, and yield the check of what its token grants."""
-        grant = self._access.grant_of(request.headers.get("Authorization"), request.url.host or "")
+        grant = self._access.grant_of(request.headers.get("Authorization"), _host_of(request))
         if self._in_flight >= self._settings.gateway_in_flight_max:
             headers = {"Retry-After": "1"}
             detail = "the gateway handles as many calls as gateway_in_flight_max allows; try again"
@@ -155,6 +155,9 @@ class GatewayApp:
         except TimeoutError:
             detail = "the body did not arrive within gateway_wait_s"
             raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", detail) from None
+        except web.RequestPayloadError:
+            detail = "the body does not have the encoding or the length that the head of the call names"
+            raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid_body", detail) from None
         except web.HTTPRequestEntityTooLarge:
             detail = f"the body has more than {self._settings.event_max_bytes} bytes (event_max_bytes)"
             raise ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", detail) from None
@@ -197,6 +200,14 @@ class GatewayApp:
     async def _metrics(self, request: web.Request) -> web.Response:
         encode_all, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode_all(self._numbers.registry), headers={"Content-Type": content_type})
+
+
+def _host_of(request: web.Request) -> str:
+    """Return the host that a call names; empty if it is malformed."""
+    try:
+        return request.url.host or ""
+    except ValueError:
+        return ""
 
 
 def _late(request_id: Opt[str]) -> ProblemError:
