@@ -233,13 +233,24 @@ async def test_an_error_of_the_backend_is_a_problem(
 
 
 async def test_at_the_end_calls_in_flight_get_a_last_deadline() -> None:
-    backend = Scripted()
+    backend, sending, stalled = Scripted(), asyncio.Event(), asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"{"
+        sending.set()
+        await stalled.wait()
+
     app = GatewayApp(Settings(), Access(None, "lanes"), backend, b"{}")
     async with TestClient(TestServer(app.application())) as client:
+        headers = {"Content-Type": "application/json"}
+        slow = asyncio.create_task(client.post("/v1/compose", data=pieces(), headers=headers))
+        await sending.wait()
         waiting = asyncio.create_task(client.post("/v1/compose", json=body()))
         await backend.asked.wait()
         app.end_within(0)
         assert await problem(await waiting) == (504, "no_answer", None)
+        assert await problem(await slow) == (408, "request_timeout", None)
+        stalled.set()
 
 
 async def test_a_gateway_is_ready_when_its_backend_is() -> None:

@@ -151,7 +151,8 @@ class GatewayApp:
             detail = f"send JSON, with Content-Type {_JSON}"
             raise ProblemError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
         try:
-            return await asyncio.wait_for(request.read(), self._settings.gateway_wait_s)
+            async with self._at_most(self._settings.gateway_wait_s):
+                return await request.read()
         except TimeoutError:
             detail = "the body did not arrive within gateway_wait_s"
             raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", detail) from None
@@ -166,12 +167,8 @@ class GatewayApp:
     async def _deadline(self, seconds: float, request_id: Opt[str] = UNSET) -> AsyncIterator[None]:
         """Bound the time of the backend, and turn its errors into problems."""
         try:
-            async with asyncio.timeout(seconds) as deadline:
-                self._deadlines.add(deadline)
-                try:
-                    yield
-                finally:
-                    self._deadlines.discard(deadline)
+            async with self._at_most(seconds):
+                yield
         except TimeoutError:
             raise _late(request_id) from None
         except EventError as error:
@@ -184,6 +181,16 @@ class GatewayApp:
             raise ProblemError(
                 HTTPStatus.SERVICE_UNAVAILABLE, "not_delivered", detail, request_id=request_id
             ) from None
+
+    @asynccontextmanager
+    async def _at_most(self, seconds: float) -> AsyncIterator[None]:
+        """Bound a time, which `end_within` can shorten."""
+        async with asyncio.timeout(seconds) as deadline:
+            self._deadlines.add(deadline)
+            try:
+                yield
+            finally:
+                self._deadlines.discard(deadline)
 
     async def _document(self, _: web.Request) -> web.Response:
         return web.Response(body=self._openapi, content_type=_JSON)
