@@ -1,12 +1,25 @@
 """The gateway in front of a worker: two of them side by side, on topics that they share."""
 
+import asyncio
+import json
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
+from support.commands import command, environment
 from support.gateways import Caller, artifact_body, body, gateway, problem
-from support.running import Stage, own_settings, staged, without_run, worker_running
+from support.running import (
+    STOP_DEADLINE_S,
+    Stage,
+    own_settings,
+    staged,
+    variables_of,
+    without_run,
+    worker_running,
+)
 
 from apportion.gateway.kafka_backend import open_kafka_backend
 from apportion.kafka.caller_reader import find_event
@@ -83,3 +96,25 @@ async def test_an_answer_is_found_wherever_it_is_in_its_partition(bootstrap_serv
             assert await find_event(settings, topic, 1, str(number)) == b"%d" % number
         assert await find_event(settings, topic, 1, "1500") is None
         assert await find_event(settings, topic, 0, "0") is None
+
+
+async def test_the_command_serves_the_topics_until_sigterm(bootstrap_servers: str) -> None:
+    settings = own_settings(bootstrap_servers)
+    line = command("gateway", "--gateway-port", "0", "--log-format", "json")
+    async with staged(settings), worker_running(settings):
+        started = await asyncio.create_subprocess_exec(
+            *line, env=environment(**variables_of(settings)), stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            assert started.stderr is not None
+            ready = json.loads(await started.stderr.readline())
+            assert ready["message"] == "ready"
+            url = f"http://127.0.0.1:{ready['port']}/v1/compose"
+            async with ClientSession() as client, client.post(url, json=body(request_id="r1")) as answer:
+                assert (await answer.json())["request_id"] == "r1"
+            started.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(started.wait(), STOP_DEADLINE_S) == 0
+        finally:
+            if started.returncode is None:
+                started.kill()
+                await started.wait()

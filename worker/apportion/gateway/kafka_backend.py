@@ -26,6 +26,8 @@ from apportion.gateway.backend import (
 )
 from apportion.kafka.caller_reader import CallerReader, find_event, open_caller_reader
 from apportion.kafka.client import Publisher, open_publisher
+from apportion.kafka.connection import why_exposed
+from apportion.operations.log import log_warning
 from apportion.settings import Settings
 
 OpenReader = Callable[[tuple[str, ...]], Awaitable[CallerReader]]
@@ -51,6 +53,8 @@ async def open_kafka_backend(settings: Settings) -> AsyncIterator["KafkaBackend"
         TopicsNotReadyError: topics are missing or differ.
         AnswersUnreadError: the answers can no longer be read.
     """
+    if why := why_exposed(settings):
+        log_warning("unencrypted connection", why=why)
     readers: list[asyncio.Task[None]] = []
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
