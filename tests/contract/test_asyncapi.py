@@ -84,6 +84,7 @@ def test_the_headers_of_what_goes_out_are_those_that_are_sent() -> None:
     trace = (
         ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         ("tracestate", b"a=b"),
+        ("apportion-caller", b"c/1"),
     )
     own = EventHeaders("context-composed.v1", "apportion/apportion")
     least = own.build("1-composed", ())

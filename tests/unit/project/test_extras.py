@@ -111,6 +111,8 @@ def test_the_library_works_without_them() -> None:
     "line",
     [
         "run",
+        "gateway",
+        "gateway --local",
         "send events",
         "send --wait events",
         "topics create",
@@ -124,7 +126,7 @@ def test_a_command_that_needs_them_says_what_is_missing_and_how_to_install_it(li
     ended = ran(BARE, line)
     assert (ended.exit_code, ended.out) == (2, "")
     [told] = ended.err.splitlines()
-    assert told.startswith("apportion: missing_extra: this command talks to Kafka, and ")
+    assert told.startswith("apportion: missing_extra: this command talks to Kafka or serves HTTP, and ")
     assert "pip install 'apportion[worker]'" in told
 
 

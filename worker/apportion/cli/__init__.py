@@ -24,7 +24,7 @@ _EXTRAS = {
 }
 """Libraries that are only installed with an extra, by the extra's name."""
 _MISSING = {
-    "worker": "this command talks to Kafka, and {library} is not installed: "
+    "worker": "this command talks to Kafka or serves HTTP, and {library} is not installed: "
     "run `pip install 'apportion[worker]'`; for the demo, `pip install 'apportion[demo]'`",
     "otel": "tracing is on, and {library} is not installed: run `pip install 'apportion[otel]'`",
 }

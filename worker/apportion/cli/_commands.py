@@ -16,6 +16,7 @@ from apportion import ENGINE_VERSION, __version__
 COMMANDS = (
     "demo",
     "run",
+    "gateway",
     "health",
     "send",
     "compose",

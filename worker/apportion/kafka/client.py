@@ -152,7 +152,6 @@ class Publisher:
         Raises:
             NotAnEventError: it is not JSON, or names no session.
         """
-        settings = self._settings
         try:
             named = _named.decode(value)
         except msgspec.ValidationError:
@@ -160,11 +159,21 @@ class Publisher:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise NotAnEventError(why_not_json(value, str(error))) from None
         key = session_key(named.tenant, named.session_id).encode()
+        place = await self.publish(key, value)
+        return place if named.type == _REQUEST else None
+
+    async def publish(self, key: bytes, value: bytes, headers: tuple[tuple[str, bytes], ...] = ()) -> _Place:
+        """Publish an event under this key, durably, and return its place.
+
+        Raises:
+            KafkaError: the event may not have been delivered.
+        """
+        settings = self._settings
         partition = partition_of(key, settings.partitioner, settings.partitions)
         written = await self._producer.send_and_wait(
-            settings.requests_topic, value=value, key=key, partition=partition
+            settings.requests_topic, value=value, key=key, partition=partition, headers=list(headers)
         )
-        return (written.partition, written.offset) if named.type == _REQUEST else None
+        return written.partition, written.offset
 
 
 class Client:

@@ -156,6 +156,19 @@ class Settings(ClusterSettings):
     health_port: Annotated[int, Field(ge=0, le=65535)] = 9464
     """Port of /livez, /readyz and /metrics; 0: they are not served. A second worker on a machine needs
     another port. If the port is not set and in use, a worker runs without them."""
+    gateway_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Address on which a gateway serves HTTP. Without gateway_tokens_file, only addresses of this machine are
+    accepted."""
+    gateway_port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    """Port of a gateway; 0: any free port, which the log names."""
+    gateway_tokens_file: OptionalPath = None
+    """TOML file with the bearer tokens of a gateway's callers: for each a table with token, tenants and
+    optionally policies."""
+    gateway_wait_s: Seconds = 30.0
+    """Longest time that a gateway waits for an answer, in seconds; a call can ask for less (Prefer: wait=…).
+    The same time limits the reading of a call's body."""
+    gateway_in_flight_max: Positive = 256
+    """Largest number of calls that a gateway handles at once; further calls are refused (429)."""
     metrics_by_tenant: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Number of tenants, the first ones, that the metrics name; all others are other. 0: no metrics by
     tenant."""

@@ -12,7 +12,7 @@ from apportion.core.identity import Secrets, event_time_us
 from apportion.settings import Settings, SettingsError, read_text, read_toml
 from apportion.settings.value_types import FingerprintSecret
 
-_Tenant: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+TenantName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 
 class _TenantSecrets(BaseModel):
@@ -21,7 +21,7 @@ class _TenantSecrets(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     default: FingerprintSecret | None = None
-    tenants: dict[_Tenant, FingerprintSecret] = Field(default_factory=dict)
+    tenants: dict[TenantName, FingerprintSecret] = Field(default_factory=dict)
 
 
 class _SecretFile(_TenantSecrets):

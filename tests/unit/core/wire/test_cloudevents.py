@@ -82,11 +82,13 @@ def test_what_goes_out_has_the_attributes_as_headers() -> None:
     )
 
 
-def test_the_trace_is_passed_on_and_no_other_header() -> None:
-    received: Headers = (("TraceParent", b"00-1"), ("tracestate", b"a=b"), ("ce_id", b"9"), ("x", b"y"))
+def test_the_trace_and_the_caller_are_passed_on_and_no_other_header() -> None:
+    trace: Headers = (("TraceParent", b"00-1"), ("tracestate", b"a=b"))
+    received: Headers = (*trace, ("Apportion-Caller", b"c/1"), ("ce_id", b"9"), ("x", b"y"))
     assert EventHeaders("t", "s").build("1", received)[5:] == (
         ("traceparent", b"00-1"),
         ("tracestate", b"a=b"),
+        ("apportion-caller", b"c/1"),
     )
 
 

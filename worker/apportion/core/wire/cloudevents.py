@@ -15,8 +15,11 @@ from apportion.core.wire.record import Headers, Record, header
 
 _STRUCTURED = b"application/cloudevents+json"
 _JSON = ("content-type", b"application/json")
-_TRACE_MAX_BYTES = {"traceparent": 256, "tracestate": 512}
-"""The sizes that W3C Trace Context requires every receiver to pass on; longer headers are dropped."""
+CALLER_HEADER = "apportion-caller"
+"""The header by which a client recognises the answers to its own events."""
+_PASSED_ON_MAX_BYTES = {"traceparent": 256, "tracestate": 512, CALLER_HEADER: 128}
+"""Headers that answers copy from their events, and their largest sizes; longer headers are dropped. The sizes
+of a trace are those that W3C Trace Context requires every receiver to pass on."""
 
 
 class _Envelope(Struct):
@@ -78,22 +81,22 @@ class EventHeaders:
     def build(
         self, event_id: str, received: Headers, time: str | None = None
     ) -> tuple[tuple[str, bytes], ...]:
-        """Return the headers of an event, with the trace headers of the record that caused it."""
+        """Return the headers of an event, with the headers that are passed on from its cause."""
         named = ("ce_id", event_id.encode())
         headers: tuple[tuple[str, bytes], ...]
         if time is None:
             headers = (_JSON, self._version, named, self._source, self._type)
         else:
             headers = (_JSON, self._version, named, self._source, self._type, ("ce_time", time.encode()))
-        return (*headers, *_trace(received)) if received else headers
+        return (*headers, *_passed_on(received)) if received else headers
 
 
-def _trace(received: Headers) -> list[tuple[str, bytes]]:
+def _passed_on(received: Headers) -> list[tuple[str, bytes]]:
     first: dict[str, bytes | None] = {}
     for name, value in received:
         first.setdefault(lowered(name), value)
     return [
         (name, value)
-        for name, most in _TRACE_MAX_BYTES.items()
+        for name, most in _PASSED_ON_MAX_BYTES.items()
         if (value := first.get(name)) and len(value) <= most
     ]

@@ -1,0 +1,149 @@
+"""The latency of `apportion gateway --local` beside a bare aiohttp handler, at a fixed rate of calls.
+
+    python -m benchmarks.gateway [SECONDS]
+
+Calls are sent at their times, whether or not earlier ones are answered. A latency counts from the time at
+which the call was to be sent. The bare handler reads a body and answers 2 KB.
+Then: the time to pass over an answer to another gateway's call, from the fetched bytes on.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import quantiles
+from time import perf_counter
+from typing import Any, cast
+
+from aiohttp import ClientSession, TCPConnector
+from aiokafka import TopicPartition
+from aiokafka.producer.message_accumulator import BatchBuilder
+from msgspec import json
+
+from apportion.core.wire.cloudevents import CALLER_HEADER
+from apportion.examples.workload.recording import recorded
+from apportion.kafka.caller_reader import CallerReader
+from apportion.kafka.decompression import Decompressor
+from apportion.kafka.record_batches import FetchedRecords
+from benchmarks.measure import best_s, micro, table
+from benchmarks.shell.events import REQUESTS_A_SESSION, small_request
+
+_PORT = 18_733
+_WARM_CALLS = 50
+_BARE = f"""
+from aiohttp import web
+async def answer(request):
+    await request.read()
+    return web.Response(body=b"x" * 2048, content_type="application/json")
+app = web.Application(client_max_size=1 << 20)
+app.add_routes([web.post("/v1/compose", answer)])
+web.run_app(app, host="127.0.0.1", port={_PORT}, access_log=None, print=None)
+"""
+_GATEWAY = ("-m", "apportion", "gateway", "--local", "--gateway-port", str(_PORT))
+_SERVERS = {"bare aiohttp handler": ("-c", _BARE), "apportion gateway --local": _GATEWAY}
+_WORKLOADS = (("lanes", "small requests", 500), ("agent", "requests of the recorded workload", 50))
+"""The default policy, the requests, and the calls per second."""
+
+
+def main(seconds: int = 10) -> None:
+    """Print p50 and p99 of each server for each workload, and the processor's time of a call."""
+    for policy, name, calls_per_s in _WORKLOADS:
+        bodies = _bodies(policy, calls_per_s * seconds + _WARM_CALLS)
+        size_bytes = sum(map(len, bodies)) // len(bodies)
+        print(f"\n{name} ({size_bytes:,} bytes), {calls_per_s} calls/s for {seconds} s")
+        for server, command in _SERVERS.items():
+            latencies_s, busy_s = asyncio.run(_measure(command, policy, bodies, calls_per_s))
+            cuts = quantiles(latencies_s, n=100)
+            print(
+                f"  {server:<28} p50 {cuts[49] * 1e3:7.2f} ms   p99 {cuts[98] * 1e3:7.2f} ms   "
+                f"processor {busy_s / len(bodies) * 1e3:5.2f} ms a call"
+            )
+    _pass_over()
+
+
+def _pass_over() -> None:
+    """Print the time to read and pass over the answers of other gateways."""
+    rows = []
+    reader = CallerReader(cast("Any", None))
+    for size_bytes in (2_000, 20_000):
+        builder = BatchBuilder(1 << 20, 0)
+        header = (CALLER_HEADER, b"0" * 40)
+        count = 0
+        while builder.append(timestamp=0, key=b"default/s", value=b"x" * size_bytes, headers=[header]):
+            count += 1
+        data = bytes(builder._build())  # noqa: SLF001 - as the client's sender does
+
+        def read(data: bytes = data, count: int = count) -> None:
+            decompressor = Decompressor(32 << 20)
+            reader.take(FetchedRecords(TopicPartition("composed", 0), data, 0, count, decompressor))
+
+        [seconds] = best_s(read)
+        rows.append((f"an answer of {size_bytes:,} bytes", micro(seconds / count)))
+    table("passing over the answers of other gateways", *rows)
+
+
+def _bodies(policy: str, count: int) -> list[bytes]:
+    if policy == "lanes":
+        return [small_request(number, f"s-{number // REQUESTS_A_SESSION}") for number in range(count)]
+    events = [json.decode(line) for line in recorded()]
+    return [
+        json.encode({**events[number % len(events)], "request_id": f"r-{number}"}) for number in range(count)
+    ]
+
+
+async def _measure(
+    command: Sequence[str], policy: str, bodies: Sequence[bytes], calls_per_s: int
+) -> tuple[list[float], float]:
+    """Return the latency of each call but the first ones, and the processor's seconds of the server."""
+    async with _server(command, policy) as pid, ClientSession(connector=TCPConnector(limit=0)) as client:
+        for body in bodies[:_WARM_CALLS]:
+            await _call(client, body, perf_counter())
+        calls, begun_s = [], perf_counter()
+        for number, body in enumerate(bodies[_WARM_CALLS:]):
+            due_s = begun_s + number / calls_per_s
+            await asyncio.sleep(max(0.0, due_s - perf_counter()))
+            calls.append(asyncio.create_task(_call(client, body, due_s)))
+        return await asyncio.gather(*calls), _busy_s(pid)
+
+
+async def _call(client: ClientSession, body: bytes, due_s: float) -> float:
+    url, headers = f"http://127.0.0.1:{_PORT}/v1/compose", {"Content-Type": "application/json"}
+    async with client.post(url, data=body, headers=headers) as response:
+        content = await response.read()
+    assert response.ok, content
+    return perf_counter() - due_s
+
+
+@asynccontextmanager
+async def _server(command: Sequence[str], policy: str) -> AsyncIterator[int]:
+    variables = {"APPORTION_DEFAULT_POLICY": policy, "APPORTION_FINGERPRINT_SECRET": "benchmark benchmark"}
+    started = subprocess.Popen([sys.executable, *command], env=os.environ | variables)  # noqa: ASYNC220, S603 - our own
+    try:
+        while not await _listens():
+            assert started.poll() is None, "the server has ended"
+            await asyncio.sleep(0.05)
+        yield started.pid
+    finally:
+        started.terminate()
+        started.wait()
+
+
+async def _listens() -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", _PORT)
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    return True
+
+
+def _busy_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

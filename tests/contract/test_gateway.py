@@ -1,0 +1,120 @@
+"""The gateway in front of a worker: two of them side by side, on topics that they share."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from support.commands import command, environment
+from support.gateways import Caller, artifact_body, body, gateway, problem
+from support.running import (
+    STOP_DEADLINE_S,
+    Stage,
+    own_settings,
+    staged,
+    variables_of,
+    without_run,
+    worker_running,
+)
+
+from apportion.gateway.kafka_backend import open_kafka_backend
+from apportion.kafka.caller_reader import find_event
+from apportion.settings import Settings
+
+pytestmark = pytest.mark.asyncio
+
+
+@asynccontextmanager
+async def gateway_over(settings: Settings, **values: Any) -> AsyncIterator[Caller]:
+    async with open_kafka_backend(settings) as backend, gateway(backend, **values) as client:
+        yield client
+
+
+@pytest.mark.parametrize("guarantee", ["effectively_once", "exactly_once"])
+async def test_two_gateways_get_their_own_answers_from_the_topics(
+    bootstrap_servers: str, guarantee: str
+) -> None:
+    settings = own_settings(bootstrap_servers, guarantee=guarantee)
+    async with staged(settings, "read_committed") as stage:
+        async with gateway_over(settings, gateway_wait_s=1) as impatient:
+            late = await impatient.post("/v1/compose", json=body(request_id="r1"))
+            assert await problem(late) == (504, "no_answer", None)
+        async with (
+            worker_running(settings),
+            gateway_over(settings) as first,
+            gateway_over(settings) as second,
+        ):
+            assert (await first.get("/readyz")).status == 200
+            await assert_answered_once(stage, first, second)
+            assert (await first.post("/v1/artifacts", json=artifact_body("src/c"))).status == 202
+            path = "/v1/artifacts/src%2Fc?session_id=s&source=tests"
+            selected = await (await second.post("/v1/compose", json=body(candidates=[]))).json()
+            assert [item["id"] for item in selected["items"]] == ["src/c"]
+            assert (await second.delete(path)).status == 202
+            refused = await first.post("/v1/compose", json=body(policy="nobody's", request_id="r4"))
+            assert await problem(refused) == (422, "unknown_policy", "$.policy")
+
+
+async def assert_answered_once(stage: Stage, first: Caller, second: Caller) -> None:
+    """A request whose call was given up gets its first answer from any gateway, and is charged once."""
+    answers = []
+    for client in (second, first):
+        again = await client.post("/v1/compose?decision=true", json=body(request_id="r1"))
+        assert (again.status, again.headers["Idempotency-Replayed"]) == (200, "true")
+        answers.append(await again.json())
+    new = await (await first.post("/v1/compose?decision=true", json=body(request_id="r2"))).json()
+    assert answers[0] == answers[1]
+    composed = answers[0]["composed"]
+    assert (composed["request_id"], composed["status"], new["composed"]["request_id"]) == (
+        "r1",
+        "composed",
+        "r2",
+    )
+    spent = composed["tokens"]["used"] + new["composed"]["tokens"]["used"]
+    assert new["composed"]["session"] == {"prompts": 2, "spent_tokens": spent, "max_tokens": 0}
+    outputs = await stage.outputs.wait_for(lambda out: out.answered(["r1", "r2"]))
+    assert composed in outputs.composed
+    assert new["composed"] in outputs.composed
+    assert without_run(new["decision"]) in [without_run(decision) for decision in outputs.decisions]
+
+
+async def test_an_answer_is_found_wherever_it_is_in_its_partition(bootstrap_servers: str) -> None:
+    settings = own_settings(bootstrap_servers)
+    async with staged(settings) as stage:
+        topic = settings.composed_topic
+        sent = [
+            await stage.producer.send(topic, b"%d" % number, partition=1, headers=[("ce_id", b"%d" % number)])
+            for number in range(1_500)
+        ]
+        for message in sent:
+            await message
+        for number in (0, 700, 1_243, 1_244, 1_499):
+            assert await find_event(settings, topic, 1, str(number)) == b"%d" % number
+        assert await find_event(settings, topic, 1, "1500") is None
+        assert await find_event(settings, topic, 0, "0") is None
+
+
+async def test_the_command_serves_the_topics_until_sigterm(bootstrap_servers: str) -> None:
+    settings = own_settings(bootstrap_servers)
+    line = command("gateway", "--gateway-port", "0", "--log-format", "json")
+    async with staged(settings), worker_running(settings):
+        started = await asyncio.create_subprocess_exec(
+            *line, env=environment(**variables_of(settings)), stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            assert started.stderr is not None
+            ready = json.loads(await started.stderr.readline())
+            assert ready["message"] == "ready"
+            url = f"http://127.0.0.1:{ready['port']}/v1/compose"
+            async with ClientSession() as client, client.post(url, json=body(request_id="r1")) as answer:
+                assert (await answer.json())["request_id"] == "r1"
+            started.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(started.wait(), STOP_DEADLINE_S) == 0
+        finally:
+            if started.returncode is None:
+                started.kill()
+                await started.wait()

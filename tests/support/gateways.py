@@ -1,0 +1,53 @@
+"""What tests of the gateway share: a gateway within the test's process, and calls to it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, BinaryIO
+
+from aiohttp import ClientResponse
+from aiohttp.test_utils import TestClient, TestServer
+
+from apportion.gateway.access import create_access
+from apportion.gateway.application import GatewayApp
+from apportion.gateway.backend import Backend
+from apportion.gateway.local_backend import LocalBackend
+from apportion.gateway.openapi import openapi
+from apportion.settings import Settings
+from support.composing import candidate
+
+Caller = TestClient[Any, Any]
+
+
+@asynccontextmanager
+async def gateway(backend: Backend | None = None, **values: Any) -> AsyncIterator[Caller]:
+    """Serve a gateway with these settings; without a backend, that of `--local`."""
+    settings = Settings(**values)
+    app = GatewayApp(settings, create_access(settings), backend or local(**values), openapi())
+    async with TestClient(TestServer(app.application())) as client:
+        yield client
+
+
+def local(events: BinaryIO | None = None, decisions: BinaryIO | None = None, **values: Any) -> LocalBackend:
+    """Return a backend without Kafka."""
+    return LocalBackend(Settings(**values), events, decisions)
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    """Return a request as a call has it, without what the gateway fills in."""
+    fields = {"session_id": "s", "candidates": [candidate("a", 20), candidate("b", 30)]} | changes
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def artifact_body(name: str = "c") -> dict[str, Any]:
+    """Return an artifact as a call has it."""
+    return {"session_id": "s", "source": "tests", "artifact": candidate(name, 5)}
+
+
+async def problem(response: ClientResponse) -> tuple[int, str, str | None]:
+    """Return the status, code and pointer of a problem, whose form is checked."""
+    assert response.content_type == "application/problem+json"
+    details = await response.json(content_type=None)
+    assert details["status"] == response.status
+    assert details["title"]
+    assert details["detail"]
+    return response.status, details["code"], details.get("pointer")

@@ -1,0 +1,90 @@
+"""`apportion gateway --local`: the command from its start to its end, and the files that it writes."""
+
+import json
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.commands import apportion, command, environment, process
+from support.gateways import artifact_body, body, gateway, local
+
+from apportion.gateway import local_backend
+
+
+@contextmanager
+def running(*arguments: str | Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """Run a gateway as a process, and yield it and its address once it is ready."""
+    line = command("gateway", "--local", "--gateway-port", "0", "--log-format", "json", *arguments)
+    with subprocess.Popen(line, env=environment(), stderr=subprocess.PIPE, text=True) as started:  # noqa: S603 - ours
+        assert started.stderr is not None
+        try:
+            assert (
+                started.stderr.readline() == "apportion: sessions are in memory and end with this process\n"
+            )
+            ready = json.loads(started.stderr.readline())
+            assert ready["message"] == "ready"
+            yield started, f"http://127.0.0.1:{ready['port']}"
+        finally:
+            started.kill()
+
+
+def texts(file: Path, field: str) -> list[str]:
+    return [json.loads(line)[field] for line in file.read_text().splitlines()]
+
+
+def post(url: str, sent: object) -> bytes:
+    call = urllib.request.Request(  # noqa: S310 - of this machine
+        url, json.dumps(sent, indent=2).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(call, timeout=30) as response:  # noqa: S310 - likewise
+        return bytes(response.read())
+
+
+def test_a_gateway_answers_until_sigterm_and_its_files_are_verified(tmp_path: Path) -> None:
+    events, decisions = tmp_path / "events.jsonl", tmp_path / "decisions.jsonl"
+    with running("--events", events, "--decisions", decisions) as (started, url):
+        post(f"{url}/v1/artifacts", artifact_body())
+        for _ in range(2):
+            answer = json.loads(post(f"{url}/v1/compose", body(request_id="r1")))
+            assert answer["status"] == "composed"
+        post(f"{url}/v1/compose?format=openai", body())
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(timeout=15) == 0
+    assert texts(events, "type") == ["context-artifact", *["context-request"] * 3]
+    assert texts(decisions, "status") == ["composed", "duplicate", "composed"]
+    verified = apportion("verify", events, decisions)
+    assert (verified.exit_code, verified.out) == (0, b"3 decisions verified, 0 differences\n"), verified.err
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        ended = process("gateway", "--local", "--gateway-port", str(port))
+    assert ended.exit_code == 1
+    assert f"apportion: gateway_port_taken: cannot listen on 127.0.0.1:{port}" in ended.err
+
+
+def test_wrong_usage_and_settings_are_told() -> None:
+    exposed = apportion("gateway", "--local", "--gateway-host", "0.0.0.0")  # noqa: S104 - refused
+    assert exposed.exit_code == 2
+    assert "invalid_settings: gateway_host (--gateway-host): other machines reach this address" in exposed.err
+    files = apportion("gateway", "--events", "events.jsonl")
+    assert files.exit_code == 2
+    assert "files need --local" in files.err
+
+
+@pytest.mark.asyncio
+async def test_the_first_answers_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_backend, "_ANSWERS_MAX", 1)
+    async with gateway(local()) as client:
+        for name in ("r1", "r2"):
+            await client.post("/v1/compose", json=body(request_id=name))
+        gone = await client.post("/v1/compose", json=body(request_id="r1"))
+        assert (gone.status, (await gone.json(content_type=None))["code"]) == (410, "answer_gone")
+        assert (await client.post("/v1/compose", json=body(request_id="r2"))).status == 200

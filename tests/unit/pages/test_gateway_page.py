@@ -1,0 +1,65 @@
+"""docs/gateway.md: its commands print what it shows, and its table has every error."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+from support.commands import ROOT, command, environment
+
+PAGE = (ROOT / "docs" / "gateway.md").read_text("utf-8")
+[EXAMPLE] = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+STEPS = re.findall(r"^\$ ((?:[^\n]|\n> )*)\n((?:[^$\n][^\n]*\n)*)", EXAMPLE, re.MULTILINE)
+SOURCES = [file.read_text("utf-8") for file in (ROOT / "worker/apportion/gateway").glob("*.py")]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page calls curl")
+def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+    (start, nothing), (definition, _), *steps = STEPS
+    assert (start.endswith(" &"), nothing, len(steps)) == (True, "", 5)
+    gateway = [*shlex.split(start.removesuffix(" &"))[1:], "--gateway-port", "0", "--log-format", "json"]
+    with subprocess.Popen(  # noqa: S603 - our own
+        command(*gateway), env=environment(), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as started:
+        try:
+            assert started.stderr is not None
+            started.stderr.readline()
+            port = json.loads(started.stderr.readline())["port"]
+            own = f'apportion() {{ {shlex.quote(sys.executable)} -m apportion "$@"; }}\n{definition}\n'
+            for line, shown in steps:
+                script = own + line.replace("\n> ", "\n").replace("localhost:8080", f"127.0.0.1:{port}")
+                done = subprocess.run(  # noqa: S603 - of the page
+                    ["bash", "-c", script],  # noqa: S607 - likewise
+                    env=environment(HOME=os.devnull),
+                    cwd=tmp_path,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                expected = ".*".join(map(re.escape, shown.rstrip("\n").split("…")))
+                assert re.fullmatch(expected, done.stdout.rstrip("\n")), (done.stdout, done.stderr)
+        finally:
+            started.kill()
+
+
+def test_every_error_of_the_gateway_is_in_the_table_with_its_status() -> None:
+    raised = {
+        (HTTPStatus[name].value, code)
+        for source in SOURCES
+        for name, code in re.findall(r'HTTPStatus\.([A-Z_]+),\s*"(\w+)"', source)
+    }
+    assert len(raised) > 12
+    rows = re.findall(r"^\| ([\d, ]+) \| (.+?) \|", PAGE.partition("\n## Errors\n")[2], re.MULTILINE)
+    shown = {
+        (int(status), code)
+        for statuses, codes in rows
+        for status in statuses.split(", ")
+        for code in re.findall(r"`(\w+)`", codes)
+    }
+    assert raised - shown == set()

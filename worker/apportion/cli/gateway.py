@@ -1,0 +1,82 @@
+"""`apportion gateway`: HTTP in front of the topics."""
+
+from contextlib import AbstractAsyncContextManager, ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from apportion.cli._files import open_to_write, require_distinct, require_free
+from apportion.cli._settings import read_settings, with_settings
+
+if TYPE_CHECKING:
+    from apportion.gateway.backend import Backend
+    from apportion.settings import Settings
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=with_settings(
+        "brokers",
+        "gateway_host",
+        "gateway_port",
+        "gateway_tokens_file",
+        "gateway_wait_s",
+        "gateway_in_flight_max",
+        "default_policy",
+    )
+)
+def gateway(
+    ctx: typer.Context,
+    *,
+    local: Annotated[
+        bool, typer.Option("--local", help="Compose in this process, without Kafka; sessions end with it.")
+    ] = False,
+    events: Annotated[
+        Path | None, typer.Option(help="With --local: write the accepted events to this file.")
+    ] = None,
+    decisions: Annotated[
+        Path | None, typer.Option(help="With --local: write the decisions to this file.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+) -> None:
+    """Serve HTTP until SIGTERM or Ctrl-C: POST /v1/compose, and more in /openapi.json.
+
+    A call is published to the topic of requests, and gets the worker's answer. Calls in flight are answered
+    within 8 s of SIGTERM. Without gateway_tokens_file, only this machine is served.
+
+    Examples:
+      apportion gateway --brokers kafka-1:9092 --gateway-tokens-file tokens.toml --gateway-host 0.0.0.0
+      apportion gateway --local --events events.jsonl --decisions decisions.jsonl
+    """
+    from apportion.gateway.serving import run_gateway
+
+    if not local and (events or decisions):
+        raise typer.BadParameter("files need --local")
+    require_distinct(events, decisions)
+    require_free(events, "--events", force=force)
+    require_free(decisions, "--decisions", force=force)
+    settings = read_settings(ctx)
+    with ExitStack() as stack:
+        files = [stack.enter_context(open_to_write(path)) if path else None for path in (events, decisions)]
+        backend = _local_backend(settings, *files) if local else _kafka_backend(settings)
+        run_gateway(settings, backend)
+
+
+def _local_backend(
+    settings: "Settings", events: BinaryIO | None, decisions: BinaryIO | None
+) -> "AbstractAsyncContextManager[Backend]":
+    from contextlib import nullcontext
+
+    from apportion.gateway.local_backend import LocalBackend
+
+    backend = LocalBackend(settings, events, decisions)
+    typer.echo("apportion: sessions are in memory and end with this process", err=True)
+    return nullcontext(backend)
+
+
+def _kafka_backend(settings: "Settings") -> "AbstractAsyncContextManager[Backend]":
+    from apportion.gateway.kafka_backend import open_kafka_backend
+
+    return open_kafka_backend(settings)

@@ -1,0 +1,239 @@
+"""The HTTP application: paths, limits and deadlines of calls."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from time import perf_counter
+
+from aiohttp import web
+from msgspec import UNSET, json
+from prometheus_client.exposition import choose_encoder
+
+from apportion.core.errors import EventError
+from apportion.core.events import Event, Opt
+from apportion.core.results import ContextComposed
+from apportion.core.wire.codec import encode
+from apportion.formats import BODIES, FormatError, shaped
+from apportion.gateway.access import Access
+from apportion.gateway.backend import (
+    AnswerGoneError,
+    Backend,
+    BackendAwayError,
+    GatewayAnswer,
+    SubmittedArtifact,
+)
+from apportion.gateway.calls import (
+    ComposeQuery,
+    artifact_of,
+    compose_query,
+    request_of,
+    retraction_of,
+    wait_s,
+)
+from apportion.gateway.numbers import GatewayNumbers
+from apportion.gateway.problems import ProblemError, of_http, refused, response_of
+from apportion.operations.log import log_warning
+from apportion.settings import Settings
+
+_JSON = "application/json"
+_UNKNOWN_PATH = "other"
+_composed = json.Decoder(ContextComposed)
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class GatewayApp:
+    """The paths of a gateway in front of a backend."""
+
+    def __init__(self, settings: Settings, access: Access, backend: Backend, openapi: bytes) -> None:
+        """`openapi` is the document of the paths, in JSON."""
+        self._settings = settings
+        self._bounds = settings.bounds
+        self._access = access
+        self._backend = backend
+        self._openapi = openapi
+        self._numbers = GatewayNumbers()
+        self._deadlines: set[asyncio.Timeout] = set()
+        self._in_flight = 0
+
+    def application(self) -> web.Application:
+        """Return the application for aiohttp."""
+        app = web.Application(client_max_size=self._settings.event_max_bytes, middlewares=[self._answer])
+        app.add_routes(
+            [
+                web.post("/v1/compose", self._compose),
+                web.post("/v1/artifacts", self._publish),
+                web.delete("/v1/artifacts/{id:.+}", self._retract),
+                web.get("/openapi.json", self._document),
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+        return app
+
+    def end_within(self, seconds: float) -> None:
+        """Bring the deadlines of all calls in flight forward to that time from now."""
+        latest_s = asyncio.get_running_loop().time() + seconds
+        for deadline in self._deadlines:
+            deadline.reschedule(min(latest_s, deadline.when() or latest_s))
+
+    @web.middleware
+    async def _answer(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Answer a call, with a problem if it fails, and count it."""
+        began_s = perf_counter()
+        try:
+            response = await handler(request)
+        except ProblemError as error:
+            response = response_of(error)
+        except EventError as error:
+            response = response_of(refused(error))
+        except web.HTTPException as error:
+            response = response_of(of_http(error))
+        except Exception as error:  # noqa: BLE001 - each call gets a response
+            log_warning("call failed", error=type(error).__name__)
+            detail = "an internal error; the log of the gateway names its type"
+            response = response_of(ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", detail))
+        resource = request.match_info.route.resource
+        path = _UNKNOWN_PATH if resource is None else resource.canonical
+        self._numbers.calls.labels(path, str(response.status)).inc()
+        self._numbers.seconds.labels(path).observe(perf_counter() - began_s)
+        return response
+
+    async def _compose(self, request: web.Request) -> web.Response:
+        query = compose_query(request.query)
+        async with self._admitted(request) as require:
+            submitted = request_of(
+                await self._body(request), request.headers.get("Idempotency-Key"), self._bounds
+            )
+            require(submitted.event)
+            request_id = submitted.event.request_id
+            seconds = wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
+            async with self._deadline(seconds, request_id):
+                answer = await self._backend.compose(submitted, with_decision=query.with_decision)
+        headers = {"Idempotency-Replayed": "true"} if answer.is_repeated else None
+        body = _rendered(answer, query, request_id)
+        return web.Response(body=body, content_type=_JSON, headers=headers)
+
+    async def _publish(self, request: web.Request) -> web.Response:
+        async with self._admitted(request) as require:
+            return await self._deliver(artifact_of(await self._body(request), self._bounds), require)
+
+    async def _retract(self, request: web.Request) -> web.Response:
+        async with self._admitted(request) as require:
+            submitted = retraction_of(request.match_info["id"], request.query, self._bounds)
+            return await self._deliver(submitted, require)
+
+    async def _deliver(self, submitted: SubmittedArtifact, require: Callable[[Event], None]) -> web.Response:
+        require(submitted.event)
+        async with self._deadline(self._settings.gateway_wait_s):
+            await self._backend.publish(submitted)
+        return web.Response(status=HTTPStatus.ACCEPTED)
+
+    @asynccontextmanager
+    async def _admitted(self, request: web.Request) -> AsyncIterator[Callable[[Event], None]]:
+        """Admit a call of a known caller within the limit, and yield the check of what its token grants."""
+        grant = self._access.grant_of(request.headers.get("Authorization"), _host_of(request))
+        if self._in_flight >= self._settings.gateway_in_flight_max:
+            headers = {"Retry-After": "1"}
+            detail = "the gateway handles as many calls as gateway_in_flight_max allows; try again"
+            raise ProblemError(HTTPStatus.TOO_MANY_REQUESTS, "too_many_calls", detail, headers=headers)
+        self._in_flight += 1
+        self._numbers.in_flight.set(self._in_flight)
+        try:
+            yield lambda event: self._access.require(grant, event)
+        finally:
+            self._in_flight -= 1
+            self._numbers.in_flight.set(self._in_flight)
+
+    async def _body(self, request: web.Request) -> bytes:
+        if request.content_type != _JSON:
+            detail = f"send JSON, with Content-Type {_JSON}"
+            raise ProblemError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
+        try:
+            async with self._at_most(self._settings.gateway_wait_s):
+                return await request.read()
+        except TimeoutError:
+            detail = "the body did not arrive within gateway_wait_s"
+            raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", detail) from None
+        except web.RequestPayloadError:
+            detail = "the body does not have the encoding or the length that the head of the call names"
+            raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid_body", detail) from None
+        except web.HTTPRequestEntityTooLarge:
+            detail = f"the body has more than {self._settings.event_max_bytes} bytes (event_max_bytes)"
+            raise ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", detail) from None
+
+    @asynccontextmanager
+    async def _deadline(self, seconds: float, request_id: Opt[str] = UNSET) -> AsyncIterator[None]:
+        """Bound the time of the backend, and turn its errors into problems."""
+        try:
+            async with self._at_most(seconds):
+                yield
+        except TimeoutError:
+            raise _late(request_id) from None
+        except EventError as error:
+            raise refused(error, request_id) from None
+        except AnswerGoneError:
+            detail = "the session has answered this request, and the answer is gone; use a new request_id"
+            raise ProblemError(HTTPStatus.GONE, "answer_gone", detail, request_id=request_id) from None
+        except BackendAwayError:
+            detail = "the event may not have been delivered; repeat the call with the same request_id"
+            raise ProblemError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "not_delivered", detail, request_id=request_id
+            ) from None
+
+    @asynccontextmanager
+    async def _at_most(self, seconds: float) -> AsyncIterator[None]:
+        """Bound a time, which `end_within` can shorten."""
+        async with asyncio.timeout(seconds) as deadline:
+            self._deadlines.add(deadline)
+            try:
+                yield
+            finally:
+                self._deadlines.discard(deadline)
+
+    async def _document(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._openapi, content_type=_JSON)
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        reasons = await self._backend.why_not_ready()
+        if reasons:
+            raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "; ".join(reasons))
+        return web.Response(text="ok\n")
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encode_all, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode_all(self._numbers.registry), headers={"Content-Type": content_type})
+
+
+def _host_of(request: web.Request) -> str:
+    """Return the host that a call names; empty if it is malformed."""
+    try:
+        return request.url.host or ""
+    except ValueError:
+        return ""
+
+
+def _late(request_id: Opt[str]) -> ProblemError:
+    detail = "no answer in time; repeat the call with this request_id as Idempotency-Key to get it"
+    if request_id is UNSET:
+        detail = "the event may not have been delivered; repeat the call"
+    return ProblemError(HTTPStatus.GATEWAY_TIMEOUT, "no_answer", detail, request_id=request_id)
+
+
+def _rendered(answer: GatewayAnswer, query: ComposeQuery, request_id: str) -> bytes:
+    """Return the body of a response.
+
+    Raises:
+        ProblemError: the format cannot express the answer.
+    """
+    body = answer.composed
+    if query.form:
+        try:
+            body = encode(shaped(_composed.decode(body), BODIES[query.form]))
+        except FormatError as error:
+            raise refused(error, request_id) from None
+    return b'{"composed":%b,"decision":%b}' % (body, answer.decision) if query.with_decision else body

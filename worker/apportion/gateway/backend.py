@@ -1,0 +1,64 @@
+"""Backends of the gateway: the topics of a worker, or an engine in this process."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from apportion.core.events import ContextRequest, Event
+
+
+class AnswerGoneError(Exception):
+    """The request was answered before, and its first answer is no longer kept."""
+
+
+class BackendAwayError(Exception):
+    """The event could not be delivered."""
+
+
+class SubmittedRequest(Struct, frozen=True):
+    """A request as it was decoded, and as the JSON from which it was decoded."""
+
+    event: ContextRequest
+    value: bytes
+
+
+class SubmittedArtifact(Struct, frozen=True):
+    """An artifact or a retraction, decoded and as JSON."""
+
+    event: Event
+    value: bytes
+
+
+class GatewayAnswer(Struct, frozen=True):
+    """An answer as JSON: the composed event, and the decision if it was asked for.
+
+    `is_repeated` says that it is the first answer to a request that was sent again.
+    """
+
+    composed: bytes
+    decision: bytes
+    is_repeated: bool
+
+
+class Backend(Protocol):
+    """Where events go, and answers come from."""
+
+    async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
+        """Return the answer to a request; the caller sets a deadline.
+
+        Raises:
+            EventError: the request is refused.
+            AnswerGoneError: it was answered before, and the first answer is gone.
+            BackendAwayError: the request could not be delivered.
+        """
+
+    async def publish(self, event: SubmittedArtifact) -> None:
+        """Take an artifact or a retraction.
+
+        Raises:
+            EventError: the event is refused.
+            BackendAwayError: the event could not be delivered.
+        """
+
+    async def why_not_ready(self) -> tuple[str, ...]:
+        """Return the reasons for which calls cannot be answered now."""

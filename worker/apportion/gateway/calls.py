@@ -1,0 +1,148 @@
+"""Calls as events.
+
+Fields that a call may leave out are filled in. The core decodes and checks the event.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+from time import time_ns
+from uuid import UUID
+
+import msgspec
+from msgspec import Raw, Struct, json
+
+from apportion.core.bounds import Bounds
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import ContextRequest, Event
+from apportion.core.wire.codec import decode
+from apportion.formats import BODIES
+from apportion.gateway.backend import SubmittedArtifact, SubmittedRequest
+from apportion.gateway.problems import ProblemError
+
+_REQUEST, _ARTIFACT, _RETRACTION = "context-request", "context-artifact", "context-retraction"
+_fields = json.Decoder(dict[str, Raw])
+_WAIT = re.compile(r'wait\s*=\s*"?(\d{1,6})"?', re.ASCII | re.IGNORECASE)
+_RETRACTED_BY = ("session_id", "source", "tenant")
+_TRUTH = {"true": True, "false": False}
+_WAIT_MIN_S = 1.0
+
+
+class ComposeQuery(Struct, frozen=True):
+    """The query of a call: a name of `BODIES` or empty, and whether to add the decision."""
+
+    form: str
+    with_decision: bool
+
+
+def compose_query(query: Mapping[str, str]) -> ComposeQuery:
+    """Return the query of a call that composes.
+
+    Raises:
+        ProblemError: a parameter or its value is unknown.
+    """
+    _require_known(query, ("format", "decision"))
+    form, decision = query.get("format", ""), query.get("decision", "false")
+    if "format" in query and form not in BODIES:
+        raise _invalid_query(f"format is one of {', '.join(BODIES)}")
+    if decision not in _TRUTH:
+        raise _invalid_query(f"decision is one of {', '.join(_TRUTH)}")
+    return ComposeQuery(form, _TRUTH[decision])
+
+
+def request_of(body: bytes, key: str | None, bounds: Bounds) -> SubmittedRequest:
+    """Return the request of a call; `key` is its `Idempotency-Key`.
+
+    Raises:
+        EventError: the body is no request, or exceeds a bound.
+        ProblemError: the key differs from the body's `request_id`.
+    """
+    named = None if key is None else key.removeprefix('"').removesuffix('"')
+    given = {"type": _REQUEST, "request_id": new_id() if named is None else named, "requested_at": _now()}
+    event, value = _decoded(body, given, bounds)
+    assert isinstance(event, ContextRequest), "its type was checked"
+    if named is not None and event.request_id != named:
+        message = "Idempotency-Key is the request_id; leave one of them out"
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "conflicting_key", message, pointer="$.request_id")
+    return SubmittedRequest(event, value)
+
+
+def artifact_of(body: bytes, bounds: Bounds) -> SubmittedArtifact:
+    """Return the artifact of a call.
+
+    Raises:
+        EventError: the body is no artifact, or exceeds a bound.
+    """
+    event, value = _decoded(body, {"type": _ARTIFACT, "published_at": _now()}, bounds)
+    return SubmittedArtifact(event, value)
+
+
+def retraction_of(artifact_id: str, query: Mapping[str, str], bounds: Bounds) -> SubmittedArtifact:
+    """Return the retraction of an artifact; the query names its session.
+
+    Raises:
+        EventError: a field is missing or invalid.
+        ProblemError: a parameter is unknown.
+    """
+    _require_known(query, _RETRACTED_BY)
+    named = {"type": _RETRACTION, "id": artifact_id, "published_at": _now(), **query}
+    value = _encoded(named)
+    return SubmittedArtifact(decode(value, bounds), value)
+
+
+def wait_s(preferences: Iterable[str], most_s: float) -> float:
+    """Return the seconds of `Prefer: wait=…` (RFC 7240), between 1 and `most_s`; by default `most_s`."""
+    for preference in ",".join(preferences).split(","):
+        if match := _WAIT.fullmatch(preference.strip()):
+            return min(most_s, max(_WAIT_MIN_S, float(match[1])))
+    return most_s
+
+
+def new_id() -> str:
+    """Return a UUID of version 7 (RFC 9562): the time in milliseconds, then random bits."""
+    value = time_ns() // 1_000_000 << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    return str(UUID(int=value & ~(0x3 << 62) | 0x2 << 62))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def _decoded(body: bytes, given: Mapping[str, str], bounds: Bounds) -> tuple[Event, bytes]:
+    """Return a body's event, and the body with the fields that it leaves out."""
+    try:
+        fields = _fields.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        decode(body, bounds)  # raises an error that says more
+        raise
+    if "type" in fields and bytes(fields["type"]) != json.encode(given["type"]):
+        message = f"this path takes {given['type']}; leave type out"
+        raise EventError(ErrorCode.UNKNOWN_TYPE, message, "$.type")
+    absent = {name: text for name, text in given.items() if name not in fields}
+    value = _encoded({**absent, **fields})
+    return decode(value, bounds), value
+
+
+def _encoded(fields: Mapping[str, str | Raw]) -> bytes:
+    """Return fields as JSON.
+
+    Raises:
+        ProblemError: a text of the head of the call is not UTF-8.
+    """
+    try:
+        return json.encode(fields)
+    except UnicodeEncodeError:
+        detail = "send the path, the query and Idempotency-Key in UTF-8"
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid_text", detail) from None
+
+
+def _require_known(query: Mapping[str, str], names: tuple[str, ...]) -> None:
+    if not set(query).issubset(names) or len(query) > len(set(query)):
+        raise _invalid_query(f"the query takes {', '.join(names)}, each at most once")
+
+
+def _invalid_query(detail: str) -> ProblemError:
+    return ProblemError(HTTPStatus.BAD_REQUEST, "invalid_query", detail)

@@ -1,0 +1,169 @@
+"""The backend over Kafka: events go to the topic of requests, and a worker's answers come back.
+
+A request that was sent again gets a duplicate as its answer, which names the first decision. The first answer
+is then read from its partition, so that every gateway finds it, even after a restart.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from itertools import count
+from uuid import uuid4
+
+from aiokafka.errors import KafkaError
+from msgspec import UNSET, Struct, json
+
+from apportion.core.errors import EventError
+from apportion.core.events import Event, Opt, session_key
+from apportion.core.results import ContextDeadLetter
+from apportion.core.wire.cloudevents import CALLER_HEADER
+from apportion.gateway.backend import (
+    AnswerGoneError,
+    BackendAwayError,
+    GatewayAnswer,
+    SubmittedArtifact,
+    SubmittedRequest,
+)
+from apportion.kafka.caller_reader import CallerReader, find_event, open_caller_reader
+from apportion.kafka.client import Publisher, open_publisher
+from apportion.kafka.connection import why_exposed
+from apportion.operations.log import log_warning
+from apportion.settings import Settings
+
+OpenReader = Callable[[tuple[str, ...]], Awaitable[CallerReader]]
+FindEvent = Callable[[Settings, str, int, str], Awaitable[bytes | None]]
+
+
+class _ComposedIds(Struct, frozen=True):
+    duplicate_of: Opt[str] = UNSET
+
+
+_SEARCHES_MAX = 4
+"""Number of partitions that are searched at once; a search can read a whole partition."""
+_composed_ids = json.Decoder(_ComposedIds)
+_dead_letter = json.Decoder(ContextDeadLetter)
+
+
+@asynccontextmanager
+async def open_kafka_backend(settings: Settings) -> AsyncIterator["KafkaBackend"]:
+    """Connect; a reader that fails ends the context.
+
+    Raises:
+        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        TopicsNotReadyError: topics are missing or differ.
+        AnswersUnreadError: the answers can no longer be read.
+    """
+    if why := why_exposed(settings):
+        log_warning("unencrypted connection", why=why)
+    readers: list[asyncio.Task[None]] = []
+    try:
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+
+            async def open_running(topics: tuple[str, ...]) -> CallerReader:
+                reader = await stack.enter_async_context(open_caller_reader(settings, topics))
+                readers.append(tasks.create_task(reader.run()))
+                return reader
+
+            publisher = await stack.enter_async_context(open_publisher(settings))
+            answers = await open_running((settings.composed_topic, settings.dead_letters_topic))
+            yield KafkaBackend(settings, publisher, answers, open_running, find_event)
+            for reader in readers:
+                reader.cancel()
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+
+
+class KafkaBackend:
+    """The topics of a worker; made by `open_kafka_backend`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        publisher: Publisher,
+        answers: CallerReader,
+        open_reader: OpenReader,
+        find: FindEvent,
+    ) -> None:
+        """Decisions are read from the first request for one on."""
+        self._settings = settings
+        self._publisher = publisher
+        self._answers = answers
+        self._open_reader = open_reader
+        self._find = find
+        self._decisions: CallerReader | None = None
+        self._opening = asyncio.Lock()
+        self._searching = asyncio.Semaphore(_SEARCHES_MAX)
+        self._name = uuid4().hex
+        self._numbers = count()
+
+    async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
+        """Publish a request, and return the worker's answer.
+
+        Raises:
+            EventError: the worker refused the request.
+            AnswerGoneError: it was answered before, and the first answer is no longer in its topic.
+            BackendAwayError: the request may not have been delivered, or its answer cannot be read.
+        """
+        key = _key(request.event)
+        caller = f"{self._name}/{next(self._numbers)}".encode()
+        decisions = await self._decision_reader() if with_decision else None
+        with ExitStack() as stack:
+            answer = stack.enter_context(self._answers.expecting(caller, key))
+            decision = stack.enter_context(decisions.expecting(caller, key)) if decisions else None
+            await self._publish(key, request.value, caller)
+            record = await answer
+            if record.topic == self._settings.dead_letters_topic:
+                error = _dead_letter.decode(record.value).error
+                raise EventError(error.code, error.message, error.pointer)
+            decided = b"" if decision is None else (await decision).value  # a first decision is before it
+        first = _composed_ids.decode(record.value).duplicate_of
+        if first is not UNSET:
+            return await self._first_answer(first, record.partition, with_decision=with_decision)
+        return GatewayAnswer(record.value, decided, is_repeated=False)
+
+    async def publish(self, event: SubmittedArtifact) -> None:
+        """Publish an artifact or a retraction.
+
+        Raises:
+            BackendAwayError: the event may not have been delivered.
+        """
+        await self._publish(_key(event.event), event.value)
+
+    async def why_not_ready(self) -> tuple[str, ...]:
+        """Return a reason if no broker answers."""
+        return () if await self._answers.is_reached() else ("no broker answers",)
+
+    async def _publish(self, key: bytes, value: bytes, caller: bytes = b"") -> None:
+        headers = ((CALLER_HEADER, caller),) if caller else ()
+        try:
+            await self._publisher.publish(key, value, headers)
+        except KafkaError as error:
+            raise BackendAwayError from error
+
+    async def _decision_reader(self) -> CallerReader:
+        async with self._opening:
+            if self._decisions is None:
+                self._decisions = await self._open_reader((self._settings.decisions_topic,))
+        return self._decisions
+
+    async def _first_answer(self, decision_id: str, partition: int, *, with_decision: bool) -> GatewayAnswer:
+        settings = self._settings
+        composed = await self._past(settings.composed_topic, partition, f"{decision_id}-composed")
+        decision = b""
+        if with_decision:
+            decision = await self._past(settings.decisions_topic, partition, f"{decision_id}-decision")
+        return GatewayAnswer(composed, decision, is_repeated=True)
+
+    async def _past(self, topic: str, partition: int, event_id: str) -> bytes:
+        try:
+            async with self._searching:
+                found = await self._find(self._settings, topic, partition, event_id)
+        except KafkaError as error:
+            raise BackendAwayError from error
+        if found is None:
+            raise AnswerGoneError
+        return found
+
+
+def _key(event: Event) -> bytes:
+    return session_key(event.tenant, event.session_id).encode()

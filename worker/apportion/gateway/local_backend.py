@@ -1,0 +1,83 @@
+"""The backend without Kafka: an engine in this process, with all sessions in memory."""
+
+import os
+from typing import BinaryIO
+
+from msgspec import UNSET, json
+
+from apportion.assembly import create_catalogue, create_engine
+from apportion.core.detail import in_detail
+from apportion.core.lru import Bounded
+from apportion.core.wire.codec import encode
+from apportion.gateway.backend import AnswerGoneError, GatewayAnswer, SubmittedArtifact, SubmittedRequest
+from apportion.offline.sessions import Sessions
+from apportion.settings import Settings
+
+_ANSWERS_MAX = 256
+"""Number of answers that a repeated request can still get."""
+
+
+class LocalBackend:
+    """An engine with its sessions, which writes accepted events and decisions for `apportion verify`."""
+
+    def __init__(self, settings: Settings, events: BinaryIO | None, decisions: BinaryIO | None) -> None:
+        """Load the policies and their counters; write to the files that are given.
+
+        Raises:
+            PolicyError, SettingsError: policies or secrets are invalid.
+        """
+        engine, catalogue = create_engine(settings), create_catalogue(settings)
+        for policy in catalogue:
+            engine.counters[policy.counter]  # loads it now, and not in the first call
+        self._sessions = Sessions(engine, catalogue, settings.default_policy)
+        self._detail = settings.decision_detail
+        self._events, self._decisions = events, decisions
+        self._answers: Bounded[str, tuple[bytes, bytes]] = Bounded(_ANSWERS_MAX)
+
+    async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
+        """Return the answer to a request.
+
+        Raises:
+            EventError: the request is refused.
+            AnswerGoneError: it was answered before, and the first answer is gone.
+        """
+        outcome = self._sessions.handle(request.event)
+        assert outcome is not None, "a request has an answer"
+        composed, decision = outcome.composed, encode(in_detail(outcome.decision, self._detail))
+        self._record(request.value, decision)
+        if composed.duplicate_of is UNSET:
+            answer = encode(composed), decision
+            self._answers.put(composed.decision_id, answer)
+        else:
+            first = self._answers.get(composed.duplicate_of)
+            if first is None:
+                raise AnswerGoneError
+            answer = first
+        is_repeated = composed.duplicate_of is not UNSET
+        return GatewayAnswer(answer[0], answer[1] if with_decision else b"", is_repeated)
+
+    async def publish(self, event: SubmittedArtifact) -> None:
+        """Take an artifact or a retraction.
+
+        Raises:
+            EventError: the event is refused.
+        """
+        self._sessions.handle(event.event)
+        self._record(event.value)
+
+    async def why_not_ready(self) -> tuple[str, ...]:
+        """Return no reason: the engine is always ready."""
+        return ()
+
+    def _record(self, event: bytes, decision: bytes = b"") -> None:
+        if self._events is not None:
+            _write_line(self._events, json.format(event, indent=-1))
+        if self._decisions is not None and decision:
+            _write_line(self._decisions, decision)
+
+
+def _write_line(file: BinaryIO, line: bytes) -> None:
+    """Write a line without buffering, so that the file has the whole line when the call is answered."""
+    left = memoryview(line + b"\n")
+    while left:
+        left = left[os.write(file.fileno(), left) :]

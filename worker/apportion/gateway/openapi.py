@@ -1,0 +1,140 @@
+"""The OpenAPI 3.1 document of the gateway, with schemas made from the types that are decoded and encoded."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+from msgspec import Struct, json
+
+from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction
+from apportion.core.results import ContextComposed, ContextDecision
+from apportion.formats import BODIES, Shaped
+from apportion.gateway.problems import PROBLEM_JSON, ProblemDetails
+from apportion.version import __version__
+
+_REF = "#/components/schemas/{name}"
+_FILLED_IN = {
+    "ContextRequest": {"type", "request_id", "requested_at"},
+    "ContextArtifact": {"type", "published_at"},
+}
+"""Required fields of events that a call may leave out."""
+
+
+def openapi() -> bytes:
+    """Return the document in JSON."""
+    return json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": "Apportion gateway", "version": __version__},
+            "security": [{"bearer": []}, {}],
+            "paths": _paths(),
+            "components": {
+                "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+                "schemas": _schemas(),
+            },
+        }
+    )
+
+
+def _schemas() -> dict[str, Any]:
+    types = (ContextRequest, ContextArtifact, ContextComposed, ContextDecision, Shaped, ProblemDetails)
+    _, schemas = json.schema_components(types, ref_template=_REF)
+    for name, filled_in in _FILLED_IN.items():
+        schema = schemas[name]
+        schema["required"] = [field for field in schema["required"] if field not in filled_in]
+    return {name: _portable(schema) for name, schema in schemas.items()}
+
+
+def _portable(node: Any) -> Any:
+    """Return a schema whose patterns JSON Schema knows: there, `$` is the very end."""
+    if isinstance(node, dict):
+        return {
+            key: value.replace(r"\Z", "$")
+            if key == "pattern" and isinstance(value, str)
+            else _portable(value)
+            for key, value in node.items()
+        }
+    return [_portable(part) for part in node] if isinstance(node, list) else node
+
+
+def _paths() -> dict[str, Any]:
+    return {
+        "/v1/compose": {
+            "post": {
+                "summary": "Compose a context.",
+                "parameters": [
+                    _parameter("query", "format", enum=list(BODIES)),
+                    _parameter("query", "decision", enum=["true", "false"]),
+                    _parameter("header", "Idempotency-Key"),
+                    _parameter("header", "Prefer"),
+                ],
+                "requestBody": _body(ContextRequest),
+                "responses": {
+                    "200": _answer(),
+                    **_problems(400, 401, 403, 408, 410, 413, 415, 422, 429, 500, 503, 504),
+                },
+            }
+        },
+        "/v1/artifacts": {
+            "post": {
+                "summary": "Publish an artifact for later requests of a session.",
+                "requestBody": _body(ContextArtifact),
+                "responses": _accepted(408, 413, 415),
+            }
+        },
+        "/v1/artifacts/{id}": {
+            "delete": {
+                "summary": "Take a published artifact back.",
+                "parameters": [_parameter("path", "id", required=True), *_retraction_parameters()],
+                "responses": _accepted(400),
+            }
+        },
+        **{path: _plain(path) for path in ("/openapi.json", "/livez", "/readyz", "/metrics")},
+    }
+
+
+def _retraction_parameters() -> Iterator[dict[str, Any]]:
+    _, schemas = json.schema_components([ContextRetraction], ref_template=_REF)
+    schema = schemas["ContextRetraction"]
+    for name in ("session_id", "source", "tenant"):
+        yield _parameter("query", name, required=name in schema["required"])
+
+
+def _parameter(place: str, name: str, *, required: bool = False, **schema: Any) -> dict[str, Any]:
+    return {"in": place, "name": name, "required": required, "schema": {"type": "string", **schema}}
+
+
+def _ref(kind: type[Struct]) -> dict[str, str]:
+    return {"$ref": _REF.format(name=kind.__name__)}
+
+
+def _body(kind: type[Struct]) -> dict[str, Any]:
+    return {"required": True, "content": {"application/json": {"schema": _ref(kind)}}}
+
+
+def _answer() -> dict[str, Any]:
+    """Return the response that composes: the answer, alone or with its decision."""
+    alone = {"anyOf": [_ref(ContextComposed), _ref(Shaped)]}
+    parts = {"composed": alone, "decision": _ref(ContextDecision)}
+    both = {"type": "object", "required": list(parts), "properties": parts}
+    schema = {"anyOf": [*alone["anyOf"], both]}
+    return {"description": "The answer.", "content": {"application/json": {"schema": schema}}}
+
+
+def _accepted(*more: int) -> dict[str, Any]:
+    accepted = {"202": {"description": "The event is taken."}}
+    return accepted | _problems(*sorted((401, 403, 422, 429, 500, 503, 504, *more)))
+
+
+def _problems(*statuses: int) -> dict[str, Any]:
+    content = {PROBLEM_JSON: {"schema": _ref(ProblemDetails)}}
+    return {
+        str(status): {"description": HTTPStatus(status).phrase, "content": content} for status in statuses
+    }
+
+
+def _plain(path: str) -> dict[str, Any]:
+    responses = {"200": {"description": "The document, the metrics, or ok."}}
+    if path == "/readyz":
+        responses |= _problems(503)
+    return {"get": {"summary": f"Read {path}.", "security": [], "responses": responses}}

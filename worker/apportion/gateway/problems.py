@@ -1,0 +1,85 @@
+"""Errors of calls as problem details (RFC 9457), and their status codes."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+
+from aiohttp import web
+from msgspec import UNSET, Struct, json
+
+from apportion.core.errors import EventError
+from apportion.core.events import Opt
+from apportion.formats import FormatError
+
+PROBLEM_JSON = "application/problem+json"
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class ProblemDetails(Struct, frozen=True, kw_only=True):
+    """A problem of type `about:blank`: `title` is the phrase of the status, and `code` names the error."""
+
+    title: str
+    status: int
+    code: str
+    """The code of the error, as in a dead letter if the event was refused."""
+    detail: str
+    """The error and its remedy, for people."""
+    pointer: Opt[str] = UNSET
+    """The place in the event, such as `$.candidates[3].lane`."""
+    request_id: Opt[str] = UNSET
+    """The id of the request, with which the same call can be repeated."""
+
+
+class ProblemError(Exception):
+    """A call that gets a problem as its response."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        kind: str,
+        detail: str,
+        *,
+        pointer: Opt[str] = UNSET,
+        request_id: Opt[str] = UNSET,
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> None:
+        super().__init__(kind)
+        self.details = ProblemDetails(
+            title=status.phrase,
+            status=status,
+            code=kind,
+            detail=detail,
+            pointer=pointer,
+            request_id=request_id,
+        )
+        self.headers = headers
+
+
+def response_of(error: ProblemError) -> web.Response:
+    """Return the response of a problem."""
+    details = error.details
+    return web.Response(
+        status=details.status,
+        body=json.encode(details),
+        headers={**error.headers, "Content-Type": PROBLEM_JSON},
+    )
+
+
+def refused(error: EventError | FormatError, request_id: Opt[str] = UNSET) -> ProblemError:
+    """Return the problem of a refused event, or of an answer that a format cannot express."""
+    return ProblemError(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        error.code,
+        error.message,
+        pointer=error.pointer,
+        request_id=request_id,
+    )
+
+
+def of_http(error: web.HTTPException) -> ProblemError:
+    """Return the problem of an error that aiohttp found, such as an unknown path or a wrong method."""
+    status = HTTPStatus(error.status)
+    allowed = error.headers.get("Allow")
+    detail = f"the path takes {allowed}" if allowed else "see /openapi.json"
+    headers = {"Allow": allowed} if allowed else _NO_HEADERS
+    return ProblemError(status, status.phrase.lower().replace(" ", "_"), detail, headers=headers)

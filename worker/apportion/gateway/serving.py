@@ -1,0 +1,67 @@
+"""Serving of a gateway: from the settings to its end at SIGTERM or SIGINT."""
+
+import asyncio
+import signal
+from contextlib import AbstractAsyncContextManager
+
+from aiohttp import web
+
+from apportion.gateway.access import Access, create_access
+from apportion.gateway.application import GatewayApp
+from apportion.gateway.backend import Backend
+from apportion.gateway.openapi import openapi
+from apportion.operations.log import log_fact, log_to_stderr
+from apportion.settings import Settings
+
+END_S = 8.0
+"""Time that calls in flight have after SIGTERM: supervisors kill after ten seconds, or more."""
+
+
+class GatewayPortTakenError(Exception):
+    """The gateway cannot listen at its address."""
+
+    code = "gateway_port_taken"
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(f"cannot listen on {host}:{port}: change gateway_host or gateway_port")
+
+
+def run_gateway(settings: Settings, opening: AbstractAsyncContextManager[Backend]) -> None:
+    """Answer calls until SIGTERM or SIGINT, then end those in flight; must run in the main thread.
+
+    Raises:
+        SettingsError: other machines would reach a gateway without tokens, or the tokens are invalid.
+        GatewayPortTakenError: the address is in use, or does not belong to this machine.
+    """
+    access = create_access(settings)
+    log_to_stderr(settings.log_format)
+    asyncio.run(_serve(settings, access, opening))
+
+
+async def _serve(settings: Settings, access: Access, opening: AbstractAsyncContextManager[Backend]) -> None:
+    ending = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    async with opening as backend:
+        app = GatewayApp(settings, access, backend, openapi())
+        runner = web.AppRunner(
+            app.application(), access_log=None, handle_signals=False, shutdown_timeout=END_S + 1
+        )
+        await runner.setup()
+        try:
+            await _listen(runner, settings)
+            await ending.wait()
+            log_fact("stopping", reason="signal")
+            app.end_within(END_S)
+        finally:
+            await runner.cleanup()
+    log_fact("stopped")
+
+
+async def _listen(runner: web.AppRunner, settings: Settings) -> None:
+    host, port = settings.gateway_host, settings.gateway_port
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError:
+        raise GatewayPortTakenError(host, port) from None
+    log_fact("ready", host=host, port=runner.addresses[0][1])
