@@ -29,8 +29,26 @@ OTHERS = "STREVMLD\u017féÉ中ʰǅ\u0301\u0663\u00a0\u2028—\U0001f600\u1c89\u
 
 U+1C89 is a letter since Unicode 16, U+088F since Unicode 17.
 """
-CONTEXTS = ("{0}", "a{0}", "{0}a", "A{0}b", " {0}", "{0} ", "1{0}1", "!{0}!", "\n{0}\n", "'{0}", "{0}'s",
-            "é{0}中", "{0}{0}", "{0}{0}{0}{0}", " {0}{0} a", "\t{0}'t", "/{0}\r\n", "a'{0}b")  # fmt: skip
+CONTEXTS = (
+    "{0}",
+    "a{0}",
+    "{0}a",
+    "A{0}b",
+    " {0}",
+    "{0} ",
+    "1{0}1",
+    "!{0}!",
+    "\n{0}\n",
+    "'{0}",
+    "{0}'s",
+    "é{0}中",
+    "{0}{0}",
+    "{0}{0}{0}{0}",
+    " {0}{0} a",
+    "\t{0}'t",
+    "/{0}\r\n",
+    "a'{0}b",
+)
 PAIRED = 5_000
 """The number of vocabulary entries of which all ordered pairs are compared."""
 MIXTURES = 300

@@ -25,10 +25,10 @@ _BEGUN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 
 class Sent(Struct, frozen=True):
-    """What a rule sends: messages as keys, and their tokens, the new message's last.
+    """A request as a rule sends it: a key and the tokens of each message, with the new message last.
 
-    `history` is how many messages are history. `ends` are numbers of messages behind which to cache, where
-    the rule says that itself.
+    `history` is the number of messages before the new message and its call. `ends` are the breakpoints as
+    numbers of messages, if the rule sets them.
     """
 
     keys: Sequence[str]
@@ -123,7 +123,7 @@ def half_rule(requests: Sequence[ChatRequest], window: int) -> Iterator[Sent]:
         costs = [_cost(message) for message in messages]
         if sum(costs[cut:]) > window:
             sums = list(accumulate(reversed(costs)))
-            cut = len(costs) - max(1, sum(each <= window // 2 for each in sums))
+            cut = len(costs) - max(1, sum(tokens <= window // 2 for tokens in sums))
         keys = [_key(message) for message in messages[cut:]]
         yield Sent(keys, costs[cut:], _history(asked, len(keys)))
 

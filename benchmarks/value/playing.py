@@ -97,7 +97,7 @@ def _step(turn: Turn, answered: Answered) -> Step:
         turn.at_s,
         composed.text or "",
         composed.tokens.used,
-        tuple(each.characters or 0 for each in composed.breakpoints or ()),
+        tuple(place.characters or 0 for place in composed.breakpoints or ()),
         worth(chosen, turn.offers),
         sum(chosen.values()),
     )

@@ -52,13 +52,13 @@ def _write_dots(
 
 def write_chats(folder: Path, chats: Sequence[MeasuredChat]) -> None:
     """Write the price of each chat by the mean fill of its window, a colour a rule."""
-    places = list(dict.fromkeys((each.kind, each.window) for each in chats))
+    places = list(dict.fromkeys((chat.kind, chat.window) for chat in chats))
     _, panels = plt.subplots(1, len(places), figsize=(11.2, 3.0), sharey=True)
     for panel, (kind, window) in zip(panels, places, strict=True):
-        here = [each for each in chats if (each.kind, each.window) == (kind, window)]
-        for number, rule in enumerate(dict.fromkeys(each.rule for each in chats)):
-            figures = [each.figures for each in here if each.rule == rule]
-            fills, prices = [each.fill for each in figures], [each.price for each in figures]
+        here = [chat for chat in chats if (chat.kind, chat.window) == (kind, window)]
+        for number, rule in enumerate(dict.fromkeys(chat.rule for chat in chats)):
+            figures = [chat.figures for chat in here if chat.rule == rule]
+            fills, prices = [mean.fill for mean in figures], [mean.price for mean in figures]
             panel.plot(fills, prices, "o", ms=4, color=f"C{number}", label=rule.replace("`", ""))
         panel.axhline(0.35, color=ORANGE, lw=1)
         panel.set(title=f"{kind}, {window:,}", xlabel="mean fill", xlim=(0.5, 1.0), ylim=(0, 1.2))

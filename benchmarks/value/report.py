@@ -100,15 +100,17 @@ def _chats(seeds: int) -> Iterable[MeasuredChat]:
 
 
 def _tell_chats(chats: Sequence[MeasuredChat]) -> None:
-    places = dict.fromkeys((each.kind, each.window) for each in chats)
+    places = dict.fromkeys((chat.kind, chat.window) for chat in chats)
     for kind, window in places:
         print(f"\n| {kind}, window {window:,} | messages | held | fill | price |")
         print("| --- |" + " --- |" * 4)
-        here = [each for each in chats if (each.kind, each.window) == (kind, window)]
-        for rule in dict.fromkeys(each.rule for each in here):
-            figures = [each.figures for each in here if each.rule == rule]
-            messages = f"{mean(each.messages for each in figures):.0f}"
-            spreads = [_spread(getattr(each, name) for each in figures) for name in ("held", "fill", "price")]
+        here = [chat for chat in chats if (chat.kind, chat.window) == (kind, window)]
+        for rule in dict.fromkeys(chat.rule for chat in here):
+            figures = [chat.figures for chat in here if chat.rule == rule]
+            messages = f"{mean(of_chat.messages for of_chat in figures):.0f}"
+            spreads = [
+                _spread(getattr(of_chat, name) for of_chat in figures) for name in ("held", "fill", "price")
+            ]
             _row(rule, [messages, *spreads])
 
 

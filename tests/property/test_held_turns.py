@@ -157,7 +157,9 @@ class HeldTurns(RuleBasedStateMachine):
         assert COUNTERS["chars4"].count(composed.text) == composed.tokens.used <= composed.tokens.limit
         if prefix.held_items:
             assert composed.breakpoints
-            [end] = [one.characters or 0 for one in composed.breakpoints if one.items == prefix.held_items]
+            [end] = [
+                place.characters or 0 for place in composed.breakpoints if place.items == prefix.held_items
+            ]
             assert composed.text[:end] == self.texts[name][:end]
             assert COUNTERS["chars4"].count(composed.text[:end]) == prefix.prefix_tokens
         least = 1_000 - model.rule["max_loss"]

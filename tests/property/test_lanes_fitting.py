@@ -53,7 +53,7 @@ def smallest(one: dict[str, Any], table: dict[str, Any], count: Callable[[str], 
 
 
 def fitted(
-    ones: list[dict[str, Any]],
+    candidates: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],
     counting: tuple[Engine, CounterName],
@@ -61,22 +61,22 @@ def fitted(
     """Compose these candidates under a policy with that table, counted so."""
     engine, counter = counting
     policy = lanes_policy(counter=counter, budget_tokens=TOTAL, **table)
-    return answer(request(ones, **asked), policy, engine=engine)
+    return answer(request(candidates, **asked), policy, engine=engine)
 
 
 @SETTINGS
 @given(candidates(), st.fixed_dictionaries(limits), tables(), counting)
 def test_the_count_of_what_is_emitted_never_passes_the_limit(
-    ones: list[dict[str, Any]],
+    candidates: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],
     counting: tuple[Engine, CounterName],
 ) -> None:
     engine, counter = counting
-    outcome = fitted(ones, asked, table, counting)
+    outcome = fitted(candidates, asked, table, counting)
     used = engine.counters[counter].count(outcome.composed.text or "")
     assert used == outcome.composed.tokens.used <= asked["budget_tokens"]
-    assert_accounted(outcome, len(ones))
+    assert_accounted(outcome, len(candidates))
     assert {group.name for group in outcome.decision.groups} == set(LANES)
     assert sum(group.selected for group in outcome.decision.groups) == len(outcome.composed.items)
 
@@ -84,12 +84,12 @@ def test_the_count_of_what_is_emitted_never_passes_the_limit(
 @SETTINGS
 @given(candidates(), st.fixed_dictionaries(limits), tables(), counting)
 def test_protected_ones_stand_wherever_anything_does(
-    ones: list[dict[str, Any]],
+    candidates: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],
     counting: tuple[Engine, CounterName],
 ) -> None:
-    outcome = fitted(ones, asked, table, counting)
+    outcome = fitted(candidates, asked, table, counting)
     reasons = {entry.reason for entry in outcome.decision.candidates if is_protected(entry)}
     withheld = Reason.INFEASIBLE if outcome.composed.status is Status.INFEASIBLE else None
     assert {reason for reason in reasons if reason} <= {Reason.DUPLICATE, Reason.NO_CONTENT, withheld}
@@ -101,17 +101,17 @@ def test_protected_ones_stand_wherever_anything_does(
 @SETTINGS
 @given(candidates(), st.fixed_dictionaries(limits), tables(), counting)
 def test_artifacts_go_from_the_last_lane_to_the_first_the_lowest_score_first(
-    ones: list[dict[str, Any]],
+    candidates: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],
     counting: tuple[Engine, CounterName],
 ) -> None:
     engine, counter = counting
-    outcome = fitted(ones, asked, table, counting)
+    outcome = fitted(candidates, asked, table, counting)
     order = in_shrinking_order(outcome, table)
     free = [entry.reason is Reason.DROPPED_AFTER_RENDER for entry in order if not is_protected(entry)]
     assert free == sorted(free, reverse=True)
-    raw = {candidate["id"]: candidate for candidate in ones}
+    raw = {candidate["id"]: candidate for candidate in candidates}
     last = max((place for place, entry in enumerate(order) if entry.fidelity is Fidelity.SHRUNK), default=0)
     count = engine.counters[counter].count
     for entry in order[:last]:
@@ -122,7 +122,7 @@ def test_artifacts_go_from_the_last_lane_to_the_first_the_lowest_score_first(
 @SETTINGS
 @given(candidates(), st.fixed_dictionaries(limits), tables(), counting, st.randoms(use_true_random=False))
 def test_neither_order_nor_memory_changes_a_byte(
-    ones: list[dict[str, Any]],
+    candidates: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],
     counting: tuple[Engine, CounterName],
@@ -130,13 +130,13 @@ def test_neither_order_nor_memory_changes_a_byte(
 ) -> None:
     engine, counter = counting
     policy = lanes_policy(counter=counter, budget_tokens=TOTAL, **table)
-    shuffled, memory = list(ones), Memory()
+    shuffled, memory = list(candidates), Memory()
     shuffler.shuffle(shuffled)
     told = {
         (encode(outcome.composed), encode(outcome.decision))
         for outcome in (
             answer(request(each, request_id="same", **asked), policy, engine=engine, memory=kept)
-            for each, kept in ((ones, None), (shuffled, memory), (ones, memory), (shuffled, None))
+            for each, kept in ((candidates, None), (shuffled, memory), (candidates, memory), (shuffled, None))
         )
     }
     assert len(told) == 1

@@ -40,11 +40,13 @@ EVEN = {"relevance": 0.5, "specificity": 0.5, "risk_alignment": 0.5, "recency_bu
     "chars4",
 )
 def test_it_does_what_the_rules_say(
-    ones: list[dict[str, Any]], asked: dict[str, Any], table: dict[str, Any], counter: str
+    candidates: list[dict[str, Any]], asked: dict[str, Any], table: dict[str, Any], counter: str
 ) -> None:
-    ones = lacking(ones, table)
-    model = Model(ones, asked, {**table, "counter": counter})
-    outcome = answer(request(ones, **asked), lanes_policy(counter=counter, budget_tokens=TOTAL, **table))
+    candidates = lacking(candidates, table)
+    model = Model(candidates, asked, {**table, "counter": counter})
+    outcome = answer(
+        request(candidates, **asked), lanes_policy(counter=counter, budget_tokens=TOTAL, **table)
+    )
     told = [
         (
             candidate.id,

@@ -141,12 +141,14 @@ def test_what_a_text_shows_as_items_is_what_stands_in_it(changes: dict[str, Any]
     for number in range(100):
         session, marks = EMPTY, list[str]()
         for _ in range(TURNS):
-            ones = offered(random, parser, marks)
-            asked = request(ones, session_id=f"s{number}", budget_tokens=random.choice((60, 150, 8_000)))
+            candidates = offered(random, parser, marks)
+            asked = request(
+                candidates, session_id=f"s{number}", budget_tokens=random.choice((60, 150, 8_000))
+            )
             outcome = answer(asked, policy, session)
             session, composed = outcome.session, outcome.composed
             found = parser.items(composed.text or "")
-            contents = {entry["id"]: entry["content"] for entry in ones}
+            contents = {entry["id"]: entry["content"] for entry in candidates}
             assert [each.heading for each in found] == [
                 parser.headings[item.group] for item in composed.items
             ]
@@ -164,11 +166,11 @@ def test_the_mark_of_an_item_is_the_same_within_a_session_and_no_other_has_it() 
     parser, policy = Parser(RAW), parse_policy(RAW)
 
     def marks_of(*contents: str, under: Policy = policy, secret: bytes = b"a", **changes: Any) -> list[str]:
-        ones = [
+        candidates = [
             candidate(f"c{place}", content=content, lane="rules") for place, content in enumerate(contents)
         ]
         engine = Engine(ENGINE.version, ENGINE.counters, Secrets(default=secret))
-        outcome = answer(request(ones, **changes), under, engine=engine)
+        outcome = answer(request(candidates, **changes), under, engine=engine)
         return [shown.mark for shown in parser.items(outcome.composed.text or "")]
 
     first = marks_of("one", "two", "two")

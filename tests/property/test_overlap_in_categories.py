@@ -23,40 +23,42 @@ PLACES = {"first": 0, "second": 1, "third": 2}
 class Model:
     """One request, by the rules; its candidates stand in canonical order."""
 
-    def __init__(self, ones: Sequence[dict[str, Any]], policy: Any, limit: int) -> None:
-        self.ones, self.policy, self.limit = ones, policy, limit
+    def __init__(self, candidates: Sequence[dict[str, Any]], policy: Any, limit: int) -> None:
+        self.candidates, self.policy, self.limit = candidates, policy, limit
         self.count = COUNTERS[policy.counter].count
         self.costs = [
-            candidate.get("token_estimate") or self.count(candidate["content"]) for candidate in ones
+            candidate.get("token_estimate") or self.count(candidate["content"]) for candidate in candidates
         ]
-        self.scores = [round(candidate["priority"] * 1_000) for candidate in ones]
+        self.scores = [round(candidate["priority"] * 1_000) for candidate in candidates]
         self.said = Said(
-            covers([candidate["content"] for candidate in ones], policy.overlap.threshold), self.scores, ()
+            covers([candidate["content"] for candidate in candidates], policy.overlap.threshold),
+            self.scores,
+            (),
         )
-        self.reasons: list[str | None] = [None] * len(ones)
-        self.redundant: list[tuple[int, str] | None] = [None] * len(ones)
+        self.reasons: list[str | None] = [None] * len(candidates)
+        self.redundant: list[tuple[int, str] | None] = [None] * len(candidates)
         self.budgets, self.reserve = policy.parts(policy.budget_tokens)
         self.drawn = 0
         for name in self.budgets:
-            left = [place for place, one in enumerate(ones) if one["category"] == name]
+            left = [place for place, one in enumerate(candidates) if one["category"] == name]
             while left:
                 place = self.said.next(left)
                 left.remove(place)
                 self.reasons[place] = self.consider(place)
 
     def consider(self, place: int) -> str | None:
-        name, cost = self.ones[place]["category"], self.costs[place]
+        name, cost = self.candidates[place]["category"], self.costs[place]
         cover, by = self.said.cover(place)
-        self.redundant[place] = (cover, self.ones[by]["id"]) if cover else None
+        self.redundant[place] = (cover, self.candidates[by]["id"]) if cover else None
         chosen = self.said.chosen
-        spent = sum(self.costs[n] for n in chosen if self.ones[n]["category"] == name)
+        spent = sum(self.costs[n] for n in chosen if self.candidates[n]["category"] == name)
         above = max(0, cost - max(0, self.budgets[name] - spent))
         may_overflow, draws_on_all = self.policy.categories[name].may_overflow, self.draws_on_all()
         if cover == 1_000 and self.scores[place]:
             return "redundant"
         if above and not (may_overflow and (draws_on_all or above <= self.reserve - self.drawn)):
             return "category_budget_reached"
-        whole = "\n\n".join(self.ones[n]["content"] for n in sorted([*chosen, place]))
+        whole = "\n\n".join(self.candidates[n]["content"] for n in sorted([*chosen, place]))
         if sum(self.costs[n] for n in chosen) + cost > self.limit or self.count(whole) > self.limit:
             return "budget_exceeded"
         self.drawn += 0 if draws_on_all else above
@@ -74,8 +76,8 @@ class Model:
         return BoundedChoice(
             scores=self.scores,
             costs=self.costs,
-            group_of=[PLACES[candidate["category"]] for candidate in self.ones],
-            taken=[place in self.said.chosen for place in range(len(self.ones))],
+            group_of=[PLACES[candidate["category"]] for candidate in self.candidates],
+            taken=[place in self.said.chosen for place in range(len(self.candidates))],
             protected=(),
             caps=caps,
             limit_tokens=self.limit,
@@ -107,7 +109,12 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
     st.sampled_from(["reserve", "any"]),
 )
 def test_categories_choose_as_the_rules_say(
-    ones: list[dict[str, Any]], budgets: list[int], limit: int, threshold: int, counter: str, overflow: str
+    candidates: list[dict[str, Any]],
+    budgets: list[int],
+    limit: int,
+    threshold: int,
+    counter: str,
+    overflow: str,
 ) -> None:
     categories = {
         name: {"priority": place, "budget_tokens": budget, "may_overflow": name != "third"}
@@ -127,8 +134,8 @@ def test_categories_choose_as_the_rules_say(
             "certificate": {"enabled": True},
         }
     )
-    outcome = answer(request(ones), policy)
-    there = [candidate for candidate in ones if candidate["content"]]
+    outcome = answer(request(candidates), policy)
+    there = [candidate for candidate in candidates if candidate["content"]]
     there.sort(key=lambda one: (PLACES[one["category"]], -one["priority"], one["id"]))
     model = Model(there, policy, limit)
     entries = [candidate for candidate in outcome.decision.candidates if candidate.reason != "no_content"]

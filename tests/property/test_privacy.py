@@ -148,7 +148,7 @@ def test_no_decision_holds_content_path_or_a_clients_words(
     sent = [*artifacts, asked, asked, RETRACTION, again]
     assert_nothing_leaks([json.dumps(message).encode() for message in sent])
     decisions = [
-        one for one in logged([json.dumps(message).encode() for message in sent]) if b"decision_id" in one
+        line for line in logged([json.dumps(message).encode() for message in sent]) if b"decision_id" in line
     ]
     assert len(decisions) == 3
 

@@ -16,16 +16,16 @@ from apportion.core.session.row import EMPTY
 TOTAL = 10_000
 
 
-def brought(ones: list[dict[str, Any]], query: str, weight: int) -> list[dict[str, Any]]:
+def brought(candidates: list[dict[str, Any]], query: str, weight: int) -> list[dict[str, Any]]:
     """Return the candidates with the relevance that a query gives them, by the rules."""
-    offered = [one for one in ones if one["content"]]
-    found, _ = relevances(query, [[one["content"]] for one in offered], offered)
-    shares = {one["id"]: share for one, [share] in zip(offered, found, strict=True)}
+    offered = [candidate for candidate in candidates if candidate["content"]]
+    found, _ = relevances(query, [[candidate["content"]] for candidate in offered], offered)
+    shares = {candidate["id"]: share for candidate, [share] in zip(offered, found, strict=True)}
     changed = []
-    for one in ones:
-        own = thousandths(one["relevance"])
-        blended = ((1_000 - weight) * own + weight * shares.get(one["id"], 0) + 500) // 1_000
-        changed.append(one | {"relevance": (blended if any(shares.values()) else own) / 1_000})
+    for candidate in candidates:
+        own = thousandths(candidate["relevance"])
+        blended = ((1_000 - weight) * own + weight * shares.get(candidate["id"], 0) + 500) // 1_000
+        changed.append(candidate | {"relevance": (blended if any(shares.values()) else own) / 1_000})
     return changed
 
 
@@ -44,16 +44,16 @@ def test_held_turns_with_a_query_are_those_of_its_relevance(
     policy = lanes_policy(budget_tokens=TOTAL, **table)
     # which of a subject is superseded goes by the candidates' own relevance
     drawn = [source | {"content": data.draw(contents)} for source in sources]
-    for one in drawn:
-        one.pop("subject", None)
+    for candidate in drawn:
+        candidate.pop("subject", None)
     asked_row, plain_row = EMPTY, EMPTY
     for number in range(data.draw(st.integers(1, 3))):
-        ones, query = data.draw(drawn_turns.turns(drawn)), data.draw(queries)
-        ones = list({one["id"]: one for one in ones}.values())
+        candidates, query = data.draw(drawn_turns.turns(drawn)), data.draw(queries)
+        candidates = list({candidate["id"]: candidate for candidate in candidates}.values())
         budget = data.draw(st.integers(10, 200))
         fields = {"budget_tokens": budget, "requested_at": f"2026-03-01T12:00:0{number}Z"}
-        asked = answer(request(ones, query=query, **fields), policy, asked_row)
-        plain = answer(request(brought(ones, query, weight), **fields), policy, plain_row)
+        asked = answer(request(candidates, query=query, **fields), policy, asked_row)
+        plain = answer(request(brought(candidates, query, weight), **fields), policy, plain_row)
         asked_row, plain_row = asked.session, plain.session
         assert asked.composed.text == plain.composed.text
         assert asked.composed.items == plain.composed.items
@@ -63,12 +63,12 @@ def test_held_turns_with_a_query_are_those_of_its_relevance(
 
 def test_an_excerpt_stands_between_the_marks_of_its_candidate() -> None:
     content = "\n\n".join(f"def step_{n}():\n    return refund_{n}()" for n in range(40))
-    one = {"id": "a", "kind": "recent_edit", "lane": "local", "content": content, "recency_bucket": 0}
-    one |= {"specificity": 0, "risk_alignment": 0}
+    candidate = {"id": "a", "kind": "recent_edit", "lane": "local", "content": content, "recency_bucket": 0}
+    candidate |= {"specificity": 0, "risk_alignment": 0}
     template = "<item {mark}>\n{content}\n</item {mark}>"
     policy = lanes_policy(render={"template": template}, query={"passage_characters": 200})
     excerpt, whole = (
-        answer(request([one], query="refund_7", budget_tokens=budget), policy).composed
+        answer(request([candidate], query="refund_7", budget_tokens=budget), policy).composed
         for budget in (90, 5_000)
     )
     assert excerpt.text

@@ -34,7 +34,7 @@ overlapping = st.sampled_from([{}, {"overlap": {"threshold": 300}, "certificate"
     candidates(), queries, constraints, st.integers(1, 400), policy_tables, st.sampled_from(list(CounterName))
 )
 def test_the_ceiling_holds_and_every_candidate_is_accounted_for(
-    ones: list[dict[str, Any]],
+    offered: list[dict[str, Any]],
     query: str,
     limits: dict[str, Any],
     budget: int,
@@ -42,10 +42,10 @@ def test_the_ceiling_holds_and_every_candidate_is_accounted_for(
     counter: CounterName,
 ) -> None:
     policy = lanes_policy(counter=counter, budget_tokens=TOTAL, **table)
-    outcome = answer(request(ones, query=query, constraints=limits, budget_tokens=budget), policy)
+    outcome = answer(request(offered, query=query, constraints=limits, budget_tokens=budget), policy)
     used = COUNTERS[counter].count(outcome.composed.text or "")
     assert used == outcome.composed.tokens.used <= budget
-    assert_accounted(outcome, len(ones))
+    assert_accounted(outcome, len(offered))
 
 
 @SETTINGS
@@ -58,71 +58,77 @@ def test_the_ceiling_holds_and_every_candidate_is_accounted_for(
     st.randoms(use_true_random=False),
 )
 def test_neither_order_nor_memory_changes_a_byte(
-    ones: list[dict[str, Any]],
+    offered: list[dict[str, Any]],
     query: str,
     budget: int,
     table: dict[str, Any],
     overlap: dict[str, Any],
     rng: random.Random,
 ) -> None:
-    shuffled, memory = list(ones), Memory(compositions_max=0)
+    shuffled, memory = list(offered), Memory(compositions_max=0)
     rng.shuffle(shuffled)
     policy = lanes_policy(budget_tokens=TOTAL, **table, **overlap)
-    told = {
+    answers = {
         (encode(outcome.composed), encode(outcome.decision))
         for outcome in (
             answer(request(each, request_id="same", query=query, budget_tokens=budget), policy, memory=kept)
-            for each, kept in ((ones, None), (shuffled, memory), (ones, memory), (shuffled, Memory()))
+            for each, kept in ((offered, None), (shuffled, memory), (offered, memory), (shuffled, Memory()))
         )
     }
-    assert len(told) == 1
+    assert len(answers) == 1
     assert memory.runs.hits >= memory.runs.misses
 
 
 @SETTINGS
 @given(candidates(), queries, st.integers(1, 400), policy_tables)
 def test_the_lines_told_are_exactly_the_lines_shown(
-    ones: list[dict[str, Any]], query: str, budget: int, table: dict[str, Any]
+    offered: list[dict[str, Any]], query: str, budget: int, table: dict[str, Any]
 ) -> None:
     table = {**table, "lanes": {name: {**lane, "max_tokens": TOTAL} for name, lane in WIDE.items()}}
     table.pop("render", None)
     outcome = answer(
-        request(ones, query=query, budget_tokens=budget), lanes_policy(budget_tokens=TOTAL, **table)
+        request(offered, query=query, budget_tokens=budget), lanes_policy(budget_tokens=TOTAL, **table)
     )
-    given_contents = {one["id"]: one["content"] for one in ones}
+    given_contents = {candidate["id"]: candidate["content"] for candidate in offered}
     for item in outcome.composed.items:
         assert (item.fidelity is Fidelity.EXCERPT) == bool(item.lines)
         if item.lines:
             lines = lines_of(given_contents[item.id])
-            told, line = [], 1
+            shown, line = [], 1
             for first, last in (*item.lines, (len(lines) + 1, len(lines))):
                 if first > line:
-                    told.append(f"[... {first - line} line{'s' * (first - line > 1)} omitted]")
-                told += lines[first - 1 : last]
+                    shown.append(f"[... {first - line} line{'s' * (first - line > 1)} omitted]")
+                shown += lines[first - 1 : last]
                 line = last + 1
-            assert "\n".join(told) in (outcome.composed.text or "")
+            assert "\n".join(shown) in (outcome.composed.text or "")
 
 
 @SETTINGS
 @given(candidates(), queries, query_tables)
 def test_where_everything_fits_everything_is_full(
-    ones: list[dict[str, Any]], query: str, table: dict[str, int]
+    offered: list[dict[str, Any]], query: str, table: dict[str, int]
 ) -> None:
-    ones = [one | {"subject": one["id"]} for one in ones]  # of a subject of several, one counts
-    outcome = answer(request(ones, query=query), lanes_policy(lanes=WIDE, budget_tokens=TOTAL, query=table))
+    offered = [
+        candidate | {"subject": candidate["id"]} for candidate in offered
+    ]  # of a subject of several, one counts
+    outcome = answer(
+        request(offered, query=query), lanes_policy(lanes=WIDE, budget_tokens=TOTAL, query=table)
+    )
     assert {item.fidelity for item in outcome.composed.items} <= {Fidelity.FULL}
-    assert {item.id for item in outcome.composed.items} == {one["id"] for one in ones if one["content"]}
+    assert {item.id for item in outcome.composed.items} == {
+        candidate["id"] for candidate in offered if candidate["content"]
+    }
 
 
 @SETTINGS
 @given(candidates(), st.integers(1, 400), policy_tables, overlapping)
 def test_a_query_that_nothing_answers_to_gives_the_text_without_it(
-    ones: list[dict[str, Any]], budget: int, table: dict[str, Any], overlap: dict[str, Any]
+    offered: list[dict[str, Any]], budget: int, table: dict[str, Any], overlap: dict[str, Any]
 ) -> None:
-    ones = [{"relevance": 0.5, **one} for one in ones]
+    offered = [{"relevance": 0.5, **candidate} for candidate in offered]
     policy = lanes_policy(budget_tokens=TOTAL, **table, **overlap)
     asked, plain = (
-        answer(request(ones, budget_tokens=budget, **query), policy)
+        answer(request(offered, budget_tokens=budget, **query), policy)
         for query in ({"query": "zebra zebras"}, {})
     )
     assert asked.composed.text == plain.composed.text
@@ -152,8 +158,8 @@ def test_hostile_contents_never_pass_the_ceiling(content: str) -> None:
         "specificity": 0,
         "risk_alignment": 0,
     }
-    ones = [{"id": "a", "content": content, **kept}, {"id": "b", "content": "the job", **kept}]
-    outcome = answer(request(ones, query="job", budget_tokens=500), lanes_policy(counter="o200k_base"))
+    offered = [{"id": "a", "content": content, **kept}, {"id": "b", "content": "the job", **kept}]
+    outcome = answer(request(offered, query="job", budget_tokens=500), lanes_policy(counter="o200k_base"))
     used = COUNTERS["o200k_base"].count(outcome.composed.text or "")
     assert used == outcome.composed.tokens.used <= 500
 

@@ -55,7 +55,7 @@ def test_the_passages_of_a_content_are_those_of_the_definition(content: str, mos
 
 def assert_agrees(model: QueryModel, outcome: Answered) -> None:
     """Pass if the answer is what the model says: entries, items, groups and text."""
-    told = [
+    actual = [
         (
             entry.id,
             entry.score,
@@ -65,7 +65,7 @@ def assert_agrees(model: QueryModel, outcome: Answered) -> None:
         )
         for entry in outcome.decision.candidates
     ]
-    assert told == [
+    assert actual == [
         (
             artifact.id,
             artifact.score,
@@ -76,7 +76,7 @@ def assert_agrees(model: QueryModel, outcome: Answered) -> None:
         for artifact in model.ranked
     ]
     assert outcome.decision.query
-    assert {name: getattr(outcome.decision.query, name) for name in model.told} == model.told
+    assert {name: getattr(outcome.decision.query, name) for name in model.match} == model.match
     for group in outcome.decision.groups:
         short = (group.shortfall.requested, group.shortfall.available) if group.shortfall else None
         assert (group.available, short) == (model.available(group.name), model.shortfall(group.name))
@@ -102,7 +102,7 @@ def assert_agrees(model: QueryModel, outcome: Answered) -> None:
         if entry.fidelity == "excerpt":
             assert entry.excerpt
             assert list(map(list, entry.excerpt.lines)) == lines[entry.id]
-            [artifact] = [one for one in chosen if one.id == entry.id]
+            [artifact] = [unit for unit in chosen if unit.id == entry.id]
             assert entry.excerpt.passages == len(artifact.passages)
             assert entry.full_tokens == model.cost_of(artifact, artifact.whole["content"])
 
@@ -110,17 +110,17 @@ def assert_agrees(model: QueryModel, outcome: Answered) -> None:
 @SETTINGS
 @given(candidates(), asked_for, tables(), query_tables, st.sampled_from(sorted(COUNTS)))
 def test_it_does_what_the_rules_say(
-    ones: list[dict[str, Any]],
+    offered: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],
     query: dict[str, int],
     counter: str,
 ) -> None:
     table = {**table, "query": query}
-    model = QueryModel(ones, asked, {**table, "counter": counter})
-    outcome = answer(request(ones, **asked), lanes_policy(counter=counter, budget_tokens=TOTAL, **table))
+    model = QueryModel(offered, asked, {**table, "counter": counter})
+    outcome = answer(request(offered, **asked), lanes_policy(counter=counter, budget_tokens=TOTAL, **table))
     assert_agrees(model, outcome)
-    dropped = [one for one in model.ranked if one.reason == "dropped_after_render"]
+    dropped = [unit for unit in model.ranked if unit.reason == "dropped_after_render"]
     if not model.infeasible and not dropped:
         assert outcome.decision.tokens.estimated == model.charged
 
@@ -128,18 +128,18 @@ def test_it_does_what_the_rules_say(
 @SETTINGS
 @given(candidates(), asked_for, tables(), query_tables, st.sampled_from([1, 300, 1_000]))
 def test_units_overlap_those_of_other_candidates(
-    ones: list[dict[str, Any]],
+    offered: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],
     query: dict[str, int],
     threshold: int,
 ) -> None:
     table = {**table, "query": query, "overlap": {"threshold": threshold}}
-    model = QueryModel(ones, asked, {**table, "counter": "chars4"})
-    outcome = answer(request(ones, **asked), lanes_policy(budget_tokens=TOTAL, **table))
+    model = QueryModel(offered, asked, {**table, "counter": "chars4"})
+    outcome = answer(request(offered, **asked), lanes_policy(budget_tokens=TOTAL, **table))
     assert_agrees(model, outcome)
-    told = [
+    actual = [
         candidate.redundant and (candidate.redundant.permille, candidate.redundant.covered_by)
         for candidate in outcome.decision.candidates
     ]
-    assert [each or None for each in told] == [artifact.redundant for artifact in model.ranked]
+    assert [each or None for each in actual] == [artifact.redundant for artifact in model.ranked]

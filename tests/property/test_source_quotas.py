@@ -25,9 +25,9 @@ RULES: tuple[dict[str, Any], ...] = (
 limits = st.integers(1, 160) | st.just(TOTAL)
 
 
-def assert_within_quotas(outcome: Answered, ones: list[dict[str, Any]], table: dict[str, Any]) -> None:
+def assert_within_quotas(outcome: Answered, offered: list[dict[str, Any]], table: dict[str, Any]) -> None:
     """Assert that where an unprotected candidate of a source is in, its source is within its quota."""
-    given_ones = {one["id"]: one for one in ones}
+    given_ones = {candidate["id"]: candidate for candidate in offered}
     chosen = [entry for entry in outcome.decision.candidates if entry.outcome == "selected"]
     for name, lane in table["lanes"].items():
         for source in "ab":
@@ -45,29 +45,31 @@ def assert_within_quotas(outcome: Answered, ones: list[dict[str, Any]], table: d
 @SETTINGS
 @given(candidates(), constraints, tables(), limits, st.sampled_from(RULES), st.randoms(use_true_random=False))
 def test_a_quota_holds_for_every_rule_that_selects_and_in_every_order(
-    ones: list[dict[str, Any]],
+    offered: list[dict[str, Any]],
     limited: dict[str, Any],
     table: dict[str, Any],
     limit: int,
     rule: dict[str, Any],
     shuffler: random.Random,
 ) -> None:
-    ones = [{key: value for key, value in one.items() if key != "token_estimate"} for one in ones]
+    offered = [
+        {key: value for key, value in candidate.items() if key != "token_estimate"} for candidate in offered
+    ]
     if "prefix" in rule:
         for lane in table["lanes"].values():
             lane.pop("heading", None)
     policy, session = lanes_policy(budget_tokens=TOTAL, **table, **rule), EMPTY
     for turn in ("r1", "r2"):
-        shuffled = list(ones)
+        shuffled = list(offered)
         shuffler.shuffle(shuffled)
         asked = {"request_id": turn, "constraints": limited, "budget_tokens": limit}
-        outcome = answer(request(ones, **asked), policy, session)
+        outcome = answer(request(offered, **asked), policy, session)
         other = answer(request(shuffled, **asked), policy, session)
         assert (encode(outcome.composed), encode(outcome.decision)) == (
             encode(other.composed),
             encode(other.decision),
         )
         assert outcome.composed.tokens.used <= limit
-        assert_accounted(outcome, len(ones))
-        assert_within_quotas(outcome, ones, table)
+        assert_accounted(outcome, len(offered))
+        assert_within_quotas(outcome, offered, table)
         session, limited = outcome.session, {**limited, "pinned": []}

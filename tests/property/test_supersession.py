@@ -66,9 +66,9 @@ pools = candidates("defgh")
 expiries = st.sets(st.sampled_from("defgh"), max_size=2)
 
 
-def given_to(strategy: str, one: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {key: value for key, value in one.items() if key != "rank"}
-    return {**FIELDS[strategy], **fields, RANKED_BY[strategy]: one["rank"]}
+def given_to(strategy: str, candidate: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {key: value for key, value in candidate.items() if key != "rank"}
+    return {**FIELDS[strategy], **fields, RANKED_BY[strategy]: candidate["rank"]}
 
 
 def composed(
@@ -83,7 +83,10 @@ def composed(
         ends = NOW if published["id"] in expired else None
         row = publish(artifact(given_to(strategy, published), expires_at=ends), row, ENGINE, 0)
     asked = request(
-        [given_to(strategy, one) for one in own], request_id="r", constraints=constraints, budget_tokens=100
+        [given_to(strategy, candidate) for candidate in own],
+        request_id="r",
+        constraints=constraints,
+        budget_tokens=100,
     )
     return answer(asked, POLICIES[strategy], row)
 
@@ -101,17 +104,23 @@ def superseded(
     ranks: Sequence[str],
 ) -> dict[str, str]:
     """Return who is superseded by whom: each by the last of its subject in time, origin and rank."""
-    own_ids = {one["id"] for one in own}
-    choosable = [(one, (1, 0)) for one in own]
-    choosable += [(one, (0, place)) for place, one in enumerate(pool) if one["id"] not in own_ids]
-    choosable = [(one, origin) for one, origin in choosable if one["content"] and one["id"] not in out]
+    own_ids = {candidate["id"] for candidate in own}
+    choosable = [(candidate, (1, 0)) for candidate in own]
+    choosable += [
+        (candidate, (0, place)) for place, candidate in enumerate(pool) if candidate["id"] not in own_ids
+    ]
+    choosable = [
+        (candidate, origin)
+        for candidate, origin in choosable
+        if candidate["content"] and candidate["id"] not in out
+    ]
     found: dict[str, str] = {}
     for subject in "xy":
         dated = []
-        for one, origin in choosable:
-            if one.get("subject") == subject:
-                time = MOMENTS.index(one["created_at"]) or 1 if "created_at" in one else 0
-                dated.append((time, origin, -ranks.index(one["id"]), one["id"]))
+        for candidate, origin in choosable:
+            if candidate.get("subject") == subject:
+                time = MOMENTS.index(candidate["created_at"]) or 1 if "created_at" in candidate else 0
+                dated.append((time, origin, -ranks.index(candidate["id"]), candidate["id"]))
         newest = max(dated, default=(0, (0, 0), 0, ""))[-1]
         found |= {name: newest for *_, name in dated if name not in (newest, *pinned)}
     return found
@@ -131,12 +140,15 @@ def test_of_one_subject_the_newest_stands_and_the_text_is_as_if_the_others_were_
     outcome = composed(strategy, own, pool, expired, constraints)
     entries = outcome.decision.candidates
     assert_accounted(outcome, len(own) + len(pool))
-    expired -= {one["id"] for one in own}
+    expired -= {candidate["id"] for candidate in own}
     protected = pinned if strategy == "lanes" else []
     expected = superseded(own, pool, expired | set(excluded), protected, [entry.id for entry in entries])
     assert {entry.id: entry.superseded_by for entry in entries if entry.superseded_by} == expected
     assert {omitted(outcome)[name] for name in expected} <= {"superseded"}
-    own, pool = ([one for one in ones if one["id"] not in expected] for ones in (own, pool))
+    own, pool = (
+        [candidate for candidate in candidates if candidate["id"] not in expected]
+        for candidates in (own, pool)
+    )
     without = composed(strategy, own, pool, expired, constraints)
     assert (without.composed.text, without.composed.items) == (outcome.composed.text, outcome.composed.items)
 

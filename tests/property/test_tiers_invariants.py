@@ -42,12 +42,12 @@ engines = st.sampled_from([ENGINE, engine_with(Jumpy())])
 
 
 def behavior(draw: st.DrawFn, content: st.SearchStrategy[str] = texts) -> dict[str, Any]:
-    one: dict[str, Any] = {"kind": draw(st.sampled_from(list(TITLES))), "content": draw(content)}
+    candidate: dict[str, Any] = {"kind": draw(st.sampled_from(list(TITLES))), "content": draw(content)}
     if draw(st.booleans()):
-        one["summary"] = draw(texts)
+        candidate["summary"] = draw(texts)
     if draw(st.booleans()):
-        one |= {"name": draw(st.sampled_from(["use-tabs", "n"])), "tags": ["go", "style"]}
-    return one
+        candidate |= {"name": draw(st.sampled_from(["use-tabs", "n"])), "tags": ["go", "style"]}
+    return candidate
 
 
 @st.composite
@@ -74,26 +74,30 @@ def tiers_policy(counter: str, demotion: str, **changes: Any) -> Policy:
 class ByTheRules:
     """The demotion as the rules read: one step, the whole text counted, the next step."""
 
-    def __init__(self, ones: list[dict[str, Any]], limit: int, count: Callable[[str], int]) -> None:
+    def __init__(self, candidates: list[dict[str, Any]], limit: int, count: Callable[[str], int]) -> None:
         self.limit, self.count = limit, count
         self.texts: dict[str, tuple[str, str, str]] = {}
         self.tiers: dict[str, int] = {}
-        self.ones = {candidate["id"]: candidate for candidate in ones}
-        for name, one in self.ones.items():
-            tier = sum(round(one["activation"] * 1000) < least for least in (700, 300, 100))
-            self.tiers[name] = min(tier, 1) if one["kind"] == "constraint" else tier
-            tags = "".join(f" #{tag}" for tag in one.get("tags", ()))
-            line = next(line.strip() for line in one["content"].split("\n") if line.strip())
+        self.candidates = {candidate["id"]: candidate for candidate in candidates}
+        for name, candidate in self.candidates.items():
+            tier = sum(round(candidate["activation"] * 1000) < least for least in (700, 300, 100))
+            self.tiers[name] = min(tier, 1) if candidate["kind"] == "constraint" else tier
+            tags = "".join(f" #{tag}" for tag in candidate.get("tags", ()))
+            line = next(line.strip() for line in candidate["content"].split("\n") if line.strip())
             cut = line if len(line) <= 120 else line[:119] + "…"
-            summary = one.get("summary", "")
-            called = f"`{one.get('name', name)}` [{one['kind']}]{tags}"
-            self.texts[name] = (one["content"], summary if summary.strip() else cut, called)
+            summary = candidate.get("summary", "")
+            called = f"`{candidate.get('name', name)}` [{candidate['kind']}]{tags}"
+            self.texts[name] = (candidate["content"], summary if summary.strip() else cut, called)
 
     def text(self) -> str:
         sections = []
         for kind, title in TITLES.items():
-            mine = [name for name, one in self.ones.items() if one["kind"] == kind and self.tiers[name] < 3]
-            mine.sort(key=lambda name: (self.tiers[name], -self.ones[name]["activation"], name))
+            mine = [
+                name
+                for name, candidate in self.candidates.items()
+                if candidate["kind"] == kind and self.tiers[name] < 3
+            ]
+            mine.sort(key=lambda name: (self.tiers[name], -self.candidates[name]["activation"], name))
             if mine:
                 lines = [f"- {self.texts[name][self.tiers[name]]}" for name in mine]
                 sections.append("\n".join([f"## {title}", *lines]))
@@ -104,7 +108,7 @@ class ByTheRules:
 
     def step(self, name: str) -> None:
         present, before = self.tiers[name], self.count(self.text())
-        last = 1 if self.ones[name]["kind"] == "constraint" else 3
+        last = 1 if self.candidates[name]["kind"] == "constraint" else 3
         for tier in range(present + 1, last + 1):
             self.tiers[name] = tier
             if tier == 3 or self.count(self.text()) < before:
@@ -112,9 +116,9 @@ class ByTheRules:
         self.tiers[name] = present
 
     def demoted(self, demotion: str) -> str | None:
-        order = sorted(self.ones, reverse=True)
-        order.sort(key=lambda name: self.ones[name]["activation"])
-        others = [name for name in order if self.ones[name]["kind"] != "constraint"]
+        order = sorted(self.candidates, reverse=True)
+        order.sort(key=lambda name: self.candidates[name]["activation"])
+        others = [name for name in order if self.candidates[name]["kind"] != "constraint"]
         while self.too_long() and any(self.tiers[name] < 3 for name in others):
             for name in others:
                 while self.tiers[name] < 3 and self.too_long():
@@ -130,25 +134,25 @@ class ByTheRules:
 @SETTINGS
 @given(candidates(), limits, counters, demotions, engines)
 def test_the_ceiling_holds_and_every_candidate_is_accounted_for_once(
-    ones: list[dict[str, Any]], limit: int, counter: CounterName, demotion: str, engine: Engine
+    candidates: list[dict[str, Any]], limit: int, counter: CounterName, demotion: str, engine: Engine
 ) -> None:
-    outcome = answer(request(ones, budget_tokens=limit), tiers_policy(counter, demotion), engine=engine)
+    outcome = answer(request(candidates, budget_tokens=limit), tiers_policy(counter, demotion), engine=engine)
     assert (
         engine.counters[counter].count(outcome.composed.text or "") == outcome.composed.tokens.used <= limit
     )
-    assert_accounted(outcome, len(ones))
+    assert_accounted(outcome, len(candidates))
 
 
 @SETTINGS
 @given(candidates(), limits, demotions, engines, st.randoms(use_true_random=False))
 def test_the_order_of_candidates_changes_nothing(
-    ones: list[dict[str, Any]], limit: int, demotion: str, engine: Engine, shuffler: random.Random
+    candidates: list[dict[str, Any]], limit: int, demotion: str, engine: Engine, shuffler: random.Random
 ) -> None:
-    shuffled = list(ones)
+    shuffled = list(candidates)
     shuffler.shuffle(shuffled)
     policy = tiers_policy("chars4", demotion, budget_tokens=limit)
     first, second = (
-        answer(request(each, request_id="same"), policy, engine=engine) for each in (ones, shuffled)
+        answer(request(each, request_id="same"), policy, engine=engine) for each in (candidates, shuffled)
     )
     assert encode(first.composed) == encode(second.composed)
     assert encode(first.decision) == encode(second.decision)
@@ -157,10 +161,10 @@ def test_the_order_of_candidates_changes_nothing(
 @settings(SETTINGS, max_examples=250)
 @given(distinct(), limits, counters, demotions)
 def test_reckoning_by_lines_demotes_as_counting_every_step_does(
-    ones: list[dict[str, Any]], limit: int, counter: CounterName, demotion: str
+    candidates: list[dict[str, Any]], limit: int, counter: CounterName, demotion: str
 ) -> None:
-    outcome = answer(request(ones, budget_tokens=limit), tiers_policy(counter, demotion))
-    expected = ByTheRules(ones, limit, COUNTERS[counter].count).demoted(demotion)
+    outcome = answer(request(candidates, budget_tokens=limit), tiers_policy(counter, demotion))
+    expected = ByTheRules(candidates, limit, COUNTERS[counter].count).demoted(demotion)
     assert (outcome.composed.text or None if expected is None else outcome.composed.text) == expected
     assert (outcome.composed.status == "infeasible") == (expected is None)
 
@@ -210,12 +214,18 @@ def test_wherever_items_go_the_reckoning_is_the_count_of_their_text(
 @SETTINGS
 @given(candidates(), limits, st.integers(0, 10_000))
 def test_neither_content_nor_path_stands_in_a_decision(
-    ones: list[dict[str, Any]], limit: int, number: int
+    candidates: list[dict[str, Any]], limit: int, number: int
 ) -> None:
     private = [f"{what}-{number}-of-it" for what in ("content", "file", "name", "summary", "tag")]
-    one = {"path": f"{private[1]}/a.md", "content": private[0], "name": private[2], "summary": private[3],
-           "tags": [private[4]], "kind": "directive"}  # fmt: skip
+    candidate = {
+        "path": f"{private[1]}/a.md",
+        "content": private[0],
+        "name": private[2],
+        "summary": private[3],
+        "tags": [private[4]],
+        "kind": "directive",
+    }
     for activation in (0.9, 0.5, 0.2):
-        asked = request([*ones, one | {"activation": activation}], budget_tokens=limit)
+        asked = request([*candidates, candidate | {"activation": activation}], budget_tokens=limit)
         record = encode(answer(asked, tiers_policy("chars4", "lowest_first")).decision).decode()
         assert not any(each in record for each in private)

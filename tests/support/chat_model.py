@@ -84,7 +84,7 @@ def units_of(chat: Sequence[Message]) -> tuple[set[int], set[int], list[set[int]
 
 @dataclass(frozen=True)
 class Kept:
-    """What the last text under a policy left."""
+    """The state that the last text under a policy left."""
 
     digest: str
     at: datetime

@@ -61,7 +61,7 @@ class LanesCompactor:
             kind = next((kind for header, kind in OF_HEADER.items() if line.startswith(header)), None)
             kind = item.canary_type if item is not None else kind
             lane = "rules" if kind in RULES else "facts" if kind in FACTS else "history"
-            one: dict[str, Any] = {
+            candidate: dict[str, Any] = {
                 "id": f"{number:04}",
                 "content": line,
                 "kind": "learning",
@@ -71,8 +71,8 @@ class LanesCompactor:
                 "shrink": "never",
             }
             if self.with_subjects and item is not None:
-                one["subject"] = "/".join(item.key)
-            yield one
+                candidate["subject"] = "/".join(item.key)
+            yield candidate
 
 
 class ConversationCompactor:

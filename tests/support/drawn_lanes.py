@@ -28,7 +28,7 @@ quotas = st.sampled_from(
         {"max_share_per_source": 0},
     ]
 )
-"""What a lane grants each source."""
+"""The quotas of a lane's sources."""
 _pieces = ["a", "word ", "two words\n", "é", "漢字\n", "\n\n", "x" * 20, "one line of many\n" * 4]
 contents = st.lists(st.sampled_from(_pieces), max_size=12).map("".join)
 
@@ -43,7 +43,7 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
     drawn = []
     estimates = draw(st.sampled_from([st.just(None), st.none() | st.integers(1, 40), st.just(1)]))
     for name in draw(st.lists(st.integers(0, 14), min_size=draw(st.sampled_from([0, 3, 6])), max_size=12)):
-        one = known.setdefault(
+        candidate = known.setdefault(
             name,
             {
                 "lane": draw(st.sampled_from(LANES)),
@@ -56,7 +56,7 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
         )
         ranking = {key: draw(shares) for key in ("relevance", "specificity", "risk_alignment")}
         recency = draw(st.sampled_from([("recency_bucket", st.integers(0, 5)), ("created_at", moments)]))
-        drawn.append({"id": f"id-{name}", **one, **ranking, recency[0]: draw(recency[1])})
+        drawn.append({"id": f"id-{name}", **candidate, **ranking, recency[0]: draw(recency[1])})
         if estimate := draw(estimates):
             drawn[-1]["token_estimate"] = estimate
     return drawn
@@ -104,13 +104,13 @@ scores = st.sampled_from(
 _AGED = {"recency": ("recency_bucket", "created_at")}
 
 
-def lacking(ones: Iterable[Mapping[str, Any]], table: Mapping[str, Any]) -> list[dict[str, Any]]:
+def lacking(candidates: Iterable[Mapping[str, Any]], table: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return candidates of which each other one lacks the fields that have no weight in a policy's score."""
     weightless = [key for key, weight in table.get("score", {}).items() if weight == 0]
     out = {name for key in weightless for name in _AGED.get(key, (key,))}
     return [
-        {key: value for key, value in one.items() if place % 2 or key not in out}
-        for place, one in enumerate(ones)
+        {key: value for key, value in candidate.items() if place % 2 or key not in out}
+        for place, candidate in enumerate(candidates)
     ]
 
 

@@ -41,7 +41,7 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
     known: dict[int, dict[str, Any]] = {}
     drawn = []
     for name in draw(st.lists(st.integers(0, 9), max_size=8)):
-        one = known.setdefault(
+        candidate = known.setdefault(
             name,
             {
                 "lane": draw(st.sampled_from(LANES)),
@@ -57,5 +57,5 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
             given["relevance"] = draw(shares)
         if draw(st.sampled_from([False, False, True])):
             given["token_estimate"] = draw(st.integers(1, 40))
-        drawn.append({"id": f"id-{name}", **one, **given, "recency_bucket": draw(st.integers(0, 5))})
+        drawn.append({"id": f"id-{name}", **candidate, **given, "recency_bucket": draw(st.integers(0, 5))})
     return drawn

@@ -1,4 +1,4 @@
-"""What tests of the gateway share: a gateway within the test's process, and calls to it."""
+"""A gateway within the test's process, and calls to it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

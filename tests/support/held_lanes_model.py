@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from apportion.core.compose import Answered
-from support.lanes_model import Model, One
+from support.lanes_model import Model, RankedCandidate
 
 DEFAULTS = {"max_loss": 50, "core": 100, "min_cached": 0, "ttl_s": 300}
 _ASIDE = ("expired", "superseded")
@@ -31,7 +31,7 @@ class Left:
 class Tried:
     """A selection, and where what repeats in it ends."""
 
-    chosen: Sequence[One]
+    chosen: Sequence[RankedCandidate]
     used: Mapping[str, int]
     value: int
     end: int = 0
@@ -42,7 +42,7 @@ class HeldModel(Model):
 
     def __init__(
         self,
-        ones: Sequence[Mapping[str, Any]],
+        raw_candidates: Sequence[Mapping[str, Any]],
         asked: Mapping[str, Any],
         policy: Mapping[str, Any],
         left: Left | None,
@@ -58,13 +58,13 @@ class HeldModel(Model):
             age, ttl = self.at - self.entry.at, timedelta(seconds=self.rule["ttl_s"])
             self.cold = age > ttl or age < timedelta(0)
         self.why: str | None = None
-        self.first: Sequence[One] = ()
-        super().__init__(ones, asked, policy)
+        self.first: Sequence[RankedCandidate] = ()
+        super().__init__(raw_candidates, asked, policy)
 
     def select(self) -> None:
         self.free = [artifact for artifact in self.ranked if artifact.reason is None]
         self.base = self.trial([])
-        self.held: list[One] = []
+        self.held: list[RankedCandidate] = []
         self.best, self.tries = self.base, 0
         protected = [artifact for artifact in self.free if artifact.protected]
         if sum(artifact.cost for artifact in protected) > self.limit:
@@ -75,52 +75,60 @@ class HeldModel(Model):
         chosen = self.trial(self.beginning).chosen
         assert chosen == self.best.chosen
         e = self.best.end
-        behind = [one for item in self.list if (one := self.unchanged(item)) is not None and one in chosen]
+        behind = [
+            candidate
+            for item in self.list
+            if (candidate := self.unchanged(item)) is not None and candidate in chosen
+        ]
         self.first = [*self.held[:e], *(artifact for artifact in behind if artifact not in self.held[:e])]
         for artifact in self.base.chosen:
             if artifact not in chosen:
                 artifact.reason = "displaced_by_prefix"
 
-    def trial(self, beginning: Sequence[One]) -> Tried:
+    def trial(self, beginning: Sequence[RankedCandidate]) -> Tried:
         for artifact in self.free:
             artifact.reason = artifact.margin = None
         self.greedy(self.free, beginning)
         return Tried(self.chosen, self.used, self.value)
 
-    def candidate(self, name: str) -> One | None:
+    def candidate(self, name: str) -> RankedCandidate | None:
         counting = (artifact for artifact in self.ranked if artifact.superseded_by is None)
         return next((artifact for artifact in counting if artifact.id == name), None)
 
-    def hash(self, one: One) -> str:
-        return sha256(self.piece(one, one.raw["content"]).encode()).hexdigest()[:16]
+    def hash(self, candidate: RankedCandidate) -> str:
+        return sha256(self.piece(candidate, candidate.raw["content"]).encode()).hexdigest()[:16]
 
-    def unchanged(self, item: tuple[str, str]) -> One | None:
-        one = self.candidate(item[0])
-        return one if one in self.free and one is not None and self.hash(one) == item[1] else None
+    def unchanged(self, item: tuple[str, str]) -> RankedCandidate | None:
+        candidate = self.candidate(item[0])
+        return (
+            candidate
+            if candidate in self.free and candidate is not None and self.hash(candidate) == item[1]
+            else None
+        )
 
-    def longest(self, protected: Sequence[One]) -> tuple[list[One], str | None]:
-        held: list[One] = []
+    def longest(self, protected: Sequence[RankedCandidate]) -> tuple[list[RankedCandidate], str | None]:
+        held: list[RankedCandidate] = []
         for item in self.list:
-            one = self.candidate(item[0])
-            if one is None:
+            candidate = self.candidate(item[0])
+            if candidate is None:
                 return held, "gone"
-            if one.reason == "excluded_by_policy":
+            if candidate.reason == "excluded_by_policy":
                 return held, "excluded"
             if self.unchanged(item) is None:
                 return held, "changed"
-            if (bound := self.passed(one, {*protected, *held})) and not one.protected:
+            if (bound := self.passed(candidate, {*protected, *held})) and not candidate.protected:
                 return held, bound
-            held.append(one)
+            held.append(candidate)
         return held, None
 
-    def passed(self, one: One, beside: set[One]) -> str | None:
+    def passed(self, candidate: RankedCandidate, beside: set[RankedCandidate]) -> str | None:
         """Return the first bound that a candidate passes beside others."""
-        if self.is_over_quota(one, beside):
+        if self.is_over_quota(candidate, beside):
             return "source_max"
-        in_lane = sum(each.cost for each in {*beside, one} if each.lane == one.lane)
-        if in_lane > self.lanes[one.lane]["max_tokens"]:
+        in_lane = sum(each.cost for each in {*beside, candidate} if each.lane == candidate.lane)
+        if in_lane > self.lanes[candidate.lane]["max_tokens"]:
             return "lane_max"
-        return "limit" if sum(each.cost for each in {*beside, one}) > self.limit else None
+        return "limit" if sum(each.cost for each in {*beside, candidate}) > self.limit else None
 
     def at_(self, length: int) -> int:
         return sum(artifact.cost for artifact in self.held[:length])
@@ -129,7 +137,7 @@ class HeldModel(Model):
         served = not self.cold and self.at_(length) >= self.rule["min_cached"]
         return self.rule["weight"] * self.at_(length) if served else 0
 
-    def ext(self, length: int, chosen: Sequence[One]) -> int:
+    def ext(self, length: int, chosen: Sequence[RankedCandidate]) -> int:
         stands = [artifact in chosen for artifact in self.held[length:]]
         return length + [*stands, False].index(False)
 
@@ -137,7 +145,7 @@ class HeldModel(Model):
         base, u, bars = self.base, len(self.held), list[str]()
         end = self.ext(0, base.chosen)
         best, self.best = base.value + self.gain(end), Tried(base.chosen, base.used, base.value, end)
-        self.beginning: Sequence[One] = []
+        self.beginning: Sequence[RankedCandidate] = []
         for j in [] if self.cold else range(u, 0, -1):
             if j < u - 8 and self.held[j] in base.chosen:
                 continue
@@ -164,26 +172,26 @@ class HeldModel(Model):
             return "max_loss"
         in_order = [artifact for artifact in self.ranked if artifact in self.base.chosen]
         total = sum(artifact.cost for artifact in in_order)
-        for place, one in enumerate(in_order):
+        for place, candidate in enumerate(in_order):
             if sum(each.cost for each in in_order[: place + 1]) * 1000 > self.rule["core"] * total:
                 break
-            if one not in tried.chosen:
+            if candidate not in tried.chosen:
                 return "core"
         return None
 
-    def order(self) -> list[One]:
+    def order(self) -> list[RankedCandidate]:
         first = [artifact for artifact in self.first if artifact in self.chosen]
         return first + [artifact for artifact in super().order() if artifact not in first]
 
-    def account(self, out: Sequence[One], *, done: bool) -> None:
+    def account(self, out: Sequence[RankedCandidate], *, done: bool) -> None:
         super().account(out, done=done)
         if not done:
             for artifact in self.ranked:
                 if artifact.reason == "displaced_by_prefix":
                     artifact.reason = "infeasible"
 
-    def is_full(self, one: One) -> bool:
-        return one.form.text == str(one.raw["content"])
+    def is_full(self, candidate: RankedCandidate) -> bool:
+        return candidate.form.text == str(candidate.raw["content"])
 
     def left(self) -> Left:
         """Return what the text leaves, which there must be."""
@@ -196,7 +204,7 @@ class HeldModel(Model):
 
     def held_items(self) -> int:
         both = zip(self.order(), self.list, strict=False)
-        same = [self.is_full(one) and self.unchanged(item) is one for one, item in both]
+        same = [self.is_full(candidate) and self.unchanged(item) is candidate for candidate, item in both]
         return [*same, False].index(False)
 
     def ends(self) -> list[int]:

@@ -33,17 +33,17 @@ AGES_S = (60, 300, 1_800, 7_200, 86_400)
 WEIGHTS = {"recency": 30, "relevance": 35, "specificity": 20, "risk_alignment": 15}
 
 
-def bucket_of(one: Mapping[str, Any], edges: Sequence[int]) -> int:
-    if "created_at" not in one:
-        return int(one.get("recency_bucket", 0))
-    age_s = max(0, (NOW - datetime.fromisoformat(one["created_at"])).total_seconds())
+def bucket_of(candidate: Mapping[str, Any], edges: Sequence[int]) -> int:
+    if "created_at" not in candidate:
+        return int(candidate.get("recency_bucket", 0))
+    age_s = max(0, (NOW - datetime.fromisoformat(candidate["created_at"])).total_seconds())
     return sum(age_s < edge for edge in edges)
 
 
-def means(match: Mapping[str, str], one: Mapping[str, Any]) -> bool:
+def means(match: Mapping[str, str], candidate: Mapping[str, Any]) -> bool:
     if match["type"] == "pattern":
-        return "path" in one and globbed(match["value"].split("/"), one["path"].split("/"))
-    return bool(one[match["type"]] == match["value"])
+        return "path" in candidate and globbed(match["value"].split("/"), candidate["path"].split("/"))
+    return bool(candidate[match["type"]] == match["value"])
 
 
 def globbed(pattern: Sequence[str], path: Sequence[str]) -> bool:
@@ -55,7 +55,7 @@ def globbed(pattern: Sequence[str], path: Sequence[str]) -> bool:
 
 
 @dataclass(eq=False)
-class One:
+class RankedCandidate:
     """A candidate in canonical order, and what the rules make of it."""
 
     raw: Mapping[str, Any]
@@ -82,7 +82,7 @@ class Model:
     """One request, by the rules."""
 
     def __init__(
-        self, ones: Sequence[Mapping[str, Any]], asked: Mapping[str, Any], policy: Mapping[str, Any]
+        self, raw_candidates: Sequence[Mapping[str, Any]], asked: Mapping[str, Any], policy: Mapping[str, Any]
     ) -> None:
         self.count: Callable[[str], int] = COUNTS[policy["counter"]]
         self.lanes: dict[str, dict[str, Any]] = dict(
@@ -98,10 +98,10 @@ class Model:
         }
         self.score_table: Mapping[str, Any] = policy.get("score", {})
         self.threshold: int = policy.get("overlap", {}).get("threshold", 0)
-        self.ranked = self.rank(ones)
+        self.ranked = self.rank(raw_candidates)
         self.covers: list[list[int]] = []
         self.used: dict[str, int]
-        self.chosen: list[One]
+        self.chosen: list[RankedCandidate]
         self.value: int
         self.select()
         self.selected = list(self.chosen)
@@ -115,46 +115,48 @@ class Model:
             if requirement["lane"] == lane
         ]
 
-    def rank(self, ones: Sequence[Mapping[str, Any]]) -> list[One]:
-        ranked = [One(candidate, self.score(candidate), *self.constrained(candidate)) for candidate in ones]
+    def rank(self, raw_candidates: Sequence[Mapping[str, Any]]) -> list[RankedCandidate]:
+        ranked = [RankedCandidate(raw, self.score(raw), *self.constrained(raw)) for raw in raw_candidates]
         ranked.sort(
-            key=lambda one: (
-                -one.score,
-                self.lanes[one.lane]["priority"],
-                KIND_ORDER.index(one.raw["kind"]),
-                one.id,
-                canonical(one.raw),
+            key=lambda candidate: (
+                -candidate.score,
+                self.lanes[candidate.lane]["priority"],
+                KIND_ORDER.index(candidate.raw["kind"]),
+                candidate.id,
+                canonical(candidate.raw),
             )
         )
         supersede(ranked)
-        for place, one in enumerate(ranked):
-            if one.superseded_by is not None:
-                one.reason = "superseded"
-            elif any(other.id == one.id and not other.superseded_by for other in ranked[:place]):
-                one.reason = "duplicate"
-            elif one.reason is None:
-                one.cost = one.raw.get("token_estimate") or self.count(one.raw["content"])
+        for place, candidate in enumerate(ranked):
+            if candidate.superseded_by is not None:
+                candidate.reason = "superseded"
+            elif any(other.id == candidate.id and not other.superseded_by for other in ranked[:place]):
+                candidate.reason = "duplicate"
+            elif candidate.reason is None:
+                candidate.cost = candidate.raw.get("token_estimate") or self.count(candidate.raw["content"])
         return ranked
 
-    def score(self, one: Mapping[str, Any]) -> int:
-        bucket = bucket_of(one, self.score_table.get("age_edges_s", AGES_S))
-        relevance: int = thousandths(one.get("relevance", 0))
+    def score(self, candidate: Mapping[str, Any]) -> int:
+        bucket = bucket_of(candidate, self.score_table.get("age_edges_s", AGES_S))
+        relevance: int = thousandths(candidate.get("relevance", 0))
         relevance += 100 * (self.vitals.get("pressure") == "high" and bucket >= 4)
-        relevance += 150 * (self.vitals.get("pulse_bpm", 0) > 30 and one["lane"] == "local")
-        relevance += 100 * (self.vitals.get("oxygen", 1) < 0.5 and one["lane"] in {"rules", "policy"})
-        parts = {key: thousandths(one.get(key, 0)) for key in WEIGHTS}
+        relevance += 150 * (self.vitals.get("pulse_bpm", 0) > 30 and candidate["lane"] == "local")
+        relevance += 100 * (self.vitals.get("oxygen", 1) < 0.5 and candidate["lane"] in {"rules", "policy"})
+        parts = {key: thousandths(candidate.get(key, 0)) for key in WEIGHTS}
         parts |= {"recency": 200 * bucket, "relevance": min(1_000, relevance)}
         weights = {**WEIGHTS, **self.score_table}
         return int(sum(Fraction(weights[key] * part, 100) for key, part in parts.items()) + Fraction(1, 2))
 
-    def constrained(self, one: Mapping[str, Any]) -> tuple[str, bool, str | None]:
+    def constrained(self, candidate: Mapping[str, Any]) -> tuple[str, bool, str | None]:
         for name in ("must_exclude", "pinned", "must_include"):
             for place, constraint in enumerate(self.constraints[name]):
-                if means(constraint["match"], one):
+                if means(constraint["match"], candidate):
                     excluded = name == "must_exclude"
-                    reason = "excluded_by_policy" if excluded else None if one["content"] else "no_content"
+                    reason = (
+                        "excluded_by_policy" if excluded else None if candidate["content"] else "no_content"
+                    )
                     return f"{name}[{place}]", not excluded, reason
-        return "", False, None if one["content"] else "no_content"
+        return "", False, None if candidate["content"] else "no_content"
 
     def available(self, lane: str) -> int:
         return sum(artifact.cost for artifact in self.ranked if artifact.lane == lane)
@@ -162,31 +164,33 @@ class Model:
     def claim(self, lane: str) -> int:
         return max(0, min(self.floors[lane], self.available(lane)) - self.used[lane])
 
-    def choose(self, one: One) -> None:
-        one.reason, one.margin = None, None
-        self.value += self.look_at(one) * one.cost
-        self.said.chosen.append(self.free.index(one))
-        self.used[one.lane] += one.cost
-        self.chosen.append(one)
+    def choose(self, candidate: RankedCandidate) -> None:
+        candidate.reason, candidate.margin = None, None
+        self.value += self.look_at(candidate) * candidate.cost
+        self.said.chosen.append(self.free.index(candidate))
+        self.used[candidate.lane] += candidate.cost
+        self.chosen.append(candidate)
 
-    def consider(self, one: One, reserve: int) -> None:
-        room = self.lanes[one.lane]["max_tokens"] - self.used[one.lane]
+    def consider(self, candidate: RankedCandidate, reserve: int) -> None:
+        room = self.lanes[candidate.lane]["max_tokens"] - self.used[candidate.lane]
         left = self.limit - sum(self.used.values()) - reserve
-        if self.is_over_quota(one, self.chosen):
-            one.reason, one.margin = "source_max_reached", None
-        elif one.cost > room:
-            one.reason, one.margin = "lane_max_reached", (one.cost, max(0, room))
-        elif one.cost > left:
-            one.reason, one.margin = "budget_exceeded", (one.cost, max(0, left))
+        if self.is_over_quota(candidate, self.chosen):
+            candidate.reason, candidate.margin = "source_max_reached", None
+        elif candidate.cost > room:
+            candidate.reason, candidate.margin = "lane_max_reached", (candidate.cost, max(0, room))
+        elif candidate.cost > left:
+            candidate.reason, candidate.margin = "budget_exceeded", (candidate.cost, max(0, left))
         else:
-            self.choose(one)
+            self.choose(candidate)
 
-    def is_over_quota(self, one: One, chosen: Iterable[One]) -> bool:
+    def is_over_quota(self, candidate: RankedCandidate, chosen: Iterable[RankedCandidate]) -> bool:
         """Say whether it would take more of its lane than its source may, beside those that are chosen."""
-        lane, source = self.lanes[one.lane], one.raw.get("source")
-        beside = [other for other in chosen if other.lane == one.lane and other.raw.get("source") == source]
+        lane, source = self.lanes[candidate.lane], candidate.raw.get("source")
+        beside = [
+            other for other in chosen if other.lane == candidate.lane and other.raw.get("source") == source
+        ]
         items, share = lane.get("max_items_per_source", 0), lane.get("max_share_per_source", 1_000)
-        tokens = one.cost + sum(other.cost for other in beside)
+        tokens = candidate.cost + sum(other.cost for other in beside)
         too_many = bool(items) and len(beside) >= items
         too_large = share < 1_000 and tokens > lane["max_tokens"] * share // 1_000
         return source is not None and (too_many or too_large)
@@ -194,22 +198,22 @@ class Model:
     def select(self) -> None:
         self.greedy([artifact for artifact in self.ranked if artifact.reason is None], ())
 
-    def look_at(self, one: One) -> int:
+    def look_at(self, candidate: RankedCandidate) -> int:
         """Say how much of it was said by whom, and return what it is worth now."""
-        place = self.free.index(one)
+        place = self.free.index(candidate)
         cover, by = self.said.cover(place)
-        one.redundant = (cover, self.free[by].id) if cover and not one.protected else None
+        candidate.redundant = (cover, self.free[by].id) if cover and not candidate.protected else None
         return self.said.worth(place)
 
-    def in_turn(self, ones: Iterable[One]) -> Iterator[One]:
+    def in_turn(self, candidates: Iterable[RankedCandidate]) -> Iterator[RankedCandidate]:
         """Yield those that are not chosen, each when its turn comes."""
-        left = [self.free.index(candidate) for candidate in ones if candidate not in self.chosen]
+        left = [self.free.index(candidate) for candidate in candidates if candidate not in self.chosen]
         while left:
             place = self.said.next(left) if self.threshold else left[0]
             left.remove(place)
             yield self.free[place]
 
-    def greedy(self, free: Sequence[One], held: Sequence[One]) -> None:
+    def greedy(self, free: Sequence[RankedCandidate], held: Sequence[RankedCandidate]) -> None:
         """Choose afresh: the protected, what is held, by floors, then all the rest."""
         self.used, self.chosen, self.value, self.free = dict.fromkeys(self.lanes, 0), [], 0, list(free)
         if not self.covers:
@@ -217,11 +221,11 @@ class Model:
             self.covers = (
                 covers(contents, self.threshold) if self.threshold else [[0] * len(free)] * len(free)
             )
-        exempt = [place for place, one in enumerate(free) if one.protected]
+        exempt = [place for place, candidate in enumerate(free) if candidate.protected]
         self.said = Said(self.covers, [artifact.score for artifact in free], exempt)
-        for one in [*(artifact for artifact in free if artifact.protected), *held]:
-            if one not in self.chosen:
-                self.choose(one)
+        for candidate in [*(artifact for artifact in free if artifact.protected), *held]:
+            if candidate not in self.chosen:
+                self.choose(candidate)
         for held_back in (True, False):
             for lane in self.lanes:
                 others = sum(self.claim(other) for other in self.lanes if other != lane)
@@ -239,12 +243,16 @@ class Model:
     def shortfall(self, lane: str) -> tuple[int, int] | None:
         return None if self.met[lane] else (self.floors[lane], self.available(lane))
 
-    def piece(self, one: One, content: str) -> str:
-        return self.template.format(content=content, id=one.id, kind=one.raw["kind"], lane=one.lane)
+    def piece(self, candidate: RankedCandidate, content: str) -> str:
+        return self.template.format(
+            content=content, id=candidate.id, kind=candidate.raw["kind"], lane=candidate.lane
+        )
 
-    def order(self) -> list[One]:
+    def order(self) -> list[RankedCandidate]:
         names = list(self.lanes)
-        return sorted(self.chosen, key=lambda one: (names.index(one.lane), self.ranked.index(one)))
+        return sorted(
+            self.chosen, key=lambda candidate: (names.index(candidate.lane), self.ranked.index(candidate))
+        )
 
     def text(self) -> str:
         pieces, lane = [], None
@@ -258,21 +266,21 @@ class Model:
     def fits(self) -> bool:
         return self.count(self.text()) <= self.limit
 
-    def forms(self, one: One, least: int) -> list[Shrunk]:
+    def forms(self, candidate: RankedCandidate, least: int) -> list[Shrunk]:
         """Return the forms below the one that it has, the largest first, for targets from the least on."""
-        content, count = one.raw["content"], partial(self.cost_of, one)
-        steps = ladder(SHRINK_BY_KIND[one.raw["kind"]], content, count, None, one.raw.get("path"))
-        if steps is None or one.form.tokens <= least:
+        content, count = candidate.raw["content"], partial(self.cost_of, candidate)
+        steps = ladder(SHRINK_BY_KIND[candidate.raw["kind"]], content, count, None, candidate.raw.get("path"))
+        if steps is None or candidate.form.tokens <= least:
             return []
-        found = [steps.within(target) for target in range(one.form.tokens - 1, least - 1, -1)]
-        if found[-1] is None and steps.smallest().tokens < one.form.tokens:
+        found = [steps.within(target) for target in range(candidate.form.tokens - 1, least - 1, -1)]
+        if found[-1] is None and steps.smallest().tokens < candidate.form.tokens:
             found.append(steps.smallest())
         return [form for form in found if form is not None]
 
-    def cost_of(self, one: One, content: str) -> int:
-        return self.count(self.piece(one, content))
+    def cost_of(self, candidate: RankedCandidate, content: str) -> int:
+        return self.count(self.piece(candidate, content))
 
-    def shrink(self, order: Sequence[One], least: int) -> bool:
+    def shrink(self, order: Sequence[RankedCandidate], least: int) -> bool:
         for artifact in order:
             for form in self.forms(artifact, least):
                 if self.fits():
@@ -280,8 +288,8 @@ class Model:
                 artifact.form = form
         return self.fits()
 
-    def whole(self, ones: Sequence[One]) -> None:
-        for candidate in ones:
+    def whole(self, candidates: Sequence[RankedCandidate]) -> None:
+        for candidate in candidates:
             candidate.form = Shrunk(
                 candidate.raw["content"], self.cost_of(candidate, candidate.raw["content"])
             )
@@ -292,11 +300,11 @@ class Model:
         if self.fits() or self.shrink(order, self.least):
             return True
         dropped = []
-        for one in [artifact for artifact in order if not artifact.protected]:
+        for candidate in [artifact for artifact in order if not artifact.protected]:
             if self.fits():
                 break
-            dropped.append(one)
-            self.chosen.remove(one)
+            dropped.append(candidate)
+            self.chosen.remove(candidate)
         kept = [artifact for artifact in order if artifact in self.chosen]
         if not self.fits():
             done = self.shrink(kept, 0)
@@ -305,13 +313,13 @@ class Model:
             self.whole(kept)
             done = self.shrink(kept, self.least)
             if not done:
-                for one, form in zip(kept, floors, strict=True):
-                    one.form = form
+                for candidate, form in zip(kept, floors, strict=True):
+                    candidate.form = form
                 done = True
         self.account(dropped if done else order, done=done)
         return done
 
-    def account(self, out: Sequence[One], *, done: bool) -> None:
+    def account(self, out: Sequence[RankedCandidate], *, done: bool) -> None:
         left = self.limit - self.count(self.text()) if done else self.limit
         for choice in out:
             choice.reason = "dropped_after_render"
@@ -323,22 +331,22 @@ class Model:
                     artifact.reason = "infeasible"
 
 
-def supersede(ranked: Sequence[One]) -> None:
+def supersede(ranked: Sequence[RankedCandidate]) -> None:
     """Say of each candidate by which newer one of its subject it is superseded."""
-    for one in ranked:
+    for candidate in ranked:
         rivals = [
             other
             for other in ranked
-            if other.reason is None and other.raw.get("subject", other) == one.raw.get("subject")
+            if other.reason is None and other.raw.get("subject", other) == candidate.raw.get("subject")
         ]
-        if one in rivals and not one.protected:
+        if candidate in rivals and not candidate.protected:
             newest = max(rivals, key=created)
-            if newest is not one:
-                one.superseded_by = newest.id
+            if newest is not candidate:
+                candidate.superseded_by = newest.id
 
 
-def created(one: One) -> datetime:
-    return datetime.fromisoformat(one.raw.get("created_at", "0001-01-01T00:00:00Z"))
+def created(candidate: RankedCandidate) -> datetime:
+    return datetime.fromisoformat(candidate.raw.get("created_at", "0001-01-01T00:00:00Z"))
 
 
 def canonical(raw: Mapping[str, Any]) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 from apportion.core.shrink import SHRINK_BY_KIND, Shrunk
 from apportion.core.shrink.ladder import Ladder, Rung
 from support import query_rules
-from support.lanes_model import Model, One, canonical, thousandths
+from support.lanes_model import Model, RankedCandidate, canonical, thousandths
 from support.naive_overlap import covers
 
 
 @dataclass(eq=False)
-class Unit(One):
+class Unit(RankedCandidate):
     """A passage or a whole candidate; as a verdict again, its candidate."""
 
     whole: Mapping[str, Any] = field(default_factory=dict)
@@ -49,57 +49,57 @@ class Unit(One):
 class QueryModel(Model):
     """One request with a query, by the rules."""
 
-    told: dict[str, int]
+    match: dict[str, int]
 
     def __init__(
-        self, ones: Sequence[Mapping[str, Any]], asked: Mapping[str, Any], policy: Mapping[str, Any]
+        self, raw_candidates: Sequence[Mapping[str, Any]], asked: Mapping[str, Any], policy: Mapping[str, Any]
     ) -> None:
         self.query: str = asked["query"]
         self.weight: int = policy["query"]["weight"]
         self.most: int = policy["query"]["passage_characters"]
-        super().__init__(ones, asked, policy)
+        super().__init__(raw_candidates, asked, policy)
 
-    def rank(self, ones: Sequence[Mapping[str, Any]]) -> list[One]:
-        without = super().rank(ones)
-        free = [one for one in without if one.reason is None]
-        cuts = [self.passages(one) for one in free]
+    def rank(self, raw_candidates: Sequence[Mapping[str, Any]]) -> list[RankedCandidate]:
+        without = super().rank(raw_candidates)
+        free = [candidate for candidate in without if candidate.reason is None]
+        cuts = [self.passages(candidate) for candidate in free]
         texts = [
-            ["\n".join(query_rules.lines_of(one.raw["content"])[first:end]) for first, end in pieces]
-            for one, pieces in zip(free, cuts, strict=True)
+            ["\n".join(query_rules.lines_of(candidate.raw["content"])[first:end]) for first, end in pieces]
+            for candidate, pieces in zip(free, cuts, strict=True)
         ]
-        shares, self.told = query_rules.relevances(self.query, texts, [one.raw for one in free])
+        shares, self.match = query_rules.relevances(self.query, texts, [candidate.raw for candidate in free])
         silent = not any(map(any, shares))
-        units: list[One] = []
-        for one, pieces, text, own in zip(free, cuts, texts, shares, strict=True):
+        units: list[RankedCandidate] = []
+        for candidate, pieces, text, own in zip(free, cuts, texts, shares, strict=True):
             is_cut = len(pieces) > 1 and any(own)
             for passage in range(len(pieces) if is_cut else 1):
                 x = own[passage] if is_cut or len(pieces) == 1 else 0
-                raw = {**one.raw, "relevance": self.relevance(one.raw, x, silent=silent) / 1_000}
+                raw = {**candidate.raw, "relevance": self.relevance(candidate.raw, x, silent=silent) / 1_000}
                 score = self.score(raw)
                 if is_cut:
                     raw["content"] = text[passage]
                     score = score if x else 0
-                unit = Unit(raw, score, one.constraint, one.protected, None, whole=one.raw)
+                unit = Unit(raw, score, candidate.constraint, candidate.protected, None, whole=candidate.raw)
                 unit.passages, unit.passage, unit.is_cut, unit.lexical = pieces, passage, is_cut, max(own)
-                unit.cost = self.count(text[passage]) + 8 if is_cut else one.cost
+                unit.cost = self.count(text[passage]) + 8 if is_cut else candidate.cost
                 units.append(unit)
         order = list(self.lanes)
-        ranked = units + [one for one in without if one.reason is not None]
+        ranked = units + [candidate for candidate in without if candidate.reason is not None]
         ranked.sort(
-            key=lambda one: (
-                -one.score,
-                order.index(one.lane),
-                list(SHRINK_BY_KIND).index(one.raw["kind"]),
-                one.id,
-                canonical(one.whole if isinstance(one, Unit) else one.raw),
-                one.passage if isinstance(one, Unit) else 0,
+            key=lambda candidate: (
+                -candidate.score,
+                order.index(candidate.lane),
+                list(SHRINK_BY_KIND).index(candidate.raw["kind"]),
+                candidate.id,
+                canonical(candidate.whole if isinstance(candidate, Unit) else candidate.raw),
+                candidate.passage if isinstance(candidate, Unit) else 0,
             )
         )
         return ranked
 
-    def passages(self, one: One) -> list[tuple[int, int]]:
-        is_whole = one.protected or SHRINK_BY_KIND[one.raw["kind"]] == "never"
-        return query_rules.passages(one.raw["content"], 0 if is_whole else self.most)
+    def passages(self, candidate: RankedCandidate) -> list[tuple[int, int]]:
+        is_whole = candidate.protected or SHRINK_BY_KIND[candidate.raw["kind"]] == "never"
+        return query_rules.passages(candidate.raw["content"], 0 if is_whole else self.most)
 
     def relevance(self, raw: Mapping[str, Any], x: int, *, silent: bool) -> int:
         own = thousandths(raw["relevance"]) if "relevance" in raw else None
@@ -109,12 +109,12 @@ class QueryModel(Model):
 
     def select(self) -> None:
         self.units = self.ranked
-        free = [one for one in self.ranked if one.reason is None]
+        free = [candidate for candidate in self.ranked if candidate.reason is None]
         if self.threshold:
-            self.covers = covers([one.raw["content"] for one in free], self.threshold)
-            for i, one in enumerate(free):
+            self.covers = covers([candidate.raw["content"] for candidate in free], self.threshold)
+            for i, candidate in enumerate(free):
                 for j, other in enumerate(free):
-                    if one.id == other.id:
+                    if candidate.id == other.id:
                         self.covers[i][j] = 0
         self.greedy(free, ())
 
@@ -147,17 +147,22 @@ class QueryModel(Model):
         self.ranked = candidates
         return super().render()
 
-    def forms(self, one: One, least: int) -> list[Shrunk]:
-        assert isinstance(one, Unit)
-        if not one.is_excerpt:
-            return super().forms(one, least)
-        whole = Shrunk(one.excerpt(len(one.kept)), self.cost_of(one, one.excerpt(len(one.kept))))
-        steps = Ladder(
-            whole, (Rung(len(one.kept) - 1, one.excerpt),), lambda content: self.cost_of(one, content)
+    def forms(self, candidate: RankedCandidate, least: int) -> list[Shrunk]:
+        assert isinstance(candidate, Unit)
+        if not candidate.is_excerpt:
+            return super().forms(candidate, least)
+        whole = Shrunk(
+            candidate.excerpt(len(candidate.kept)),
+            self.cost_of(candidate, candidate.excerpt(len(candidate.kept))),
         )
-        if one.form.tokens <= least:
+        steps = Ladder(
+            whole,
+            (Rung(len(candidate.kept) - 1, candidate.excerpt),),
+            lambda content: self.cost_of(candidate, content),
+        )
+        if candidate.form.tokens <= least:
             return []
-        found = [steps.within(target) for target in range(one.form.tokens - 1, least - 1, -1)]
-        if found[-1] is None and steps.smallest().tokens < one.form.tokens:
+        found = [steps.within(target) for target in range(candidate.form.tokens - 1, least - 1, -1)]
+        if found[-1] is None and steps.smallest().tokens < candidate.form.tokens:
             found.append(steps.smallest())
         return [form for form in found if form is not None]

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 STOP_WORDS = set(
-    "a an and are as at be but by can do for from had has have how if in into is it its no not of on or so "  # noqa: SIM905
+    "a an and are as at be but by can do for from had has have how if in into is it its no not of on or so "  # noqa: SIM905 - as the rule has them
     "that the then there this to was we what when which will with you".split()
 )
 SMALL = "abcdefghijklmnopqrstuvwxyz"
@@ -155,9 +155,9 @@ def relevances(
     homes = [each.get("path") or each["id"] + "\0" for each in raws]
     best = {home: max(p[at] for at in everywhere if homes[at[0]] == home) for home in homes}
     x = {at: (750 * p[at] + 250 * best[homes[at[0]]]) // 1_000 if p[at] else 0 for at in everywhere}
-    told = {
+    match = {
         "terms": len(asked),
         "matched": sum(count > 0 for count in df.values()),
         "passages": number,
     }
-    return [[x[place, passage] for passage in range(len(found))] for place, found in enumerate(texts)], told
+    return [[x[place, passage] for passage in range(len(found))] for place, found in enumerate(texts)], match

@@ -72,6 +72,7 @@ NODE = Requirement(
     "of the consumer in TypeScript",
     lambda: answers("npm", "--version"),
 )
+CURL = Requirement("curl", "TEST_REQUIRE_CURL", "of the gateway's page", lambda: shutil.which("curl"))
 PYTHONS = Requirement(
     "a second Python from 3.11 to 3.14",
     "TEST_REQUIRE_PYTHONS",
@@ -84,5 +85,6 @@ REQUIREMENTS: tuple[Requirement[str] | Requirement[bool] | Requirement[list[str]
     KUBECTL,
     PROMETHEUS,
     NODE,
+    CURL,
     PYTHONS,
 )

@@ -71,7 +71,9 @@ def test_the_golden_decisions_stand_in_the_tables_as_a_naive_reading_finds_them(
         ):
             assert row[name] == at(record, name), name
         assert row["session_after_prompts"] == (at(record, "session_after_prompts") or 0)
-        assert [group["name"] for group in row["groups"]] == [one["name"] for one in record.get("groups", [])]
+        assert [group["name"] for group in row["groups"]] == [
+            group["name"] for group in record.get("groups", [])
+        ]
         assert row["reasons"] == record.get("reasons", [])
         for entry in record.get("candidates", []):
             candidate = next(candidates)

@@ -58,8 +58,8 @@ def test_every_query_says_in_its_first_line_what_it_answers() -> None:
 def test_what_was_left_out_is_counted_as_a_naive_reading_counts_it() -> None:
     records = [json.loads(line) for path in GOLDEN for line in path.read_bytes().splitlines()]
     naive: Counter[tuple[str, ...]] = Counter()
-    for one in {record["decision_id"]: record for record in reversed(records)}.values():
-        for row in one.get("candidates", ()):
+    for logged in {record["decision_id"]: record for record in reversed(records)}.values():
+        for row in logged.get("candidates", ()):
             if row["outcome"] == "omitted":
                 naive[row["group"], row["kind"], row["reason"]] += 1
     found = asked("dropped", records)

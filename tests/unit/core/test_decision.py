@@ -54,7 +54,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 def six(omitted_max: int) -> Answered:
     """Compose of six candidates, by rank: too long, chosen, excluded, empty, chosen, excluded."""
-    ones = [
+    candidates = [
         candidate("a", 60, relevance=0.9),
         candidate("b", 5, relevance=0.8),
         candidate("c", 5, relevance=0.7),
@@ -64,7 +64,7 @@ def six(omitted_max: int) -> Answered:
     ]
     excluded = {"must_exclude": [{"match": {"type": "id", "value": name}} for name in "cf"]}
     engine = Engine(ENGINE.version, ENGINE.counters, omitted_max=omitted_max)
-    return answer(request(ones, constraints=excluded, budget_tokens=50), lanes_policy(), engine=engine)
+    return answer(request(candidates, constraints=excluded, budget_tokens=50), lanes_policy(), engine=engine)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_what_leaves_the_pool_with_a_decision_is_named_in_it_beyond_the_bound(om
         passed = artifact(candidate(name), expires_at="2026-03-01T11:00:00Z")
         session = publish(passed, session, ENGINE, 60)
     engine = Engine(ENGINE.version, ENGINE.counters, omitted_max=omitted_max)
-    ones = [candidate(name, content="") for name in "abc"]
-    outcome = answer(request(ones), lanes_policy(), session, engine)
+    candidates = [candidate(name, content="") for name in "abc"]
+    outcome = answer(request(candidates), lanes_policy(), session, engine)
     assert outcome.session.pool == ()
     assert [entry.id for entry in outcome.decision.candidates] == [*"abc"[:omitted_max], "y", "z"]
     assert counted(outcome.decision.unlisted) == {"no_content": 3 - omitted_max}
@@ -123,8 +123,8 @@ def test_the_secret_that_ids_were_made_with_is_named(secret: bytes | None, told:
 
 def test_an_infeasible_answer_says_which_bound_was_met_first() -> None:
     pinned = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
-    ones = [candidate("a", 60, shrink="never"), candidate("b", 60), candidate("c", 5_000)]
-    outcome = answer(request(ones, constraints=pinned, budget_tokens=50), lanes_policy())
+    candidates = [candidate("a", 60, shrink="never"), candidate("b", 60), candidate("c", 5_000)]
+    outcome = answer(request(candidates, constraints=pinned, budget_tokens=50), lanes_policy())
     told = [(entry.id, entry.reason, entry.bound, entry.more) for entry in outcome.decision.candidates]
     assert told == [
         ("a", "infeasible", "render", UNSET),
@@ -134,12 +134,12 @@ def test_an_infeasible_answer_says_which_bound_was_met_first() -> None:
 
 
 def test_what_does_not_stand_in_full_says_what_it_had_in_full() -> None:
-    ones = [candidate("a", content="seventeen letters\n" * 200, token_estimate=30)]
-    outcome = answer(request(ones, budget_tokens=300), lanes_policy())
+    candidates = [candidate("a", content="seventeen letters\n" * 200, token_estimate=30)]
+    outcome = answer(request(candidates, budget_tokens=300), lanes_policy())
     [entry] = outcome.decision.candidates
     assert (entry.fidelity, entry.full_tokens) == ("shrunk", 900)
     assert (entry.tokens or 0) <= 300
-    [whole] = answer(request(ones), lanes_policy()).decision.candidates
+    [whole] = answer(request(candidates), lanes_policy()).decision.candidates
     assert (whole.fidelity, whole.full_tokens) == ("full", UNSET)
 
 
@@ -207,8 +207,8 @@ def test_what_was_withheld_was_neither_counted_nor_weighed(strategy: str) -> Non
 
 def test_only_what_is_superseded_names_a_newer_candidate() -> None:
     dated: dict[str, Any] = {"subject": "port", "recency_bucket": None}
-    ones = [candidate(name, created_at=f"2026-03-01T1{name}:00:00Z", **dated) for name in "01"]
-    asked_twice = request(ones, request_id="r")
+    candidates = [candidate(name, created_at=f"2026-03-01T1{name}:00:00Z", **dated) for name in "01"]
+    asked_twice = request(candidates, request_id="r")
     first = answer(asked_twice, lanes_policy())
     again = answer(asked_twice, lanes_policy(), first.session)
     named = [

@@ -42,7 +42,9 @@ TASK: Task[Any, Any] = Task(
     candidates=(prepared("a"), prepared("b")),
     own=SESSION,
     count_contents=lambda those: [len(one.content) for one in those],
-    runs_of_contents=lambda those, most: [content_runs(one.content, most) for one in those],
+    runs_of_contents=lambda candidates, most: [
+        content_runs(candidate.content, most) for candidate in candidates
+    ],
     overlap_of=lambda those, _: Overlap([() for _ in those], range(len(those)), {}),
 )
 OTHERWISE: dict[str, Any] = {

@@ -323,20 +323,20 @@ def test_a_value_past_every_exact_integer_is_told_as_such() -> None:
 
 def test_what_is_said_already_is_told_beside_the_reason() -> None:
     said = Redundant("first", 812)
-    ones = (
+    candidates = (
         selection(1, fidelity=Fidelity.FULL, redundant=said),
         omission(2, Reason.REDUNDANT, redundant=said),
     )
-    told = shown(decision(candidates=ones, candidates_total=2))
+    told = shown(decision(candidates=candidates, candidates_total=2))
     assert "full, 81.2 % in first" in told
     assert "redundant, 81.2 % in first" in told
 
 
 def test_a_query_is_explained_by_its_matches_the_relevance_and_the_lines_that_stand() -> None:
     steps = "\n\n".join(f"def step_{n}():\n    return refund_{n}()" for n in range(40))
-    ones = [candidate("a", content=steps, relevance=None), candidate("b", relevance=None)]
+    candidates = [candidate("a", content=steps, relevance=None), candidate("b", relevance=None)]
     policy = lanes_policy(query={"passage_characters": 100})
-    made = answer(request(ones, query="refund_7 zebra", budget_tokens=40), policy).decision
+    made = answer(request(candidates, query="refund_7 zebra", budget_tokens=40), policy).decision
     text = shown(made, width=150)
     assert "2 of 3 terms of the query occur in 41 passages" in text
     assert "excerpt, of " in text

@@ -66,8 +66,8 @@ async def test_a_request_that_is_sent_again_gets_its_first_answer_and_is_charged
         assert await first.read() == await again.read()
         assert again.headers["Idempotency-Replayed"] == "true"
         other = await (await client.post("/v1/compose", json=body())).json()
-        one = (await first.json())["composed"]
-        assert other["session"]["spent_tokens"] == one["tokens"]["used"] + other["tokens"]["used"]
+        earlier = (await first.json())["composed"]
+        assert other["session"]["spent_tokens"] == earlier["tokens"]["used"] + other["tokens"]["used"]
         assert other["session"]["prompts"] == 2
 
 

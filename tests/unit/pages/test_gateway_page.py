@@ -4,14 +4,13 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from http import HTTPStatus
 from pathlib import Path
 
-import pytest
 from support.commands import ROOT, command, environment
+from support.requiring import CURL
 
 PAGE = (ROOT / "docs" / "gateway.md").read_text("utf-8")
 [EXAMPLE] = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -19,8 +18,8 @@ STEPS = re.findall(r"^\$ ((?:[^\n]|\n> )*)\n((?:[^$\n][^\n]*\n)*)", EXAMPLE, re.
 SOURCES = [file.read_text("utf-8") for file in (ROOT / "worker/apportion/gateway").glob("*.py")]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the page calls curl")
 def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+    CURL.require()
     (start, nothing), (definition, _), *steps = STEPS
     assert (start.endswith(" &"), nothing, len(steps)) == (True, "", 5)
     gateway = [*shlex.split(start.removesuffix(" &"))[1:], "--gateway-port", "0", "--log-format", "json"]

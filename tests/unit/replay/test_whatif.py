@@ -487,8 +487,8 @@ def test_without_its_query_a_request_selects_by_the_candidates_own_relevance() -
 
 def test_without_its_query_a_candidate_that_stood_in_part_stands_whole_or_not_at_all() -> None:
     steps = "\n\n".join(f"def step_{n}():\n    return refund_{n}()" for n in range(40))
-    one = candidate("a", content=steps, relevance=None)
-    request = asked("r1", candidates=[one], query="refund_7", budget_tokens=60)
+    steps_only = candidate("a", content=steps, relevance=None)
+    request = asked("r1", candidates=[steps_only], query="refund_7", budget_tokens=60)
     recording = recorded([request], catalogue=QUERIED)
     [difference] = replayed(recording, Change(without_query=True), catalogue=QUERIED).differences
     assert [(item.id, item.reason) for item in difference.lost] == [("a", "budget_exceeded")]

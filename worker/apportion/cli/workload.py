@@ -60,8 +60,8 @@ def from_files(
 ) -> None:
     """Make one request from the text files of a folder and a question.
 
-    Files that a .gitignore names are left out. The id of a file is its path, so that the text names the
-    files; the path then stands in the decision, too. What is left out is counted on stderr.
+    Files that a .gitignore names are left out. Files are numbered, so that a decision holds no path; the text
+    of policy `search` names their paths. The number of files left out is printed to stderr.
 
     Examples:
       apportion workload from-files . --query "Where is a lane's floor enforced?" |

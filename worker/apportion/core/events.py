@@ -87,9 +87,9 @@ class Candidate(Closed, frozen=True):
     token_estimate: Opt[Annotated[int, Meta(ge=1, le=MAX_INTEGER)]] = UNSET
     """The tokens that the selection charges for it; by default its exact count."""
     source: Opt[Text256] = UNSET
-    """What it comes from, such as a file; a lane may bound what one source takes (`lanes`)."""
+    """The origin, such as a file. A lane may bound the items and tokens of each source (`lanes`)."""
     subject: Opt[Text256] = UNSET
-    """What it states a fact about; of one subject only the newest counts (`lanes`, `categories`, `tiers`)."""
+    """The thing that the content states a fact about. Only the newest candidate of a subject counts."""
 
 
 class MatchType(StrEnum):

@@ -183,7 +183,7 @@ class ContentMemo(Generic[V]):
         self.misses = 0
 
     def get_all(self, keys: Sequence[str], contents: Sequence[str], make: Callable[[str], V]) -> list[V]:
-        """Return the value of each content, in order; `make` makes one from a content."""
+        """Return the value of each content, in order; `make` computes the value of a content."""
         known = self._values
         unknown = {key: content for key, content in zip(keys, contents, strict=True) if key not in known}
         self.hits += len(keys) - len(unknown)

@@ -614,7 +614,7 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     window: Opt[ChatWindow] = UNSET
     """The same for a conversation, if the policy keeps a stable window."""
     tool_results: Opt[ToolResults] = UNSET
-    """What was cleared, if the policy clears tool results."""
+    """The cleared tool results, if the policy clears them."""
     query: Opt[QueryMatch] = UNSET
     """The match of the request's query with the candidates, if there was something to select."""
     run: Opt[Run] = UNSET

@@ -41,7 +41,7 @@ class GatewayAnswer(Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """Where events go, and answers come from."""
+    """The receiver of events, and the source of their answers."""
 
     async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
         """Return the answer to a request; the caller sets a deadline.

@@ -115,7 +115,7 @@ class Resized(Struct, frozen=True):
 
 
 class AnswerSide(Struct, frozen=True, omit_defaults=True):
-    """How a request was answered: before the change, or after.
+    """The answer to a request before the change, or after it.
 
     `held` is how many tokens of an unchanged beginning a provider's cache can serve.
     """

@@ -104,9 +104,9 @@ def test_a_total_of_zero_disables_and_still_counts_the_prompt() -> None:
 
 
 def test_the_same_request_sent_again_is_a_duplicate_and_charges_nothing() -> None:
-    ones = [candidate("a"), candidate("b")]
-    first = answer(request(ones, request_id="r"), lanes_policy())
-    later = request(ones[::-1], request_id="r", requested_at="2026-03-01T13:00:00Z")
+    candidates = [candidate("a"), candidate("b")]
+    first = answer(request(candidates, request_id="r"), lanes_policy())
+    later = request(candidates[::-1], request_id="r", requested_at="2026-03-01T13:00:00Z")
     second = answer(later, lanes_policy(), first.session)
     assert second.composed.status == "duplicate"
     assert second.composed.duplicate_of == first.composed.decision_id != second.composed.decision_id
@@ -212,9 +212,9 @@ def test_constraints_pinned_and_included_ones_know_no_backoff() -> None:
         "pinned": [{"match": {"type": "id", "value": "p"}, "reason": "r"}],
         "must_include": [{"match": {"type": "id", "value": "m"}, "reason": "r"}],
     }
-    ones = [candidate("p"), candidate("m"), candidate("c", kind="constraint"), candidate("x")]
+    candidates = [candidate("p"), candidate("m"), candidate("c", kind="constraint"), candidate("x")]
     for _ in range(2):
-        outcome = answer(request(ones, constraints=limits), policy, session)
+        outcome = answer(request(candidates, constraints=limits), policy, session)
         session = outcome.session
     assert set(selected(outcome)) == {"p", "m", "c"}
     assert [(injection.id, injection.count) for injection in session.injections] == [
@@ -270,7 +270,7 @@ def test_a_retraction_takes_an_artifact_back(by: dict[str, str]) -> None:
 
 
 def test_a_retraction_by_path_means_kind_lane_and_chunk_too() -> None:
-    ones: tuple[dict[str, Any], ...] = (
+    candidates: tuple[dict[str, Any], ...] = (
         {"path": "x.md"},
         {"path": "x.md", "kind": "rule_doc"},
         {"path": "x.md", "lane": "rules"},
@@ -278,8 +278,8 @@ def test_a_retraction_by_path_means_kind_lane_and_chunk_too() -> None:
         {"path": "y.md"},
         {"id": "z"},
     )
-    session = published(EMPTY, *(artifact(entry | {"content": "c"}) for entry in ones))
-    for left, one in zip((5, 4, 3, 2, 1), ones, strict=False):
+    session = published(EMPTY, *(artifact(entry | {"content": "c"}) for entry in candidates))
+    for left, one in zip((5, 4, 3, 2, 1), candidates, strict=False):
         session = published(session, retraction(**one))
         assert len(session.pool) == left
     assert [pooled.id for pooled in session.pool] == ["z"]

@@ -105,8 +105,8 @@ def test_without_a_stated_reserve_it_is_what_the_categories_leave() -> None:
 def test_what_a_policy_leaves_unassigned_is_nobodys() -> None:
     alert = {"a": {"priority": 0, "budget_tokens": 50, "may_overflow": True}}
     policy = categories_policy(budget_tokens=100, categories=alert, reserve={"tokens": 10})
-    ones = [candidate("x", "a", token_estimate=60), candidate("y", "a", token_estimate=1, priority=0)]
-    outcome = answer(request(ones), policy)
+    candidates = [candidate("x", "a", token_estimate=60), candidate("y", "a", token_estimate=1, priority=0)]
+    outcome = answer(request(candidates), policy)
     assert selected(outcome) == ["x"]
     assert entry_of(outcome, "y").margin == Margin(1, 0)
 
@@ -124,8 +124,8 @@ def test_categories_stand_by_priority_not_by_their_order_in_the_policy() -> None
         "late": {"priority": 9, "budget_tokens": 50},
         "early": {"priority": 0, "budget_tokens": 50},
     }
-    ones = [candidate("x", "late"), candidate("y", "early")]
-    outcome = answer(request(ones), categories_policy(budget_tokens=100, categories=categories))
+    candidates = [candidate("x", "late"), candidate("y", "early")]
+    outcome = answer(request(candidates), categories_policy(budget_tokens=100, categories=categories))
     assert selected(outcome) == ["y", "x"]
     assert [group.name for group in outcome.decision.groups] == ["early", "late"]
 
@@ -140,8 +140,8 @@ def test_categories_stand_by_priority_not_by_their_order_in_the_policy() -> None
     ],
 )
 def test_a_score_is_exact_past_every_exact_integer(priority: float, score: int | str) -> None:
-    ones = [candidate("a", priority=priority / 2), candidate("b", priority=priority)]
-    outcome = answer(request(ones), categories_policy(certificate={"enabled": True}))
+    candidates = [candidate("a", priority=priority / 2), candidate("b", priority=priority)]
+    outcome = answer(request(candidates), categories_policy(certificate={"enabled": True}))
     assert selected(outcome) == ["b", "a"]
     assert entry_of(outcome, "b").score == score
     record = json.loads(encode(outcome.decision))
@@ -163,11 +163,11 @@ def test_a_given_priority_wins_over_what_it_could_be_made_from() -> None:
 
 def test_even_a_counter_that_does_not_add_up_is_held_to_the_limit() -> None:
     category = {"a": {"priority": 0, "budget_tokens": 100}}
-    ones = [candidate(f"c{n:02}", "a", content="x" * 30, token_estimate=1) for n in range(60)]
+    candidates = [candidate(f"c{n:02}", "a", content="x" * 30, token_estimate=1) for n in range(60)]
     policy = categories_policy(budget_tokens=100, categories=category)
-    outcome = answer(request(ones), policy, engine=engine_with(Jumpy()))
+    outcome = answer(request(candidates), policy, engine=engine_with(Jumpy()))
     chosen = selected(outcome)
-    assert chosen == [entry["id"] for entry in ones[: len(chosen)]]
+    assert chosen == [entry["id"] for entry in candidates[: len(chosen)]]
     assert 80 < Jumpy().count(outcome.composed.text or "") == outcome.composed.tokens.used <= 100
     assert set(omitted(outcome).values()) == {"budget_exceeded"}
     assert len(omitted(outcome)) == 60 - len(chosen)
@@ -175,9 +175,9 @@ def test_even_a_counter_that_does_not_add_up_is_held_to_the_limit() -> None:
 
 def test_a_text_that_fits_at_once_is_counted_once() -> None:
     counter = Counting(ENGINE.counters["chars4"])
-    ones = [candidate(f"c{n:03}", token_estimate=1) for n in range(200)]
+    candidates = [candidate(f"c{n:03}", token_estimate=1) for n in range(200)]
     engine = Engine(ENGINE.version, {"chars4": counter})
-    outcome = answer(request(ones), categories_policy(), engine=engine)
+    outcome = answer(request(candidates), categories_policy(), engine=engine)
     assert counter.texts == [outcome.composed.text]
 
 
@@ -186,9 +186,11 @@ def test_whether_a_candidate_fits_is_told_without_counting_all_the_others_again(
     counter = Counting(COUNTERS["o200k_base"])
     category = {"a": {"priority": 0, "budget_tokens": 1_000}}
     policy = categories_policy(counter="o200k_base", budget_tokens=1_000, categories=category)
-    ones = [candidate(f"c{n:03}", "a", content=f"{lead}Tell {n} of it", token_estimate=1) for n in range(600)]
-    outcome = answer(request(ones), policy, engine=Engine(ENGINE.version, {"o200k_base": counter}))
+    candidates = [
+        candidate(f"c{n:03}", "a", content=f"{lead}Tell {n} of it", token_estimate=1) for n in range(600)
+    ]
+    outcome = answer(request(candidates), policy, engine=Engine(ENGINE.version, {"o200k_base": counter}))
     assert 990 < outcome.composed.tokens.used <= 1_000
     assert set(omitted(outcome).values()) == {"budget_exceeded"}
     assert len(omitted(outcome)) > 400
-    assert sum(map(len, counter.texts)) < 4 * sum(len(entry["content"]) for entry in ones)
+    assert sum(map(len, counter.texts)) < 4 * sum(len(entry["content"]) for entry in candidates)

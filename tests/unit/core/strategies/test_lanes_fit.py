@@ -40,21 +40,24 @@ def fidelities(outcome: Answered) -> dict[str, str]:
 
 
 def test_the_last_lane_shrinks_first_and_only_as_far_as_needed() -> None:
-    ones = [lines("a", 40), lines("b", 40, lane="history")]
-    outcome = answer(request(ones, budget_tokens=700), wide())
+    candidates = [lines("a", 40), lines("b", 40, lane="history")]
+    outcome = answer(request(candidates, budget_tokens=700), wide())
     assert fidelities(outcome) == {"a": "full", "b": "shrunk"}
     # one more line of ten tokens would not have fitted
     assert 690 < outcome.composed.tokens.used <= 700
 
 
 def test_within_a_lane_the_lowest_score_shrinks_first() -> None:
-    ones = [lines("good", 40, relevance=0.9), lines("bad", 40, relevance=0.1)]
-    assert fidelities(answer(request(ones, budget_tokens=700), wide())) == {"good": "full", "bad": "shrunk"}
+    candidates = [lines("good", 40, relevance=0.9), lines("bad", 40, relevance=0.1)]
+    assert fidelities(answer(request(candidates, budget_tokens=700), wide())) == {
+        "good": "full",
+        "bad": "shrunk",
+    }
 
 
 def test_nothing_is_shrunk_below_the_floor_but_the_next_one_is_shrunk_too() -> None:
-    ones = [lines("a", 40), lines("b", 40, lane="history")]
-    outcome = answer(request(ones, budget_tokens=350), wide())
+    candidates = [lines("a", 40), lines("b", 40, lane="history")]
+    outcome = answer(request(candidates, budget_tokens=350), wide())
     tokens = {item.id: item.tokens for item in outcome.composed.items}
     assert 90 < tokens["b"] <= 100
     assert tokens["a"] > 200
@@ -62,8 +65,8 @@ def test_nothing_is_shrunk_below_the_floor_but_the_next_one_is_shrunk_too() -> N
 
 
 def test_where_all_at_their_floors_do_not_fit_the_fewest_are_dropped_and_the_rest_shrunk_afresh() -> None:
-    ones = [lines(f"c{n}", 20, relevance=1 - n / 10) for n in range(5)]
-    outcome = answer(request(ones, budget_tokens=450), wide())
+    candidates = [lines(f"c{n}", 20, relevance=1 - n / 10) for n in range(5)]
+    outcome = answer(request(candidates, budget_tokens=450), wide())
     assert omitted(outcome) == {"c4": "dropped_after_render"}
     tokens = [item.tokens for item in outcome.composed.items]
     assert tokens[0] > 130
@@ -76,9 +79,11 @@ def test_where_all_at_their_floors_do_not_fit_the_fewest_are_dropped_and_the_res
 def test_as_many_are_dropped_as_the_whole_text_needs_not_as_the_counts_of_its_parts_say() -> None:
     # 100 and five times 1 characters with what is between them are 115, 29 tokens: 3 too many. Each of the
     # five costs a token, but takes only 3 characters along: without three of them there are 27 tokens still
-    ones = [candidate("big", 25, kind="rule_doc", relevance=1)]
-    ones += [candidate(f"c{n}", content="x", kind="rule_doc", relevance=0.5 - n / 10) for n in range(5)]
-    outcome = answer(request([entry | {"token_estimate": 1} for entry in ones], budget_tokens=26), wide())
+    candidates = [candidate("big", 25, kind="rule_doc", relevance=1)]
+    candidates += [candidate(f"c{n}", content="x", kind="rule_doc", relevance=0.5 - n / 10) for n in range(5)]
+    outcome = answer(
+        request([entry | {"token_estimate": 1} for entry in candidates], budget_tokens=26), wide()
+    )
     assert selected(outcome) == ["big", "c0"]
     assert outcome.composed.tokens.used == 26
 
@@ -89,29 +94,29 @@ def test_what_goes_along_with_the_last_of_a_lane_saves_others() -> None:
         "local": {"priority": 1, "min_tokens": 0, "max_tokens": 1_000},
         "history": {"priority": 2, "min_tokens": 0, "max_tokens": 1_000, "heading": "#" * 40},
     }
-    ones = [
+    candidates = [
         candidate("a", 100, kind="rule_doc", relevance=1, token_estimate=1),
         candidate("b", 10, kind="rule_doc", relevance=0, token_estimate=1),
         candidate("h", 10, kind="rule_doc", lane="history", token_estimate=1),
     ]
-    outcome = answer(request(ones, budget_tokens=117), lanes_policy(lanes=lanes))
+    outcome = answer(request(candidates, budget_tokens=117), lanes_policy(lanes=lanes))
     # 526 characters are 132 tokens: 15 too many, and h alone counts 10
     assert omitted(outcome) == {"h": "dropped_after_render"}
     assert outcome.composed.tokens.used == 111
 
 
 def test_constraints_and_rules_are_never_shrunk_but_dropped() -> None:
-    ones = [lines("rule", 40, kind="rule_doc", relevance=0), lines("edit", 40)]
-    roomy = answer(request(ones, budget_tokens=550), wide())
+    candidates = [lines("rule", 40, kind="rule_doc", relevance=0), lines("edit", 40)]
+    roomy = answer(request(candidates, budget_tokens=550), wide())
     assert fidelities(roomy) == {"edit": "shrunk", "rule": "full"}
-    tight = answer(request(ones, budget_tokens=450), wide())
+    tight = answer(request(candidates, budget_tokens=450), wide())
     assert fidelities(tight) == {"edit": "full"}
     assert omitted(tight) == {"rule": "dropped_after_render"}
 
 
 def test_protected_ones_are_shrunk_below_the_floor_only_when_nothing_else_is_left() -> None:
-    ones = [lines("p", 40), lines("q", 40, lane="history")]
-    outcome = answer(request(ones, budget_tokens=50, constraints=pinned("p")), wide())
+    candidates = [lines("p", 40), lines("q", 40, lane="history")]
+    outcome = answer(request(candidates, budget_tokens=50, constraints=pinned("p")), wide())
     assert fidelities(outcome) == {"p": "shrunk"}
     assert omitted(outcome) == {"q": "dropped_after_render"}
     assert outcome.composed.tokens.used <= 50
@@ -126,8 +131,8 @@ def test_a_protected_artifact_that_never_shrinks_is_infeasible() -> None:
 
 
 def test_a_candidates_own_shrink_wins_over_its_kinds() -> None:
-    ones = [lines("rule", 40, kind="rule_doc", shrink="truncate_oldest")]
-    assert fidelities(answer(request(ones, budget_tokens=200), wide())) == {"rule": "shrunk"}
+    candidates = [lines("rule", 40, kind="rule_doc", shrink="truncate_oldest")]
+    assert fidelities(answer(request(candidates, budget_tokens=200), wide())) == {"rule": "shrunk"}
     with pytest.raises(EventError) as caught:
         answer(request([lines("a", 4, shrink="nope")]), wide())
     assert (caught.value.code, caught.value.pointer) == ("unknown_shrink", "$.candidates[0].shrink")
@@ -180,6 +185,6 @@ def test_no_form_that_leaves_something_out_is_as_small_as_what_is_not_looked_int
 
 def test_a_counter_of_which_nothing_is_known_never_passes_the_limit() -> None:
     for budget in range(1, 120):
-        ones = [lines("p", 4), lines("q", 2, lane="history"), candidate("r", content="/\n")]
-        outcome = answer(request(ones, budget_tokens=budget), wide(), engine=engine_with(Jumpy()))
+        candidates = [lines("p", 4), lines("q", 2, lane="history"), candidate("r", content="/\n")]
+        outcome = answer(request(candidates, budget_tokens=budget), wide(), engine=engine_with(Jumpy()))
         assert Jumpy().count(outcome.composed.text or "") == outcome.composed.tokens.used <= budget

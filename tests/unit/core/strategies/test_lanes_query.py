@@ -55,10 +55,10 @@ def test_a_query_has_a_bound() -> None:
 
 
 def test_only_with_a_query_a_candidate_may_leave_out_its_relevance() -> None:
-    ones = [candidate("a", relevance=None)]
-    assert selected(answer(request(ones, query=""), lanes_policy())) == ["a"]
+    candidates = [candidate("a", relevance=None)]
+    assert selected(answer(request(candidates, query=""), lanes_policy())) == ["a"]
     with pytest.raises(EventError) as refused:
-        answer(request(ones), lanes_policy())
+        answer(request(candidates), lanes_policy())
     assert (refused.value.code, refused.value.pointer) == (
         ErrorCode.MISSING_FIELD,
         "$.candidates[0].relevance",
@@ -73,11 +73,11 @@ def test_a_pooled_artifact_without_a_relevance_is_unsuitable_only_without_a_quer
 
 def test_a_pinned_candidate_and_one_that_never_shrinks_stay_whole() -> None:
     pin = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
-    ones = [
+    candidates = [
         candidate("a", content=STEPS, relevance=None),
         candidate("b", content=STEPS, kind="rule_doc", relevance=None),
     ]
-    made = answer(request(ones, query="refund_7", constraints=pin), lanes_policy(query=CUT))
+    made = answer(request(candidates, query="refund_7", constraints=pin), lanes_policy(query=CUT))
     assert {item.id: item.fidelity for item in made.composed.items} == dict.fromkeys("ab", Fidelity.FULL)
     assert made.decision.query
     assert made.decision.query.passages == 2
@@ -91,10 +91,13 @@ def test_with_no_limit_left_the_query_is_not_read() -> None:
 
 
 def test_the_weight_is_the_querys_share_of_a_relevance() -> None:
-    ones = [candidate("a", content="job", relevance=0.2), candidate("b", content="order", relevance=0.2)]
+    candidates = [
+        candidate("a", content="job", relevance=0.2),
+        candidate("b", content="order", relevance=0.2),
+    ]
     parts = {
         weight: entry_of(
-            answer(request(ones, query="job"), lanes_policy(query={"weight": weight})), "a"
+            answer(request(candidates, query="job"), lanes_policy(query={"weight": weight})), "a"
         ).parts
         for weight in (0, 500, 1_000)
     }
@@ -103,11 +106,11 @@ def test_the_weight_is_the_querys_share_of_a_relevance() -> None:
 
 def test_of_equal_ids_the_one_that_ranks_best_without_the_query_stays() -> None:
     content = "pay the order"
-    ones = [
+    candidates = [
         candidate("a", relevance=0.3, content=content, path="job.py"),
         candidate("a", relevance=0.4, content=content),
     ]
-    made = answer(request(ones, query="job"), lanes_policy())
+    made = answer(request(candidates, query="job"), lanes_policy())
     assert [(entry.id, entry.reason or None, entry.lexical or 0) for entry in made.decision.candidates] == [
         ("a", None, 0),
         ("a", "duplicate", 0),
@@ -127,10 +130,10 @@ def test_passages_are_not_smaller_than_a_hundred_characters(characters: int) -> 
 
 
 def test_queries_of_equal_terms_share_a_composition() -> None:
-    memory, ones = Memory(), [candidate("a", content="the job")]
-    first = answer(request(ones, query="The job?"), lanes_policy(), memory=memory)
-    second = answer(request(ones, query="jobs, jobs"), lanes_policy(), memory=memory)
-    other = answer(request(ones, query="orders"), lanes_policy(), memory=memory)
+    memory, candidates = Memory(), [candidate("a", content="the job")]
+    first = answer(request(candidates, query="The job?"), lanes_policy(), memory=memory)
+    second = answer(request(candidates, query="jobs, jobs"), lanes_policy(), memory=memory)
+    other = answer(request(candidates, query="orders"), lanes_policy(), memory=memory)
     assert [made.cache_hit for made in (first, second, other)] == [False, True, False]
     assert first.decision.digests.input != second.decision.digests.input
 
@@ -138,9 +141,9 @@ def test_queries_of_equal_terms_share_a_composition() -> None:
 def test_runs_are_remembered_within_a_bound_of_bytes() -> None:
     memory = Memory(runs_max_bytes=20_000)
     for number in range(20):
-        ones = [candidate("a", content=f"{STEPS}\n{number}")]
-        answer(request(ones, query="refund"), lanes_policy(), memory=memory)
-        answer(request(ones, query="step"), lanes_policy(), memory=memory)
+        candidates = [candidate("a", content=f"{STEPS}\n{number}")]
+        answer(request(candidates, query="refund"), lanes_policy(), memory=memory)
+        answer(request(candidates, query="step"), lanes_policy(), memory=memory)
     weight = content_runs(STEPS, 2_400).weight_bytes(STEPS)
     assert weight < 20_000 < 20 * weight
     assert (memory.runs.hits, memory.runs.misses) == (20, 20)
@@ -148,8 +151,8 @@ def test_runs_are_remembered_within_a_bound_of_bytes() -> None:
 
 def test_one_passage_of_two_equal_ones_in_a_candidate_is_not_redundant() -> None:
     content = "def a_job():\n    return retry_the_payment_client_after_timeouts\n\n" * 4
-    ones = [candidate("a", content=content, relevance=None), candidate("b", relevance=None)]
+    candidates = [candidate("a", content=content, relevance=None), candidate("b", relevance=None)]
     policy = lanes_policy(query={"passage_characters": 100}, overlap={"threshold": 300})
-    made = answer(request(ones, query="job"), policy)
+    made = answer(request(candidates, query="job"), policy)
     assert entry_of(made, "a").fidelity is Fidelity.FULL
     assert not entry_of(made, "a").redundant

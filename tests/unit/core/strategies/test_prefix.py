@@ -63,30 +63,32 @@ def test_a_table_that_says_what_is_so_anyway_changes_no_digest() -> None:
 
 
 def test_a_row_of_forty_items_grows_by_no_more_than_two_and_a_half_kilobytes() -> None:
-    ones = [candidate(f"{number:02}", 2, id=f"{number:02}an-id-made-from-a-path") for number in range(40)]
-    assert {len(entry["id"]) for entry in ones} == {24}
-    asked = request(ones, request_id="r")
+    candidates = [
+        candidate(f"{number:02}", 2, id=f"{number:02}an-id-made-from-a-path") for number in range(40)
+    ]
+    assert {len(entry["id"]) for entry in candidates} == {24}
+    asked = request(candidates, request_id="r")
     plain, held = (answer(asked, policy).session for policy in (lanes_policy(lanes=ONE), holding()))
     assert plain.spent_tokens == held.spent_tokens
     assert 1_000 < len(encode(held)) - len(encode(plain)) <= 2_500
 
 
 def test_no_more_than_256_items_are_carried() -> None:
-    ones = [candidate(f"{number:03}", 2) for number in range(300)]
-    first = answer(request(ones), holding())
-    second = answer(request(ones), holding(), first.session)
+    candidates = [candidate(f"{number:03}", 2) for number in range(300)]
+    first = answer(request(candidates), holding())
+    second = answer(request(candidates), holding(), first.session)
     assert len(selected(second)) == 300
     assert second.decision.prefix
     assert (second.decision.prefix.previous_items, second.decision.prefix.broken) == (256, None)
 
 
 def test_no_more_bytes_of_ids_are_carried_than_a_row_keeps_four_times() -> None:
-    ones = [candidate(f"{number:03}" + "é" * 250, 2, content=f"{number:08}") for number in range(100)]
+    candidates = [candidate(f"{number:03}" + "é" * 250, 2, content=f"{number:08}") for number in range(100)]
     session = EMPTY
     for name in "abcd":
-        session = answer(request(ones), holding(name=name), session).session
+        session = answer(request(candidates), holding(name=name), session).session
     for name in "abcd":
-        prefix = answer(request(ones), holding(name=name), session).decision.prefix
+        prefix = answer(request(candidates), holding(name=name), session).decision.prefix
         assert prefix
         assert prefix.previous_items == 16_384 // (3 + 2 * 250 + 16)
 
@@ -139,9 +141,9 @@ def many(count: int, **changes: Any) -> list[dict[str, Any]]:
 def test_sixteen_are_tried_and_the_one_that_holds_is_made_once_more() -> None:
     policy = holding(prefix={**EAGER, "max_loss": 0}, budget_tokens=3_000)
     session = answer(request(many(256)), policy).session
-    ones = [*many(256, relevance=0.4), candidate("x", 2_000, relevance=1)]
+    candidates = [*many(256, relevance=0.4), candidate("x", 2_000, relevance=1)]
     with patch.object(hold, "greedy", wraps=select.greedy) as greedy:
-        outcome = answer(request(ones), policy, session)
+        outcome = answer(request(candidates), policy, session)
     assert outcome.decision.prefix
     assert (outcome.decision.prefix.previous_items, outcome.decision.prefix.tried) == (256, 16)
     assert greedy.call_count <= 18
@@ -149,9 +151,11 @@ def test_sixteen_are_tried_and_the_one_that_holds_is_made_once_more() -> None:
 
 def test_a_turn_counts_its_beginning_beside_the_whole_unless_all_or_nothing_repeats() -> None:
     policy, counts, session = holding(counter="o200k_base"), [], EMPTY
-    for ones in (many(9), many(9), [*many(8), candidate("008", content="otherwise")], many(8)[1:]):
+    for candidates in (many(9), many(9), [*many(8), candidate("008", content="otherwise")], many(8)[1:]):
         counter = Counting(COUNTERS["o200k_base"])
-        outcome = answer(request(ones), policy, session, Engine(ENGINE.version, {"o200k_base": counter}))
+        outcome = answer(
+            request(candidates), policy, session, Engine(ENGINE.version, {"o200k_base": counter})
+        )
         counts.append(len(counter.texts))
         session = outcome.session
     assert counts == [1, 1, 2, 1]
@@ -160,9 +164,9 @@ def test_a_turn_counts_its_beginning_beside_the_whole_unless_all_or_nothing_repe
 @pytest.mark.parametrize("counter", sorted(COUNTERS))
 def test_prefix_tokens_are_the_exact_count_of_the_beginning(counter: str) -> None:
     policy = holding(counter=counter)
-    ones = [candidate(name, content=f"{name}: def f(x):\n    return '{name}' // 3\n") for name in "abc"]
-    session = answer(request(ones), policy).session
-    changed = [*ones[:2], {**ones[2], "content": "// otherwise"}]
+    candidates = [candidate(name, content=f"{name}: def f(x):\n    return '{name}' // 3\n") for name in "abc"]
+    session = answer(request(candidates), policy).session
+    changed = [*candidates[:2], {**candidates[2], "content": "// otherwise"}]
     composed = answer(request(changed), policy, session).composed
     beginning, _, _ = (composed.text or "").partition("\n\n// otherwise")
     assert composed.prefix_tokens == COUNTERS[counter].count(beginning) > 0
@@ -170,8 +174,8 @@ def test_prefix_tokens_are_the_exact_count_of_the_beginning(counter: str) -> Non
 
 def test_values_past_what_json_reads_exactly_are_told_as_the_greatest_that_is() -> None:
     pins = {"pinned": [{"match": {"type": "lane", "value": "local"}}]}
-    ones = [candidate(str(number), 2, token_estimate=2**53 - 1) for number in range(30)]
-    outcome = answer(request(ones, constraints=pins), holding())
+    candidates = [candidate(str(number), 2, token_estimate=2**53 - 1) for number in range(30)]
+    outcome = answer(request(candidates, constraints=pins), holding())
     assert outcome.decision.prefix
     assert outcome.decision.prefix.value == outcome.decision.prefix.value_without == 2**53 - 1
     assert encode(outcome.decision)
@@ -186,11 +190,11 @@ def explained(outcome: Any) -> list[str]:
 def test_an_explanation_says_how_much_repeats_and_what_it_cost() -> None:
     policy = holding(budget_tokens=62)
     session = answer(request([candidate("a", 30), candidate("b", 30, relevance=0.4)]), policy).session
-    ones = [candidate("a", 30), candidate("b", 30, relevance=0.4), candidate("c", 30, relevance=1)]
-    lines = explained(answer(request(ones), policy, session))
+    candidates = [candidate("a", 30), candidate("b", 30, relevance=0.4), candidate("c", 30, relevance=1)]
+    lines = explained(answer(request(candidates), policy, session))
     assert "61 of 61 tokens as last turn" in lines
     assert "held for that: 1, given way: 1; value 30,750 instead of 37,050" in lines
-    late = request(ones, requested_at="2026-03-01T13:00:00Z")
+    late = request(candidates, requested_at="2026-03-01T13:00:00Z")
     lines = explained(answer(late, policy, session))
     assert "30 of 61 tokens as last turn; broken at item 1: cold" in lines
     assert "by then a provider's cache is cold, so nothing was given up for it" in lines

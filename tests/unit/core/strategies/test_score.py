@@ -59,8 +59,8 @@ def test_the_greatest_ages_are_no_overflow() -> None:
 
 def test_a_field_without_weight_may_be_missing_and_has_no_effect() -> None:
     policy = lanes_policy(score=RELEVANCE_ALONE)
-    ones = [candidate("a", relevance=0.7, **BARE), candidate("b", relevance=0.699, specificity=1)]
-    outcome = answer(request(ones), policy)
+    candidates = [candidate("a", relevance=0.7, **BARE), candidate("b", relevance=0.699, specificity=1)]
+    outcome = answer(request(candidates), policy)
     assert [(entry.id, entry.score) for entry in outcome.decision.candidates] == [("a", 700), ("b", 699)]
     assert omitted(outcome) == {}
 
@@ -76,9 +76,9 @@ def test_a_field_without_weight_may_be_missing_and_has_no_effect() -> None:
     ],
 )
 def test_a_field_with_weight_is_needed(table: dict[str, Any], lacks: str, pointer: str) -> None:
-    one = {key: value for key, value in candidate("a").items() if key != lacks}
+    lacking = {key: value for key, value in candidate("a").items() if key != lacks}
     with pytest.raises(EventError) as caught:
-        answer(request([one]), lanes_policy(score=table))
+        answer(request([lacking]), lanes_policy(score=table))
     assert (caught.value.code, caught.value.pointer) == ("missing_field", f"$.candidates[0].{pointer}")
 
 
@@ -86,8 +86,8 @@ def test_ages_of_weeks_are_told_apart() -> None:
     day = 86_400
     policy = lanes_policy(score={"age_edges_s": [day, 7 * day, 14 * day, 28 * day, 56 * day]})
     times = {"a": "2026-02-28T12:00:01Z", "b": "2026-02-28T12:00:00Z", "c": "2026-01-04T12:00:01Z"}
-    ones = [candidate(name, created_at=time, recency_bucket=None) for name, time in times.items()]
-    entries = answer(request([*ones, candidate("d", recency_bucket=3)]), policy).decision.candidates
+    candidates = [candidate(name, created_at=time, recency_bucket=None) for name, time in times.items()]
+    entries = answer(request([*candidates, candidate("d", recency_bucket=3)]), policy).decision.candidates
     assert {entry.id: entry.parts and entry.parts[0] for entry in entries} == {
         "a": 1_000,
         "b": 800,

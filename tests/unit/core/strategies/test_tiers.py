@@ -100,9 +100,9 @@ def test_without_constraints_nothing_is_infeasible() -> None:
 
 
 def test_what_was_not_the_last_to_go_had_nothing_left() -> None:
-    ones = [behavior("a", 0.9), behavior("b", 0.8), behavior("c", 0.7)]
+    candidates = [behavior("a", 0.9), behavior("b", 0.8), behavior("c", 0.7)]
     # a in full is 13 + 3 + 20 = 36 characters: 9 tokens; b as a name adds 1 + 2 + 15 and makes 14
-    outcome = answer(request(ones, budget_tokens=12), tiers_policy())
+    outcome = answer(request(candidates, budget_tokens=12), tiers_policy())
     assert selected(outcome) == ["a"]
     assert entry_of(outcome, "b").margin == Margin(5, 3)
     assert entry_of(outcome, "c").margin == Margin(4, 0)
@@ -110,11 +110,11 @@ def test_what_was_not_the_last_to_go_had_nothing_left() -> None:
 
 @pytest.mark.parametrize("demotion", ["lowest_first", "round_robin"])
 def test_even_a_counter_that_grows_as_the_text_shrinks_is_held_to_the_limit(demotion: str) -> None:
-    ones = [behavior(f"b{n}", n / 10) for n in range(1, 10)]
+    candidates = [behavior(f"b{n}", n / 10) for n in range(1, 10)]
     policy = tiers_policy(tiers={"demotion": demotion})
-    outcome = answer(request(ones, budget_tokens=500), policy, engine=with_counter(Contrary()))
+    outcome = answer(request(candidates, budget_tokens=500), policy, engine=with_counter(Contrary()))
     assert (outcome.composed.status, outcome.composed.tokens.used) == ("empty", 0)
-    bound = [behavior("c", kind="constraint"), *ones]
+    bound = [behavior("c", kind="constraint"), *candidates]
     outcome = answer(request(bound, budget_tokens=500), policy, engine=with_counter(Contrary()))
     assert outcome.composed.status == "infeasible"
 
@@ -133,17 +133,17 @@ def test_of_300_items_that_cost_nearly_the_same_each_text_is_counted_a_few_times
     demotion: str, limit: int
 ) -> None:
     counter = Counting(COUNTERS["o200k_base"])
-    ones = [
+    candidates = [
         behavior(f"b{n:03}", 0.7 + n / 1000, content=f"Use {n} tabs a line.", summary=f"Use {n} tabs, or so.")
         for n in range(300)
     ]
     policy = tiers_policy(counter="o200k_base", tiers={"demotion": demotion})
     engine = Engine(ENGINE.version, {"o200k_base": counter})
-    outcome = answer(request(ones, budget_tokens=limit), policy, engine=engine)
+    outcome = answer(request(candidates, budget_tokens=limit), policy, engine=engine)
     assert limit - 20 < outcome.composed.tokens.used <= limit
     texts = sum(
         len(f"{candidate['content']}{candidate['summary']}`{candidate['id']}` [directive]")
-        for candidate in ones
+        for candidate in candidates
     )
     assert sum(map(len, counter.texts)) < 8 * texts
 

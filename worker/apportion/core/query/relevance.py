@@ -67,16 +67,16 @@ def relevances(terms: Iterable[str], documents: Sequence[Document]) -> Relevance
     query = frozenset(terms)
     terms_of_runs = _QueryTermsOfRuns(query).__getitem__
     found = [_occurrences(document, query, terms_of_runs) for document in documents]
-    passages = sum([len(each.lengths) for each in found])
-    runs = sum([sum(each.lengths) for each in found])
+    passages = sum([len(occurrences.lengths) for occurrences in found])
+    runs = sum([sum(occurrences.lengths) for occurrences in found])
     frequencies = _passage_frequencies(found)
     scale = _Scale(
         max(1, runs // max(1, passages)),
         {term: _logarithm(passages + 1) - _logarithm(number) for term, number in frequencies.items()},
     )
-    raw = [scale.raw(each) for each in found]
-    most = max([max(each, default=0) for each in raw], default=0)
-    shares = [[ALL * value // most for value in each] if most and any(each) else () for each in raw]
+    raw = [scale.raw(occurrences) for occurrences in found]
+    most = max([max(values, default=0) for values in raw], default=0)
+    shares = [[ALL * value // most for value in values] if most and any(values) else () for values in raw]
     best: dict[str, int] = {}
     for document, own in zip(documents, shares, strict=True):
         if own:
@@ -129,12 +129,12 @@ def _occurrences(
 def _passage_frequencies(found: Iterable[_Occurrences]) -> dict[str, int]:
     """Return in how many passages each term occurs, in the content or in the path."""
     numbers: Counter[str] = Counter()
-    for each in found:
-        for term in each.in_path:
-            numbers[term] += len(each.lengths)
-        for counts in each.in_passages.values():
+    for occurrences in found:
+        for term in occurrences.in_path:
+            numbers[term] += len(occurrences.lengths)
+        for counts in occurrences.in_passages.values():
             for term in counts:
-                if term not in each.in_path:
+                if term not in occurrences.in_path:
                     numbers[term] += 1
     return numbers
 

@@ -84,7 +84,7 @@ class Answers:
         self._letter_headers = EventHeaders("context-dead-letter.v1", source)
 
     def go_by(self, timeline: Timeline) -> None:
-        """Go by these policies from now on: those of before, and what was read since.
+        """Use these policies from now on; they include the earlier ones.
 
         Their counters load now, before the worker is ready, because loading one holds the interpreter's lock.
         """

@@ -32,7 +32,7 @@ class ClearableResults(Struct, frozen=True):
 
 
 class Clearing(Struct, frozen=True):
-    """What is cleared: new contents and saved tokens by message, all before `boundary`.
+    """The cleared results: new contents and saved tokens by message, all before `boundary`.
 
     `last_boundary` is that of the last text, 0 if there is none or if it is lost. `stale` are the messages
     whose text is not as in the last text, or may not be.

@@ -38,7 +38,7 @@ class CountedChat(Struct, frozen=True):
 
 
 class KeptHistory(Struct, frozen=True):
-    """What is kept of a history, newest first. `costs` are those of all messages as they would be sent.
+    """The kept messages of a history, newest first. `costs` has the cost of each message as it would be sent.
 
     `withheld` are the messages that only the stable window keeps out. `last` is the beginning of the last
     text, and `last_cut` where its cut is found again, None if it is not.

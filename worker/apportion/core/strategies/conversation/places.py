@@ -29,7 +29,7 @@ class MessageDigests:
     def place_at(self, index: int) -> MessagePlace:
         """Return the place at an index."""
         indices = range(index, min(index + DIGESTS_MAX, len(self._messages)))
-        return MessagePlace(index, b"".join([self._digest_at(each) for each in indices]))
+        return MessagePlace(index, b"".join([self._digest_at(place) for place in indices]))
 
     def find(self, place: MessagePlace, is_allowed: Callable[[int], bool]) -> int | None:
         """Return the allowed index with the place's digests that is nearest to its index; ties: the lower."""

@@ -22,7 +22,7 @@ _PINNED = "pinned"
 
 
 class MessageChoice(Struct, frozen=True):
-    """What goes to the model: the system prompt as cut, and the kept messages of the history, in their order.
+    """The selection: the system prompt as cut, and the kept messages of the history, in their order.
 
     `margins` are by message index. `withheld` are messages that only the stable window keeps out, `saved` the
     tokens of cleared results, of which `kept` has some. `pinned` messages are always sent. Where `sent` is

@@ -19,7 +19,7 @@ _BREAKPOINTS_MAX = 4
 
 
 class SentChat(Struct, frozen=True):
-    """What is sent before the new message and its group: system prompt, pinned messages, kept history.
+    """The text before the new message and its group: system prompt, pinned messages, kept history.
 
     Messages are indices, in their order; `end` is where the history ends. `used_tokens` are the whole text's.
     """
