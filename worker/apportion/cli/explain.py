@@ -136,7 +136,7 @@ def _find(recorded: BinaryIO, prefix: str) -> "ContextDecision":
 
 
 def _entries(decision: "ContextDecision", candidate_id: str) -> "list[Entry]":
-    """Return the entries of an id: first the entry that counts, then those that it counts instead of.
+    """Return the entries of an id: first the selectable entry, then its duplicates and superseded ones.
 
     Raises:
         UnknownCandidateError: the decision lists no candidate with this id.

@@ -1,10 +1,11 @@
 """Engine: everything that composing needs besides its input. The shell creates it once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
 from apportion.core.identity import Secrets
+from apportion.core.policy import Policy
 from apportion.core.text.tokens import TokenCounter
 
 
@@ -18,3 +19,8 @@ class Engine(Struct, frozen=True):
     counters: Mapping[str, TokenCounter]
     secrets: Secrets = Secrets()
     omitted_max: int = 1_000
+
+    def load_counters(self, policies: Iterable[Policy]) -> None:
+        """Load the counters of policies, so that none loads in the course of an answer."""
+        for policy in policies:
+            self.counters[policy.counter]

@@ -27,8 +27,7 @@ class LocalBackend:
             PolicyError, SettingsError: policies or secrets are invalid.
         """
         engine, catalogue = create_engine(settings), create_catalogue(settings)
-        for policy in catalogue:
-            engine.counters[policy.counter]  # loads it now, and not in the first call
+        engine.load_counters(catalogue)
         self._sessions = Sessions(engine, catalogue, settings.default_policy)
         self._detail = settings.decision_detail
         self._events, self._decisions = events, decisions

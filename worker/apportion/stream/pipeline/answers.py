@@ -88,8 +88,7 @@ class Answers:
 
         Their counters load now, before the worker is ready, because loading one holds the interpreter's lock.
         """
-        for policy in timeline:
-            self._engine.counters[policy.counter]
+        self._engine.load_counters(timeline)
         default_policy = self._settings.default_policy
         self._composers = TimelineComposer(self._engine, timeline, default_policy, self.memory)
 
