@@ -23,6 +23,7 @@ policies=$(topic "${APPORTION_POLICIES_TOPIC:-context-policies}")
 composed=$(topic "${APPORTION_COMPOSED_TOPIC:-context-composed}")
 decisions=$(topic "${APPORTION_DECISIONS_TOPIC:-context-decisions}")
 dead_letters=$(topic "${APPORTION_DEAD_LETTERS_TOPIC:-context-dead-letters}")
+usage=$(topic "${APPORTION_USAGE_TOPIC:-context-usage}")
 changelog=$app_id-sessions-changelog
 written=(--topic "$policies" --topic "$composed" --topic "$decisions" --topic "$dead_letters" --topic "$changelog")
 all=(--topic "$requests" "${written[@]}")
@@ -43,5 +44,5 @@ if [[ ${APPORTION_GUARANTEE:-effectively_once} == exactly_once ]]; then
 fi
 
 if [[ -n ${CREATOR:-} ]]; then # apportion topics create, topics check
-  allow "$CREATOR" --operation Create --operation Describe --operation DescribeConfigs "${all[@]}"
+  allow "$CREATOR" --operation Create --operation Describe --operation DescribeConfigs "${all[@]}" --topic "$usage"
 fi

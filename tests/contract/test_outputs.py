@@ -78,7 +78,7 @@ async def test_with_a_prefix_the_outputs_are_others(bootstrap_servers: str) -> N
 
 async def test_a_worker_with_another_installations_app_id_ends_and_that_one_goes_on(stage: Stage) -> None:
     settings = stage.settings
-    kinds = ("requests", "policies", "composed", "decisions", "dead_letters")
+    kinds = ("requests", "policies", "composed", "decisions", "dead_letters", "usage")
     own = {f"{kind}_topic": f"staging.{settings.app_id}-{kind}" for kind in kinds}
     staging = Settings(**settings.model_dump() | own)
     async with worker_running(settings) as worker, staged(staging):

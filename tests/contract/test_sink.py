@@ -14,9 +14,10 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from support.commands import command, environment
 from support.running import DEADLINE_S, own_settings, variables_of
-from support.sinking import DEAD_LETTERS, ONE_FOR_EACH, RECORDED, assert_holds, places_of
+from support.sinking import DEAD_LETTERS, ONE_FOR_EACH, RECORDED, USAGE, assert_holds, places_of, rows_of
 
 from apportion.analytics.store import Store
+from apportion.analytics.tables import Table
 from apportion.kafka.connection import connection_arguments
 from apportion.kafka.topics import create_topics
 from apportion.settings import Settings
@@ -28,10 +29,11 @@ WAVE = 40
 
 
 async def publish(settings: Settings, held: Held, wave: int) -> None:
-    """Publish decisions, dead letters and what is neither, and note what the topics hold."""
+    """Publish decisions, dead letters, usage and no JSON, and note what the topics hold."""
+    topics = dict.fromkeys(DEAD_LETTERS, settings.dead_letters_topic) | {USAGE: settings.usage_topic}
     async with AIOKafkaProducer(**connection_arguments(settings)) as producer:
-        for number, value in enumerate([*RECORDED[wave * WAVE :][:WAVE], b"no JSON", *DEAD_LETTERS]):
-            topic = settings.dead_letters_topic if value in DEAD_LETTERS else settings.decisions_topic
+        for number, value in enumerate([*RECORDED[wave * WAVE :][:WAVE], b"no JSON", *DEAD_LETTERS, USAGE]):
+            topic = topics.get(value, settings.decisions_topic)
             partition = number % settings.partitions
             await producer.send_and_wait(topic, value, partition=partition)
             held.setdefault((topic, partition), []).append(value)
@@ -72,7 +74,9 @@ async def test_topics_stand_in_the_tables_and_once_is_enough(bootstrap_servers: 
         await publish(settings, held, wave)
         async with sinking(settings, tmp_path, "--once") as process, asyncio.timeout(DEADLINE_S):
             assert await process.wait() == 3
-        assert_holds(Store(str(tmp_path)), held)
+        store = Store(str(tmp_path))
+        assert_holds(store, held)
+        assert len(rows_of(store, Table.USAGE)) == wave + 1
 
 
 async def test_sinks_that_are_killed_lose_and_double_nothing(kafka: str, tmp_path: Path) -> None:

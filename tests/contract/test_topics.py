@@ -21,6 +21,7 @@ from apportion.kafka.topics import (
     TopicStatus,
     check_topics,
     create_topics,
+    of_worker,
     plan_topics,
     require_ready,
 )
@@ -37,7 +38,7 @@ class Named:
     prefix: str
 
     def __call__(self, **values: Any) -> Settings:
-        kinds = ("requests", "policies", "composed", "decisions", "dead_letters")
+        kinds = ("requests", "policies", "composed", "decisions", "dead_letters", "usage")
         names = {f"{kind}_topic": f"{self.prefix}-{kind}" for kind in kinds}
         given: dict[str, Any] = {"partitions": 4, "replication_factor": 1}
         return Settings(
@@ -104,7 +105,18 @@ async def test_creating_makes_only_what_is_missing(named: Named) -> None:
     settings = named()
     await create(settings, plan_topics(settings)[0])
     statuses = [report.status for report in await create_topics(settings)]
-    assert statuses == [TopicStatus.EXISTS] + [TopicStatus.CREATED] * 5
+    assert statuses == [TopicStatus.EXISTS] + [TopicStatus.CREATED] * (len(plan_topics(settings)) - 1)
+
+
+async def test_a_worker_needs_no_topic_of_usage(named: Named) -> None:
+    settings = named()
+    for topic in plan_topics(settings):
+        if topic.name != settings.usage_topic:
+            await create(settings, topic)
+    reports = await check_topics(settings)
+    require_ready(of_worker(reports, settings))
+    with pytest.raises(TopicsNotReadyError, match=settings.usage_topic):
+        require_ready(reports)
 
 
 @pytest.mark.parametrize("report_topics", [create_topics, check_topics])
@@ -165,6 +177,7 @@ async def test_another_retention_is_told(named: Named) -> None:
         "composed": (TopicDifference("retention.ms", minute, week),),
         "decisions": (TopicDifference("retention.ms", more, month),),
         "dead_letters": (TopicDifference("retention.ms", more, month),),
+        "usage": (TopicDifference("retention.ms", more, month),),
     }
     with pytest.raises(TopicsNotReadyError, match=r"-requests \(differs: retention.ms is 604800000, planned"):
         require_ready(reports)

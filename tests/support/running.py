@@ -48,7 +48,7 @@ Headers = tuple[tuple[str, bytes], ...]
 def own_settings(bootstrap_servers: str, **values: Any) -> Settings:
     """Return settings whose topics are the test's own; the worker reads the same from its environment."""
     prefix = f"test-{uuid.uuid4().hex[:12]}"
-    kinds = ("requests", "policies", "composed", "decisions", "dead_letters")
+    kinds = ("requests", "policies", "composed", "decisions", "dead_letters", "usage")
     given: dict[str, Any] = {
         "brokers": tuple(bootstrap_servers.split(",")),
         "app_id": prefix,

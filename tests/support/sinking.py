@@ -12,6 +12,7 @@ from unittest.mock import patch
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -30,6 +31,9 @@ RECORDED = tuple(
 DEAD_LETTERS = tuple(
     json.dumps(json.loads(path.read_bytes()), separators=(",", ":")).encode()
     for path in sorted((ROOT / "schemas" / "examples" / "context-dead-letter").glob("*.json"))
+)
+USAGE = msgspec.json.format(
+    (ROOT / "schemas" / "examples" / "context-usage" / "openai.json").read_bytes(), indent=0
 )
 Place = tuple[str, int, int]
 
@@ -69,7 +73,7 @@ def places_of(store: Store, *tables: Table) -> list[Place]:
     return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
 
 
-ONE_FOR_EACH = (Table.DECISIONS, Table.DEAD_LETTERS, Table.UNREADABLE)
+ONE_FOR_EACH = (Table.DECISIONS, Table.DEAD_LETTERS, Table.USAGE, Table.UNREADABLE)
 
 
 def assert_holds(store: Store, records: Mapping[tuple[str, int], Sequence[bytes]]) -> None:

@@ -15,7 +15,7 @@ from tools.schemas.document import document, file_name
 from tools.schemas.requests import request_schema
 from tools.schemas.structs import REF, components
 
-from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction
+from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction, ContextUsage
 from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
 from apportion.core.strategies import STRATEGIES
 
@@ -27,6 +27,7 @@ EVENTS: Mapping[str, type[msgspec.Struct]] = {
         ContextRequest,
         ContextArtifact,
         ContextRetraction,
+        ContextUsage,
         ContextComposed,
         ContextDecision,
         ContextDeadLetter,

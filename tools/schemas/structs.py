@@ -10,6 +10,7 @@ from textwrap import dedent
 from typing import Any
 
 import msgspec
+from msgspec.structs import fields
 
 from apportion.core import events, results
 
@@ -26,8 +27,10 @@ def components(event: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, A
     """Return the schema of an event, and those of the structs that it refers to, by name."""
     _, parts = msgspec.json.schema_components([event], ref_template=REF)
     for name, part in parts.items():
-        for field, description in _descriptions(_STRUCTS.get(name)).items():
-            part["properties"][field]["description"] = description
+        struct = _STRUCTS.get(name)
+        names = {} if struct is None else {info.name: info.encode_name for info in fields(struct)}
+        for field, description in _descriptions(struct).items():
+            part["properties"][names[field]]["description"] = description
     return parts.pop(event.__name__), parts
 
 

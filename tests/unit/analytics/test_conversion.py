@@ -8,11 +8,13 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
+from support.sinking import USAGE
 
 from apportion.analytics.conversion import RecordLines, convert
 from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core import results
+from apportion.core.events import ContextUsage
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("decisions.jsonl"))
@@ -211,3 +213,40 @@ def test_every_field_of_an_entry_is_a_column() -> None:
     flat |= {f"redundant_{field.name}" for field in fields(results.Redundant)}
     flat |= {f"excerpt_{field.name}" for field in fields(results.Excerpt)}
     assert flat <= set(SCHEMAS[Table.CANDIDATES].names)
+
+
+def test_usage_is_a_row_with_the_names_of_the_conventions() -> None:
+    tables = convert(lines(USAGE))
+    [row] = tables[Table.USAGE].to_pylist()
+    event = json.loads(USAGE)
+    for name in ("request_id", "session_id", "tenant", "gen_ai.request.model", "gen_ai.usage.input_tokens"):
+        assert row[name.replace(".", "_")] == event[name]
+    assert row["gen_ai_usage_cache_creation_input_tokens"] is None
+    assert row["used_at"].isoformat() == "2026-03-02T09:15:04+00:00"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pointer"),
+    [
+        ({"gen_ai.usage.input_tokens": -1}, "$.gen_ai.usage.input_tokens"),
+        ({"gen_ai.usage.output_tokens": "many"}, "$.gen_ai.usage.output_tokens"),
+        ({"request_id": ""}, "$.request_id"),
+    ],
+)
+def test_invalid_usage_is_unreadable_with_its_place(wrong: dict[str, Any], pointer: str) -> None:
+    tables = convert(lines(json.dumps(json.loads(USAGE) | wrong).encode()))
+    assert tables[Table.USAGE].num_rows == 0
+    assert tables[Table.UNREADABLE]["error_pointer"].to_pylist() == [pointer]
+
+
+def test_other_attributes_of_a_span_are_left_out_of_the_row_of_its_usage() -> None:
+    with_content = json.loads(USAGE) | {"gen_ai.input.messages": "a secret"}
+    tables = convert(lines(json.dumps(with_content).encode()))
+    assert tables[Table.USAGE].num_rows == 1
+    assert "a secret" not in str(tables[Table.USAGE].to_pylist())
+
+
+def test_a_decision_in_the_topic_of_usage_is_unreadable() -> None:
+    tables = convert(replace(lines(RECORDED), kinds=frozenset({ContextUsage})))
+    assert tables[Table.DECISIONS].num_rows == 0
+    assert tables[Table.UNREADABLE]["error_code"].to_pylist() == ["unknown_type"]

@@ -18,6 +18,7 @@ PLANNED = {
     "context-decisions": AUDITED,
     "context-dead-letters": AUDITED,
     "apportion-sessions-changelog": COMPACTED | {"min.compaction.lag.ms": str(HOUR_MS)},
+    "context-usage": AUDITED,
 }
 SESSION_MAX_MS = 1_800_000
 """Brokers take no longer session (`group.max.session.timeout.ms`)."""

@@ -128,6 +128,7 @@ def test_a_prefix_stands_before_all_topics_but_never_twice() -> None:
         "composed_topic": "staging.answers",
         "decisions_topic": "staging.context-decisions",
         "dead_letters_topic": "staging.context-dead-letters",
+        "usage_topic": "staging.context-usage",
     }
     assert Settings(**settings.model_dump()).model_dump() == settings.model_dump()
 

@@ -13,16 +13,18 @@ from support.composing import answer
 from tools.schemas import EVENTS, POLICY, file_name, request_schemas, schemas
 from tools.schemas.files import files
 
+from apportion.analytics.records import UnreadableError, recognised
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
-from apportion.core.events import ContextRequest
+from apportion.core.events import ContextRequest, ContextUsage
 from apportion.core.policy import PolicyError
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.wire.codec import decode, encode
 
 FOLDER = Path(__file__).parents[3] / "schemas"
 EXAMPLES = sorted(FOLDER.glob("examples/*/*.json"))
-INCOMING = frozenset({"context-request", "context-artifact", "context-retraction"})
+USAGE = "context-usage"
+INCOMING = frozenset({"context-request", "context-artifact", "context-retraction", USAGE})
 SCHEMAS = schemas()
 VALIDATORS = {
     name: jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
@@ -59,8 +61,10 @@ def is_read(name: str, event: Any) -> bool:
         if name == POLICY:
             parse_policy(without_type(event))
             return bool(event.get("type") == POLICY)
+        if name == USAGE:
+            return recognised(json.dumps(event).encode()) is ContextUsage
         read_event = decode(json.dumps(event).encode(), BOUNDLESS)
-    except (EventError, PolicyError):
+    except (EventError, PolicyError, UnreadableError):
         return False
     return read_event.__struct_config__.tag == name
 

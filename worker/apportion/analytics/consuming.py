@@ -1,4 +1,4 @@
-"""The consumer of the topics of decisions and dead letters, which writes them into the tables.
+"""The consumer of the topics of decisions, dead letters and usage, which writes them into the tables.
 
 All sinks are one consumer group, which shares the partitions. Reading begins where the tables end; the
 committed offsets of the group only serve to watch its lag. If a sink has lost a partition and does not know
@@ -62,9 +62,16 @@ class TopicsSink:
         self._lock = asyncio.Lock()  # the client calls the listener concurrently with the loop that reads
 
     async def run(
-        self, topics: Iterable[str], arguments: Mapping[str, Any], stop: asyncio.Event, *, once: bool
+        self,
+        topics: Mapping[str, frozenset[Any]],
+        arguments: Mapping[str, Any],
+        stop: asyncio.Event,
+        *,
+        once: bool,
     ) -> None:
-        """Read until `stop` is set, then write the batches that were begun.
+        """Read topics until `stop` is set, then write the batches that were begun.
+
+        `topics` has the types of records that are accepted from each.
 
         With `once`, reading ends at the end offsets that the partitions had when they were assigned.
 
@@ -72,6 +79,7 @@ class TopicsSink:
             StoreError, InTheWayError: the tables cannot be written.
             KafkaError: no broker answers.
         """
+        self._topics = topics
         self._consumer = AIOKafkaConsumer(
             **arguments,
             enable_auto_commit=False,
@@ -108,7 +116,8 @@ class TopicsSink:
                 self._failed = error
 
     async def _begin(self, place: TopicPartition) -> None:
-        sink = await asyncio.to_thread(PartitionSink, self._store, place.topic, place.partition)
+        kinds = self._topics[place.topic]
+        sink = await asyncio.to_thread(PartitionSink, self._store, place.topic, place.partition, kinds)
         first = (await self._consumer.beginning_offsets([place]))[place]
         self._ends[place] = (await self._consumer.end_offsets([place]))[place]
         if first > sink.position and not sink.is_new:

@@ -27,12 +27,19 @@ from apportion.analytics.records import (
 )
 from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core.accountant import BOUNDS
+from apportion.core.errors import ErrorCode
+from apportion.core.events import ContextUsage
 from apportion.core.identity import digest
 
 _CANDIDATES = "candidates"
 """The field of a decision that becomes rows of a table of its own."""
 _BATCH_MORE_BYTES = 1 << 10
 """Added to the size of the lines, so that Arrow reads a batch as a single block."""
+
+
+KINDS: frozenset[Any] = frozenset({Decision, DeadLetter, ContextUsage})
+"""The types of records that the tables hold."""
+_TABLES = {Decision: Table.DECISIONS, DeadLetter: Table.DEAD_LETTERS, ContextUsage: Table.USAGE}
 
 
 class RecordLines(Struct, frozen=True, kw_only=True):
@@ -46,6 +53,8 @@ class RecordLines(Struct, frozen=True, kw_only=True):
     offsets: Sequence[int]
     timestamps_ms: Sequence[int | None]
     values: Sequence[bytes | None]
+    kinds: frozenset[Any] = KINDS
+    """The types of records that are accepted; a topic's writers may not write those of another topic."""
 
 
 class _NotPlainError(Exception):
@@ -55,24 +64,28 @@ class _NotPlainError(Exception):
 def convert(lines: RecordLines) -> Mapping[Table, pa.Table]:
     """Return the rows of all tables, ordered by offset, then by rank.
 
-    Every record has a row in exactly one of `decisions`, `dead_letters` and `unreadable`.
+    Every record has a row in exactly one table, apart from the rows of its candidates.
     """
-    places: dict[Any, list[int]] = {Decision: [], DeadLetter: []}
+    places: dict[Any, list[int]] = {kind: [] for kind in _TABLES}
     wrong: dict[int, UnreadableError] = {}
     for index, value in enumerate(lines.values):
         try:
-            places[recognised(value)].append(index)
+            kind = recognised(value)
         except UnreadableError as error:
             wrong[index] = error
-    decisions = _columns_at(lines, places[Decision], Decision, wrong)
-    letters = _columns_at(lines, places[DeadLetter], DeadLetter, wrong)
-    rows = _table(Table.DECISIONS, lines, _right(places[Decision], wrong), decisions)
-    return {
-        Table.DECISIONS: rows,
-        Table.CANDIDATES: _candidates(rows, decisions[_CANDIDATES]),
-        Table.DEAD_LETTERS: _table(Table.DEAD_LETTERS, lines, _right(places[DeadLetter], wrong), letters),
-        Table.UNREADABLE: _unreadable(lines, dict(sorted(wrong.items()))),
+            continue
+        if kind in lines.kinds:
+            places[kind].append(index)
+        else:
+            wrong[index] = UnreadableError(ErrorCode.UNKNOWN_TYPE, "no record of this topic", "$.type")
+    columns = {kind: _columns_at(lines, indices, kind, wrong) for kind, indices in places.items()}
+    rows = {
+        table: _table(table, lines, _right(places[kind], wrong), columns[kind])
+        for kind, table in _TABLES.items()
     }
+    candidates = _candidates(rows[Table.DECISIONS], columns[Decision][_CANDIDATES])
+    unreadable = _unreadable(lines, dict(sorted(wrong.items())))
+    return rows | {Table.CANDIDATES: candidates, Table.UNREADABLE: unreadable}
 
 
 def _right(indices: Sequence[int], wrong: Mapping[int, UnreadableError]) -> list[int]:
@@ -147,13 +160,13 @@ def _form(kind: Any) -> pa.Schema:
 
 
 def _columns_of(kind: Any) -> dict[str, pa.DataType]:
-    table = {Decision: Table.DECISIONS, DeadLetter: Table.DEAD_LETTERS, Entry: Table.CANDIDATES}[kind]
+    table = Table.CANDIDATES if kind is Entry else _TABLES[kind]
     return {field.name: field.type for field in SCHEMAS[table]}
 
 
 def _fields_read(kind: Any, columns: Mapping[str, pa.DataType], before: str = "") -> Iterator[pa.Field]:
     for field in fields(kind):
-        name, path = field.encode_name, before + field.encode_name
+        name, path = field.encode_name, before + _column(field)
         if path == _CANDIDATES:
             entry = pa.struct(list(_fields_read(Entry, _columns_of(Entry))))
             yield pa.field(name, pa.list_(entry))
@@ -182,7 +195,7 @@ def _flat(records: pa.StructArray, kind: Any, before: str = "") -> Iterator[tupl
         place = records.type.get_field_index(field.encode_name)
         if place < 0:
             continue
-        name = before + field.encode_name
+        name = before + _column(field)
         values = pc.struct_field(records, [place]) if records.null_count else records.field(place)
         if (inner := _struct_of(field)) is not None:
             yield from _flat(values, inner, f"{name}_")
@@ -194,8 +207,13 @@ def _flat(records: pa.StructArray, kind: Any, before: str = "") -> Iterator[tupl
             yield name, _filled(values, field.default, records)
 
 
+def _column(field: FieldInfo) -> str:
+    """Return a field's name as part of a column's name."""
+    return field.encode_name.replace(".", "_")
+
+
 def _filled(values: pa.Array, default: Any, records: pa.Array) -> pa.Array:
-    if not values.null_count or default is None or default is msgspec.NODEFAULT:
+    if not values.null_count or default in (None, msgspec.NODEFAULT, msgspec.UNSET):
         return values
     if default == ():
         return pa.ListArray.from_arrays(values.offsets, values.values)

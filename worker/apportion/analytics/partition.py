@@ -7,6 +7,7 @@ clock: the caller decides when a batch ends.
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +26,7 @@ from apportion.analytics.batches import (
     table_of,
     write,
 )
-from apportion.analytics.conversion import RecordLines, convert
+from apportion.analytics.conversion import KINDS, RecordLines, convert
 from apportion.analytics.store import Store
 from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core.identity import digest
@@ -61,15 +62,15 @@ class WrittenFiles(Struct, frozen=True):
 class PartitionSink:
     """Takes a partition's records by ascending offset, from `position` on, and writes them in batches."""
 
-    def __init__(self, store: Store, topic: str, partition: int) -> None:
-        """Look up which batches of the partition are written.
+    def __init__(self, store: Store, topic: str, partition: int, kinds: frozenset[Any] = KINDS) -> None:
+        """Look up which batches of the partition are written; records of other `kinds` are unreadable.
 
         Raises:
             StoreError: the store cannot be read.
             InTheWayError: a file with the name of a batch's file holds other rows.
         """
         self._store = store
-        self._topic, self._partition = topic, partition
+        self._topic, self._partition, self._kinds = topic, partition, kinds
         last = last_batch(store, topic, partition)
         self._unfinished = last if last is not None and missing(store, last) else None
         self.is_new = last is None
@@ -178,6 +179,7 @@ class PartitionSink:
             offsets=offsets,
             timestamps_ms=timestamps_ms,
             values=values,
+            kinds=self._kinds,
         )
         self._lines, self._bytes, self._lines_bytes = [], self._bytes + self._lines_bytes, 0
         for table, rows in convert(lines).items():
@@ -238,7 +240,8 @@ def by_hour(table: Table, rows: pa.Table) -> Iterator[tuple[datetime | None, pa.
 def _times_within(table: Table, rows: pa.Table) -> pa.Array:
     """Return the times that the records themselves hold."""
     if table is not Table.DEAD_LETTERS:
-        return rows["requested_at"].cast(pa.timestamp("us")).combine_chunks()
+        name = "used_at" if table is Table.USAGE else "requested_at"
+        return rows[name].cast(pa.timestamp("us")).combine_chunks()
     times_ms = rows["source_timestamp_ms"].combine_chunks()
     known = pc.if_else(pc.less(times_ms, 0), None, times_ms)
     return known.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))

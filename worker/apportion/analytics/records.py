@@ -1,4 +1,4 @@
-"""Decoding of decisions and dead letters for the tables, with every default filled in.
+"""Decoding of decisions, dead letters and usage events for the tables, with every default filled in.
 
 It also checks which records a table can hold, and what is wrong with the others. A reason or status that this
 version does not know is kept as text. A field that it does not know is left out.
@@ -15,6 +15,7 @@ from msgspec.structs import fields, replace
 
 from apportion.core import results
 from apportion.core.errors import ErrorCode
+from apportion.core.events import ContextUsage
 from apportion.core.wire.not_json import why_not_json
 from apportion.core.wire.refusal import refusal
 
@@ -91,7 +92,7 @@ class Version(Struct):
 
 
 class UnreadableError(Exception):
-    """A record that is neither a decision nor a dead letter that the tables can hold.
+    """A record that the tables cannot hold.
 
     Attributes:
         code: the kind of error, of a closed set.
@@ -106,33 +107,35 @@ class UnreadableError(Exception):
         self.pointer = pointer
 
 
-_decoder = msgspec.json.Decoder(Decision | DeadLetter)
-_alone_decoder = msgspec.json.Decoder(_DecisionAlone | DeadLetter)
+_decoder = msgspec.json.Decoder(Decision | DeadLetter | ContextUsage)
+_alone_decoder = msgspec.json.Decoder(_DecisionAlone | DeadLetter | ContextUsage)
 _version_decoder = msgspec.json.Decoder(Version)
 
 
 def recognised(value: bytes | None) -> Any:
-    """Return `Decision` or `DeadLetter`, whichever a value holds. A decision's candidates are not checked.
+    """Return the type that a value holds: `Decision`, `DeadLetter` or `ContextUsage`.
+
+    A decision's candidates are not checked.
 
     Raises:
-        UnreadableError: it holds neither, or a decision of another version.
+        UnreadableError: it holds none of them, or a decision of another version.
     """
     try:
         record = _alone_decoder.decode(value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         record = read(value)  # it finds out what is wrong
-    if type(record) is DeadLetter:
-        return DeadLetter
+    if type(record) in (DeadLetter, ContextUsage):
+        return type(record)
     if record.schema_version != results.SCHEMA_VERSION:
         raise _other_version()
     return Decision
 
 
 def read(value: bytes | None) -> Any:
-    """Return the decision or dead letter that a record's value holds.
+    """Return the decision, dead letter or usage event that a record's value holds.
 
     Raises:
-        UnreadableError: it holds neither, or a decision of another version.
+        UnreadableError: it holds none of them, or a decision of another version.
     """
     if not value:
         raise UnreadableError(ErrorCode.EMPTY_VALUE, "the record has no value")

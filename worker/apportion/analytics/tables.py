@@ -1,6 +1,6 @@
 """The tables and their columns, as docs/analytics.md explains them.
 
-A field of the decision record is a column named by its path, with `_` for `.`. A list of rows stays a list.
+A field of a record is a column named by its path, with `_` for `.`. A list of rows stays a list.
 If the record leaves out a field because it has its default, the column holds the default. What does not
 apply is null.
 """
@@ -20,6 +20,7 @@ class Table(StrEnum):
     DECISIONS = "decisions"
     CANDIDATES = "candidates"
     DEAD_LETTERS = "dead_letters"
+    USAGE = "usage"
     UNREADABLE = "unreadable"
 
 
@@ -169,6 +170,19 @@ DEAD_LETTERS = pa.schema(
 )
 """A row for each dead letter, without key, headers and value."""
 
+USAGE = pa.schema(
+    [
+        *_PLACE,
+        *_texts("request_id", "session_id"),
+        *_words("tenant"),
+        *_times("used_at"),
+        *_words("gen_ai_provider_name", "gen_ai_request_model", "gen_ai_response_model"),
+        *_counts("gen_ai_usage_input_tokens", "gen_ai_usage_output_tokens"),
+        *_counts("gen_ai_usage_cache_read_input_tokens", "gen_ai_usage_cache_creation_input_tokens"),
+    ]
+)
+"""A row for each usage event."""
+
 UNREADABLE = pa.schema(
     [
         *_PLACE,
@@ -178,11 +192,12 @@ UNREADABLE = pa.schema(
         *_texts("value_digest"),
     ]
 )
-"""A row for each record that is neither a decision of this version nor a dead letter."""
+"""A row for each record that fits no other table."""
 
 SCHEMAS = {
     Table.DECISIONS: DECISIONS,
     Table.CANDIDATES: CANDIDATES,
     Table.DEAD_LETTERS: DEAD_LETTERS,
+    Table.USAGE: USAGE,
     Table.UNREADABLE: UNREADABLE,
 }

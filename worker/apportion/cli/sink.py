@@ -1,4 +1,4 @@
-"""`apportion sink`: decisions and dead letters as tables."""
+"""`apportion sink`: decisions, dead letters and usage as tables."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -24,7 +24,7 @@ _LINE_MAX_BYTES = 64 << 20
 
 
 class UnreadableLinesError(Exception):
-    """All records were read, and some are neither decisions nor dead letters that the tables can hold."""
+    """All records were read, and the tables cannot hold some of them."""
 
     code = "unreadable"
     exit_code = 3
@@ -52,12 +52,12 @@ def sink(
         bool, typer.Option("--once", help="Read to the current end of the topics, then stop.")
     ] = False,
 ) -> None:
-    """Write decisions and dead letters as Parquet tables, for SQL and for apportion report.
+    """Write decisions, dead letters and usage as Parquet tables, for SQL and for apportion report.
 
-    Reads the topics of decisions and dead letters until SIGTERM or Ctrl-C. All sinks are one consumer group,
-    which shares the partitions. Every record is written exactly once, even if a sink is killed. With --from
-    it writes the lines of a file, and continues after those that are written already. docs/analytics.md
-    describes every column.
+    Reads the topics of decisions, dead letters and usage until SIGTERM or Ctrl-C. All sinks are one consumer
+    group, which shares the partitions. Every record is written exactly once, even if a sink is killed. With
+    --from it writes the lines of a file, and continues after those that are written already.
+    docs/analytics.md describes every column.
 
     Exits with 3 if --from or --once met records that fit no table; the table unreadable has their places.
 
@@ -145,11 +145,18 @@ async def _consume(
     from aiokafka.errors import KafkaError
 
     from apportion.analytics.consuming import Rolling, SinkReports, TopicsSink
+    from apportion.analytics.records import DeadLetter, Decision
+    from apportion.core.events import ContextUsage
     from apportion.kafka.admin import BrokerUnreachableError
     from apportion.kafka.connection import connection_arguments
     from apportion.kafka.topics import check_topics, require_ready
 
-    topics = (settings.decisions_topic, settings.dead_letters_topic)
+    outputs, usage = frozenset({Decision, DeadLetter}), frozenset({ContextUsage})
+    topics = {
+        settings.decisions_topic: outputs,
+        settings.dead_letters_topic: outputs,
+        settings.usage_topic: usage,
+    }
     require_ready(checked for checked in await check_topics(settings) if checked.topic in topics)
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for signal in (SIGINT, SIGTERM):

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 T = TypeVar("T")
 Opt: TypeAlias = T | UnsetType
@@ -281,6 +281,39 @@ class ContextRetraction(Closed, frozen=True, tag_field="type", tag="context-retr
     """Its lane, if it had one."""
     chunk_index: Opt[ChunkIndex] = UNSET
     """Its part of the file."""
+
+
+class ContextUsage(Struct, frozen=True, kw_only=True, tag_field="type", tag="context-usage"):
+    """Tokens that a model provider counted for a call with a composed context.
+
+    Names and meanings of the fields `gen_ai.…` are those of OpenTelemetry's GenAI conventions, so a client
+    copies them from the span of its call. Fields that are not listed are allowed and not read.
+    """
+
+    request_id: Text256
+    """The request whose context went to the model."""
+    session_id: Text256
+    """The session of the request, under the tenant."""
+    used_at: Timestamp
+    """The time of the call."""
+    tenant: Tenant = "default"
+    """Keeps sessions apart."""
+    provider_name: Opt[Text128] = field(default=UNSET, name="gen_ai.provider.name")
+    """The provider, such as `openai`."""
+    request_model: Opt[Text128] = field(default=UNSET, name="gen_ai.request.model")
+    """The model that was asked for."""
+    response_model: Opt[Text128] = field(default=UNSET, name="gen_ai.response.model")
+    """The model that answered."""
+    input_tokens: Tokens = field(name="gen_ai.usage.input_tokens")
+    """Tokens of the input, those read from or written to the provider's cache included."""
+    output_tokens: Opt[Tokens] = field(default=UNSET, name="gen_ai.usage.output_tokens")
+    """Tokens of the answer."""
+    cache_read_input_tokens: Opt[Tokens] = field(default=UNSET, name="gen_ai.usage.cache_read.input_tokens")
+    """Tokens of the input that were read from the provider's cache."""
+    cache_creation_input_tokens: Opt[Tokens] = field(
+        default=UNSET, name="gen_ai.usage.cache_creation.input_tokens"
+    )
+    """Tokens of the input that were written to the provider's cache."""
 
 
 Event: TypeAlias = ContextRequest | ContextArtifact | ContextRetraction

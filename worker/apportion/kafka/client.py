@@ -21,7 +21,7 @@ from apportion.kafka.admin import BrokerUnreachableError
 from apportion.kafka.connection import close_consumer, connection_arguments
 from apportion.kafka.output_ownership import output_topics
 from apportion.kafka.partitioning import partition_of
-from apportion.kafka.topics import MESSAGE_MAX_BYTES, check_topics, require_ready
+from apportion.kafka.topics import MESSAGE_MAX_BYTES, check_topics, of_worker, require_ready
 from apportion.settings import Settings
 
 _POLL_S = 0.5
@@ -94,7 +94,7 @@ async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
         BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
         TopicsNotReadyError: topics are missing or differ.
     """
-    require_ready(await check_topics(settings))
+    require_ready(of_worker(await check_topics(settings), settings))
     async with AsyncExitStack() as stack:
         async with _reaching(settings):
             producer = AIOKafkaProducer(**_common(settings), acks="all", max_request_size=MESSAGE_MAX_BYTES)

@@ -139,7 +139,7 @@ def changelog_topic(settings: Settings) -> str:
 
 
 def plan_topics(settings: Settings) -> tuple[Topic, ...]:
-    """Return every topic that the worker needs, inputs first.
+    """Return every topic: those of the worker, inputs first, then the topic that only the sink reads.
 
     Input, output and table topics have the same number of partitions, so that a session's rows and outputs
     are on the partition of its events. The broker stamps the inputs, because the order of policies and
@@ -167,6 +167,7 @@ def plan_topics(settings: Settings) -> tuple[Topic, ...]:
         topic(settings.decisions_topic, *audited),
         topic(settings.dead_letters_topic, *audited),
         topic(changelog_topic(settings), *compacted, lagging),
+        topic(settings.usage_topic, *audited),
     )
 
 
@@ -214,11 +215,16 @@ async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
     )
 
 
+def of_worker(reports: Iterable[TopicReport], settings: Settings) -> tuple[TopicReport, ...]:
+    """Return the reports of the topics that the worker needs."""
+    return tuple(report for report in reports if report.topic != settings.usage_topic)
+
+
 def require_ready(reports: Iterable[TopicReport]) -> None:
-    """Check that the worker can use every topic.
+    """Check that every topic can be used.
 
     Raises:
-        TopicsNotReadyError: the worker cannot use all; the message names the others.
+        TopicsNotReadyError: not all can be used; the message names the others.
     """
     if failed := [report for report in reports if not report.is_ready]:
         raise TopicsNotReadyError(failed)

@@ -45,6 +45,7 @@ _LATENESS_MIN_S = 2 * 60 * 60
 """Two hours, because an event may be an hour ahead of its record's time. So a tenant whose clock is wrong
 does not make the events of others late."""
 _COPIES_IN_PRODUCTION = 3
+_OTHER_TOPICS = ("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic", "usage_topic")
 _OF_A_KEY = ("ssl_keyfile", "ssl_key_password_file")
 _OF_TLS = ("ssl_cafile", "ssl_certfile", *_OF_A_KEY)
 _PASSWORDS = ("sasl_password_file", "sasl_password")
@@ -147,7 +148,7 @@ class ClusterSettings(BaseModel):
     retention_s: Positive = 7 * _DAY_S
     """Retention of requests and composed contexts in their topics, in seconds."""
     audit_retention_s: Positive = 30 * _DAY_S
-    """Retention of decisions and dead letters in their topics, in seconds."""
+    """Retention of decisions, dead letters and usage in their topics, in seconds."""
     partitioner: Annotated[Partitioner, Field(strict=False)] = Partitioner.MURMUR2
     """Hash by which producers choose a key's partition. any switches the check off; one session can then be
     split between two workers."""
@@ -165,6 +166,8 @@ class ClusterSettings(BaseModel):
     """Topic of decisions."""
     dead_letters_topic: TopicName = "context-dead-letters"
     """Topic of events that were refused."""
+    usage_topic: TopicName = "context-usage"
+    """Topic of the tokens that model providers counted; `apportion sink` reads it."""
 
     @property
     def copies(self) -> int:
@@ -181,9 +184,7 @@ class ClusterSettings(BaseModel):
         """Whether tenants are answered in turns."""
         return self.tenant_batch_share < 1 or self.tenant_events_per_s > 0
 
-    @field_validator(
-        "requests_topic", "policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic"
-    )
+    @field_validator("requests_topic", *_OTHER_TOPICS)
     @classmethod
     def _has_the_prefix(cls, topic: str, info: ValidationInfo) -> str:
         prefix = info.data.get("topic_prefix", "")
@@ -192,7 +193,7 @@ class ClusterSettings(BaseModel):
             raise PydanticCustomError("topic", "is too long with topic_prefix: shorten one of them")
         return named
 
-    @field_validator("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic")
+    @field_validator(*_OTHER_TOPICS)
     @classmethod
     def _has_its_own_name(cls, topic: str, info: ValidationInfo) -> str:
         for other, name in info.data.items():

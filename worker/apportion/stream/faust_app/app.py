@@ -31,6 +31,7 @@ from apportion.kafka.reader import RequestReader
 from apportion.kafka.topics import (
     changelog_topic,
     check_topics,
+    of_worker,
     require_ready,
     require_same_partitions,
 )
@@ -156,7 +157,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             SharedGroupError: another installation has our app id.
             PoliciesUnreadError: the end of the policies topic was not reached.
         """
-        reports = await check_topics(self.settings)
+        reports = of_worker(await check_topics(self.settings), self.settings)
         require_same_partitions(self.settings, reports)
         require_ready(reports)
         await require_own_outputs(self.settings)
