@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 SECRET ?= deploy/secrets/fingerprint
+TOKENS = $(dir $(SECRET))gateway-tokens.toml
 BASE ?= python:3.11-slim-bookworm
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 SBOM := build/apportion.cdx.json
@@ -87,10 +88,12 @@ docs: $(VENV)/docs.done ## Build the site of all pages, with search, in build/si
 	cp -R schemas build/site
 	@echo build/site/index.html
 
-secret: ## Make the secret of docker-compose.yml, once: by it paths become ids
+secret: ## Make the secrets of docker-compose.yml, once: one turns paths into ids, one is the token of a gateway's caller
 	@mkdir -p -m 700 $(dir $(SECRET))
 	@test -s $(SECRET) || $(PYTHON) -c 'import secrets; print(secrets.token_hex(32))' > $(SECRET)
-	@chmod 444 $(SECRET) # the worker's user must read it; the folder keeps others out
+	@test -s $(TOKENS) || $(PYTHON) -c 'import secrets; \
+	  print("[local]", f"token = \"{secrets.token_hex(32)}\"", "tenants = [\"default\"]", sep="\n")' > $(TOKENS)
+	@chmod 444 $(SECRET) $(TOKENS) # the user of the containers must read them; the folder keeps others out
 
 dashboard: $(VENV)/dev.done ## Write the dashboard of Grafana from its code
 	$(BIN)/python deploy/grafana/dashboard.py > deploy/grafana/apportion.json
