@@ -173,8 +173,8 @@ class Settings(ClusterSettings):
     """Number of tenants, the first ones, that the metrics name; all others are other. 0: no metrics by
     tenant."""
     tracing: bool = False
-    """Create a span for each batch with OpenTelemetry's API (extra otel). You set up an SDK that records and
-    exports the spans."""
+    """Create a span for each batch of a worker, and for each call of a gateway, with OpenTelemetry's API
+    (extra otel). You set up an SDK that records and exports the spans."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
