@@ -294,6 +294,20 @@ def read_text(path: Path) -> str:
         raise SettingsError([f"{path}: is not UTF-8"]) from None
 
 
+def read_secret(name: str, path: Path | None) -> str | None:
+    """Return the content of a setting's file, without white space around it; None without a path.
+
+    Raises:
+        SettingsError: it cannot be read, or is empty.
+    """
+    if path is None:
+        return None
+    secret = read_text(path).strip()
+    if not secret:
+        raise SettingsError([f"{name} ({path}): is empty"])
+    return secret
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the keys of a TOML file.
 
