@@ -87,12 +87,14 @@ def test_all_schemas_are_registered_once(url: str) -> None:
 async def test_consumers_of_confluent_find_the_schemas_by_their_headers(url: str) -> None:
     settings = Settings(schema_registry=url, topic_prefix="read.")
     await register_subjects(settings)
-    deserializer = JSONDeserializer(None, schema_registry_client=SchemaRegistryClient({"url": url}))
     topics = {settings.composed_topic: "context-composed", settings.decisions_topic: "context-decision"}
-    for topic, header in (await find_schema_headers(settings, topics)).items():
-        value = (EXAMPLES / topics[topic] / "lanes.json").read_bytes()
-        context = SerializationContext(topic, MessageField.VALUE, [header])
-        assert deserializer(value, context) == json.loads(value)
+    headers = await find_schema_headers(settings, topics)
+    with SchemaRegistryClient({"url": url}) as client:
+        deserializer = JSONDeserializer(None, schema_registry_client=client)
+        for topic, header in headers.items():
+            value = (EXAMPLES / topics[topic] / "lanes.json").read_bytes()
+            context = SerializationContext(topic, MessageField.VALUE, [header])
+            assert deserializer(value, context) == json.loads(value)
 
 
 @pytest.mark.asyncio

@@ -16,7 +16,7 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.record import Record
 from apportion.kafka.outbound import OutboundRecord
 from apportion.kafka.output_ownership import output_topics
-from apportion.registry.headers import SchemaHeader, find_schema_headers
+from apportion.registry.headers import SCHEMA_ID_HEADER, SchemaHeader, find_schema_headers
 from apportion.registry.subjects import SubjectsNotReadyError, register_subjects
 from apportion.settings import Settings
 from apportion.stream.pipeline.answers import Answers
@@ -50,19 +50,19 @@ async def test_confluents_deserializer_finds_the_schema_of_each_output_by_its_he
     settings = registry.settings(partitions=1)
     await register_subjects(settings)
     headers = await find_schema_headers(settings, output_topics(settings))
-    client = SchemaRegistryClient({"url": registry.url})
-    deserializer = JSONDeserializer(None, schema_registry_client=client)
-    for record in outputs(dict(headers)):
-        [(_, value)] = [header for header in record.headers if header[0] == "__value_schema_id"]
-        assert value[:1] == (b"\x01" if registry.has_guids else b"\x00")
-        context = SerializationContext(record.topic, MessageField.VALUE, list(record.headers))
-        assert deserializer(record.value, context) == json.loads(record.value)
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        deserializer = JSONDeserializer(None, schema_registry_client=client)
+        for record in outputs(dict(headers)):
+            [(_, value)] = [header for header in record.headers if header[0] == SCHEMA_ID_HEADER]
+            assert value[:1] == (b"\x01" if registry.has_guids else b"\x00")
+            context = SerializationContext(record.topic, MessageField.VALUE, list(record.headers))
+            assert deserializer(record.value, context) == json.loads(record.value)
     read = [call for call in registry.calls if call.startswith("GET /schemas/")]
     assert len(read) == 3
 
 
 async def test_headers_come_behind_our_own_and_change_no_other_byte() -> None:
-    header = ("__value_schema_id", b"\x01" + UUID(int=9).bytes)
+    header = (SCHEMA_ID_HEADER, b"\x01" + UUID(int=9).bytes)
     for plain, named in zip(outputs({}), outputs(dict.fromkeys(output_topics(PLAIN), header)), strict=True):
         composed, without_run = plain.value.partition(b',"run"')[0], named.value.partition(b',"run"')[0]
         assert composed == without_run

@@ -120,7 +120,7 @@ class RegistryClient:
             RegistryUnreachableError, RegistryRefusedError: as for every call.
         """
         found = await self._call(_Compatibility, HTTPMethod.GET, ("config", subject))
-        return found and found.compatibility
+        return None if found is None else found.compatibility
 
     async def set_compatibility(self, subject: str, compatibility: str) -> None:
         """Set the compatibility of a subject.

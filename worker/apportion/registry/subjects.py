@@ -153,7 +153,7 @@ def _versions(found: RegisteredSchema, latest: RegisteredSchema) -> str:
 
 def _differences(actual: Any, planned: Any) -> list[str]:
     """Return the first places at which two schemas differ, as `$.properties.tokens`."""
-    places = []
+    places: list[str] = []
     for place in _places(actual, planned, "$"):
         if len(places) == _PLACES_MAX:
             return [*places, "…"]
