@@ -6,6 +6,7 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from support.registries import Registry, serving
@@ -80,8 +81,12 @@ async def test_a_registry_that_wants_a_login_gets_it(tmp_path: Path) -> None:
     [
         ((404, b"<html>"), r"answers 404: is schema_registry the URL of Confluent's API\?"),
         ((200, b"<html>"), r"answers 200 \(its answer is not that of a schema registry\)"),
-        ((200, b'{"id":"x"}'), r"its answer is not that of a schema registry"),
+        (
+            (200, b'{"id":1,"version":1,"schema":"{}","guid":"x"}'),
+            r"its answer is not that of a schema registry",
+        ),
         ((302, b""), r"answers 302: is schema_registry the URL"),
+        ((422, b'{"error_code":42201,"message":"no schema"}'), r"answers 422 \(no schema\)"),
         ((403, b"{}"), r"answers 403: set schema_registry_username and its password"),
         ((500, b'{"error_code":50001,"message":"store"}'), r"answers 500 \(store\): see the registry's log"),
     ],
@@ -140,7 +145,7 @@ async def test_a_certificate_must_hold(pem: Path) -> None:
     [
         (RegisteredSchema(id=258, version=1, schema=""), b"\x00\x00\x00\x01\x02"),
         (
-            RegisteredSchema(id=1, version=1, schema="", guid="89791762-2336-4186-9674-299b90a802e2"),
+            RegisteredSchema(id=1, version=1, schema="", guid=UUID("89791762-2336-4186-9674-299b90a802e2")),
             b"\x01" + bytes.fromhex("89791762233641869674299b90a802e2"),
         ),
     ],

@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # its library is an extra
 
 _JSON = "application/json"
 _UNKNOWN_PATH = "other"
-_TRACED_PATHS = "/v1/"
+_TRACED_PREFIX = "/v1/"
 _SPAN: "web.RequestKey[CallSpan]" = web.RequestKey("span")
 _composed = json.Decoder(ContextComposed)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -100,7 +100,7 @@ class GatewayApp:
         resource = request.match_info.route.resource
         path = _UNKNOWN_PATH if resource is None else resource.canonical
         with ExitStack() as stack:
-            if self._spans is not None and path.startswith(_TRACED_PATHS):
+            if self._spans is not None and path.startswith(_TRACED_PREFIX):
                 request[_SPAN] = stack.enter_context(self._spans.of_call(request, path))
             problem = None
             try:

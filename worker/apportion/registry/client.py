@@ -21,6 +21,7 @@ from apportion.settings import Settings, SettingsError, read_secret
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _UNKNOWN = frozenset({40401, 40402, 40403, 40408})
 """Codes of errors: the subject, version, schema, or the subject's own compatibility does not exist."""
+_MESSAGE_MAX = 300
 
 T = TypeVar("T")
 
@@ -49,29 +50,25 @@ class SchemaRejectedError(Exception):
 
 
 class RegisteredSchema(Struct, frozen=True):
-    """A schema of a subject; `guid` is empty if the registry has none."""
+    """A schema of a subject; `guid` is None if the registry has none."""
 
     id: int
     version: int
     schema: str
-    guid: str = ""
+    guid: UUID | None = None
 
     def header_value(self) -> bytes:
         """Return the id as Confluent's clients read it from a header.
 
         That is the byte 1 and the 16 bytes of the GUID, or the byte 0 and the id in 4 bytes, big-endian.
         """
-        if self.guid:
-            return b"\x01" + UUID(self.guid).bytes
+        if self.guid is not None:
+            return b"\x01" + self.guid.bytes
         return b"\x00" + self.id.to_bytes(4, "big")
 
 
 class _Compatibility(Struct):
     compatibility: str = msgspec.field(name="compatibilityLevel")
-
-
-class _Taken(Struct):
-    """An answer that is not read."""
 
 
 class _RegistryError(Struct):
@@ -111,7 +108,12 @@ class RegistryClient:
             SchemaRejectedError: the registry does not take it.
             RegistryUnreachableError, RegistryRefusedError: as for every call.
         """
-        await self._call(_Taken, HTTPMethod.POST, ("subjects", subject, "versions"), _schema(schema))
+        path = ("subjects", subject, "versions")
+        status, answer = await self._answer(HTTPMethod.POST, path, _schema(schema))
+        if status in (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
+            raise SchemaRejectedError(_error_of(answer).message)
+        if status != HTTPStatus.OK:
+            raise self._refused(status, _error_of(answer).message)
 
     async def compatibility(self, subject: str) -> str | None:
         """Return the compatibility that is set for a subject; None if none is.
@@ -129,13 +131,15 @@ class RegistryClient:
             RegistryUnreachableError, RegistryRefusedError: as for every call.
         """
         body = json.encode({"compatibility": compatibility})
-        await self._call(_Taken, HTTPMethod.PUT, ("config", subject), body)
+        status, answer = await self._answer(HTTPMethod.PUT, ("config", subject), body)
+        if status != HTTPStatus.OK:
+            raise self._refused(status, _error_of(answer).message)
 
     async def _call(
         self, kind: type[T], method: HTTPMethod, path: tuple[str, ...], body: bytes | None = None
     ) -> T | None:
         """Return the answer to a call; None if its subject or schema does not exist."""
-        status, answer = await self._answer(method, self._url.joinpath(*path), body)
+        status, answer = await self._answer(method, path, body)
         if status == HTTPStatus.OK:
             try:
                 return json.decode(answer, type=kind)
@@ -144,11 +148,13 @@ class RegistryClient:
         error = _error_of(answer)
         if status == HTTPStatus.NOT_FOUND and error.error_code in _UNKNOWN:
             return None
-        if status in (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
-            raise SchemaRejectedError(_in_one_line(error.message))
-        raise self._refused(status, _in_one_line(error.message))
+        raise self._refused(status, error.message)
 
-    async def _answer(self, method: HTTPMethod, url: URL, body: bytes | None) -> tuple[int, bytes]:
+    async def _answer(
+        self, method: HTTPMethod, path: tuple[str, ...], body: bytes | None
+    ) -> tuple[int, bytes]:
+        """Return the status and the body of the answer to a call."""
+        url = self._url.joinpath(*path)
         try:
             async with self._session.request(method, url, data=body, allow_redirects=False) as response:
                 return response.status, await response.read()
@@ -190,15 +196,12 @@ def _schema(schema: bytes) -> bytes:
 
 
 def _error_of(answer: bytes) -> _RegistryError:
-    """Return the error in an answer; one without code if it has none."""
+    """Return the error in an answer, with its message in one line; one without code if it has none."""
     try:
-        return json.decode(answer, type=_RegistryError)
+        error = json.decode(answer, type=_RegistryError)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _RegistryError(0)
-
-
-def _in_one_line(message: str, most: int = 300) -> str:
-    return " ".join(message.split())[:most]
+    return _RegistryError(error.error_code, " ".join(error.message.split())[:_MESSAGE_MAX])
 
 
 def _login(settings: Settings) -> dict[str, str]:
