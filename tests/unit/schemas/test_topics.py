@@ -1,6 +1,7 @@
 """The schema of each topic's values, as it is registered."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ SCHEMAS = topic_schemas()
 def document(schema: TopicSchema) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(schema.value)
     return loaded
+
+
+def walk(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object in a document."""
+    if isinstance(node, dict):
+        yield node
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from walk(child)
 
 
 def test_every_topic_has_a_schema() -> None:
@@ -53,6 +62,15 @@ def test_readers_of_outputs_must_accept_values_that_come_later() -> None:
     validator = jsonschema_rs.Draft7Validator(document(SCHEMAS["decisions_topic"]))
     assert validator.is_valid(decision | {"status": "a_status_of_tomorrow", "field_of_tomorrow": 1})
     assert not validator.is_valid(decision | {"status": 1})
+
+
+def test_items_of_a_tuple_have_their_types() -> None:
+    composed = json.loads((EXAMPLES / "context-composed" / "lanes-prefix-first.json").read_bytes())
+    schema = document(SCHEMAS["composed_topic"])
+    tuples = [part for part in walk(schema) if isinstance(part.get("items"), list)]
+    assert tuples
+    assert "prefixItems" not in SCHEMAS["composed_topic"].value.decode()
+    assert jsonschema_rs.Draft7Validator(schema).is_valid(composed)
 
 
 def test_closed_schemas_are_backward_compatible_and_open_ones_forward_compatible() -> None:

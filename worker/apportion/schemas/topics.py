@@ -17,7 +17,7 @@ from apportion.schemas.document import REF, tidied
 from apportion.schemas.policies import policy_parts
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
-"""The draft that registries can compare; the documents use nothing newer."""
+"""The draft that registries can compare."""
 
 
 class Compatibility(StrEnum):
@@ -68,7 +68,7 @@ def _parts(*events: type[Struct]) -> tuple[dict[str, Any], dict[str, Any]]:
 def _encoded(body: dict[str, Any], parts: dict[str, Any]) -> bytes:
     defined = {"$defs": dict(sorted(parts.items()))} if parts else {}
     document = tidied({"$schema": _DRAFT, **body, **defined})
-    return json.encode(_without_descriptions(document))
+    return json.encode(_as_registered(document))
 
 
 def _opened(part: dict[str, Any]) -> dict[str, Any]:
@@ -78,13 +78,14 @@ def _opened(part: dict[str, Any]) -> dict[str, Any]:
     return {"title": part["title"], "type": "string", "examples": part["enum"]}
 
 
-def _without_descriptions(node: Any) -> Any:
+def _as_registered(node: Any) -> Any:
+    """Return a schema without descriptions, and with the types of a tuple's items as draft-07 has them."""
     if isinstance(node, list):
-        return [_without_descriptions(item) for item in node]
+        return [_as_registered(item) for item in node]
     if not isinstance(node, dict):
         return node
     return {
-        key: _without_descriptions(value)
+        "items" if key == "prefixItems" else key: _as_registered(value)
         for key, value in node.items()
         if not (key == "description" and isinstance(value, str))  # a field of that name has a schema
     }
