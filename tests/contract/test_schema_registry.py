@@ -10,7 +10,6 @@ from support.running import own_settings, request, staged, worker_running
 from apportion.kafka.output_ownership import output_topics
 from apportion.registry.headers import find_schema_headers
 from apportion.registry.subjects import register_subjects
-from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio
 
@@ -21,10 +20,11 @@ def registry() -> Iterator[Registry]:
         yield registry
 
 
+@pytest.mark.parametrize("bootstrap_servers", ["embedded"], indirect=True)  # a broker makes no difference
 async def test_a_worker_answers_once_its_schemas_are_registered_with_their_ids_as_headers(
-    embedded: str, registry: Registry
+    bootstrap_servers: str, registry: Registry
 ) -> None:
-    settings = Settings(**own_settings(embedded, schema_registry=registry.url).model_dump())
+    settings = own_settings(bootstrap_servers, schema_registry=registry.url)
     async with staged(settings) as stage:
         await stage.send(request("1"), request("2", nobody_knows="this"))
         async with worker_running(settings, until_ready=False) as worker:
