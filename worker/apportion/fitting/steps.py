@@ -1,0 +1,293 @@
+"""Steps of a call of `fit`, without I/O: requests come out, answers go in, and the fitted chat is returned.
+
+Messages and artifacts are composed under limits of their own, which add up to the limit of the call. So the
+room of the history does not depend on the artifacts, and its beginning stays for a provider's cache.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+from msgspec import UNSET, Struct, ValidationError, convert
+
+from apportion.core.bounds import Bounds
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import Candidate, ContextRequest, Conversation
+from apportion.core.results import ContextComposed, Fidelity, Status
+from apportion.counters import COUNTERS
+from apportion.fitting.chats import KeptMessage, ShapedChat
+from apportion.fitting.results import FitAnswer, FitError, FitOptions, Fitted
+
+Artifacts: TypeAlias = Iterable[Candidate | Mapping[str, Any]]
+Steps: TypeAlias = Generator[ContextRequest, FitAnswer, Fitted]
+
+OVERHEAD_TOKENS = 4
+"""What a message costs beside its content, as in policy `fit`."""
+OMITTED = "[earlier messages omitted]"
+"""The content of a message of the user, because Anthropic refuses a chat that begins with the assistant."""
+_OMITTED_MAX_TOKENS = len(OMITTED) + OVERHEAD_TOKENS
+"""A bound of its cost under every counter: no counter gives more tokens than bytes."""
+_ARTIFACTS_SHARE = 4
+_QUERY_MAX_CHARACTERS = Bounds().query_max_characters
+_ID_CHARACTERS = 32
+_FIXED_ROLES = ("system", "developer")
+_REMEDIES = {
+    Status.INFEASIBLE: "what is always sent exceeds the limit; raise limit_tokens, or lower artifacts_tokens",
+    Status.EXHAUSTED: "the session has spent its tokens; use a new session_id, or raise max_tokens",
+    Status.DISABLED: "the policy's limit is 0",
+    Status.DUPLICATE: "the session has answered this request_id; use a new one",
+}
+
+
+class FitCall(Struct, frozen=True):
+    """A call of `fit`, with its chat read."""
+
+    chat: ShapedChat
+    limit_tokens: int
+    session_id: str
+    artifacts: Sequence[Candidate] | None
+    options: FitOptions
+    request_id: str
+    requested_at: datetime
+
+    @property
+    def artifacts_tokens(self) -> int:
+        """The part of the limit that is for artifacts."""
+        if self.artifacts is None:
+            return 0
+        own = self.options.artifacts_tokens
+        return self.limit_tokens // _ARTIFACTS_SHARE if own is None else own
+
+    @property
+    def chat_tokens(self) -> int:
+        """The part of the limit that is for messages."""
+        opening = _OMITTED_MAX_TOKENS if self.chat.is_anthropic else 0
+        return self.limit_tokens - self.artifacts_tokens - opening
+
+
+def read_call(
+    chat: ShapedChat,
+    limit_tokens: int,
+    session_id: str | None,
+    artifacts: Artifacts | None,
+    options: FitOptions,
+) -> FitCall:
+    """Return a call with its defaults.
+
+    Raises:
+        FitError: an artifact is no candidate, or the limit leaves nothing for messages.
+    """
+    request_id = options.request_id or str(uuid4())
+    call = FitCall(
+        chat,
+        limit_tokens,
+        session_id or request_id,
+        None if artifacts is None else [_candidate(index, given) for index, given in enumerate(artifacts)],
+        options,
+        request_id,
+        options.requested_at or datetime.now(UTC),
+    )
+    if call.artifacts_tokens < 0 or call.chat_tokens <= 0:
+        message = "the limit leaves no tokens for messages; raise it, or lower artifacts_tokens"
+        raise FitError(Status.INFEASIBLE, message, "$.limit_tokens")
+    return call
+
+
+def fit_steps(call: FitCall) -> Steps:
+    """Yield the requests of a call, receive their answers, and return the fitted chat.
+
+    Raises:
+        FitError: an answer has no messages, or the messages cannot be sent as they are.
+    """
+    answer = yield _chat_request(call)
+    composed = answer.composed
+    if composed.status is not Status.COMPOSED or composed.messages is UNSET:
+        message = _REMEDIES.get(composed.status, "the policy has another strategy than conversation")
+        raise FitError(composed.status, message, "$.limit_tokens", answer.decision)
+    kept = _kept(composed, len(call.chat.counted))
+    _require_sendable(call.chat, [message.index for message in kept], answer)
+    decision = _decision_of(answer)
+    used_tokens, text, artifacts_decision = composed.tokens.used, "", None
+    if call.artifacts is not None:
+        answer = yield _artifacts_request(call)
+        text, artifacts_decision = answer.composed.text or "", _decision_of(answer)
+        if answer.composed.tokens.counter != composed.tokens.counter:
+            message = "both policies need the same counter, so that their counts add up"
+            raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
+    if text:
+        used_tokens += answer.composed.tokens.used + OVERHEAD_TOKENS
+    messages = _with_artifacts(call.chat, kept, text)
+    if call.chat.is_anthropic and messages[0].get("role") == "assistant":
+        messages.insert(0, {"role": "user", "content": OMITTED})
+        used_tokens += COUNTERS[composed.tokens.counter].count(OMITTED) + OVERHEAD_TOKENS
+    assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
+    return Fitted(
+        messages=messages,
+        system=call.chat.system,
+        used_tokens=used_tokens,
+        limit_tokens=call.limit_tokens,
+        decision=decision,
+        artifacts_decision=artifacts_decision,
+    )
+
+
+def placed(error: EventError, chat: ShapedChat) -> FitError:
+    """Return the error of a refused request, with its place in the call."""
+    pointer = error.pointer
+    last = len(chat.counted) - 1
+    for place, index in [("$.conversation.new_message", last)] + [
+        (f"$.conversation.messages[{index}]", index) for index in range(last)
+    ]:
+        if pointer == place or pointer.startswith((f"{place}.", f"{place}[")):
+            rest = "" if chat.is_anthropic else pointer.removeprefix(place)
+            return FitError(error.code, error.message, chat.pointer(index) + rest)
+    return FitError(error.code, error.message, pointer.replace("$.candidates", "$.artifacts", 1))
+
+
+def _chat_request(call: FitCall) -> ContextRequest:
+    messages = [counted.message for counted in call.chat.counted]
+    return _request(
+        call,
+        policy=call.options.policy,
+        budget_tokens=call.chat_tokens,
+        conversation=Conversation(
+            new_message=messages[-1], messages=tuple(messages[:-1]), pinned=tuple(_pins(call))
+        ),
+    )
+
+
+def _pins(call: FitCall) -> list[int]:
+    """Return the counted messages that stand: fixed roles, the caller's pins, and the user's last message."""
+    counted, pins = call.chat.counted, set(call.options.pinned)
+    if missing := [index for index in pins if not 0 <= index < len(call.chat.messages)]:
+        message = f"there are {len(call.chat.messages)} messages; give the index of one of them, from 0"
+        position = list(call.options.pinned).index(missing[0])
+        raise FitError(ErrorCode.INVALID_VALUE, message, f"$.options.pinned[{position}]")
+    fixed = {
+        index
+        for index, message in enumerate(counted)
+        if message.message.get("role") in _FIXED_ROLES or message.source in pins
+    }
+    question = _last_of_user(call.chat)
+    return sorted((fixed if question is None else fixed | {question}) - {len(counted) - 1})
+
+
+def _last_of_user(chat: ShapedChat) -> int | None:
+    roles = [counted.message.get("role") for counted in chat.counted]
+    return next((index for index in reversed(range(len(roles))) if roles[index] == "user"), None)
+
+
+def _artifacts_request(call: FitCall) -> ContextRequest:
+    assert call.artifacts is not None, "a call without artifacts has no such request"
+    question = _last_of_user(call.chat)
+    query = "" if question is None else _text(call.chat.counted[question].message)
+    return _request(
+        call,
+        suffix="/artifacts",
+        policy=call.options.artifacts_policy,
+        budget_tokens=max(0, call.artifacts_tokens - OVERHEAD_TOKENS),
+        candidates=tuple(call.artifacts),
+        query=query[:_QUERY_MAX_CHARACTERS] if query.strip() else UNSET,
+    )
+
+
+def _request(call: FitCall, *, suffix: str = "", **fields: Any) -> ContextRequest:
+    return ContextRequest(
+        request_id=call.request_id + suffix,
+        session_id=call.session_id,
+        requested_at=call.requested_at,
+        tenant=call.options.tenant,
+        **fields,
+    )
+
+
+def _candidate(index: int, given: Candidate | Mapping[str, Any]) -> Candidate:
+    """Return an artifact as a candidate. Without an id, it gets one that depends on its content alone."""
+    fields = (
+        given
+        if isinstance(given, Mapping)
+        else {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not UNSET}
+    )
+    content = fields.get("content")
+    made = {"kind": "semantic_match", "lane": "retrieved"}
+    if isinstance(content, str):
+        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass"))
+        made["id"] = digest.hexdigest()[:_ID_CHARACTERS]
+    try:
+        return convert({**made, **fields}, Candidate)
+    except ValidationError as error:
+        text, _, place = str(error).partition(" - at `$")
+        raise FitError(ErrorCode.WRONG_TYPE, text, f"$.artifacts[{index}]{place.rstrip('`')}") from None
+
+
+def _kept(composed: ContextComposed, counted: int) -> list[KeptMessage]:
+    """Return the kept messages in the chat's order."""
+    assert composed.messages is not UNSET, "it was checked"
+    kept = []
+    for item, message in zip(composed.items, composed.messages, strict=True):
+        name = item.id.removeprefix("messages/")
+        index = counted - 1 if item.id == "new_message" else int(name)
+        kept.append(KeptMessage(index, message["content"] if item.fidelity is Fidelity.CLEARED else None))
+    return sorted(kept, key=lambda message: message.index)
+
+
+def _require_sendable(chat: ShapedChat, kept: Sequence[int], answer: FitAnswer) -> None:
+    """Require that each kept call has its result, each result its call, and that system messages stand.
+
+    Only the last message can be without its partner, and only a message between a call and its results can
+    be lost with them.
+    """
+    open_calls = Counter[str]()
+    has_orphan = False
+    for index in kept:
+        message = chat.counted[index].message
+        open_calls.update(call["id"] for call in message.get("tool_calls", ()))
+        if message["role"] == "tool":
+            has_orphan |= not open_calls[message["tool_call_id"]]
+            open_calls[message["tool_call_id"]] -= 1
+    if has_orphan or any(open_calls.values()):
+        text = "each call needs its result and each result its call; complete them, or leave the message out"
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), answer.decision)
+    for index in sorted(set(range(len(chat.counted))).difference(kept)):
+        if chat.counted[index].message["role"] in _FIXED_ROLES:
+            text = "it is between a call and its results, of which one is missing; move it before the call"
+            raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), answer.decision)
+
+
+def _with_artifacts(chat: ShapedChat, kept: Sequence[KeptMessage], text: str) -> list[dict[str, Any]]:
+    """Return the messages in the caller's shape, with the artifacts before the user's last message."""
+    if not text:
+        return chat.sent(kept)
+    place = _place_of_artifacts(chat, [message.index for message in kept])
+    return [*chat.sent(kept[:place]), {"role": "user", "content": text}, *chat.sent(kept[place:])]
+
+
+def _place_of_artifacts(chat: ShapedChat, kept: Sequence[int]) -> int:
+    """Return the place of the user's last message that separates no call from its results.
+
+    Without one, the artifacts come before the first message that is no system message.
+    """
+    counted = chat.counted
+    sources = {counted[index].source for index in kept if counted[index].message["role"] == "tool"}
+    roles = [counted[index].message["role"] for index in kept]
+    place = next((place for place, role in enumerate(roles) if role not in _FIXED_ROLES), len(roles))
+    open_calls = 0
+    for at, index in enumerate(kept):
+        message = counted[index].message
+        open_calls += len(message.get("tool_calls", ())) - (message["role"] == "tool")
+        if message["role"] == "user" and not open_calls and counted[index].source not in sources:
+            place = at
+    return place
+
+
+def _decision_of(answer: FitAnswer) -> Any:
+    assert answer.decision is not None, "the client was asked for the decision"
+    return answer.decision
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
