@@ -4,7 +4,9 @@ The engine counts messages in OpenAI's shape. What is sent are the caller's own 
 result gets a new content.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
@@ -45,7 +47,7 @@ class KeptMessage(Struct, frozen=True):
     content: str | None = None
 
 
-class ShapedChat(Struct, frozen=True):
+class ShapedChat(Struct, frozen=True, dict=True):
     """A chat: the caller's messages and system prompt, and the messages as they are counted."""
 
     messages: Sequence[Message]
@@ -63,11 +65,15 @@ class ShapedChat(Struct, frozen=True):
         by_source = groupby(kept, key=lambda message: self.counted[message.index].source)
         return [self._message(source, list(parts)) for source, parts in by_source if source != _SYSTEM_SOURCE]
 
+    @cached_property
+    def _parts(self) -> Counter[int]:
+        """How many counted messages each of the caller's messages has."""
+        return Counter(part.source for part in self.counted)
+
     def _message(self, source: int, kept: Sequence[KeptMessage]) -> dict[str, Any]:
         """Return the caller's message as far as it is kept."""
         message = self.messages[source]
-        whole = sum(part.source == source for part in self.counted)
-        if len(kept) == whole and all(part.content is None for part in kept):
+        if len(kept) == self._parts[source] and all(part.content is None for part in kept):
             return dict(message)
         content: list[Any] = []
         for part in kept:
