@@ -67,6 +67,7 @@ export class GatewayClient {
   readonly #backoffMs: number;
 
   constructor(url: string, { token, deadlineMs = 30_000, backoffMs = 100 }: ClientOptions = {}) {
+    if (!/^https?:\/\/./.test(url)) throw new TypeError("give the URL of a gateway, such as http://localhost:8080");
     this.#url = url.replace(/\/+$/, "");
     this.#token = token;
     this.#deadlineMs = deadlineMs;

@@ -126,6 +126,8 @@ def test_failures_are_errors(built: Path) -> None:
     assert ended[0]["retryAfterMs"] == 3_600_000
     [away] = called(built, server.url, {"deadlineMs": 50}, ["compose", REQUEST])
     assert (away["error"]["code"], away["error"]["requestId"]) == ("no_response", "r1")
+    arguments = [json.dumps("localhost:8080"), "{}"]
+    assert "TypeError: give the URL of a gateway" in ran("node", "calls.js", *arguments, folder=built).stderr
 
 
 def test_the_example_of_the_page_prints_what_it_shows(built: Path) -> None:

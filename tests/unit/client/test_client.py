@@ -170,6 +170,13 @@ def test_a_response_that_no_gateway_gives_is_an_error(connect: Any, status: int,
     assert (error.code, error.status) == ("unexpected_response", status)
 
 
+@pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://host", "http://", "http://[x"])
+def test_a_url_that_is_none_is_refused_at_once(url: str) -> None:
+    for kind in (GatewayClient, AsyncGatewayClient):
+        with pytest.raises(GatewayError, match="invalid_url: give the URL of a gateway"):
+            kind(url)
+
+
 def test_artifacts_are_published_and_taken_back(connect: Any) -> None:
     accepted = Scripted(202)
     responses = (accepted, Scripted(503, BUSY), accepted)
