@@ -24,7 +24,7 @@ _blocks = texts.map(lambda text: {"type": "text", "text": text})
 _words = st.builds(
     lambda role, content: [{"role": role, "content": content}],
     st.sampled_from(["user", "assistant"]),
-    texts | st.lists(_blocks, min_size=1, max_size=3),
+    texts | st.lists(_blocks, max_size=3),
 )
 
 

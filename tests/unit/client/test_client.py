@@ -1,6 +1,8 @@
 """Clients of a gateway: what they send, what they repeat, and what they raise."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,6 +13,7 @@ import httpx2
 import pytest
 from msgspec import convert
 from msgspec.structs import replace
+from support.commands import environment
 from support.composing import candidate
 from support.fitted_chats import chat
 from support.gateways import gateway
@@ -250,3 +253,13 @@ async def test_fit_gives_the_same_through_a_gateway_as_in_this_process() -> None
         with GatewayClient(url) as sync:
             again = await asyncio.to_thread(fitted, "s1", sync)
         assert again == here
+
+
+@pytest.mark.parametrize("missing", ["httpx2", "tenacity"])
+def test_without_the_extra_it_says_how_to_install_it(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import apportion.client"
+    ended = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
+    shown = f"ModuleNotFoundError: {missing} is not installed: run `pip install 'apportion[client]'`"
+    assert ended.stderr.splitlines()[-1] == shown

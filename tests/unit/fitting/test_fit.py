@@ -40,6 +40,11 @@ class AsyncSessions:
         return self.sessions.compose(request, with_decision=with_decision)
 
 
+def called(given: object) -> Message:
+    """Return a call in Anthropic's shape with an input."""
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": given}]}
+
+
 def refused(messages: Any, limit_tokens: int = 1000, **changes: Any) -> FitError:
     with pytest.raises(FitError) as caught:
         fit(messages, limit_tokens, **changes)
@@ -156,6 +161,14 @@ def test_what_is_always_sent_and_does_not_fit_is_told_with_its_decision() -> Non
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "$.messages[0].content[0].type"),
         ({"messages": chat(0)[1:], "system": [{"type": "image"}]}, "$.system[0].type"),
         ({"messages": [*chat(0)[1:], {"role": "wizard", "content": "x"}]}, "$.messages[1]"),
+        ({"messages": chat(0)[1:], "system": 5}, "$.system"),
+        ({"messages": [called({"n": 2**60})]}, "$.messages[0].content[0].input"),
+        ({"messages": [called(object())]}, "$.messages[0].content[0].input"),
+        ({"messages": [called(float("nan"))]}, "$.messages[0].content[0].input"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "tool_result", "content": 5}]}]},
+            "$.messages[0].content[0].content",
+        ),
     ],
 )
 def test_messages_that_are_none_are_refused_with_their_place(messages: Any, pointer: str) -> None:
@@ -242,7 +255,8 @@ def test_a_request_that_was_answered_is_a_duplicate() -> None:
     sessions = LocalSessions()
     fit(chat(1), 500, client=sessions, session_id="s1", options=FIXED)
     error = refused(chat(1), 500, client=sessions, session_id="s1", options=FIXED)
-    assert (error.code, error.decision is not None) == ("duplicate", True)
+    assert (error.code, error.pointer) == ("duplicate", "$.options.request_id")
+    assert error.decision is not None
 
 
 def test_rows_can_be_kept_elsewhere() -> None:

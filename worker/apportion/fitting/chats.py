@@ -12,7 +12,7 @@ from typing import Any, NotRequired, TypeAlias, TypedDict
 
 from msgspec import Struct
 
-from apportion.core.errors import ErrorCode
+from apportion.core.errors import ErrorCode, EventError
 from apportion.core.identity import canonical_json_of_any
 from apportion.fitting.results import FitError
 
@@ -20,6 +20,7 @@ Message: TypeAlias = Mapping[str, Any]
 _SYSTEM_SOURCE = -1
 _UNCOUNTED = ("cache_control", "citations")
 """Fields of Anthropic's blocks that the model does not read."""
+_NO_CONTENT = "a content is a text or a list of blocks"
 
 
 class AnthropicChat(TypedDict):
@@ -129,10 +130,10 @@ def _openai(message: Message) -> dict[str, Any]:
 def _anthropic(message: Message, source: int) -> Iterator[Counted]:
     """Yield a message of Anthropic's shape as counted messages: a result of a tool is one of its own."""
     role, content, pointer = message.get("role", ""), message.get("content"), f"$.messages[{source}]"
-    if isinstance(content, str):
+    if isinstance(content, str) or content == []:
         yield Counted({"role": role, "content": content}, source)
     elif not isinstance(content, Sequence) or not all(isinstance(block, Mapping) for block in content):
-        raise FitError(ErrorCode.WRONG_TYPE, "a content is a text or a list of blocks", f"{pointer}.content")
+        raise FitError(ErrorCode.WRONG_TYPE, _NO_CONTENT, f"{pointer}.content")
     elif role == "assistant":
         yield Counted(_assistant(content, pointer), source)
     else:
@@ -148,12 +149,14 @@ def _anthropic(message: Message, source: int) -> Iterator[Counted]:
                 yield Counted({"role": role, "content": texts}, source, tuple([index for index, _ in blocks]))
 
 
-def _texts(blocks: Sequence[Any], pointer: str, first: int = 0) -> Iterator[dict[str, Any]]:
+def _texts(blocks: Any, pointer: str, first: int = 0) -> Iterator[dict[str, Any]]:
     """Yield text blocks as they are counted; `first` is the index of the first block.
 
     Raises:
-        FitError: a block is no text.
+        FitError: they are no list, or a block is no text.
     """
+    if not isinstance(blocks, Sequence):
+        raise FitError(ErrorCode.WRONG_TYPE, _NO_CONTENT, pointer)
     for index, block in enumerate(blocks, first):
         if not isinstance(block, Mapping) or block.get("type") != "text":
             message = (
@@ -164,7 +167,7 @@ def _texts(blocks: Sequence[Any], pointer: str, first: int = 0) -> Iterator[dict
 
 
 def _result(block: Message, pointer: str) -> dict[str, Any]:
-    content = block.get("content", "")
+    content = block.get("content") or ""
     counted = {
         "role": "tool",
         "tool_call_id": block.get("tool_use_id"),
@@ -181,8 +184,8 @@ def _assistant(blocks: Sequence[Message], pointer: str) -> dict[str, Any]:
             case "text":
                 texts.append({"type": "text", "text": block.get("text")})
             case "tool_use":
-                written = canonical_json_of_any(block.get("input"), f"{pointer}.content[{index}].input")
-                function = {"name": block.get("name"), "arguments": written.decode()}
+                written = _arguments(block.get("input"), f"{pointer}.content[{index}].input")
+                function = {"name": block.get("name"), "arguments": written}
                 calls.append({"id": block.get("id"), "type": "function", "function": function})
             case _:
                 others.append({name: value for name, value in block.items() if name not in _UNCOUNTED})
@@ -192,3 +195,19 @@ def _assistant(blocks: Sequence[Message], pointer: str) -> dict[str, Any]:
     if others:
         counted["blocks"] = others
     return counted
+
+
+def _arguments(given: object, pointer: str) -> str:
+    """Return the input of a call as it is counted.
+
+    Raises:
+        FitError: it is no JSON, or has a number that JSON does not hold exactly.
+    """
+    try:
+        return canonical_json_of_any(given, pointer).decode()
+    except EventError as error:
+        raise FitError(error.code, error.message, error.pointer) from None
+    except (TypeError, ValueError):
+        raise FitError(
+            ErrorCode.NOT_JSON, "the input of a call is JSON; convert its parts", pointer
+        ) from None

@@ -47,12 +47,16 @@ _PLACES = {
 _PLACES_OF_POLICY = ("$.policy", "$.candidates", "$.conversation")
 """Places at which an event is refused if its policy is unknown, or has another strategy."""
 _FIXED_ROLES = ("system", "developer")
-_REMEDIES = {
-    Status.INFEASIBLE: "what is always sent exceeds the limit; raise limit_tokens, or lower artifacts_tokens",
-    Status.EXHAUSTED: "the session has spent its tokens; use a new session_id, or raise max_tokens",
-    Status.DISABLED: "the policy's limit is 0",
-    Status.DUPLICATE: "the session has answered this request_id; use a new one",
+_FAILURES = {
+    Status.INFEASIBLE: (
+        "limit_tokens",
+        "what is always sent exceeds it; raise it, or lower artifacts_tokens",
+    ),
+    Status.EXHAUSTED: ("session_id", "the session has spent its tokens; use a new one"),
+    Status.DISABLED: ("options.policy", "the policy's limit is 0; raise it"),
+    Status.DUPLICATE: ("options.request_id", "the session has answered it; use a new one"),
 }
+"""The place and the remedy of each status of an answer without messages."""
 
 
 class FitCall(Struct, frozen=True):
@@ -118,9 +122,9 @@ def fit_steps(call: FitCall) -> Steps:
     _require_json(call.chat)
     answer = yield _chat_request(call)
     composed = answer.composed
-    if composed.status is not Status.COMPOSED or composed.messages is UNSET:
-        message = _REMEDIES.get(composed.status, "the policy has another strategy than conversation")
-        raise FitError(composed.status, message, "$.limit_tokens", answer.decision)
+    if composed.status in _FAILURES:
+        place, message = _FAILURES[composed.status]
+        raise FitError(composed.status, message, f"$.{place}", answer.decision)
     kept = _kept(composed, len(call.chat.counted))
     _require_sendable(call, [message.index for message in kept], answer.decision)
     decision = _decision_of(answer)
@@ -248,7 +252,7 @@ def _candidate(index: int, given: Candidate | Mapping[str, Any]) -> Candidate:
 
 def _kept(composed: ContextComposed, counted: int) -> list[KeptMessage]:
     """Return the kept messages in the chat's order."""
-    assert composed.messages is not UNSET, "it was checked"
+    assert composed.messages is not UNSET, "a conversation has messages"
     kept = []
     for item, message in zip(composed.items, composed.messages, strict=True):
         name = item.id.removeprefix("messages/")
@@ -268,7 +272,7 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
     has_orphan = False
     for index in kept:
         message = chat.counted[index].message
-        open_calls.update(call["id"] for call in message.get("tool_calls", ()))
+        open_calls.update(asked["id"] for asked in message.get("tool_calls", ()))
         if message["role"] == "tool":
             has_orphan |= not open_calls[message["tool_call_id"]]
             open_calls[message["tool_call_id"]] -= 1
