@@ -78,7 +78,7 @@ docs: $(VENV)/docs.done ## Build the site of all pages, with search, in build/si
 	rm -rf build/pages build/site
 	mkdir -p build/pages
 	tar -c --exclude node_modules --exclude __pycache__ README.md ARCHITECTURE.md CHANGELOG.md docs schemas benchmarks \
-	  deploy/clickhouse deploy/connect deploy/consumers deploy/kubernetes/README.md | tar -x -C build/pages
+	  clients deploy/clickhouse deploy/connect deploy/consumers deploy/kubernetes/README.md | tar -x -C build/pages
 	mv build/pages/docs/site/index.md build/pages
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site build/pages build/site
 	cp -R schemas build/site
