@@ -39,6 +39,7 @@ _MESSAGE = re.compile(r"\$\.conversation\.(?:messages\[(\d+)\]|new_message)")
 _PLACES = {
     "$.budget_tokens": "$.limit_tokens",
     "$.candidates": "$.artifacts",
+    "$.conversation.messages": "$.messages",
     "$.request_id": "$.options.request_id",
     "$.requested_at": "$.options.requested_at",
     "$.tenant": "$.options.tenant",
