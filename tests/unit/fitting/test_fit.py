@@ -303,6 +303,26 @@ def test_verify_accepts_the_written_events_and_decisions(tmp_path: Path) -> None
     assert apportion("verify", *files).out == b"6 decisions verified, 0 differences\n"
 
 
+def test_sources_are_the_indices_of_the_callers_messages() -> None:
+    messages = chat(30)
+    fitted = fit(messages, 300, artifacts=[{"content": "a.py prints."}])
+    kept = [source for source in fitted.sources if source is not None]
+    assert kept == [0, *range(len(messages) - len(kept) + 1, len(messages))]
+    assert fitted.sources[-2:] == (None, len(messages) - 1)
+
+
+def test_a_cut_chat_begins_with_the_user_if_that_is_asked_for() -> None:
+    sent = []
+    for limit_tokens in range(150, 350, 5):
+        fitted = fit(chat(30), limit_tokens, options=FitOptions(begins_with_user=True))
+        assert [message["role"] for message in fitted.messages[:2]] == ["system", "user"]
+        assert fitted.used_tokens == sum(map(cost, fitted.messages)) <= limit_tokens
+        sent.append((fitted.messages[1]["content"], fitted.sources[1]))
+    assert ("[earlier messages omitted]", None) in sent
+    whole = chat(1)[2:]
+    assert fit(whole, 300, options=FitOptions(begins_with_user=True)).messages == whole
+
+
 class TestAnthropic:
     def test_a_chat_that_fits_is_sent_as_it_is(self) -> None:
         messages = [

@@ -48,6 +48,13 @@ class KeptMessage(Struct, frozen=True):
     content: str | None = None
 
 
+class SentMessage(Struct, frozen=True):
+    """A message that is sent, and the index of the caller's message; None if it is none of the caller's."""
+
+    message: dict[str, Any]
+    source: int | None = None
+
+
 class ShapedChat(Struct, frozen=True, dict=True):
     """A chat: the caller's messages and system prompt, and the messages as they are counted."""
 
@@ -61,10 +68,14 @@ class ShapedChat(Struct, frozen=True, dict=True):
         source = self.counted[index].source
         return "$.system" if source == _SYSTEM_SOURCE else f"$.messages[{source}]"
 
-    def sent(self, kept: Sequence[KeptMessage]) -> list[dict[str, Any]]:
+    def sent(self, kept: Sequence[KeptMessage]) -> list[SentMessage]:
         """Return kept messages in the caller's shape."""
         by_source = groupby(kept, key=lambda message: self.counted[message.index].source)
-        return [self._message(source, list(parts)) for source, parts in by_source if source != _SYSTEM_SOURCE]
+        return [
+            SentMessage(self._message(source, list(parts)), source)
+            for source, parts in by_source
+            if source != _SYSTEM_SOURCE
+        ]
 
     @cached_property
     def _parts(self) -> Counter[int]:
