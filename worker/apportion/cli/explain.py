@@ -27,13 +27,6 @@ app = typer.Typer(add_completion=False)
 _PIPE_COLUMNS = 140
 
 
-class UnknownCandidateError(Exception):
-    """The decision does not list a candidate with this id."""
-
-    code = "unknown_candidate"
-    exit_code = 2
-
-
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
 def explain(
     ctx: typer.Context,
@@ -87,6 +80,7 @@ def _explain_from_files(
 ) -> None:
     from apportion.explain.candidate import candidate_explanation
     from apportion.explain.decision import explanation
+    from apportion.explain.entries import entries_of, is_open
 
     with ExitStack() as stack:
         recorded = stack.enter_context(open_events(decisions))
@@ -96,12 +90,12 @@ def _explain_from_files(
         if candidate is None:
             _print(explanation(decision))
             return
-        entries = _entries(decision, candidate)
+        entries = entries_of(decision, candidate)
         _print(candidate_explanation(decision, entries))
         if events is not None:
             source = stack.enter_context(open_events(events))
             _search(settings, decision, entries[0], source, recorded)
-        elif _is_open(decision, entries[0]):
+        elif is_open(decision, entries[0]):
             typer.echo(
                 "With --events FILE, the recorded events, the smallest change that admits it is searched."
             )
@@ -111,6 +105,7 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
     from apportion.assembly import create_engine
     from apportion.explain.candidate import candidate_explanation
     from apportion.explain.decision import explanation
+    from apportion.explain.entries import entries_of, is_open
     from apportion.recompose.lookup import decision_of, origin_in
     from apportion.recompose.ranges import RecordSelection
     from apportion.recompose.run import open_run
@@ -120,9 +115,9 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
         if candidate is None:
             _print(explanation(decision))
             return
-        entries = _entries(decision, candidate)
+        entries = entries_of(decision, candidate)
         _print(candidate_explanation(decision, entries))
-        if _is_open(decision, entries[0]):
+        if is_open(decision, entries[0]):
             _print_changes(origin_in(run, decision), create_engine(settings), entries[0])
 
 
@@ -135,36 +130,13 @@ def _find(recorded: BinaryIO, prefix: str) -> "ContextDecision":
         return find_decision(watched(lines, recorded, "reading", bar, beside_output=False), prefix)
 
 
-def _entries(decision: "ContextDecision", candidate_id: str) -> "list[Entry]":
-    """Return the entries of an id: first the selectable entry, then its duplicates and superseded ones.
-
-    Raises:
-        UnknownCandidateError: the decision lists no candidate with this id.
-    """
-    from apportion.core.results import Detail, Reason
-
-    entries = [entry for entry in decision.candidates if entry.id == candidate_id]
-    if not entries:
-        unlisted = sum(omitted.count for omitted in decision.unlisted)
-        setting = "decision_omitted_max" if decision.detail is Detail.FULL else "decision_detail"
-        hint = f"; {unlisted:,} that were left out are not listed ({setting})" if unlisted else ""
-        raise UnknownCandidateError(f"the decision lists no candidate with this id{hint}")
-    return sorted(entries, key=lambda entry: entry.reason in {Reason.DUPLICATE, Reason.SUPERSEDED})
-
-
-def _is_open(decision: "ContextDecision", entry: "Entry") -> bool:
-    from msgspec import UNSET
-
-    from apportion.replay.why import can_help
-
-    return entry.reason is not UNSET and can_help(decision.policy.strategy, entry.reason)
-
-
 def _search(
     settings: "Settings", decision: "ContextDecision", entry: "Entry", events: BinaryIO, decisions: BinaryIO
 ) -> None:
     """Look for the smallest changes, and print them, or why they cannot be looked for."""
-    if not _is_open(decision, entry):
+    from apportion.explain.entries import is_open
+
+    if not is_open(decision, entry):
         return
     from apportion.assembly import create_engine
     from apportion.replay.log import LINE_MAX_BYTES
