@@ -11,15 +11,13 @@ from apportion.cli._files import open_events, require_distinct
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._topics import FromTopics
-from apportion.cli._verification import verification_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from apportion.core.engine import Engine
     from apportion.core.results import ContextDecision, Entry
     from apportion.replay.findings import Finding
-    from apportion.replay.origin import Origin
+    from apportion.replay.why import Why
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -109,6 +107,8 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
     from apportion.recompose.lookup import decision_of, origin_in
     from apportion.recompose.ranges import RecordSelection
     from apportion.recompose.run import open_run
+    from apportion.replay.findings import Finding
+    from apportion.replay.why import why
 
     with open_run(settings, RecordSelection()) as run:
         decision = decision_of(run, decision_id)
@@ -118,7 +118,9 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
         entries = entries_of(decision, candidate)
         _print(candidate_explanation(decision, entries))
         if is_open(decision, entries[0]):
-            _print_changes(origin_in(run, decision), create_engine(settings), entries[0])
+            origin = origin_in(run, decision)
+            engine = create_engine(settings)
+            _print_changes(origin if isinstance(origin, Finding) else why(origin, engine, entries[0]))
 
 
 def _find(recorded: BinaryIO, prefix: str) -> "ContextDecision":
@@ -138,45 +140,26 @@ def _search(
 
     if not is_open(decision, entry):
         return
-    from apportion.assembly import create_engine
     from apportion.replay.log import LINE_MAX_BYTES
-    from apportion.replay.origin import of_session, origin_of
+    from apportion.replay.recorded_files import search_changes
 
     decisions.seek(0)
-    engine = create_engine(settings)
     with ExitStack() as bar:
         lines = watched(
             lines_of(events, settings.event_max_bytes), events, "composing", bar, beside_output=False
         )
-        origin = origin_of(
-            decision,
-            of_session(lines, decision),
-            of_session(lines_of(decisions, LINE_MAX_BYTES), decision),
-            lambda records: verification_of(settings, records),
-        )
-    _print_changes(origin, engine, entry)
+        found = search_changes(settings, decision, entry, lines, lines_of(decisions, LINE_MAX_BYTES))
+    _print_changes(found)
 
 
-def _print_changes(origin: "Origin | Finding", engine: "Engine", entry: "Entry") -> None:
-    from apportion.explain.candidate import changes_explanation
+def _print_changes(found: "Why | Finding") -> None:
+    from apportion.explain.candidate import changes_explanation, not_searched
     from apportion.replay.findings import Finding
-    from apportion.replay.why import why
 
-    if isinstance(origin, Finding):
-        typer.echo(f"apportion: {_not_searched(origin)}", err=True)
+    if isinstance(found, Finding):
+        typer.echo(f"apportion: {not_searched(found)}", err=True)
         raise typer.Exit(ExitCode.FAILURE)
-    _print(changes_explanation(why(origin, engine, entry)))
-
-
-def _not_searched(finding: "Finding") -> str:
-    from apportion.printable import printable
-    from apportion.replay.findings import Found
-
-    if finding.found is Found.NO_EVENT:
-        return "no_event: the events do not hold this decision's request, so no change was searched"
-    place = f" at {printable(finding.place)}" if finding.place else ""
-    message = "these events do not give this decision, so no change was searched; see docs/verify.md"
-    return f"{finding.found}{place}: {message}"
+    _print(changes_explanation(found))
 
 
 def _print(shown: "RenderableType") -> None:
