@@ -178,7 +178,7 @@ def test_a_list_is_bounded_and_says_that_there_is_more(server: DecisionServer) -
     answer = called(server, "find_decisions", limit=1)
     assert answer.structured_content is not None
     assert (requests(answer.structured_content), answer.structured_content["has_more"]) == (["r3"], True)
-    assert "with `until` set" in text(answer)
+    assert "there are more" in text(answer)
     last = answer.structured_content["decisions"][-1]["requested_at"]
     assert requests(result(server, "find_decisions", limit=1, until=last)) == ["r2"]
 
@@ -235,18 +235,15 @@ def test_a_replay_returns_sums_and_the_largest_changes(replaying: DecisionServer
     answer = called(replaying, "replay_decisions", policy_toml=policy)
     replayed = answer.structured_content
     assert replayed is not None
-    assert (replayed["replayed"], replayed["changed"], replayed["unverifiable"]) == (
-        4,
-        1,
-        {"not_json": 1, "no_record": 1},
-    )
+    assert (replayed["replayed"], replayed["changed"]) == (4, 1)
+    assert replayed["unverifiable"] == {"not_json": 1, "no_record": 1}
     [largest] = replayed["largest"]
     assert (largest["decision_id"], largest["gained"]) == (identity(replaying, "r2"), ["c"])
     assert "4 decisions replayed, 1 changed: 1 gained" in text(answer)
     fewer = result(replaying, "replay_decisions", budget_tokens=40, without=["none"], counter="bytes4")
     assert fewer["used_tokens_after"] < fewer["used_tokens_before"]
     refused_requests = result(replaying, "replay_decisions", policy_toml=POLICY.replace(".local]", ".rules]"))
-    assert refused_requests["refused"] == {"unknown_lane": 2}
+    assert refused_requests["refused"] == {"unknown_lane": 3}
     assert refused_requests["first_refused"][0]["place"] == "$.candidates[0].lane"
 
 

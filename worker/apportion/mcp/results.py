@@ -28,7 +28,7 @@ class DecisionSummary(BaseModel):
 
 
 class FoundDecisions(BaseModel):
-    """Decisions, newest first. With `has_more`, search again `until` the time of the last one."""
+    """Decisions, newest first. With `has_more` there are older ones, which further filters find."""
 
     decisions: list[DecisionSummary]
     has_more: bool

@@ -141,7 +141,7 @@ class DecisionServer(MCPServer[Any]):
         shown, has_more = newest[:limit], len(newest) > limit
         lines = [_line(decision) for decision in shown] or ["no decision matches"]
         if has_more:
-            lines.append("there are more: search again, with `until` set to the time of the last one")
+            lines.append("there are more: give further filters, or an earlier `until`")
         found = FoundDecisions(decisions=[summary_of(decision) for decision in shown], has_more=has_more)
         return _result("\n".join(lines), found)
 
