@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client
 from mcp.types import CallToolResult, TextContent
-from support.commands import apportion, environment
+from support.commands import apportion
 from support.composing import SECRET, candidate
 from support.recording import asked, published
 
@@ -304,6 +303,18 @@ def test_a_source_that_is_gone_is_told_without_its_path(
     assert folder.exists()
 
 
+def test_a_decision_of_another_version_is_found_and_not_explained(folder: Path, tmp_path: Path) -> None:
+    [*_, line] = (folder / "decisions.jsonl").read_bytes().splitlines()[:2]
+    (tmp_path / "decisions").write_bytes(line.replace(b'"status":"composed"', b'"status":"quite_new"'))
+    assert apportion("sink", "--from", tmp_path / "decisions", "--tables", tmp_path / "tables").exit_code == 0
+    for source in ("decisions", "tables"):
+        server = create_server(Settings(), tmp_path / source, None)
+        [found] = result(server, "find_decisions")["decisions"]
+        assert found["status"] == "quite_new"
+        told = refused(server, "explain_decision", decision_id=found["decision_id"])
+        assert told.startswith("unreadable_decision: ")
+
+
 def test_a_long_explanation_is_cut_and_lists_are_bounded(tmp_path: Path) -> None:
     many = [candidate(f"c{number}-{'x' * 200}", 1) for number in range(400)]
     (tmp_path / "events").write_text(json.dumps(asked("r", candidates=many, budget_tokens=8_000)), "utf-8")
@@ -315,24 +326,18 @@ def test_a_long_explanation_is_cut_and_lists_are_bounded(tmp_path: Path) -> None
     assert len(answer.structured_content["candidates"]) == 50
     assert answer.structured_content["candidates_left_out"] == 350
     assert len(text(answer)) == 20_000
-    assert text(answer).endswith("… cut; ask for one candidate by its id")
+    assert text(answer).endswith("… cut, see the structured content")
 
 
-def test_the_command_serves_over_stdin_and_stdout(folder: Path) -> None:
-    async def ask() -> tuple[list[str], CallToolResult]:
-        started = StdioServerParameters(
-            command=sys.executable,
-            args=["-m", "apportion", "mcp", "decisions.jsonl", "--events", "events.jsonl"],
-            env=environment(APPORTION_POLICIES="policies", APPORTION_FINGERPRINT_SECRET=SECRET.decode()),
-            cwd=folder,
-        )
-        async with Client(stdio_client(started)) as client:
-            names = [tool.name for tool in (await client.list_tools()).tools]
-            return names, await client.call_tool("find_decisions", {"limit": 1})
-
-    names, answer = asyncio.run(ask())
-    assert names == ["find_decisions", "explain_decision", "replay_decisions"]
-    assert requests(answer.structured_content) == ["r3"]
+def test_without_its_extra_the_command_says_what_to_install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "apportion.mcp.server")
+    monkeypatch.setitem(sys.modules, "mcp.server", None)
+    ended = apportion("mcp", folder / "decisions.jsonl")
+    assert (ended.exit_code, ended.out) == (2, b"")
+    assert ended.err.startswith("apportion: not_installed: mcp.server is not installed: ")
+    assert "pip install 'apportion[mcp]'" in ended.err
 
 
 def test_wrong_sources_end_the_command_with_what_to_do(folder: Path, tmp_path: Path) -> None:

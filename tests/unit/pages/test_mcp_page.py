@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -34,12 +35,13 @@ def test_the_configuration_starts_a_server_that_answers(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
 
-    async def ask() -> object:
+    async def ask() -> tuple[list[str], Any]:
         async with Client(stdio_client(command)) as client:
-            return (await client.call_tool("find_decisions")).structured_content
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            return names, (await client.call_tool("find_decisions")).structured_content
 
-    found = asyncio.run(ask())
-    assert isinstance(found, dict)
+    names, found = asyncio.run(ask())
+    assert names == ["find_decisions", "explain_decision", "replay_decisions"]
     assert [decision["request_id"] for decision in found["decisions"]] == ["r1"]
 
 

@@ -1,6 +1,6 @@
 """Decisions and candidates as results of the tools, and their explanations as text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from io import StringIO
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ IDS_MAX = 10
 _CANDIDATES_MAX = 50
 _TEXT_MAX_CHARACTERS = 20_000
 _COLUMNS = 140
-_CUT = "\n… cut; ask for one candidate by its id"
+_CUT = "\n… cut, see the structured content"
 
 T = TypeVar("T")
 
@@ -81,9 +81,8 @@ def text_of_changes(found: Why) -> str:
     return _printed(changes_explanation(found))
 
 
-def bounded(lines: Iterable[str]) -> str:
-    """Return lines as a text that a model can read in one piece; a longer text is cut at its end."""
-    text = "\n".join(lines)
+def bounded(text: str) -> str:
+    """Return a text that a model can read in one piece: a longer text is cut at its end."""
     if len(text) <= _TEXT_MAX_CHARACTERS:
         return text
     return text[: _TEXT_MAX_CHARACTERS - len(_CUT)] + _CUT

@@ -157,7 +157,7 @@ class DecisionServer(MCPServer[Any]):
         with _telling():
             decision = self._source.decision(decision_id)
             if candidate_id is None:
-                return _result(bounded([text_of(decision)]), explained(decision))
+                return _result(text_of(decision), explained(decision))
             entries = entries_of(decision, candidate_id)
             result, texts = explained(decision, entries), [text_of(decision, entries)]
             if self._recording is not None and is_open(decision, entries[0]):
@@ -168,7 +168,7 @@ class DecisionServer(MCPServer[Any]):
                 else:
                     result.changes = changes_of(found)
                     texts.append(text_of_changes(found))
-        return _result(bounded(texts), result)
+        return _result("\n".join(texts), result)
 
     def replay_decisions(
         self,
@@ -202,7 +202,7 @@ class DecisionServer(MCPServer[Any]):
         assert self._recording is not None, "it is registered with a recording only"
         with _telling():
             result, text = self._recording.replay(change)
-        return _result(bounded([text]), result)
+        return _result(text, result)
 
 
 def create_server(settings: Settings, source: Path, events: Path | None) -> DecisionServer:
@@ -250,5 +250,6 @@ def _line(decision: ListedDecision) -> str:
 
 def _result(text: str, result: BaseModel) -> CallToolResult:
     return CallToolResult(
-        content=[TextContent(type="text", text=text)], structured_content=result.model_dump(mode="json")
+        content=[TextContent(type="text", text=bounded(text))],
+        structured_content=result.model_dump(mode="json"),
     )

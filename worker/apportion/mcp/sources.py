@@ -17,7 +17,12 @@ from apportion.core.results import ContextDecision, PolicyRef, ReasonCount
 from apportion.core.wire.record import Record
 from apportion.offline.lines import CutRecord, read_lines
 from apportion.replay.log import LINE_MAX_BYTES
-from apportion.replay.origin import AmbiguousDecisionError, UnknownDecisionError, find_decision
+from apportion.replay.origin import (
+    AmbiguousDecisionError,
+    UnknownDecisionError,
+    UnreadableDecisionError,
+    find_decision,
+)
 
 
 class ListedTokens(Struct, frozen=True):
@@ -143,10 +148,14 @@ class DecisionTables(Struct, frozen=True):
 
         Raises:
             UnknownDecisionError, AmbiguousDecisionError: there is none, or there are several.
+            UnreadableDecisionError: it is of another version.
             TablesFailedError: a file of the tables cannot be read.
         """
-        with open_tables([self.folder]) as tables, naming_bad_tables():
-            found = restore_decisions(tables, prefix, 2)
+        try:
+            with open_tables([self.folder]) as tables, naming_bad_tables():
+                found = restore_decisions(tables, prefix, 2)
+        except msgspec.ValidationError:
+            raise UnreadableDecisionError("the decision is of another form than this version's") from None
         if not found:
             raise UnknownDecisionError("there is no decision whose id begins so")
         if len(found) > 1:

@@ -5,6 +5,7 @@ worker's bytes.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -88,10 +89,8 @@ class Harness:
         time. Typed events and bytes are taken as they are.
         """
         for event in events:
-            try:
+            with suppress(EventError):
                 self._handle(event)
-            except EventError:
-                continue
 
     def compose(self, request: GivenEvent) -> Answered:
         """Give a request, as `send` does, and return its answer.
