@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
-from support.commands import apportion
+from support.commands import apportion, command, environment
 from support.composing import SECRET, candidate
 from support.recording import asked, published
 
@@ -327,6 +329,22 @@ def test_a_long_explanation_is_cut_and_lists_are_bounded(tmp_path: Path) -> None
     assert answer.structured_content["candidates_left_out"] == 350
     assert len(text(answer)) == 20_000
     assert text(answer).endswith("… cut, see the structured content")
+
+
+def test_ctrl_c_ends_the_command_while_its_client_is_connected(folder: Path) -> None:
+    with subprocess.Popen(  # noqa: S603 - our own
+        command("mcp", folder / "decisions.jsonl"),
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as started:
+        assert started.stdin is not None
+        assert started.stdout is not None
+        started.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        started.stdin.flush()
+        assert started.stdout.readline()
+        started.send_signal(signal.SIGINT)
+        assert started.wait(60) == -signal.SIGINT
 
 
 def test_without_its_extra_the_command_says_what_to_install(

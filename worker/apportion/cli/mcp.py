@@ -1,5 +1,6 @@
 """`apportion mcp`: recorded decisions for models, over the Model Context Protocol."""
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,7 @@ def mcp(
 
     Tools find decisions, explain one, and with --events replay them under a
     change. Results hold ids and numbers, but no content and no path. Needs
-    the extra apportion[mcp]. See docs/mcp.md.
+    the extra mcp. See docs/mcp.md.
 
     Examples:
       apportion mcp decisions.jsonl --events events.jsonl
@@ -47,4 +48,6 @@ def mcp(
     for path in (source, events):
         if path is not None and not path.is_dir():
             open_to_read(path).close()
-    create_server(settings, source, events).run()
+    server = create_server(settings, source, events)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the SDK's reader of stdin would keep Ctrl-C waiting
+    server.run()
