@@ -291,7 +291,7 @@ def test_no_answer_has_content_or_a_path(replaying: DecisionServer, server: Deci
         assert "secret.py" not in shown
 
 
-def test_a_source_that_is_gone_is_told_without_its_path(
+def test_a_source_that_is_gone_is_an_error_without_its_path(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = create_server(Settings(), tmp_path / "gone.jsonl", None)

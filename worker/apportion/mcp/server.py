@@ -136,7 +136,7 @@ class DecisionServer(MCPServer[Any]):
             since=since,
             until=until,
         )
-        with _telling():
+        with _tool_errors():
             newest = self._source.newest(wanted, limit + 1)
         shown, has_more = newest[:limit], len(newest) > limit
         lines = [_line(decision) for decision in shown] or ["no decision matches"]
@@ -154,7 +154,7 @@ class DecisionServer(MCPServer[Any]):
         ] = None,
     ) -> Annotated[CallToolResult, ExplainedDecision]:
         """Explain one decision, or why a candidate is not in its context and what would have admitted it."""
-        with _telling():
+        with _tool_errors():
             decision = self._source.decision(decision_id)
             if candidate_id is None:
                 return _result(text_of(decision), explained(decision))
@@ -200,7 +200,7 @@ class DecisionServer(MCPServer[Any]):
         if change == Change():
             raise ToolError("no_change: give policy_toml, budget_tokens, counter or without")
         assert self._recording is not None, "it is registered with a recording only"
-        with _telling():
+        with _tool_errors():
             result, text = self._recording.replay(change)
         return _result(text, result)
 
@@ -228,11 +228,11 @@ def _policy(toml: str) -> Policy:
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def _tool_errors() -> Iterator[None]:
     """Turn errors into those of a tool: with a code, and without any path of the server.
 
     Raises:
-        ToolError: the call failed for a reason that the client is told.
+        ToolError: the call failed; the message has a code and a remedy.
     """
     try:
         yield
