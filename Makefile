@@ -57,7 +57,7 @@ schemas: $(VENV)/dev.done ## Generate schemas/ from the types
 
 requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes and without addresses
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
-	for extra in analytics benchmarks client demo dev docs otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
+	for extra in analytics benchmarks client demo dev docs mcp otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
 	$(COMPILE) benchmarks/shell/peers/requirements.in --output-file benchmarks/shell/peers/requirements.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
