@@ -1,27 +1,31 @@
 """Cases of the evaluation: a question, the sources that may answer it, and the parts of them that do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 Part = tuple[int, int]
 """The place of a source in `Case.sources`, and of a part in it, both from 0."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
-    """A file or a turn of a dialogue: its name, its parts (lines or sentences), and what joins them."""
+    """A file or a turn of a dialogue: its name, its parts (lines or sentences), and what joins them.
+
+    Cases that share a source share the object, so that what is made of it can be remembered.
+    """
 
     name: str
     parts: tuple[str, ...]
     joined_by: str = "\n"
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The whole text."""
         return self.joined_by.join(self.parts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A question and its evidence, which is never empty."""
 
@@ -33,6 +37,8 @@ class Case:
     query: str
     sources: tuple[Source, ...]
     evidence: frozenset[Part]
+    newest_first: Sequence[int]
+    """The places of the sources, the one changed or said last first."""
     units: tuple[frozenset[Part], ...] = ()
     """Parts of the evidence that belong together: a changed function, a turn."""
     answers: tuple[frozenset[Part], ...] = ()
@@ -49,8 +55,8 @@ class Shown:
     tokens: int
 
 
-Measure = Callable[["Case", "Shown"], float]
-"""A number from 0 to 1 for what is shown of a case."""
+Measure = Callable[["Case", "Shown"], float | None]
+"""A number from 0 to 1 for what is shown of a case; None for a case that it does not count."""
 
 Method = Callable[[Case, int], Shown]
 """A way to choose text for a case within a limit of tokens."""
@@ -61,8 +67,10 @@ def share_found(case: Case, shown: Shown) -> float:
     return len(case.evidence & shown.parts) / len(case.evidence)
 
 
-def units_found(case: Case, shown: Shown) -> float:
-    """Return the share of a case's units that are shown whole, 0 to 1."""
+def units_found(case: Case, shown: Shown) -> float | None:
+    """Return the share of a case's units that are shown whole, 0 to 1; None without units."""
+    if not case.units:
+        return None
     return sum(unit <= shown.parts for unit in case.units) / len(case.units)
 
 

@@ -60,6 +60,7 @@ def _cases(group: str, dialogue: Mapping[str, Any]) -> Iterator[Case]:
             query=question["question"],
             sources=sources,
             evidence=frozenset().union(*units),
+            newest_first=range(len(sources))[::-1],
             units=units,
             answers=tuple(
                 frozenset(

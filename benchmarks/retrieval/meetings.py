@@ -45,6 +45,7 @@ def _cases(group: str, meeting: Mapping[str, Any]) -> Iterator[Case]:
                 query=question["query"],
                 sources=sources,
                 evidence=frozenset().union(*units),
+                newest_first=range(len(sources))[::-1],
                 units=units,
             )
 

@@ -1,43 +1,50 @@
-"""Packing of ranked pieces of sources into a limit of tokens."""
+"""Ranked pieces of sources, taken into a text as long as it has room."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
+from typing import NamedTuple
 
-from benchmarks.retrieval.cases import Case, Shown
+from benchmarks.retrieval.cases import Case, Shown, Source
 from benchmarks.retrieval.engine import COUNTER
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Neighbouring parts of a source: its place, and the first part and the end of the range."""
+class Piece(NamedTuple):
+    """Neighbouring parts of a source: its place, the first part, the end of the range, and their text."""
 
     source: int
     first: int
     end: int
-
-    def text(self, case: Case) -> str:
-        """Return the text of the piece."""
-        source = case.sources[self.source]
-        return source.joined_by.join(source.parts[self.first : self.end])
+    text: str
 
 
-Splitter = Callable[[Case], Sequence[Piece]]
+Splitter = Callable[[Source], Iterable[tuple[int, int]]]
+"""A way to cut a source into ranges of its parts: the first part of each, and its end."""
 
 
-def whole(case: Case) -> list[Piece]:
-    """Return each source as a piece."""
-    return [Piece(place, 0, len(source.parts)) for place, source in enumerate(case.sources)]
+def whole(source: Source) -> Iterator[tuple[int, int]]:
+    """Yield the source as one range."""
+    yield 0, len(source.parts)
 
 
-def single(case: Case) -> list[Piece]:
-    """Return each part as a piece: a line, or a sentence."""
+def single(source: Source) -> Iterator[tuple[int, int]]:
+    """Yield each part: a line, or a sentence."""
+    for number in range(len(source.parts)):
+        yield number, number + 1
+
+
+def pieces(case: Case, split: Splitter) -> list[Piece]:
+    """Return the pieces of all sources of a case."""
     return [
-        Piece(place, number, number + 1)
+        Piece(place, first, end, text)
         for place, source in enumerate(case.sources)
-        for number in range(len(source.parts))
+        for first, end, text in _cut(source, split)
     ]
+
+
+@cache
+def _cut(source: Source, split: Splitter) -> list[tuple[int, int, str]]:
+    return [(first, end, source.joined_by.join(source.parts[first:end])) for first, end in split(source)]
 
 
 _count = cache(COUNTER.count)
@@ -63,7 +70,7 @@ def packed(case: Case, ranked: Sequence[Piece], limit_tokens: int) -> Shown:
     return Shown(frozenset(parts), used)
 
 
-def _fitting(case: Case, ranked: Sequence[Piece], taken: Sequence[Piece], left: int) -> list[Piece]:
+def _fitting(case: Case, ranked: Iterable[Piece], taken: Iterable[Piece], left: int) -> list[Piece]:
     """Return the next pieces that fit into the tokens left."""
     more: list[Piece] = []
     known, sources = set(taken), {piece.source for piece in taken}
@@ -72,7 +79,7 @@ def _fitting(case: Case, ranked: Sequence[Piece], taken: Sequence[Piece], left: 
             break
         if piece in known:
             continue
-        cost = _count(piece.text(case)) + 1
+        cost = _count(piece.text) + 1
         if case.has_paths and piece.source not in sources:
             cost += _count(_heading(case, piece.source))
         if cost <= left:
@@ -87,9 +94,8 @@ def _heading(case: Case, source: int) -> str:
 
 
 def _rendered(case: Case, pieces: Iterable[Piece]) -> str:
-    ordered = sorted(pieces, key=lambda piece: (piece.source, piece.first))
     texts = []
-    for source, own in groupby(ordered, key=lambda piece: piece.source):
+    for source, own in groupby(sorted(pieces), key=lambda piece: piece.source):
         heading = _heading(case, source) if case.has_paths else ""
-        texts.append(heading + "\n".join(piece.text(case) for piece in own))
+        texts.append(heading + "\n".join(piece.text for piece in own))
     return "\n".join(texts)

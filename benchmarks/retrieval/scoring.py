@@ -19,6 +19,7 @@ def scored(
             for limit_tokens in limits_tokens:
                 shown = method(case, limit_tokens)
                 assert shown.tokens <= limit_tokens, "no method may pass the limit"
+                found = {label: measure(case, shown) for label, measure in measures.items()}
                 yield Result(
                     data,
                     case.group,
@@ -27,5 +28,5 @@ def scored(
                     name,
                     limit_tokens,
                     shown.tokens,
-                    {label: round(measure(case, shown), 6) for label, measure in measures.items()},
+                    {label: round(value, 6) for label, value in found.items() if value is not None},
                 )

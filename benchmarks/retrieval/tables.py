@@ -1,5 +1,6 @@
 """Tables of results: means of each method with 95 % intervals, and paired differences to the first."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchmarks.retrieval.intervals import Estimate, estimated
@@ -11,8 +12,7 @@ def table(results: Sequence[Result], measure: str) -> Iterator[str]:
 
     The second column is the difference of the first method to the row's, over the same cases.
     """
-    limits = sorted({result.limit_tokens for result in results})
-    methods = list(dict.fromkeys(result.method for result in results))
+    limits, methods = limits_of(results), methods_of(results)
     heads = [f"{limit:,} | lead of `{methods[0]}`" for limit in limits]
     yield f"| {measure} | {' | '.join(heads)} |"
     yield "| --- |" + " --- | --- |" * len(limits)
@@ -26,12 +26,29 @@ def table(results: Sequence[Result], measure: str) -> Iterator[str]:
         yield f"| {method} | {' | '.join(cells)} |"
 
 
+def limits_of(results: Iterable[Result]) -> list[int]:
+    """Return the limits of results, ascending."""
+    return sorted({result.limit_tokens for result in results})
+
+
+def methods_of(results: Iterable[Result]) -> list[str]:
+    """Return the methods of results, in the order of the results."""
+    return list(dict.fromkeys(result.method for result in results))
+
+
+def complete(results: Sequence[Result]) -> list[Result]:
+    """Return the results of the cases that have all methods and limits; a run may have been stopped."""
+    counts = Counter(result.case for result in results)
+    most = max(counts.values(), default=0)
+    return [result for result in results if counts[result.case] == most]
+
+
 def values(results: Iterable[Result], measure: str, method: str, limit_tokens: int) -> list[float]:
-    """Return a measure of a method at a limit, in the order of the cases."""
+    """Return a measure of a method at a limit, in the order of the cases that it counts."""
     return [
         result.measures[measure]
         for result in results
-        if result.method == method and result.limit_tokens == limit_tokens
+        if result.method == method and result.limit_tokens == limit_tokens and measure in result.measures
     ]
 
 
