@@ -93,7 +93,7 @@ def changes(
     """Measure changes of repositories: from the message to the lines that it changed."""
     missing = missing_libraries()
     for name, library in missing.items():
-        typer.echo(f"left out: {name} (install {library})", err=True)
+        typer.echo(f"left out: {name} (pip install {library})", err=True)
     methods = {name: show for name, show in FOR_CHANGES.items() if name not in missing}
     chosen = _selected(methods, method)
     cases = [case for folder in repositories for case in change_cases(folder, most, has_tests=tests)]

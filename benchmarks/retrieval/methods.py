@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
+from importlib.metadata import PackageNotFoundError, version
 
 from apportion import builtin_policies
 from apportion.examples.workload.paths import is_test
@@ -59,6 +60,15 @@ def _lane(path: str) -> str:
     return "tests" if is_test(path) else "code"
 
 
+def is_installed(library: str) -> bool:
+    """Return whether a library is installed."""
+    try:
+        version(library)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
 FOR_DIALOGUES: Mapping[str, Method] = {
     "lanes, query": show_by_query,
     "lanes, scores of turns": show_by_scores,
@@ -82,11 +92,17 @@ FOR_CHANGES: Mapping[str, Method] = {
 }
 
 
+OF_LIBRARIES: Mapping[str, str] = {
+    "LangChain, BM25": "langchain-text-splitters==1.1.3",
+    "LlamaIndex, BM25": "llama-index-core==0.14.25",
+}
+"""The methods that need a library, with the version that was measured."""
+
+
 def missing_libraries() -> Mapping[str, str]:
-    """Return the methods whose library is not installed, with its name."""
-    missing = {}
-    if not peers.has_langchain():
-        missing["LangChain, BM25"] = "langchain-text-splitters"
-    if not peers.has_llama_index():
-        missing["LlamaIndex, BM25"] = "llama-index-core"
-    return missing
+    """Return the methods whose library is not installed, with what to install."""
+    return {
+        method: library
+        for method, library in OF_LIBRARIES.items()
+        if not is_installed(library.split("==")[0])
+    }

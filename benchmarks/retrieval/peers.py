@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import PurePosixPath
 
@@ -26,23 +25,13 @@ _LANGUAGES = {
 """LangChain's names of languages."""
 
 
-def has_langchain() -> bool:
-    """Return whether LangChain's splitters are installed."""
-    return find_spec("langchain_text_splitters") is not None
-
-
-def has_llama_index() -> bool:
-    """Return whether LlamaIndex's splitters are installed."""
-    return find_spec("llama_index") is not None
-
-
 def by_langchain(source: Source) -> Iterator[tuple[int, int]]:
     """Yield the ranges of `RecursiveCharacterTextSplitter` for the file's language."""
     from langchain_text_splitters import Language, RecursiveCharacterTextSplitter  # noqa: PLC0415
 
     language = Language(_LANGUAGES[PurePosixPath(source.name).suffix])
     splitter = RecursiveCharacterTextSplitter.from_language(language, chunk_size=_CHARACTERS, chunk_overlap=0)
-    return _ranges(source, splitter.split_text(source.text))
+    return ranges(source, splitter.split_text(source.text))
 
 
 def by_llama_index(source: Source) -> Iterator[tuple[int, int]]:
@@ -57,10 +46,10 @@ def by_llama_index(source: Source) -> Iterator[tuple[int, int]]:
         max_chars=_CHARACTERS,
         parser=parser_for(ending),
     )
-    return _ranges(source, splitter.split_text(source.text))
+    return ranges(source, splitter.split_text(source.text))
 
 
-def _ranges(source: Source, chunks: Iterable[str]) -> Iterator[tuple[int, int]]:
+def ranges(source: Source, chunks: Iterable[str]) -> Iterator[tuple[int, int]]:
     """Yield the lines of chunks, which follow each other in the text; a part of a line counts as the line."""
     text, behind = source.text, 0
     starts = [0, *accumulate(len(line) + 1 for line in source.parts)]
