@@ -20,6 +20,7 @@ from benchmarks.retrieval.cases import (
     share_found,
     units_found,
 )
+from benchmarks.retrieval.contexteval import contexteval_results
 from benchmarks.retrieval.dialogues import dialogue_cases, is_for_tuning
 from benchmarks.retrieval.failures import DataError
 from benchmarks.retrieval.meetings import meeting_cases
@@ -38,6 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _CHANGE_LIMITS, _DIALOGUE_LIMITS, _MEETING_LIMITS = (2_000, 4_000, 8_000), (2_048,), (2_048, 4_096)
+_CONTEXTEVAL_LIMITS = (750, 1_000, 2_000)
 _DIALOGUE_MEASURES: Mapping[str, Measure] = {
     "whole turns": all_whole,
     "sentences that answer": all_answered,
@@ -131,6 +133,21 @@ def qmsum(
 
 @app.command()
 @reporting
+def contexteval(
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a model for sentence-transformers; default: words are hashed."),
+    ] = None,
+    limit: Limits = None,
+    results: Output = None,
+) -> None:
+    """Measure the benchmark of astromesh-context: the recall of its documents."""
+    found = contexteval_results(limit or _CONTEXTEVAL_LIMITS, model)
+    _tell(found if results is None else list(write_results(results, found)))
+
+
+@app.command()
+@reporting
 def tables(
     file: Annotated[Path, typer.Argument(help="Results, as --results writes them.")],
     plots: Annotated[
@@ -175,7 +192,7 @@ def _measured(
 
 
 def _tell(results: Sequence[Result]) -> None:
-    """Print a table of each measure, of all cases and then of each kind."""
+    """Print a table of each measure, of all cases and then of each kind. Leads are the first method's."""
     _tell_tables(results, results[0].data)
     kinds = list(dict.fromkeys(result.kind for result in results))
     for kind in kinds if len(kinds) > 1 else ():

@@ -1,6 +1,6 @@
 """Methods that are Apportion's own: `lanes` and `search`, with the query and without."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,12 +23,12 @@ from apportion import (
 from benchmarks.retrieval.cases import Case, Part, Shown
 
 COUNTER = COUNTERS["o200k_base"]
-_ENGINE = Engine(ENGINE_VERSION, COUNTERS)
-_AT = datetime(2026, 3, 2, 9, tzinfo=UTC)
+ENGINE = Engine(ENGINE_VERSION, COUNTERS)
+AT = datetime(2026, 3, 2, 9, tzinfo=UTC)
 _MEMORY = Memory(compositions_max=0, runs_max_bytes=1 << 30)
 
 
-def one_lane(**tables: Mapping[str, Any]) -> Policy:
+def one_lane(**changes: Any) -> Policy:
     """Return a policy of `lanes` with a single lane, which the relevance alone fills."""
     raw = {
         "name": "evaluated",
@@ -39,7 +39,7 @@ def one_lane(**tables: Mapping[str, Any]) -> Policy:
         "lanes": {"all": {"priority": 0, "min_tokens": 0, "max_tokens": 1_000_000}},
         "score": {"relevance": 100, "recency": 0, "specificity": 0, "risk_alignment": 0},
     }
-    return parse_policy(raw | tables)
+    return parse_policy(raw | changes)
 
 
 def composed(
@@ -66,12 +66,12 @@ def composed(
     request = ContextRequest(
         request_id=case.name,
         session_id="evaluation",
-        requested_at=_AT,
+        requested_at=AT,
         budget_tokens=limit_tokens,
         candidates=candidates,
         query=case.query if has_query else UNSET,
     )
-    answer = compose(request, EMPTY, policy, _ENGINE, _MEMORY).composed
+    answer = compose(request, EMPTY, policy, ENGINE, _MEMORY).composed
     return Shown(frozenset(_parts_shown(case, answer)), answer.tokens.used)
 
 

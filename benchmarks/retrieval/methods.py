@@ -25,10 +25,10 @@ def show_ranked(case: Case, limit_tokens: int, *, split: Splitter, terms: Terms)
 
 @lru_cache(maxsize=64)
 def _ranking(case: Case, split: Splitter, terms: Terms) -> list[Piece]:
-    """Return the pieces that have a term of the query, the best first; of equal ones, the first."""
+    """Return the pieces, the best first; of equal ones, the first. Those without a score fill the rest."""
     cut = pieces(case, split)
     found = zip(scores(case.query, [piece.text for piece in cut], terms), cut, strict=True)
-    return [piece for score, piece in sorted(found, key=lambda pair: (-pair[0], pair[1])) if score]
+    return [piece for _, piece in sorted(found, key=lambda pair: (-pair[0], pair[1]))]
 
 
 def show_newest(case: Case, limit_tokens: int) -> Shown:

@@ -10,10 +10,10 @@ from benchmarks.retrieval.results import Result
 def table(results: Sequence[Result], measure: str) -> Iterator[str]:
     """Yield the lines of a Markdown table: a row a method, two columns a limit.
 
-    The second column is the difference of the first method to the row's, over the same cases.
+    The lead is the difference of the first method to the row's, over the same cases.
     """
     limits, methods = limits_of(results), methods_of(results)
-    heads = [f"{limit:,} | lead of `{methods[0]}`" for limit in limits]
+    heads = [f"{limit:,} | lead" for limit in limits]
     yield f"| {measure} | {' | '.join(heads)} |"
     yield "| --- |" + " --- | --- |" * len(limits)
     for method in methods:
