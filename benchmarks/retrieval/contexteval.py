@@ -41,6 +41,7 @@ def chosen(offers: Sequence[Offer], query: str, limit_tokens: int) -> list[int]:
             kind="semantic_match",
             lane="all",
             relevance=min(max(offer.score, 0.0), 1.0),
+            shrink="never",  # what counts as found stands whole
         )
         for place, offer in enumerate(offers)
     )

@@ -25,7 +25,7 @@ from benchmarks.retrieval.cases import Case, Part, Shown
 COUNTER = COUNTERS["o200k_base"]
 ENGINE = Engine(ENGINE_VERSION, COUNTERS)
 AT = datetime(2026, 3, 2, 9, tzinfo=UTC)
-_MEMORY = Memory(compositions_max=0, runs_max_bytes=1 << 30)
+_MEMORY = Memory(compositions_max=0)
 
 
 def one_lane(**changes: Any) -> Policy:
