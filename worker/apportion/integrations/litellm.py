@@ -1,0 +1,67 @@
+"""The hook for LiteLLM's proxy: a callback before each chat completion."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
+
+from litellm.exceptions import BadRequestError
+from litellm.integrations.custom_logger import CustomLogger
+
+from apportion.fitting import FitError
+from apportion.integrations.fitter import NEW, OMITTED, Fitter, FitterSettings, History, Kept, Turn
+
+_CHATS = ("completion", "acompletion")
+
+
+class FitHook(CustomLogger):
+    """A callback of the proxy that sends the messages that fit into a limit.
+
+    System and developer messages always stand. The session is the call's `litellm_session_id`, else
+    `session_id` in its metadata, else its `user`; or what `session_id` returns for the call's data.
+    Calls that are no chat completions pass unchanged.
+    """
+
+    def __init__(
+        self,
+        limit_tokens: int,
+        *,
+        session_id: Callable[[Mapping[str, Any]], str | None] | None = None,
+        **settings: Unpack[FitterSettings],
+    ) -> None:
+        """Start with a limit of the messages, without the definitions of tools."""
+        super().__init__()
+        self._fitter = Fitter(limit_tokens, settings)
+        self._session_id = session_id or _own_session_id
+
+    async def async_pre_call_hook(
+        self,
+        user_api_key_dict: Any,  # noqa: ARG002 - the proxy names its arguments
+        cache: Any,  # noqa: ARG002
+        data: dict[str, Any],
+        call_type: str,
+    ) -> dict[str, Any]:
+        """Return a call's data with the messages that fit.
+
+        Raises:
+            BadRequestError: the messages cannot be fitted. Its cause is the `FitError`.
+        """
+        if call_type not in _CHATS:
+            return data
+        turns = [Turn(message, f"$.messages[{index}]") for index, message in enumerate(data["messages"])]
+        try:
+            kept = await self._fitter.fit_async(History(turns, self._session_id(data)))
+        except FitError as error:
+            raise BadRequestError(str(error), data.get("model"), llm_provider="") from error
+        return {**data, "messages": [_message(turn, data["messages"]) for turn in kept]}
+
+
+def _own_session_id(data: Mapping[str, Any]) -> str | None:
+    metadata = data.get("metadata") or {}
+    found = data.get("litellm_session_id") or metadata.get("session_id") or data.get("user")
+    return None if found is None else str(found)
+
+
+def _message(kept: Kept, messages: list[dict[str, Any]]) -> dict[str, Any]:
+    if kept.index == NEW:
+        return {"role": "user", "content": OMITTED}
+    message = messages[kept.index]
+    return message if kept.content is None else {**message, "content": kept.content}
