@@ -149,7 +149,7 @@ def _call(history: History) -> tuple[list[dict[str, Any]], str]:
     if not history.session_id:
         message = "the call belongs to no session; give the framework's own id of it, or session_id"
         raise FitError(ErrorCode.MISSING_FIELD, message, "$.session_id")
-    return [turn.message for turn in history.chat], history.session_id
+    return [turn.message for turn in history.chat], str(history.session_id)
 
 
 def _placed(error: FitError, history: History) -> FitError:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from msgspec import Struct
 from pydantic_ai import RunContext
@@ -160,6 +160,7 @@ def _request(message: ModelRequest, kept: Sequence[tuple[int, str | None]]) -> M
     parts: list[ModelRequestPart] = []
     for place, content in kept:
         part = message.parts[place]
-        is_result = isinstance(part, ToolReturnPart | RetryPromptPart)
-        parts.append(replace(part, content=content) if is_result and content is not None else part)
+        if content is not None:
+            part = replace(cast("ToolReturnPart", part), content=content)
+        parts.append(part)
     return replace(message, parts=parts)
