@@ -53,7 +53,7 @@ schemas: $(VENV)/dev.done ## Generate schemas/ from the types
 
 requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes and without addresses
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
-	for extra in analytics benchmarks demo dev docs otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
+	for extra in analytics benchmarks client demo dev docs otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
 	$(COMPILE) benchmarks/shell/peers/requirements.in --output-file benchmarks/shell/peers/requirements.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
@@ -78,7 +78,7 @@ docs: $(VENV)/docs.done ## Build the site of all pages, with search, in build/si
 	rm -rf build/pages build/site
 	mkdir -p build/pages
 	tar -c --exclude node_modules --exclude __pycache__ README.md ARCHITECTURE.md CHANGELOG.md docs schemas benchmarks \
-	  deploy/clickhouse deploy/connect deploy/consumers deploy/kubernetes/README.md | tar -x -C build/pages
+	  clients deploy/clickhouse deploy/connect deploy/consumers deploy/kubernetes/README.md | tar -x -C build/pages
 	mv build/pages/docs/site/index.md build/pages
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site build/pages build/site
 	cp -R schemas build/site

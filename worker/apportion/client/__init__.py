@@ -3,10 +3,14 @@
 They need the extra `client`. Both can be the client of `apportion.fit`.
 """
 
-from apportion.client.async_client import AsyncGatewayClient
+try:
+    from apportion.client.async_client import AsyncGatewayClient
+    from apportion.client.sync_client import GatewayClient
+except ModuleNotFoundError as error:
+    message = f"{error.name} is not installed: run `pip install 'apportion[client]'`"
+    raise ModuleNotFoundError(message, name=error.name) from None
 from apportion.client.errors import GatewayError, RefusedError, UnansweredError
 from apportion.client.protocol import ComposedAnswer
-from apportion.client.sync_client import GatewayClient
 
 __all__ = [
     "AsyncGatewayClient",

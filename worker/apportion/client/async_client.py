@@ -11,6 +11,7 @@ from apportion.client.protocol import (
     ComposedAnswer,
     HttpCall,
     HttpResponse,
+    base_of,
     compose_call,
     headers_of,
     no_response,
@@ -37,9 +38,12 @@ class AsyncGatewayClient:
     ) -> None:
         """Connect to a gateway at a URL, such as `http://localhost:8080`.
 
-        The arguments are those of `GatewayClient`.
+        The arguments are those of `GatewayClient`; `deadline_s` bounds a call as a whole.
+
+        Raises:
+            GatewayError: the URL is none.
         """
-        self._url = url.rstrip("/")
+        self._url = base_of(url)
         self._token = token
         self._deadline_s = deadline_s
         self._backoff_s = backoff_s

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from msgspec import DecodeError, Struct, json
 
@@ -67,6 +67,22 @@ class _Problem(Struct):
 _composed = json.Decoder(ContextComposed)
 _with_decision = json.Decoder(_WithDecision)
 _problem = json.Decoder(_Problem)
+
+
+def base_of(url: str) -> str:
+    """Return the URL of a gateway without a slash at its end.
+
+    Raises:
+        GatewayError: it is no URL of HTTP.
+    """
+    try:
+        parts = urlsplit(url)
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_http = False
+    if not is_http:
+        raise GatewayError("invalid_url", "give the URL of a gateway, such as http://localhost:8080")
+    return url.rstrip("/")
 
 
 def compose_call(request: ContextRequest, *, with_decision: bool) -> HttpCall:

@@ -10,6 +10,7 @@ from apportion.client.protocol import (
     ComposedAnswer,
     HttpCall,
     HttpResponse,
+    base_of,
     compose_call,
     headers_of,
     no_response,
@@ -36,10 +37,14 @@ class GatewayClient:
     ) -> None:
         """Connect to a gateway at a URL, such as `http://localhost:8080`.
 
-        A call ends within `deadline_s`, all repetitions included. `backoff_s` bounds the first pause, which
-        then doubles. `http` is a client with settings of your own, such as certificates; you close it.
+        `deadline_s` bounds a call with all of its repetitions; of the last attempt, it bounds each wait for
+        the network. `backoff_s` bounds the first pause, which then doubles. `http` is a client with settings
+        of your own, such as certificates; you close it.
+
+        Raises:
+            GatewayError: the URL is none.
         """
-        self._url = url.rstrip("/")
+        self._url = base_of(url)
         self._token = token
         self._deadline_s = deadline_s
         self._backoff_s = backoff_s

@@ -4,13 +4,15 @@ The engine counts messages in OpenAI's shape. What is sent are the caller's own 
 result gets a new content.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 from msgspec import Struct
 
-from apportion.core.errors import ErrorCode
+from apportion.core.errors import ErrorCode, EventError
 from apportion.core.identity import canonical_json_of_any
 from apportion.fitting.results import FitError
 
@@ -18,6 +20,7 @@ Message: TypeAlias = Mapping[str, Any]
 _SYSTEM_SOURCE = -1
 _UNCOUNTED = ("cache_control", "citations")
 """Fields of Anthropic's blocks that the model does not read."""
+_NO_CONTENT = "a content is a text or a list of blocks"
 
 
 class AnthropicChat(TypedDict):
@@ -45,7 +48,7 @@ class KeptMessage(Struct, frozen=True):
     content: str | None = None
 
 
-class ShapedChat(Struct, frozen=True):
+class ShapedChat(Struct, frozen=True, dict=True):
     """A chat: the caller's messages and system prompt, and the messages as they are counted."""
 
     messages: Sequence[Message]
@@ -63,11 +66,15 @@ class ShapedChat(Struct, frozen=True):
         by_source = groupby(kept, key=lambda message: self.counted[message.index].source)
         return [self._message(source, list(parts)) for source, parts in by_source if source != _SYSTEM_SOURCE]
 
+    @cached_property
+    def _parts(self) -> Counter[int]:
+        """How many counted messages each of the caller's messages has."""
+        return Counter(part.source for part in self.counted)
+
     def _message(self, source: int, kept: Sequence[KeptMessage]) -> dict[str, Any]:
         """Return the caller's message as far as it is kept."""
         message = self.messages[source]
-        whole = sum(part.source == source for part in self.counted)
-        if len(kept) == whole and all(part.content is None for part in kept):
+        if len(kept) == self._parts[source] and all(part.content is None for part in kept):
             return dict(message)
         content: list[Any] = []
         for part in kept:
@@ -123,10 +130,10 @@ def _openai(message: Message) -> dict[str, Any]:
 def _anthropic(message: Message, source: int) -> Iterator[Counted]:
     """Yield a message of Anthropic's shape as counted messages: a result of a tool is one of its own."""
     role, content, pointer = message.get("role", ""), message.get("content"), f"$.messages[{source}]"
-    if isinstance(content, str):
+    if isinstance(content, str) or content == []:
         yield Counted({"role": role, "content": content}, source)
     elif not isinstance(content, Sequence) or not all(isinstance(block, Mapping) for block in content):
-        raise FitError(ErrorCode.WRONG_TYPE, "a content is a text or a list of blocks", f"{pointer}.content")
+        raise FitError(ErrorCode.WRONG_TYPE, _NO_CONTENT, f"{pointer}.content")
     elif role == "assistant":
         yield Counted(_assistant(content, pointer), source)
     else:
@@ -142,12 +149,14 @@ def _anthropic(message: Message, source: int) -> Iterator[Counted]:
                 yield Counted({"role": role, "content": texts}, source, tuple([index for index, _ in blocks]))
 
 
-def _texts(blocks: Sequence[Any], pointer: str, first: int = 0) -> Iterator[dict[str, Any]]:
+def _texts(blocks: Any, pointer: str, first: int = 0) -> Iterator[dict[str, Any]]:
     """Yield text blocks as they are counted; `first` is the index of the first block.
 
     Raises:
-        FitError: a block is no text.
+        FitError: they are no list, or a block is no text.
     """
+    if not isinstance(blocks, Sequence):
+        raise FitError(ErrorCode.WRONG_TYPE, _NO_CONTENT, pointer)
     for index, block in enumerate(blocks, first):
         if not isinstance(block, Mapping) or block.get("type") != "text":
             message = (
@@ -158,7 +167,7 @@ def _texts(blocks: Sequence[Any], pointer: str, first: int = 0) -> Iterator[dict
 
 
 def _result(block: Message, pointer: str) -> dict[str, Any]:
-    content = block.get("content", "")
+    content = block.get("content") or ""
     counted = {
         "role": "tool",
         "tool_call_id": block.get("tool_use_id"),
@@ -175,8 +184,8 @@ def _assistant(blocks: Sequence[Message], pointer: str) -> dict[str, Any]:
             case "text":
                 texts.append({"type": "text", "text": block.get("text")})
             case "tool_use":
-                written = canonical_json_of_any(block.get("input"), f"{pointer}.content[{index}].input")
-                function = {"name": block.get("name"), "arguments": written.decode()}
+                written = _arguments(block.get("input"), f"{pointer}.content[{index}].input")
+                function = {"name": block.get("name"), "arguments": written}
                 calls.append({"id": block.get("id"), "type": "function", "function": function})
             case _:
                 others.append({name: value for name, value in block.items() if name not in _UNCOUNTED})
@@ -186,3 +195,19 @@ def _assistant(blocks: Sequence[Message], pointer: str) -> dict[str, Any]:
     if others:
         counted["blocks"] = others
     return counted
+
+
+def _arguments(given: object, pointer: str) -> str:
+    """Return the input of a call as it is counted.
+
+    Raises:
+        FitError: it is no JSON, or has a number that JSON does not hold exactly.
+    """
+    try:
+        return canonical_json_of_any(given, pointer).decode()
+    except EventError as error:
+        raise FitError(error.code, error.message, error.pointer) from None
+    except (TypeError, ValueError):
+        raise FitError(
+            ErrorCode.NOT_JSON, "the input of a call is JSON; convert its parts", pointer
+        ) from None

@@ -37,15 +37,15 @@ def fit(
     chat = read_chat(messages)
     asked = LocalSessions() if client is None else client
     steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options))
+    request = next(steps)
     try:
-        request = next(steps)
         while True:
             request = steps.send(asked.compose(request, with_decision=True))
     except StopIteration as ended:
         fitted: Fitted = ended.value
         return fitted
     except EventError as error:
-        raise placed(error, chat) from None
+        raise placed(error, chat, request) from None
 
 
 async def fit_async(
@@ -65,12 +65,12 @@ async def fit_async(
     """
     chat = read_chat(messages)
     steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options))
+    request = next(steps)
     try:
-        request = next(steps)
         while True:
             request = steps.send(await client.compose(request, with_decision=True))
     except StopIteration as ended:
         fitted: Fitted = ended.value
         return fitted
     except EventError as error:
-        raise placed(error, chat) from None
+        raise placed(error, chat, request) from None

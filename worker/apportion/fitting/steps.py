@@ -5,18 +5,20 @@ room of the history does not depend on the artifacts, and its beginning stays fo
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from msgspec import UNSET, Struct, ValidationError, convert
+from msgspec import UNSET, Struct, ValidationError, convert, json, to_builtins
 
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest, Conversation
-from apportion.core.results import ContextComposed, Fidelity, Status
+from apportion.core.results import ContextComposed, ContextDecision, Fidelity, Status
+from apportion.core.wire.refusal import refusal
 from apportion.counters import COUNTERS
 from apportion.fitting.chats import KeptMessage, ShapedChat
 from apportion.fitting.results import FitAnswer, FitError, FitOptions, Fitted
@@ -33,13 +35,28 @@ _OMITTED_MAX_TOKENS = len(OMITTED) + OVERHEAD_TOKENS
 _ARTIFACTS_SHARE = 4
 _QUERY_MAX_CHARACTERS = Bounds().query_max_characters
 _ID_CHARACTERS = 32
-_FIXED_ROLES = ("system", "developer")
-_REMEDIES = {
-    Status.INFEASIBLE: "what is always sent exceeds the limit; raise limit_tokens, or lower artifacts_tokens",
-    Status.EXHAUSTED: "the session has spent its tokens; use a new session_id, or raise max_tokens",
-    Status.DISABLED: "the policy's limit is 0",
-    Status.DUPLICATE: "the session has answered this request_id; use a new one",
+_MESSAGE = re.compile(r"\$\.conversation\.(?:messages\[(\d+)\]|new_message)")
+_PLACES = {
+    "$.budget_tokens": "$.limit_tokens",
+    "$.candidates": "$.artifacts",
+    "$.request_id": "$.options.request_id",
+    "$.requested_at": "$.options.requested_at",
+    "$.tenant": "$.options.tenant",
 }
+"""Places in the call, by the places of an event."""
+_PLACES_OF_POLICY = ("$.policy", "$.candidates", "$.conversation")
+"""Places at which an event is refused if its policy is unknown, or has another strategy."""
+_FIXED_ROLES = ("system", "developer")
+_FAILURES = {
+    Status.INFEASIBLE: (
+        "limit_tokens",
+        "what is always sent exceeds it; raise it, or lower artifacts_tokens",
+    ),
+    Status.EXHAUSTED: ("session_id", "the session has spent its tokens; use a new one"),
+    Status.DISABLED: ("options.policy", "the policy's limit is 0; raise it"),
+    Status.DUPLICATE: ("options.request_id", "the session has answered it; use a new one"),
+}
+"""The place and the remedy of each status of an answer without messages."""
 
 
 class FitCall(Struct, frozen=True):
@@ -102,13 +119,14 @@ def fit_steps(call: FitCall) -> Steps:
     Raises:
         FitError: an answer has no messages, or the messages cannot be sent as they are.
     """
+    _require_json(call.chat)
     answer = yield _chat_request(call)
     composed = answer.composed
-    if composed.status is not Status.COMPOSED or composed.messages is UNSET:
-        message = _REMEDIES.get(composed.status, "the policy has another strategy than conversation")
-        raise FitError(composed.status, message, "$.limit_tokens", answer.decision)
+    if composed.status in _FAILURES:
+        place, message = _FAILURES[composed.status]
+        raise FitError(composed.status, message, f"$.{place}", answer.decision)
     kept = _kept(composed, len(call.chat.counted))
-    _require_sendable(call.chat, [message.index for message in kept], answer)
+    _require_sendable(call, [message.index for message in kept], answer.decision)
     decision = _decision_of(answer)
     used_tokens, text, artifacts_decision = composed.tokens.used, "", None
     if call.artifacts is not None:
@@ -120,7 +138,7 @@ def fit_steps(call: FitCall) -> Steps:
     if text:
         used_tokens += answer.composed.tokens.used + OVERHEAD_TOKENS
     messages = _with_artifacts(call.chat, kept, text)
-    if call.chat.is_anthropic and messages[0].get("role") == "assistant":
+    if call.chat.is_anthropic and _begins_with_assistant(messages):
         messages.insert(0, {"role": "user", "content": OMITTED})
         used_tokens += COUNTERS[composed.tokens.counter].count(OMITTED) + OVERHEAD_TOKENS
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
@@ -134,17 +152,26 @@ def fit_steps(call: FitCall) -> Steps:
     )
 
 
-def placed(error: EventError, chat: ShapedChat) -> FitError:
+def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitError:
     """Return the error of a refused request, with its place in the call."""
-    pointer = error.pointer
-    last = len(chat.counted) - 1
-    for place, index in [("$.conversation.new_message", last)] + [
-        (f"$.conversation.messages[{index}]", index) for index in range(last)
-    ]:
-        if pointer == place or pointer.startswith((f"{place}.", f"{place}[")):
-            rest = "" if chat.is_anthropic else pointer.removeprefix(place)
-            return FitError(error.code, error.message, chat.pointer(index) + rest)
-    return FitError(error.code, error.message, pointer.replace("$.candidates", "$.artifacts", 1))
+    if match := _MESSAGE.match(error.pointer):
+        index = len(chat.counted) - 1 if match[1] is None else int(match[1])
+        rest = "" if chat.is_anthropic else error.pointer[match.end() :]
+        return FitError(error.code, error.message, chat.pointer(index) + rest)
+    place = "$.options.policy" if request.candidates is UNSET else "$.options.artifacts_policy"
+    if error.pointer not in _PLACES_OF_POLICY:
+        root = error.pointer.partition("[")[0]
+        place = _PLACES.get(root, root) + error.pointer.removeprefix(root)
+    return FitError(error.code, error.message, place)
+
+
+def _require_json(chat: ShapedChat) -> None:
+    for index, counted in enumerate(chat.counted):
+        try:
+            json.encode(counted.message)
+        except (TypeError, ValueError, RecursionError):
+            text = "the message is no JSON; convert its parts to dicts, lists, texts and numbers"
+            raise FitError(ErrorCode.NOT_JSON, text, chat.pointer(index)) from None
 
 
 def _chat_request(call: FitCall) -> ContextRequest:
@@ -190,7 +217,7 @@ def _artifacts_request(call: FitCall) -> ContextRequest:
         policy=call.options.artifacts_policy,
         budget_tokens=max(0, call.artifacts_tokens - OVERHEAD_TOKENS),
         candidates=tuple(call.artifacts),
-        query=query[:_QUERY_MAX_CHARACTERS] if query.strip() else UNSET,
+        query=query[:_QUERY_MAX_CHARACTERS],
     )
 
 
@@ -206,26 +233,26 @@ def _request(call: FitCall, *, suffix: str = "", **fields: Any) -> ContextReques
 
 def _candidate(index: int, given: Candidate | Mapping[str, Any]) -> Candidate:
     """Return an artifact as a candidate. Without an id, it gets one that depends on its content alone."""
-    fields = (
-        given
-        if isinstance(given, Mapping)
-        else {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not UNSET}
-    )
+    if not isinstance(given, Candidate | Mapping):
+        message = "an artifact is a Candidate, or a mapping with fields of one, such as content"
+        raise FitError(ErrorCode.WRONG_TYPE, message, f"$.artifacts[{index}]")
+    fields = to_builtins(given) if isinstance(given, Candidate) else dict(given)
     content = fields.get("content")
     made = {"kind": "semantic_match", "lane": "retrieved"}
     if isinstance(content, str):
         digest = hashlib.sha256(content.encode("utf-8", "surrogatepass"))
         made["id"] = digest.hexdigest()[:_ID_CHARACTERS]
     try:
-        return convert({**made, **fields}, Candidate)
+        return convert(made | fields, Candidate)
     except ValidationError as error:
-        text, _, place = str(error).partition(" - at `$")
-        raise FitError(ErrorCode.WRONG_TYPE, text, f"$.artifacts[{index}]{place.rstrip('`')}") from None
+        refused = refusal(str(error))
+        pointer = f"$.artifacts[{index}]" + refused.pointer.removeprefix("$")
+        raise FitError(refused.code, refused.message, pointer) from None
 
 
 def _kept(composed: ContextComposed, counted: int) -> list[KeptMessage]:
     """Return the kept messages in the chat's order."""
-    assert composed.messages is not UNSET, "it was checked"
+    assert composed.messages is not UNSET, "a conversation has messages"
     kept = []
     for item, message in zip(composed.items, composed.messages, strict=True):
         name = item.id.removeprefix("messages/")
@@ -234,27 +261,29 @@ def _kept(composed: ContextComposed, counted: int) -> list[KeptMessage]:
     return sorted(kept, key=lambda message: message.index)
 
 
-def _require_sendable(chat: ShapedChat, kept: Sequence[int], answer: FitAnswer) -> None:
-    """Require that each kept call has its result, each result its call, and that system messages stand.
+def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecision | None) -> None:
+    """Require that each kept call has its result, each result its call, and that pinned messages are sent.
 
-    Only the last message can be without its partner, and only a message between a call and its results can
-    be lost with them.
+    Only the last message can be without its partner. A pinned message is lost if it belongs to half a call,
+    or is inside of one.
     """
+    chat = call.chat
     open_calls = Counter[str]()
     has_orphan = False
     for index in kept:
         message = chat.counted[index].message
-        open_calls.update(call["id"] for call in message.get("tool_calls", ()))
+        open_calls.update(asked["id"] for asked in message.get("tool_calls", ()))
         if message["role"] == "tool":
             has_orphan |= not open_calls[message["tool_call_id"]]
             open_calls[message["tool_call_id"]] -= 1
     if has_orphan or any(open_calls.values()):
         text = "each call needs its result and each result its call; complete them, or leave the message out"
-        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), answer.decision)
-    for index in sorted(set(range(len(chat.counted))).difference(kept)):
-        if chat.counted[index].message["role"] in _FIXED_ROLES:
-            text = "it is between a call and its results, of which one is missing; move it before the call"
-            raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), answer.decision)
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
+    for index in sorted(set(_pins(call)).difference(kept)):
+        text = (
+            "it belongs to a call without a result, or is inside of one; complete the call, or leave it out"
+        )
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
 
 
 def _with_artifacts(chat: ShapedChat, kept: Sequence[KeptMessage], text: str) -> list[dict[str, Any]]:
@@ -283,11 +312,16 @@ def _place_of_artifacts(chat: ShapedChat, kept: Sequence[int]) -> int:
     return place
 
 
-def _decision_of(answer: FitAnswer) -> Any:
+def _begins_with_assistant(messages: Sequence[Mapping[str, Any]]) -> bool:
+    roles = (message["role"] for message in messages)
+    return next((role for role in roles if role not in _FIXED_ROLES), None) == "assistant"
+
+
+def _decision_of(answer: FitAnswer) -> ContextDecision:
     assert answer.decision is not None, "the client was asked for the decision"
     return answer.decision
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    content = message["content"]
+    content = message["content"] or ""
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
