@@ -25,6 +25,8 @@ from apportion import FitError
 from apportion.integrations.fitter import OMITTED
 from apportion.integrations.pydantic_ai import FitHistory
 
+pytestmark = pytest.mark.asyncio
+
 INSTRUCTIONS = "Answer briefly."
 
 
@@ -68,18 +70,19 @@ def texts(messages: list[ModelMessage]) -> list[str]:
     return [content for content in contents if isinstance(content, str)]
 
 
-def chat(made: Agent[None, str]) -> list[ModelMessage]:
+async def chat(made: Agent[None, str]) -> list[ModelMessage]:
     """Return the messages of a long chat."""
     history: list[ModelMessage] = []
     for question in QUESTIONS:
-        history = made.run_sync(question, message_history=history, conversation_id="c1").all_messages()
+        run = await made.run(question, message_history=history, conversation_id="c1")
+        history = run.all_messages()
     return history
 
 
-def test_every_call_of_a_long_chat_fits_and_verifies_and_the_history_keeps_all_messages() -> None:
+async def test_every_call_of_a_long_chat_fits_and_verifies_and_the_history_keeps_all_messages() -> None:
     recorder = Recorder()
     made, model = agent(recorder, system_prompt="Be kind.")
-    history = chat(made)
+    history = await chat(made)
     assert len(history) == len(QUESTIONS) * 4
     assert len(model.sent) == len(QUESTIONS) * 2
     assert set(model.instructions) == {INSTRUCTIONS}
@@ -93,24 +96,24 @@ def test_every_call_of_a_long_chat_fits_and_verifies_and_the_history_keeps_all_m
     assert set(recorder.sessions) == {"c1"}
 
 
-def test_the_beginning_stays_for_the_cache_of_a_provider_from_turn_to_turn() -> None:
+async def test_the_beginning_stays_for_the_cache_of_a_provider_from_turn_to_turn() -> None:
     made, model = agent(Recorder(), limit_tokens=3000)
-    chat(made)
+    await chat(made)
     sent = [texts(messages) for messages in model.sent]
     pairs = list(pairwise(sent))
     assert sum(later[: len(earlier)] == earlier for earlier, later in pairs) > len(pairs) * 2 / 3
     assert sent[-1][0] == OMITTED
 
 
-def test_a_run_without_history_is_a_conversation_of_its_own() -> None:
+async def test_a_run_without_history_is_a_conversation_of_its_own() -> None:
     recorder = Recorder()
     made, _ = agent(recorder)
-    conversations = [made.run_sync("Is it so?").conversation_id for _ in range(2)]
+    conversations = [(await made.run("Is it so?")).conversation_id for _ in range(2)]
     assert recorder.sessions == [name for name in conversations for _ in range(2)]
     assert len(set(conversations)) == 2
 
 
-def test_a_given_function_names_the_session() -> None:
+async def test_a_given_function_names_the_session() -> None:
     recorder = Recorder()
     hook = FitHistory(LIMIT_TOKENS, session_id=lambda ctx: ctx.deps, **recorder.settings)
     made = Agent(FunctionModel(ScriptedModel()), deps_type=str, capabilities=[hook])
@@ -119,7 +122,7 @@ def test_a_given_function_names_the_session() -> None:
     def look_up(name: str) -> str:
         return name
 
-    made.run_sync("Is it so?", deps="user-7")
+    await made.run("Is it so?", deps="user-7")
     assert set(recorder.sessions) == {"user-7"}
 
 
@@ -136,10 +139,10 @@ def results(*outputs: str) -> list[ModelMessage]:
     return history
 
 
-def test_an_old_result_is_sent_cleared_and_stays_in_the_history() -> None:
+async def test_an_old_result_is_sent_cleared_and_stays_in_the_history() -> None:
     recorder = Recorder()
     made, model = agent(recorder)
-    run = made.run_sync("Again?", message_history=results(LONG * 12, "No.", "No.", "No."))
+    run = await made.run("Again?", message_history=results(LONG * 12, "No.", "No.", "No."))
     [cleared] = model.sent[0][2].parts
     assert isinstance(cleared, ToolReturnPart)
     assert (cleared.content, cleared.metadata) == ("[result of look_up cleared, 1801 tokens]", "own")
@@ -147,17 +150,17 @@ def test_an_old_result_is_sent_cleared_and_stays_in_the_history() -> None:
     recorder.require_verified()
 
 
-def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_so() -> None:
+async def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_so() -> None:
     made, model = agent(Recorder())
     history: list[ModelMessage] = [
         ModelRequest([UserPromptPart(LONG * 4)]),
         ModelResponse([TextPart("An answer.")]),
     ]
-    made.run_sync("Really?", message_history=history)
+    await made.run("Really?", message_history=history)
     assert texts(model.sent[0]) == [OMITTED, "An answer.", "Really?"]
 
 
-def test_a_failed_result_counts_as_what_the_model_is_told() -> None:
+async def test_a_failed_result_counts_as_what_the_model_is_told() -> None:
     recorder = Recorder()
     made, model = agent(recorder)
     retried: list[ModelMessage] = [
@@ -166,15 +169,15 @@ def test_a_failed_result_counts_as_what_the_model_is_told() -> None:
         ModelRequest([ToolReturnPart("fails", "Not so.", "f", outcome="retried")]),
         ModelResponse([TextPart("It failed.")]),
     ]
-    made.run_sync("Again?", message_history=retried)
+    await made.run("Again?", message_history=retried)
     assert model.sent[0][:4] == retried
     recorder.require_verified()
 
 
-def test_parts_of_a_message_that_are_text_are_sent_as_they_came() -> None:
+async def test_parts_of_a_message_that_are_text_are_sent_as_they_came() -> None:
     recorder = Recorder()
     made, model = agent(recorder)
-    made.run_sync(["Is it so?", CachePoint(), TextContent("Really?", metadata="own")])
+    await made.run(["Is it so?", CachePoint(), TextContent("Really?", metadata="own")])
     [part] = model.sent[0][0].parts
     assert isinstance(part, UserPromptPart)
     assert len(part.content) == 3
@@ -203,11 +206,11 @@ def test_parts_of_a_message_that_are_text_are_sent_as_they_came() -> None:
         ),
     ],
 )
-def test_what_cannot_be_fitted_is_an_error_with_its_place_and_reaches_no_model(
+async def test_what_cannot_be_fitted_is_an_error_with_its_place_and_reaches_no_model(
     prompt: Any, history: list[ModelMessage], code: str, pointer: str
 ) -> None:
     made, model = agent(Recorder())
     with pytest.raises(FitError) as raised:
-        made.run_sync(prompt, message_history=history)
+        await made.run(prompt, message_history=history)
     assert (raised.value.code, raised.value.pointer) == (code, pointer)
     assert model.sent == []
