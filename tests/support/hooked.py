@@ -42,11 +42,14 @@ class Recorder:
         """Require decisions, each within its limit, that composing again confirms."""
         assert self.fitted
         assert all(0 < fitted.used_tokens <= fitted.limit_tokens for fitted in self.fitted)
-        events, decisions = (tuple(file.getvalue().splitlines()) for file in (self._events, self._decisions))
-        assert len(decisions) == len(self.fitted)
-        found = verified(
-            Recording(events, decisions, ()),
-            engine=Engine(ENGINE_VERSION, COUNTERS),
-            catalogue=Catalogue(builtin_policies()),
-        )
-        assert (found.summary.verified, found.findings) == (len(self.fitted), ())
+        require_verified(self._events.getvalue(), self._decisions.getvalue(), len(self.fitted))
+
+
+def require_verified(events: bytes, decisions: bytes, expected: int) -> None:
+    """Require a number of decisions, as lines, that composing the lines of events again confirms."""
+    found = verified(
+        Recording(tuple(events.splitlines()), tuple(decisions.splitlines()), ()),
+        engine=Engine(ENGINE_VERSION, COUNTERS),
+        catalogue=Catalogue(builtin_policies()),
+    )
+    assert (found.summary.verified, found.findings) == (expected, ())

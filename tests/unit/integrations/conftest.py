@@ -11,6 +11,8 @@ os.environ["LANGSMITH_TRACING"] = "false"
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it is fetched when the module is imported
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
 
+LOCAL = ("127.0.0.1", "::1", "localhost")
+
 
 @pytest.fixture(autouse=True)
 def _without_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -18,17 +20,23 @@ def _without_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     asked: list[Any] = []
     connect = socket.socket.connect
 
-    def guarded(self: socket.socket, address: Any) -> None:
-        if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
-            asked.append(address)
+    resolve = socket.getaddrinfo
+
+    def require_local(host: Any) -> None:
+        if host not in LOCAL:
+            asked.append(host)
             raise OSError("no network in tests")
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        if self.family != socket.AF_UNIX:
+            require_local(address[0])
         connect(self, address)
 
-    def resolve(host: Any, *_: object, **__: object) -> Any:
-        asked.append(host)
-        raise OSError("no network in tests")
+    def guarded_resolve(host: Any, *args: Any, **options: Any) -> Any:
+        require_local(host)
+        return resolve(host, *args, **options)
 
-    monkeypatch.setattr(socket.socket, "connect", guarded)
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket.socket, "connect", guarded_connect)
+    monkeypatch.setattr(socket, "getaddrinfo", guarded_resolve)
     yield
     assert asked == []

@@ -61,10 +61,14 @@ class ShapedChat(Struct, frozen=True, dict=True):
         source = self.counted[index].source
         return "$.system" if source == _SYSTEM_SOURCE else f"$.messages[{source}]"
 
-    def sent(self, kept: Sequence[KeptMessage]) -> list[dict[str, Any]]:
-        """Return kept messages in the caller's shape."""
+    def sent(self, kept: Sequence[KeptMessage]) -> list[tuple[int | None, dict[str, Any]]]:
+        """Return kept messages in the caller's shape, each with the index of the caller's message."""
         by_source = groupby(kept, key=lambda message: self.counted[message.index].source)
-        return [self._message(source, list(parts)) for source, parts in by_source if source != _SYSTEM_SOURCE]
+        return [
+            (source, self._message(source, list(parts)))
+            for source, parts in by_source
+            if source != _SYSTEM_SOURCE
+        ]
 
     @cached_property
     def _parts(self) -> Counter[int]:

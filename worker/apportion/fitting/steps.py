@@ -137,13 +137,14 @@ def fit_steps(call: FitCall) -> Steps:
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
     if text:
         used_tokens += answer.composed.tokens.used + OVERHEAD_TOKENS
-    messages = _with_artifacts(call.chat, kept, text)
-    if call.chat.is_anthropic and _begins_with_assistant(messages):
-        messages.insert(0, {"role": "user", "content": OMITTED})
+    sent = _with_artifacts(call.chat, kept, text)
+    if call.chat.is_anthropic and _begins_with_assistant([message for _, message in sent]):
+        sent.insert(0, (None, {"role": "user", "content": OMITTED}))
         used_tokens += COUNTERS[composed.tokens.counter].count(OMITTED) + OVERHEAD_TOKENS
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
     return Fitted(
-        messages=messages,
+        messages=[message for _, message in sent],
+        sources=[source for source, _ in sent],
         system=call.chat.system,
         used_tokens=used_tokens,
         limit_tokens=call.limit_tokens,
@@ -286,12 +287,14 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
 
 
-def _with_artifacts(chat: ShapedChat, kept: Sequence[KeptMessage], text: str) -> list[dict[str, Any]]:
-    """Return the messages in the caller's shape, with the artifacts before the user's last message."""
+def _with_artifacts(
+    chat: ShapedChat, kept: Sequence[KeptMessage], text: str
+) -> list[tuple[int | None, dict[str, Any]]]:
+    """Return the sent messages and their sources, with the artifacts before the user's last message."""
     if not text:
         return chat.sent(kept)
     place = _place_of_artifacts(chat, [message.index for message in kept])
-    return [*chat.sent(kept[:place]), {"role": "user", "content": text}, *chat.sent(kept[place:])]
+    return [*chat.sent(kept[:place]), (None, {"role": "user", "content": text}), *chat.sent(kept[place:])]
 
 
 def _place_of_artifacts(chat: ShapedChat, kept: Sequence[int]) -> int:

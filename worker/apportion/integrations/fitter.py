@@ -9,7 +9,6 @@ from typing import Any, TypedDict, cast
 from msgspec import Struct
 
 from apportion.core.errors import ErrorCode
-from apportion.core.results import Fidelity, Outcome
 from apportion.fitting import (
     AsyncFitClient,
     FitClient,
@@ -120,23 +119,18 @@ class Fitter:
         if self._on_fitted is not None:
             self._on_fitted(fitted)
         chat = history.chat
-        selected = {
-            len(chat) - 1 if entry.id == "new_message" else int(entry.id.removeprefix("messages/")): entry
-            for entry in fitted.decision.candidates
-            if entry.outcome is Outcome.SELECTED
-        }
         offset = len(chat) - len(history.turns)
         kept: list[Kept] = []
         is_beginning = True
-        for place, index in enumerate(sorted(selected)):
-            message = fitted.messages[place]
+        for place, (source, message) in enumerate(zip(fitted.sources, fitted.messages, strict=True)):
+            assert source is not None, "without artifacts each message is the caller's"
             if is_beginning and message["role"] not in _FIXED_ROLES:
                 is_beginning = False
-                if message["role"] == "assistant" and index > place:
+                if message["role"] == "assistant" and source > place:
                     kept.append(Kept(NEW))
-            is_cleared = selected[index].fidelity is Fidelity.CLEARED
-            if index >= offset:
-                kept.append(Kept(index - offset, message["content"] if is_cleared else None))
+            is_cleared = message.get("content") != chat[source].message.get("content")
+            if source >= offset:
+                kept.append(Kept(source - offset, message["content"] if is_cleared else None))
         return kept
 
 
