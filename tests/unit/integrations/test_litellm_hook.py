@@ -110,6 +110,17 @@ async def test_the_session_is_that_of_the_call_of_its_metadata_of_its_user_or_of
     assert recorder.sessions == ["a", "b", "c", "gpt-5"]
 
 
+async def test_a_call_in_anthropics_shape_fits_and_verifies() -> None:
+    recorder = Recorder()
+    use = {"type": "tool_use", "id": "a", "name": "look_up", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "Found."}
+    pair = [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    fields = {"call_type": "anthropic_messages", "user": "u1", "system": SYSTEM["content"]}
+    data = await Proxy(recorder).prepare([user(LONG * 4), *pair, user("Again?")], **fields)
+    assert (data["system"], data["messages"]) == (SYSTEM["content"], [user(OMITTED), *pair, user("Again?")])
+    recorder.require_verified()
+
+
 async def test_calls_that_are_no_chats_pass_unchanged() -> None:
     recorder = Recorder()
     data = await Proxy(recorder).prepare([], call_type="aembedding", input="text")

@@ -11,6 +11,7 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    SpeechPart,
     TextContent,
     TextPart,
     ThinkingPart,
@@ -196,13 +197,19 @@ async def test_parts_of_a_message_that_are_text_are_sent_as_they_came() -> None:
         ),
         (
             "Again?",
+            [ModelRequest([SpeechPart(speaker="user", transcript="Hello.")])],
+            "invalid_value",
+            "$.messages[0].parts[0].content[0].type",
+        ),
+        (
+            "Again?",
             [
                 ModelRequest([UserPromptPart("A picture.")]),
                 ModelResponse([ToolCallPart("look_up", {"name": "a"}, "a")]),
                 ModelRequest([ToolReturnPart("look_up", BinaryContent(b"a", media_type="image/png"), "a")]),
             ],
             "invalid_value",
-            "$.messages[2].parts[0].content",
+            "$.messages[2].parts[0].content[0].type",
         ),
     ],
 )

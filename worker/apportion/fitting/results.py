@@ -71,8 +71,9 @@ class Fitted(Struct, frozen=True, kw_only=True):
 
     `sources` has for each message the index of the caller's message; None for artifacts and for a message
     that earlier ones are omitted. `system` is Anthropic's, unchanged. `used_tokens` is the exact count of
-    everything, at most `limit_tokens`, by the policy's counter. In `decision`, `messages/INDEX` is the message
-    at that index and `new_message` the last one. `artifacts_decision` is None if no artifacts were given.
+    everything, at most `limit_tokens`, by the policy's counter. In `decision`, `messages/INDEX` is the
+    message at that index and `new_message` the last one. `artifacts_decision` is None if no artifacts were
+    given.
     """
 
     messages: list[dict[str, Any]]

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from apportion.core.errors import ErrorCode
 from apportion.fitting import (
+    AnthropicChat,
     AsyncFitClient,
     FitClient,
     FitError,
@@ -48,7 +49,7 @@ class Turn(Struct, frozen=True):
     pointer: str
 
 
-class History(Struct, frozen=True):
+class FrameworkHistory(Struct, frozen=True):
     """The turns of a call, oldest first, its system prompt and its session."""
 
     turns: Sequence[Turn]
@@ -60,8 +61,13 @@ class History(Struct, frozen=True):
         """All that is counted, in order."""
         return self.turns if self.system is None else [self.system, *self.turns]
 
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages that are counted."""
+        return [turn.message for turn in self.chat]
 
-class Kept(Struct, frozen=True):
+
+class KeptTurn(Struct, frozen=True):
     """A turn that is sent, by its index. `content` is the new content of a cleared result of a tool.
 
     With the index `NEW` it is no turn, but a message of the user with the content `OMITTED`.
@@ -81,72 +87,90 @@ class Fitter:
         self._options = settings.get("options", FitOptions())
         self._on_fitted = settings.get("on_fitted")
 
-    def fit(self, history: History) -> list[Kept]:
+    def fit(self, history: FrameworkHistory) -> list[KeptTurn]:
         """Return the turns that fit, in their order. The system prompt always fits.
 
         Raises:
             FitError: they cannot be fitted, there is no session, or the client is asynchronous.
         """
+        try:
+            return _kept(history, self._fit_chat(history.messages, history.session_id))
+        except FitError as error:
+            raise _placed(error, history) from None
+
+    async def fit_async(self, history: FrameworkHistory) -> list[KeptTurn]:
+        """Return the turns that fit, as `fit` does. A synchronous client is called in a thread."""
+        try:
+            return _kept(history, await self.fit_chat_async(history.messages, history.session_id))
+        except FitError as error:
+            raise _placed(error, history) from None
+
+    async def fit_chat_async(
+        self, chat: Sequence[dict[str, Any]] | AnthropicChat, session_id: str | None
+    ) -> Fitted:
+        """Return a chat of a shape that `fit` knows, as far as it fits.
+
+        Raises:
+            FitError: it cannot be fitted, or there is no session.
+        """
+        if not iscoroutinefunction(self._client.compose):
+            return await to_thread(self._fit_chat, chat, session_id)
+        return self._noted(
+            await fit_async(
+                chat,
+                self._limit_tokens,
+                session_id=_required(session_id),
+                client=cast("AsyncFitClient", self._client),
+                options=self._options,
+            )
+        )
+
+    def _fit_chat(self, chat: Sequence[dict[str, Any]] | AnthropicChat, session_id: str | None) -> Fitted:
         if iscoroutinefunction(self._client.compose):
             message = "a synchronous call needs a synchronous client; give one, or call asynchronously"
             raise FitError(ErrorCode.WRONG_TYPE, message, "$.client")
-        messages, session_id = _call(history)
-        client = cast("FitClient", self._client)
-        try:
-            fitted = fit(
-                messages, self._limit_tokens, session_id=session_id, client=client, options=self._options
+        return self._noted(
+            fit(
+                chat,
+                self._limit_tokens,
+                session_id=_required(session_id),
+                client=cast("FitClient", self._client),
+                options=self._options,
             )
-        except FitError as error:
-            raise _placed(error, history) from None
-        return self._kept(history, fitted)
+        )
 
-    async def fit_async(self, history: History) -> list[Kept]:
-        """Return the turns that fit, as `fit` does. A synchronous client is called in a thread."""
-        if not iscoroutinefunction(self._client.compose):
-            return await to_thread(self.fit, history)
-        messages, session_id = _call(history)
-        client = cast("AsyncFitClient", self._client)
-        try:
-            fitted = await fit_async(
-                messages, self._limit_tokens, session_id=session_id, client=client, options=self._options
-            )
-        except FitError as error:
-            raise _placed(error, history) from None
-        return self._kept(history, fitted)
-
-    def _kept(self, history: History, fitted: Fitted) -> list[Kept]:
-        """Return the turns of a fitted chat. A new message precedes an answer whose question is omitted."""
+    def _noted(self, fitted: Fitted) -> Fitted:
         if self._on_fitted is not None:
             self._on_fitted(fitted)
-        chat = history.chat
-        offset = len(chat) - len(history.turns)
-        kept: list[Kept] = []
-        is_beginning = True
-        for place, (source, message) in enumerate(zip(fitted.sources, fitted.messages, strict=True)):
-            assert source is not None, "without artifacts each message is the caller's"
-            if is_beginning and message["role"] not in _FIXED_ROLES:
-                is_beginning = False
-                if message["role"] == "assistant" and source > place:
-                    kept.append(Kept(NEW))
-            is_cleared = message.get("content") != chat[source].message.get("content")
-            if source >= offset:
-                kept.append(Kept(source - offset, message["content"] if is_cleared else None))
-        return kept
+        return fitted
 
 
-def _call(history: History) -> tuple[list[dict[str, Any]], str]:
-    """Return the messages and the session of a call.
+def _kept(history: FrameworkHistory, fitted: Fitted) -> list[KeptTurn]:
+    """Return the turns of a fitted chat. A new message precedes an answer whose question is omitted."""
+    chat = history.chat
+    offset = len(chat) - len(history.turns)
+    kept: list[KeptTurn] = []
+    is_beginning = True
+    for place, (source, message) in enumerate(zip(fitted.sources, fitted.messages, strict=True)):
+        assert source is not None, "without artifacts each message is the caller's"
+        if is_beginning and message["role"] not in _FIXED_ROLES:
+            is_beginning = False
+            if message["role"] == "assistant" and source > place:
+                kept.append(KeptTurn(NEW))
+        is_cleared = message.get("content") != chat[source].message.get("content")
+        if source >= offset:
+            kept.append(KeptTurn(source - offset, message["content"] if is_cleared else None))
+    return kept
 
-    Raises:
-        FitError: there is no session.
-    """
-    if not history.session_id:
+
+def _required(session_id: str | None) -> str:
+    if not session_id:
         message = "the call belongs to no session; give the framework's own id of it, or session_id"
         raise FitError(ErrorCode.MISSING_FIELD, message, "$.session_id")
-    return [turn.message for turn in history.chat], str(history.session_id)
+    return str(session_id)  # a subclass of str is no JSON
 
 
-def _placed(error: FitError, history: History) -> FitError:
+def _placed(error: FitError, history: FrameworkHistory) -> FitError:
     """Return an error with its place in the framework's call."""
     found = _MESSAGE.match(error.pointer)
     if found is None:

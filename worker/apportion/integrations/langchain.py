@@ -8,7 +8,15 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, conve
 
 from apportion.core.errors import ErrorCode
 from apportion.fitting import FitError
-from apportion.integrations.fitter import NEW, OMITTED, Fitter, FitterSettings, History, Kept, Turn
+from apportion.integrations.fitter import (
+    NEW,
+    OMITTED,
+    Fitter,
+    FitterSettings,
+    FrameworkHistory,
+    KeptTurn,
+    Turn,
+)
 
 
 class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -46,11 +54,11 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         kept = await self._fitter.fit_async(self._history(request))
         return await handler(_with_kept(request, kept))
 
-    def _history(self, request: ModelRequest[Any]) -> History:
+    def _history(self, request: ModelRequest[Any]) -> FrameworkHistory:
         prompt = request.system_message
         system = None if prompt is None else _turn(prompt, "$.system_message")
         turns = [_turn(message, f"$.messages[{index}]") for index, message in enumerate(request.messages)]
-        return History(turns, self._session_id(request), system)
+        return FrameworkHistory(turns, self._session_id(request), system)
 
 
 def _thread_id(request: ModelRequest[Any]) -> str | None:
@@ -77,7 +85,7 @@ def _turn(message: BaseMessage, pointer: str) -> Turn:
     return Turn(counted, pointer)
 
 
-def _with_kept(request: ModelRequest[Any], kept: list[Kept]) -> ModelRequest[Any]:
+def _with_kept(request: ModelRequest[Any], kept: list[KeptTurn]) -> ModelRequest[Any]:
     """Return a call of the model with the kept messages."""
     messages: list[AnyMessage] = []
     for turn in kept:

@@ -1,4 +1,4 @@
-"""The hook for LiteLLM's proxy: a callback before each chat completion."""
+"""The hook for LiteLLM's proxy: a callback before each call of a chat."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
@@ -6,10 +6,19 @@ from typing import Any, Unpack
 from litellm.exceptions import BadRequestError
 from litellm.integrations.custom_logger import CustomLogger
 
-from apportion.fitting import FitError
-from apportion.integrations.fitter import NEW, OMITTED, Fitter, FitterSettings, History, Kept, Turn
+from apportion.fitting import AnthropicChat, FitError
+from apportion.integrations.fitter import (
+    NEW,
+    OMITTED,
+    Fitter,
+    FitterSettings,
+    FrameworkHistory,
+    KeptTurn,
+    Turn,
+)
 
 _CHATS = ("completion", "acompletion")
+_MESSAGES = ("anthropic_messages", "aanthropic_messages")
 
 
 class FitHook(CustomLogger):
@@ -17,7 +26,7 @@ class FitHook(CustomLogger):
 
     System and developer messages always stand. The session is the call's `litellm_session_id`, else
     `session_id` in its metadata, else its `user`; or what `session_id` returns for the call's data.
-    Calls that are no chat completions pass unchanged.
+    Calls that are neither chat completions nor `/v1/messages` pass unchanged.
     """
 
     def __init__(
@@ -44,14 +53,26 @@ class FitHook(CustomLogger):
         Raises:
             BadRequestError: the messages cannot be fitted. Its cause is the `FitError`.
         """
-        if call_type not in _CHATS:
+        if call_type not in (*_CHATS, *_MESSAGES):
             return data
-        turns = [Turn(message, f"$.messages[{index}]") for index, message in enumerate(data["messages"])]
         try:
-            kept = await self._fitter.fit_async(History(turns, self._session_id(data)))
+            messages = await (self._messages if call_type in _MESSAGES else self._chat)(data)
         except FitError as error:
             raise BadRequestError(str(error), data.get("model"), llm_provider="") from error
-        return {**data, "messages": [_message(turn, data["messages"]) for turn in kept]}
+        return {**data, "messages": messages}
+
+    async def _chat(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the messages of a chat completion that fit."""
+        messages = data["messages"]
+        turns = [Turn(message, f"$.messages[{index}]") for index, message in enumerate(messages)]
+        kept = await self._fitter.fit_async(FrameworkHistory(turns, self._session_id(data)))
+        return [_message(turn, messages) for turn in kept]
+
+    async def _messages(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the messages of a call in Anthropic's shape that fit."""
+        chat = AnthropicChat(messages=data["messages"], system=data.get("system"))
+        fitted = await self._fitter.fit_chat_async(chat, self._session_id(data))
+        return fitted.messages
 
 
 def _own_session_id(data: Mapping[str, Any]) -> str | None:
@@ -60,7 +81,7 @@ def _own_session_id(data: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def _message(kept: Kept, messages: list[dict[str, Any]]) -> dict[str, Any]:
+def _message(kept: KeptTurn, messages: list[dict[str, Any]]) -> dict[str, Any]:
     if kept.index == NEW:
         return {"role": "user", "content": OMITTED}
     message = messages[kept.index]

@@ -9,7 +9,7 @@ from agents.run_config import CallModelData, ModelInputData
 
 from apportion.core.errors import ErrorCode
 from apportion.fitting import FitError
-from apportion.integrations.fitter import NEW, OMITTED, Fitter, FitterSettings, History, Turn
+from apportion.integrations.fitter import NEW, OMITTED, Fitter, FitterSettings, FrameworkHistory, Turn
 
 Item: TypeAlias = Mapping[str, Any]
 
@@ -54,7 +54,7 @@ class FitFilter:
         groups = _groups(cast("Sequence[Item]", data.model_data.input))
         turns = [_turn(items, f"$.input[{index}]") for index, items in groups]
         items: list[Item] = []
-        for kept in await self._fitter.fit_async(History(turns, session_id, system)):
+        for kept in await self._fitter.fit_async(FrameworkHistory(turns, session_id, system)):
             if kept.index == NEW:
                 items.append({"role": "user", "content": OMITTED})
             else:
@@ -117,6 +117,7 @@ def _response(items: Sequence[Item]) -> dict[str, Any]:
 
 
 def _counted_content(content: str | Sequence[Item]) -> Any:
+    """Return a content as it is counted. A part that is no text is refused then."""
     if isinstance(content, str):
         return content
     return [

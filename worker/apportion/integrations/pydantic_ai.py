@@ -19,6 +19,7 @@ from pydantic_ai.messages import (
     ModelResponse,
     RetryFeedbackPart,
     RetryPromptPart,
+    SpeechPart,
     TextContent,
     ToolCallPart,
     ToolReturnPart,
@@ -27,9 +28,15 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestContext
 
-from apportion.core.errors import ErrorCode
-from apportion.fitting import FitError
-from apportion.integrations.fitter import NEW, OMITTED, Fitter, FitterSettings, History, Kept, Turn
+from apportion.integrations.fitter import (
+    NEW,
+    OMITTED,
+    Fitter,
+    FitterSettings,
+    FrameworkHistory,
+    KeptTurn,
+    Turn,
+)
 
 
 class FitHistory(AbstractCapability[Any]):
@@ -58,7 +65,7 @@ class FitHistory(AbstractCapability[Any]):
         system = Turn({"role": "system", "content": instructions}, "$.instructions") if instructions else None
         places = list(_places(request_context.messages))
         turns = [place.turn for place in places]
-        kept = await self._fitter.fit_async(History(turns, self._session_id(ctx), system))
+        kept = await self._fitter.fit_async(FrameworkHistory(turns, self._session_id(ctx), system))
         return replace(request_context, messages=_sent(request_context.messages, places, kept))
 
 
@@ -83,23 +90,26 @@ def _places(messages: Sequence[ModelMessage]) -> Iterator[Place]:
         else:
             for place, part in enumerate(message.parts):
                 at = f"{pointer}.parts[{place}]"
-                yield Place(Turn(_request_part(part, at), at), index, place)
+                yield Place(Turn(_request_part(part), at), index, place)
 
 
-def _request_part(part: ModelRequestPart, pointer: str) -> dict[str, Any]:
-    """Return a part of a request as it is counted. A part that is nobody's message is the system's."""
+def _request_part(part: ModelRequestPart) -> dict[str, Any]:
+    """Return a part of a request as it is counted. A part that is nobody's message is the system's.
+
+    Files and speech have a type that is refused when it is counted.
+    """
     match part:
         case UserPromptPart():
             return {"role": "user", "content": _texts(part.content)}
         case ToolReturnPart():
-            if part.files:
-                message = "a result with files cannot be counted; return text, or leave the files out"
-                raise FitError(ErrorCode.INVALID_VALUE, message, f"{pointer}.content")
-            content = part.model_response_str(wrap_if_error=False)
+            files = [{"type": file.kind} for file in part.files]
+            content = files or part.model_response_str(wrap_if_error=False)
             failed = {} if part.outcome == "success" else {"outcome": part.outcome}
             return {"role": "tool", "tool_call_id": part.tool_call_id, "content": content, **failed}
         case RetryPromptPart(tool_name=str()):
             return {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.model_response()}
+        case SpeechPart():
+            return {"role": "user", "content": [{"type": part.part_kind}]}
         case RetryPromptPart() | RetryFeedbackPart():
             return {"role": "user", "content": part.model_response()}
         case _:
@@ -138,7 +148,7 @@ def _response(message: ModelResponse) -> dict[str, Any]:
 
 
 def _sent(
-    messages: Sequence[ModelMessage], places: Sequence[Place], kept: Sequence[Kept]
+    messages: Sequence[ModelMessage], places: Sequence[Place], kept: Sequence[KeptTurn]
 ) -> list[ModelMessage]:
     """Return the messages of the kept places."""
     sent: list[ModelMessage] = []
