@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import json
 from support.drawn_conversations import messages, texts
-from support.fitted_chats import Message, cost, tool_round, tool_round_of_anthropic, unpaired
+from support.fitted_chats import Message, cost, text_of, tool_round, tool_round_of_anthropic, unpaired
 
 from apportion import FitError, FitOptions, Fitted, LocalSessions, fit
 from apportion.fitting.chats import read_chat
 
 FIXED_ROLES = ("system", "developer")
 limits = st.integers(1, 400)
-artifacts = st.none() | st.lists(texts.map(lambda text: {"content": text}), max_size=4)
+artifacts = st.none() | st.lists(texts.map(lambda text: {"content": f"artifact {text}"}), max_size=4)
 rounds = st.builds(tool_round, st.sampled_from("abc"), texts.map(lambda text: text * 20))
 said = st.one_of(messages.map(lambda message: [message]), rounds)
 chats = st.lists(said, min_size=1, max_size=8).map(lambda parts: [*chain(*parts)])
@@ -85,6 +85,9 @@ def test_what_is_sent_is_within_the_limit_and_whole(
     assert [message for message in sent if message["role"] in FIXED_ROLES] == fixed
     questions = [message for message in came if message["role"] == "user"]
     assert not questions or questions[-1] in sent
+    for place, message in enumerate(sent):
+        if text_of(message["content"]).startswith("artifact "):
+            assert unpaired(sent[:place]) == []
     if is_anthropic:
         assert fitting.messages[0]["role"] == "user"
 

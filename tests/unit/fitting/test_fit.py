@@ -1,12 +1,13 @@
 """Fitting of chats: what stands, what goes, and in which shape."""
 
 import asyncio
-import io
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import apportion
 from support.fitted_chats import Message, chat, cost, tool_round, tool_round_of_anthropic, unpaired
 
 from apportion import (
@@ -162,6 +163,7 @@ def test_what_is_always_sent_and_does_not_fit_is_told_with_its_decision() -> Non
         ({"messages": chat(0)[1:], "system": [{"type": "image"}]}, "$.system[0].type"),
         ({"messages": [*chat(0)[1:], {"role": "wizard", "content": "x"}]}, "$.messages[1]"),
         ({"messages": chat(0)[1:], "system": 5}, "$.system"),
+        ([{"role": "user", "content": ""}] * 10_002, "$.messages"),
         ({"messages": [called({"n": 2**60})]}, "$.messages[0].content[0].input"),
         ({"messages": [called(object())]}, "$.messages[0].content[0].input"),
         ({"messages": [called(float("nan"))]}, "$.messages[0].content[0].input"),
@@ -182,6 +184,7 @@ def test_messages_that_are_none_are_refused_with_their_place(messages: Any, poin
         ({"limit_tokens": 50, "options": FOR_ARTIFACTS, **NONE}, "infeasible", "limit_tokens"),
         ({"options": FitOptions(policy="nope")}, "unknown_policy", "options.policy"),
         ({"options": FitOptions(tenant="a/b")}, "invalid_value", "options.tenant"),
+        ({"session_id": "s" * 300}, "invalid_value", "session_id"),
         ({"artifacts": ["text"]}, "wrong_type", "artifacts[0]"),
         ({"artifacts": [{}, {"content": "y", "relevance": "x"}]}, "wrong_type", "artifacts[1].relevance"),
         ({"artifacts": [{"content": "x", "lane": "nope"}]}, "unknown_lane", "artifacts[0].lane"),
@@ -291,11 +294,33 @@ def test_the_asynchronous_call_gives_the_result_of_the_other() -> None:
         asyncio.run(fit_async(chat(1), 100, client=client, options=FitOptions(policy="lanes")))
 
 
-def test_events_and_decisions_are_written_for_verify() -> None:
-    events, decisions = io.BytesIO(), io.BytesIO()
-    sessions = LocalSessions(events=events, decisions=decisions)
-    fit(chat(9), 200, client=sessions, artifacts=[{"content": "x"}])
-    assert len(events.getvalue().splitlines()) == len(decisions.getvalue().splitlines()) == 2
+def test_verify_accepts_the_written_events_and_decisions(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("events.jsonl", "decisions.jsonl")]
+    with files[0].open("wb") as events, files[1].open("wb") as decisions:
+        sessions = LocalSessions(events=events, decisions=decisions)
+        for turns in (9, 10, 11):
+            fit(chat(turns), 200, client=sessions, session_id="s1", artifacts=[{"content": "x"}])
+    assert apportion("verify", *files).out == b"6 decisions verified, 0 differences\n"
+
+
+def test_sources_are_the_indices_of_the_callers_messages() -> None:
+    messages = chat(30)
+    fitted = fit(messages, 300, artifacts=[{"content": "a.py prints."}])
+    kept = [source for source in fitted.sources if source is not None]
+    assert kept == [0, *range(len(messages) - len(kept) + 1, len(messages))]
+    assert fitted.sources[-2:] == (None, len(messages) - 1)
+
+
+def test_a_cut_chat_begins_with_the_user_if_that_is_asked_for() -> None:
+    sent = []
+    for limit_tokens in range(150, 350, 5):
+        fitted = fit(chat(30), limit_tokens, options=FitOptions(begins_with_user=True))
+        assert [message["role"] for message in fitted.messages[:2]] == ["system", "user"]
+        assert fitted.used_tokens == sum(map(cost, fitted.messages)) <= limit_tokens
+        sent.append((fitted.messages[1]["content"], fitted.sources[1]))
+    assert ("[earlier messages omitted]", None) in sent
+    whole = chat(1)[2:]
+    assert fit(whole, 300, options=FitOptions(begins_with_user=True)).messages == whole
 
 
 class TestAnthropic:

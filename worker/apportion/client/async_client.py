@@ -7,20 +7,18 @@ from typing import Self
 import httpx2
 from tenacity import AsyncRetrying
 
+from apportion.client.connection import Connection, Deadline
 from apportion.client.protocol import (
     ComposedAnswer,
     HttpCall,
     HttpResponse,
-    base_of,
     compose_call,
-    headers_of,
     no_response,
     publish_call,
     read_answer,
     require_success,
     retract_call,
 )
-from apportion.client.retries import Deadline, retry_rules
 from apportion.core.events import ContextArtifact, ContextRequest
 
 
@@ -43,10 +41,7 @@ class AsyncGatewayClient:
         Raises:
             GatewayError: the URL is none.
         """
-        self._url = base_of(url)
-        self._token = token
-        self._deadline_s = deadline_s
-        self._backoff_s = backoff_s
+        self._connection = Connection(url, token, deadline_s, backoff_s)
         self._is_own = http is None
         self._http = httpx2.AsyncClient() if http is None else http
 
@@ -94,23 +89,16 @@ class AsyncGatewayClient:
 
     async def _send(self, call: HttpCall) -> HttpResponse:
         """Return the response of a call that succeeded, within the deadline."""
-        deadline = Deadline(self._deadline_s)
-        rules = retry_rules(self._deadline_s, self._backoff_s)
-        return await AsyncRetrying(**rules)(self._attempt, call, deadline)
+        repeat = AsyncRetrying(**self._connection.rules())
+        return await repeat(self._attempt, call, self._connection.deadline())
 
     async def _attempt(self, call: HttpCall, deadline: Deadline) -> HttpResponse:
         left_s = deadline.left_s()
+        request = self._connection.http_request(call, left_s)
         try:
             async with asyncio.timeout(left_s):
-                response = await self._http.request(
-                    call.method,
-                    self._url + call.path,
-                    content=call.body,
-                    headers=headers_of(call, self._token, left_s),
-                    timeout=None,
-                )
+                response = await self._http.request(**request, timeout=None)
         except (TimeoutError, httpx2.TransportError) as error:
             raise no_response(call, type(error).__name__) from error
-        answered = HttpResponse(response.status_code, response.headers, response.content)
-        require_success(answered, call)
-        return answered
+        received = HttpResponse(response.status_code, response.headers, response.content)
+        return require_success(received, call)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from msgspec import DecodeError, Struct, json
 
@@ -69,22 +69,6 @@ _with_decision = json.Decoder(_WithDecision)
 _problem = json.Decoder(_Problem)
 
 
-def base_of(url: str) -> str:
-    """Return the URL of a gateway without a slash at its end.
-
-    Raises:
-        GatewayError: it is no URL of HTTP.
-    """
-    try:
-        parts = urlsplit(url)
-        is_http = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        is_http = False
-    if not is_http:
-        raise GatewayError("invalid_url", "give the URL of a gateway, such as http://localhost:8080")
-    return url.rstrip("/")
-
-
 def compose_call(request: ContextRequest, *, with_decision: bool) -> HttpCall:
     """Return the call that composes. The event has its request id, so each repetition has the same key."""
     query = "?decision=true" if with_decision else ""
@@ -100,16 +84,6 @@ def retract_call(artifact_id: str, *, session_id: str, source: str, tenant: str)
     """Return the call that takes an artifact back."""
     query = urlencode({"session_id": session_id, "source": source, "tenant": tenant})
     return HttpCall("DELETE", f"/v1/artifacts/{quote(artifact_id, safe='')}?{query}")
-
-
-def headers_of(call: HttpCall, token: str | None, seconds: float) -> dict[str, str]:
-    """Return the headers of a call that may wait that long."""
-    headers = {"Prefer": f"wait={max(1, int(seconds))}"}
-    if call.body:
-        headers["Content-Type"] = "application/json"
-    if token is not None:
-        headers["Authorization"] = f"Bearer {token}"
-    return headers
 
 
 def read_answer(response: HttpResponse, call: HttpCall, *, with_decision: bool) -> ComposedAnswer:
@@ -128,8 +102,8 @@ def read_answer(response: HttpResponse, call: HttpCall, *, with_decision: bool) 
         raise _unexpected(response.status, call.request_id) from None
 
 
-def require_success(response: HttpResponse, call: HttpCall) -> None:
-    """Require that a call succeeded.
+def require_success(response: HttpResponse, call: HttpCall) -> HttpResponse:
+    """Return the response of a call that succeeded.
 
     Raises:
         UnansweredError: it failed, and the same call can succeed.
@@ -137,7 +111,7 @@ def require_success(response: HttpResponse, call: HttpCall) -> None:
         GatewayError: it failed for another cause.
     """
     if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
-        return
+        return response
     error = _error_of(response, call)
     if isinstance(error, UnansweredError):
         error.retry_after_s = _retry_after_s(response)

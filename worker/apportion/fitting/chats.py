@@ -48,6 +48,13 @@ class KeptMessage(Struct, frozen=True):
     content: str | None = None
 
 
+class SentMessage(Struct, frozen=True):
+    """A message that is sent, and the index of the caller's message; None if it is none of the caller's."""
+
+    message: dict[str, Any]
+    source: int | None = None
+
+
 class ShapedChat(Struct, frozen=True, dict=True):
     """A chat: the caller's messages and system prompt, and the messages as they are counted."""
 
@@ -61,11 +68,11 @@ class ShapedChat(Struct, frozen=True, dict=True):
         source = self.counted[index].source
         return "$.system" if source == _SYSTEM_SOURCE else f"$.messages[{source}]"
 
-    def sent(self, kept: Sequence[KeptMessage]) -> list[tuple[int | None, dict[str, Any]]]:
-        """Return kept messages in the caller's shape, each with the index of the caller's message."""
+    def sent(self, kept: Sequence[KeptMessage]) -> list[SentMessage]:
+        """Return kept messages in the caller's shape."""
         by_source = groupby(kept, key=lambda message: self.counted[message.index].source)
         return [
-            (source, self._message(source, list(parts)))
+            SentMessage(self._message(source, list(parts)), source)
             for source, parts in by_source
             if source != _SYSTEM_SOURCE
         ]

@@ -51,13 +51,15 @@ class AsyncFitClient(Protocol):
 class FitOptions(Struct, frozen=True, kw_only=True):
     """Options of a call of `fit`; each has a default that serves.
 
-    `pinned` are indices of messages that are always sent. `artifacts_tokens` is the part of the limit that is
-    for artifacts, by default a quarter. `policy` has strategy `conversation`; `artifacts_policy` selects
-    candidates under the same counter. `request_id` has at most 118 characters and is by default a new UUID.
-    `requested_at` is by default the time of the call.
+    `pinned` are indices of messages that are always sent. `begins_with_user` puts a message of the user in
+    front of an answer whose question is cut, as is always done in Anthropic's shape. `artifacts_tokens` is
+    the part of the limit that is for artifacts, by default a quarter. `policy` has strategy `conversation`;
+    `artifacts_policy` selects candidates under the same counter. `request_id` has at most 118 characters and
+    is by default a new UUID. `requested_at` is by default the time of the call.
     """
 
     pinned: Sequence[int] = ()
+    begins_with_user: bool = False
     artifacts_tokens: int | None = None
     policy: str = "fit"
     artifacts_policy: str = "fit-artifacts"
@@ -69,15 +71,14 @@ class FitOptions(Struct, frozen=True, kw_only=True):
 class Fitted(Struct, frozen=True, kw_only=True):
     """The messages that fit, in the shape that came in, and the decisions.
 
-    `sources` has for each message the index of the caller's message; None for artifacts and for a message
-    that earlier ones are omitted. `system` is Anthropic's, unchanged. `used_tokens` is the exact count of
-    everything, at most `limit_tokens`, by the policy's counter. In `decision`, `messages/INDEX` is the
-    message at that index and `new_message` the last one. `artifacts_decision` is None if no artifacts were
-    given.
+    `sources` are the indices of the caller's messages, None for a message that `fit` has added. `system` is
+    Anthropic's, unchanged. `used_tokens` is the exact count of everything, at most `limit_tokens`, by the
+    policy's counter. In `decision`, `messages/INDEX` is the message at that index and `new_message` the last
+    one. `artifacts_decision` is None if no artifacts were given.
     """
 
     messages: list[dict[str, Any]]
-    sources: list[int | None]
+    sources: tuple[int | None, ...]
     system: str | list[dict[str, Any]] | None
     used_tokens: int
     limit_tokens: int

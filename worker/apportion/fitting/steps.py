@@ -20,7 +20,7 @@ from apportion.core.events import Candidate, ContextRequest, Conversation
 from apportion.core.results import ContextComposed, ContextDecision, Fidelity, Status
 from apportion.core.wire.refusal import refusal
 from apportion.counters import COUNTERS
-from apportion.fitting.chats import KeptMessage, ShapedChat
+from apportion.fitting.chats import KeptMessage, SentMessage, ShapedChat
 from apportion.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 
 Artifacts: TypeAlias = Iterable[Candidate | Mapping[str, Any]]
@@ -29,7 +29,7 @@ Steps: TypeAlias = Generator[ContextRequest, FitAnswer, Fitted]
 OVERHEAD_TOKENS = 4
 """What a message costs beside its content, as in policy `fit`."""
 OMITTED = "[earlier messages omitted]"
-"""The content of a message of the user, because Anthropic refuses a chat that begins with the assistant."""
+"""The content of a message of the user, because some models refuse a chat that begins with the assistant."""
 _OMITTED_MAX_TOKENS = len(OMITTED) + OVERHEAD_TOKENS
 """A bound of its cost under every counter: no counter gives more tokens than bytes."""
 _ARTIFACTS_SHARE = 4
@@ -39,6 +39,7 @@ _MESSAGE = re.compile(r"\$\.conversation\.(?:messages\[(\d+)\]|new_message)")
 _PLACES = {
     "$.budget_tokens": "$.limit_tokens",
     "$.candidates": "$.artifacts",
+    "$.conversation.messages": "$.messages",
     "$.request_id": "$.options.request_id",
     "$.requested_at": "$.options.requested_at",
     "$.tenant": "$.options.tenant",
@@ -79,9 +80,14 @@ class FitCall(Struct, frozen=True):
         return self.limit_tokens // _ARTIFACTS_SHARE if own is None else own
 
     @property
+    def begins_with_user(self) -> bool:
+        """Whether the first message must not be the assistant's."""
+        return self.chat.is_anthropic or self.options.begins_with_user
+
+    @property
     def chat_tokens(self) -> int:
         """The part of the limit that is for messages."""
-        opening = _OMITTED_MAX_TOKENS if self.chat.is_anthropic else 0
+        opening = _OMITTED_MAX_TOKENS if self.begins_with_user else 0
         return self.limit_tokens - self.artifacts_tokens - opening
 
 
@@ -138,13 +144,14 @@ def fit_steps(call: FitCall) -> Steps:
     if text:
         used_tokens += answer.composed.tokens.used + OVERHEAD_TOKENS
     sent = _with_artifacts(call.chat, kept, text)
-    if call.chat.is_anthropic and _begins_with_assistant([message for _, message in sent]):
-        sent.insert(0, (None, {"role": "user", "content": OMITTED}))
+    first = _first_of_assistant(sent)
+    if call.begins_with_user and first is not None and len(kept) < len(call.chat.counted):
+        sent.insert(first, SentMessage({"role": "user", "content": OMITTED}))
         used_tokens += COUNTERS[composed.tokens.counter].count(OMITTED) + OVERHEAD_TOKENS
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
     return Fitted(
-        messages=[message for _, message in sent],
-        sources=[source for source, _ in sent],
+        messages=[message.message for message in sent],
+        sources=tuple([message.source for message in sent]),
         system=call.chat.system,
         used_tokens=used_tokens,
         limit_tokens=call.limit_tokens,
@@ -287,14 +294,13 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
 
 
-def _with_artifacts(
-    chat: ShapedChat, kept: Sequence[KeptMessage], text: str
-) -> list[tuple[int | None, dict[str, Any]]]:
-    """Return the sent messages and their sources, with the artifacts before the user's last message."""
+def _with_artifacts(chat: ShapedChat, kept: Sequence[KeptMessage], text: str) -> list[SentMessage]:
+    """Return the messages in the caller's shape, with the artifacts before the user's last message."""
     if not text:
         return chat.sent(kept)
     place = _place_of_artifacts(chat, [message.index for message in kept])
-    return [*chat.sent(kept[:place]), (None, {"role": "user", "content": text}), *chat.sent(kept[place:])]
+    artifacts = SentMessage({"role": "user", "content": text})
+    return [*chat.sent(kept[:place]), artifacts, *chat.sent(kept[place:])]
 
 
 def _place_of_artifacts(chat: ShapedChat, kept: Sequence[int]) -> int:
@@ -315,9 +321,11 @@ def _place_of_artifacts(chat: ShapedChat, kept: Sequence[int]) -> int:
     return place
 
 
-def _begins_with_assistant(messages: Sequence[Mapping[str, Any]]) -> bool:
-    roles = (message["role"] for message in messages)
-    return next((role for role in roles if role not in _FIXED_ROLES), None) == "assistant"
+def _first_of_assistant(sent: Sequence[SentMessage]) -> int | None:
+    """Return the place of the first message behind those of the system, if it is the assistant's."""
+    roles = [message.message["role"] for message in sent]
+    first = next((place for place, role in enumerate(roles) if role not in _FIXED_ROLES), None)
+    return first if first is not None and roles[first] == "assistant" else None
 
 
 def _decision_of(answer: FitAnswer) -> ContextDecision:

@@ -7,8 +7,10 @@ from inspect import iscoroutinefunction
 from typing import Any, TypedDict, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from apportion.core.errors import ErrorCode
+from apportion.core.events import Candidate
 from apportion.fitting import (
     AnthropicChat,
     AsyncFitClient,
@@ -21,12 +23,7 @@ from apportion.fitting import (
     fit_async,
 )
 
-OMITTED = "[earlier messages omitted]"
-"""A message of the user in front of an answer, because some models refuse a chat that begins with one."""
 NEW = -1
-_OMITTED_TOKENS = 30
-"""A bound of its cost under every counter: its bytes, and 4 for the message."""
-_FIXED_ROLES = ("system", "developer")
 _MESSAGE = re.compile(r"\$\.messages\[(\d+)\]")
 
 
@@ -34,10 +31,12 @@ class FitterSettings(TypedDict, total=False):
     """Settings that all hooks share. Each can be left out.
 
     `client` composes: `LocalSessions`, by default one of the hook's own, or a client of a gateway.
-    `on_fitted` is called with each fitted chat, which has the decision.
+    `uses_pool` says that the artifacts of the session's pool take part. `on_fitted` is called with each
+    fitted chat, which has the decision.
     """
 
     client: FitClient | AsyncFitClient
+    uses_pool: bool
     options: FitOptions
     on_fitted: Callable[[Fitted], None]
 
@@ -70,7 +69,7 @@ class FrameworkHistory(Struct, frozen=True):
 class KeptTurn(Struct, frozen=True):
     """A turn that is sent, by its index. `content` is the new content of a cleared result of a tool.
 
-    With the index `NEW` it is no turn, but a message of the user with the content `OMITTED`.
+    With the index `NEW` it is a message of the user that `fit` has added, with that content.
     """
 
     index: int
@@ -81,10 +80,11 @@ class Fitter:
     """A limit, and a client that composes under it. Threads may share it."""
 
     def __init__(self, limit_tokens: int, settings: FitterSettings) -> None:
-        """Reserve a part of the limit for the message that earlier ones are omitted."""
-        self._limit_tokens = limit_tokens - _OMITTED_TOKENS
+        """Start with settings. A cut chat begins with the user, because any provider may get it."""
+        self._limit_tokens = limit_tokens
         self._client = settings.get("client") or LocalSessions()
-        self._options = settings.get("options", FitOptions())
+        self._artifacts: Sequence[Candidate] | None = () if settings.get("uses_pool") else None
+        self._options = replace(settings.get("options", FitOptions()), begins_with_user=True)
         self._on_fitted = settings.get("on_fitted")
 
     def fit(self, history: FrameworkHistory) -> list[KeptTurn]:
@@ -121,6 +121,7 @@ class Fitter:
                 self._limit_tokens,
                 session_id=_required(session_id),
                 client=cast("AsyncFitClient", self._client),
+                artifacts=self._artifacts,
                 options=self._options,
             )
         )
@@ -135,6 +136,7 @@ class Fitter:
                 self._limit_tokens,
                 session_id=_required(session_id),
                 client=cast("FitClient", self._client),
+                artifacts=self._artifacts,
                 options=self._options,
             )
         )
@@ -146,19 +148,15 @@ class Fitter:
 
 
 def _kept(history: FrameworkHistory, fitted: Fitted) -> list[KeptTurn]:
-    """Return the turns of a fitted chat. A new message precedes an answer whose question is omitted."""
+    """Return the turns of a fitted chat, without the system prompt."""
     chat = history.chat
     offset = len(chat) - len(history.turns)
     kept: list[KeptTurn] = []
-    is_beginning = True
-    for place, (source, message) in enumerate(zip(fitted.sources, fitted.messages, strict=True)):
-        assert source is not None, "without artifacts each message is the caller's"
-        if is_beginning and message["role"] not in _FIXED_ROLES:
-            is_beginning = False
-            if message["role"] == "assistant" and source > place:
-                kept.append(KeptTurn(NEW))
-        is_cleared = message.get("content") != chat[source].message.get("content")
-        if source >= offset:
+    for source, message in zip(fitted.sources, fitted.messages, strict=True):
+        if source is None:
+            kept.append(KeptTurn(NEW, message["content"]))
+        elif source >= offset:
+            is_cleared = message.get("content") != chat[source].message.get("content")
             kept.append(KeptTurn(source - offset, message["content"] if is_cleared else None))
     return kept
 

@@ -10,7 +10,6 @@ from apportion.core.errors import ErrorCode
 from apportion.fitting import FitError
 from apportion.integrations.fitter import (
     NEW,
-    OMITTED,
     Fitter,
     FitterSettings,
     FrameworkHistory,
@@ -90,7 +89,7 @@ def _with_kept(request: ModelRequest[Any], kept: list[KeptTurn]) -> ModelRequest
     messages: list[AnyMessage] = []
     for turn in kept:
         if turn.index == NEW:
-            messages.append(HumanMessage(OMITTED))
+            messages.append(HumanMessage(turn.content or ""))
         elif turn.content is None:
             messages.append(request.messages[turn.index])
         else:

@@ -9,7 +9,6 @@ from litellm.integrations.custom_logger import CustomLogger
 from apportion.fitting import AnthropicChat, FitError
 from apportion.integrations.fitter import (
     NEW,
-    OMITTED,
     Fitter,
     FitterSettings,
     FrameworkHistory,
@@ -83,6 +82,6 @@ def _own_session_id(data: Mapping[str, Any]) -> str | None:
 
 def _message(kept: KeptTurn, messages: list[dict[str, Any]]) -> dict[str, Any]:
     if kept.index == NEW:
-        return {"role": "user", "content": OMITTED}
+        return {"role": "user", "content": kept.content}
     message = messages[kept.index]
     return message if kept.content is None else {**message, "content": kept.content}

@@ -9,7 +9,7 @@ from agents.run_config import CallModelData, ModelInputData
 
 from apportion.core.errors import ErrorCode
 from apportion.fitting import FitError
-from apportion.integrations.fitter import NEW, OMITTED, Fitter, FitterSettings, FrameworkHistory, Turn
+from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
 
 Item: TypeAlias = Mapping[str, Any]
 
@@ -56,7 +56,7 @@ class FitFilter:
         items: list[Item] = []
         for kept in await self._fitter.fit_async(FrameworkHistory(turns, session_id, system)):
             if kept.index == NEW:
-                items.append({"role": "user", "content": OMITTED})
+                items.append({"role": "user", "content": kept.content})
             else:
                 _, sent = groups[kept.index]
                 items += sent if kept.content is None else [{**sent[0], "output": kept.content}]

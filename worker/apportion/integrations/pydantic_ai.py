@@ -30,7 +30,6 @@ from pydantic_ai.models import ModelRequestContext
 
 from apportion.integrations.fitter import (
     NEW,
-    OMITTED,
     Fitter,
     FitterSettings,
     FrameworkHistory,
@@ -155,7 +154,7 @@ def _sent(
     indices = [NEW if turn.index == NEW else places[turn.index].message for turn in kept]
     for index, run in groupby(zip(indices, kept, strict=True), key=itemgetter(0)):
         if index == NEW:
-            sent.append(ModelRequest([UserPromptPart(OMITTED)]))
+            sent.append(ModelRequest([UserPromptPart(turn.content or "") for _, turn in run]))
         elif isinstance(message := messages[index], ModelResponse):
             sent.append(message)
         else:
