@@ -110,6 +110,13 @@ async def test_an_asynchronous_agent_sends_the_same_messages() -> None:
     assert sent[0] == sent[1]
 
 
+def test_streamed_calls_are_fitted_too() -> None:
+    recorder = Recorder()
+    made, _ = agent(recorder)
+    assert list(made.stream(asked("Is it so?"), thread("t1")))
+    assert len(recorder.fitted) == 2
+
+
 def test_an_old_result_is_sent_cleared_and_stays_in_the_state() -> None:
     recorder = Recorder()
     made, model = agent(recorder, script=iter([AIMessage("Yes.")]))
@@ -180,6 +187,7 @@ def test_reasoning_counts_and_is_sent_as_it_came() -> None:
             "invalid_value",
             "$.messages[0].content[0].type",
         ),
+        (["text", {"type": "image"}], thread("t1"), "invalid_value", "$.messages[0]"),
         (
             ["text", {"type": "tool_result", "tool_use_id": "a", "content": "b"}],
             thread("t1"),
@@ -196,4 +204,5 @@ def test_what_cannot_be_fitted_is_an_error_with_its_place_and_reaches_no_model(
     with pytest.raises(FitError) as raised:
         made.invoke(asked(content), configuration)
     assert (raised.value.code, raised.value.pointer) == (code, pointer)
+    assert raised.value.__cause__ is None
     assert model.sent == []

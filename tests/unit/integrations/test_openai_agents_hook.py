@@ -102,6 +102,15 @@ async def test_the_beginning_stays_for_the_cache_of_the_provider_from_turn_to_tu
     session.close()
 
 
+async def test_streamed_calls_are_fitted_too() -> None:
+    recorder = Recorder()
+    helper, _ = agent()
+    config = RunConfig(call_model_input_filter=FitFilter(LIMIT_TOKENS, "s1", **recorder.settings))
+    run = Runner.run_streamed(helper, "Is it so?", run_config=config)
+    assert [event async for event in run.stream_events()]
+    assert len(recorder.fitted) == 2
+
+
 async def test_the_session_is_found_in_the_context_of_a_run() -> None:
     recorder = Recorder()
     helper, _ = agent()

@@ -1,5 +1,6 @@
 """Pydantic AI's hook: runs of an agent with the framework's own model of a function."""
 
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -104,6 +105,23 @@ async def test_the_beginning_stays_for_the_cache_of_a_provider_from_turn_to_turn
     pairs = list(pairwise(sent))
     assert sum(later[: len(earlier)] == earlier for earlier, later in pairs) > len(pairs) * 2 / 3
     assert sent[-1][0] == OMITTED
+
+
+async def test_streamed_calls_are_fitted_too() -> None:
+    async def answers(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        sent.append(texts(messages))
+        yield "It is so."
+
+    recorder, sent = Recorder(), list[list[str]]()
+    hook = FitHistory(LIMIT_TOKENS, **recorder.settings)
+    made = Agent(FunctionModel(stream_function=answers), capabilities=[hook])
+    history: list[ModelMessage] = [
+        ModelRequest([UserPromptPart(LONG * 4)]),
+        ModelResponse([TextPart("Yes.")]),
+    ]
+    async with made.run_stream("Is it so?", message_history=history) as run:
+        assert await run.get_output() == "It is so."
+    assert sent == [[OMITTED, "Yes.", "Is it so?"]]
 
 
 async def test_a_run_without_history_is_a_conversation_of_its_own() -> None:

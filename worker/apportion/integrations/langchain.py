@@ -73,13 +73,13 @@ def _turn(message: BaseMessage, pointer: str) -> Turn:
     """
     try:
         [counted] = convert_to_openai_messages([message])
-    except ValueError as error:
+    except (KeyError, ValueError):  # LangChain's own error has the content
         text = "the message cannot be counted: it has unknown blocks, or stands for several messages"
-        raise FitError(ErrorCode.INVALID_VALUE, text, pointer) from error
+        raise FitError(ErrorCode.INVALID_VALUE, text, pointer) from None
     content = counted["content"]
     if counted["role"] == "assistant" and not isinstance(content, str):
-        texts = [block for block in content if block["type"] == "text"]
-        others = [block for block in content if block["type"] != "text"]
+        texts = [block for block in content if block.get("type") == "text"]
+        others = [block for block in content if block.get("type") != "text"]
         counted |= {"content": texts, "blocks": others}
     return Turn(counted, pointer)
 
