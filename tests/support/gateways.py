@@ -15,6 +15,7 @@ from apportion.gateway.application import GatewayApp
 from apportion.gateway.backend import Backend
 from apportion.gateway.local_backend import LocalBackend
 from apportion.gateway.openapi import openapi
+from apportion.gateway.tracing import CallSpans
 from apportion.settings import Settings
 from support.commands import command, environment
 from support.composing import candidate
@@ -23,10 +24,12 @@ Caller = TestClient[Any, Any]
 
 
 @asynccontextmanager
-async def gateway(backend: Backend | None = None, **values: Any) -> AsyncIterator[Caller]:
+async def gateway(
+    backend: Backend | None = None, spans: CallSpans | None = None, **values: Any
+) -> AsyncIterator[Caller]:
     """Serve a gateway with these settings; without a backend, that of `--local`."""
     settings = Settings(**values)
-    app = GatewayApp(settings, create_access(settings), backend or local(**values), openapi())
+    app = GatewayApp(settings, create_access(settings), backend or local(**values), openapi(), spans)
     async with TestClient(TestServer(app.application())) as client:
         yield client
 
