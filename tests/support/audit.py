@@ -136,10 +136,10 @@ class _Audit:
 
     def of(self, partition: Partition, expectation: Expectation) -> Audited:
         seen = list(map(_Expected.of, expectation.of(partition.requests)))
-        written = {
+        written = {  # dead letters first: an event that was refused by mistake explains all faults behind it
+            Kind.DEAD_LETTER: partition.dead_letters,
             Kind.COMPOSED: partition.composed,
             Kind.DECISION: partition.decisions,
-            Kind.DEAD_LETTER: partition.dead_letters,
         }
         for kind, records in written.items():
             self._compare_outputs(kind, records, seen)

@@ -29,11 +29,12 @@ class Answer:
     error_code: int = 0
     aborted: Any = None
     API_VERSION: int = 4
+    end: int = 9
 
     @property
     def topics(self) -> list[Any]:
         rest = {4: (9, self.aborted), 5: (9, 0, self.aborted), 11: (9, 0, self.aborted, -1)}[self.API_VERSION]
-        return [("t", [(0, self.error_code, 9, *rest, self.data)])]
+        return [("t", [(0, self.error_code, self.end, *rest, self.data)])]
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Asked:
     consumer: RecordConsumer
     metadata_updates: list[None] = field(default_factory=list)
 
-    async def fetch(self, answer: Answer | Exception) -> bool:
+    async def fetch(self, answer: Answer | Exception, offset: int = 0) -> bool:
         fetcher = self.consumer._fetcher
 
         async def send(*_: Any) -> Answer:
@@ -55,7 +56,7 @@ class Asked:
         fetcher._client.force_metadata_update = lambda: self.metadata_updates.append(None)
         fetcher._retry_backoff = 0
         assignment = self.consumer._subscription.subscription.assignment
-        request = FetchRequest(0, 0, 0, 1, [("t", [(0, 0, 1 << 20)])])
+        request = FetchRequest(0, 0, 0, 1, [("t", [(0, offset, 1 << 20)])])
         news: bool = await fetcher._proc_fetch_request(assignment, 0, request)
         return news
 
@@ -116,6 +117,34 @@ async def test_an_empty_answer_is_no_news(asked: Asked) -> None:
     assert not await asked.fetch(Answer())
     assert await asked.read() == []
     assert asked.consumer.highwater(PLACE) == 9
+
+
+async def test_a_batch_that_was_appended_after_the_broker_took_the_end_is_read_from_the_next_answer(
+    asked: Asked,
+) -> None:
+    for offset in (0, 1):
+        assert not await asked.fetch(Answer(good(offset), end=offset), offset)
+        assert await asked.read() == []
+        assert await asked.consumer.position(PLACE) == offset
+        assert await asked.fetch(Answer(good(offset), end=offset + 1), offset)
+        (record,) = await asked.read()
+        assert (record.offset, type(record) is UnreadableRecord) == (offset, False)
+
+
+async def test_a_batch_that_is_behind_the_end_of_a_second_answer_is_damaged(asked: Asked) -> None:
+    far = good(1_000)
+    assert not await asked.fetch(Answer(far))
+    assert await asked.fetch(Answer(far))
+    (record,) = await asked.read()
+    assert (record.offset, type(record) is UnreadableRecord) == (0, True)
+
+
+async def test_an_end_that_was_too_early_once_is_not_held_against_the_same_offset_later(asked: Asked) -> None:
+    assert not await asked.fetch(Answer(good(0), end=0))
+    assert await asked.fetch(Answer(good(0), end=1))
+    await asked.read()
+    asked.consumer.seek(PLACE, 0)
+    assert not await asked.fetch(Answer(good(0), end=0))
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ class FetchedRecords:
     ) -> None:
         """Read what was fetched from `fetch_offset` on, of a partition that ends before `end_offset`.
 
-        The batches of `aborted` transactions (producer id, first offset) are left out.
+        A batch that reaches behind that end counts as damaged. The batches of `aborted` transactions
+        (producer id, first offset) are left out.
         """
         self.next_fetch_offset = fetch_offset
         """Where the next fetch goes on, when what was given so far is taken."""
@@ -92,6 +93,12 @@ class FetchedRecords:
         self._aborted = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
         self._aborted_producers: set[int] = set()
         self._records = self._read()
+
+    @property
+    def reaches_behind_end(self) -> bool:
+        """Whether the first batch says that it has offsets at the partition's end or behind it."""
+        first = self._batch_at(0)
+        return first is not None and first.last_offset >= self._end_offset
 
     def __iter__(self) -> "FetchedRecords":
         return self

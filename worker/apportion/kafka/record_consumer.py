@@ -68,6 +68,8 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
         """Begin to fetch what is assigned."""
         super().__init__(*arguments, **options)
         self._decompressor = decompressor
+        self._fetched_again: dict[TopicPartition, int] = {}
+        """The offsets that are fetched again, because their answer reached behind its own end."""
 
     async def _proc_fetch_request(self, assignment: Any, node_id: int, request: Any) -> bool:
         """Send a request, and keep what it brings; return whether somebody who waits has something to take.
@@ -102,7 +104,10 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
         return has_news
 
     def _keep(self, place: TopicPartition, answer: "_Answer", assignment: Any, offset: int) -> bool:
-        """Keep what was fetched of a partition; return whether there is anything."""
+        """Keep what was fetched of a partition; return whether there is anything.
+
+        A first batch that reaches behind the end of its answer is fetched again before it counts as damaged.
+        """
         state = assignment.state_value(place)
         state.highwater, state.lso = answer.end_offset, answer.last_stable_offset
         if not answer.data:
@@ -115,6 +120,13 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
             self._decompressor,
             answer.aborted if self._isolation_level == READ_COMMITTED else (),
         )
+        # A broker takes the end before it reads the data, and others may append between the two. The end of
+        # the next answer is taken later than these data were read.
+        if not records.reaches_behind_end:
+            self._fetched_again.pop(place, None)
+        elif self._fetched_again.get(place) != offset:
+            self._fetched_again[place] = offset
+            return False
         self._records[place] = FetchResult(
             place, partition_records=records, assignment=assignment, backoff=self._prefetch_backoff
         )
