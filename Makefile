@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 SECRET ?= deploy/secrets/fingerprint
+TOKENS = $(dir $(SECRET))gateway-tokens.toml
 BASE ?= python:3.11-slim-bookworm
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 SBOM := build/apportion.cdx.json
@@ -18,6 +19,9 @@ INSTALL = { PYTHONUNBUFFERED=1 $(BIN)/pip install --disable-pip-version-check --
   esac; done; }
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
   --no-emit-index-url
+
+# Two processes that share no file of tests, as files share brokers. Long files come first, in the folders' order.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 SEEDS ?= 1
 KILLS ?= 200
@@ -36,7 +40,7 @@ demo: $(VENV)/demo.done ## Set up, then run the demo: embedded broker, worker, r
 test: $(VENV)/dev.done ## Set up, then run all checks and tests
 	@PYTHONPATH=tests $(BIN)/python -m support.forecast
 	$(MAKE) --no-print-directory check
-	$(BIN)/pytest
+	$(BIN)/pytest $(SIDE_BY_SIDE)
 
 check: $(VENV)/dev.done ## Lint, format, types and architecture
 	$(BIN)/ruff check
@@ -53,7 +57,7 @@ schemas: $(VENV)/dev.done ## Generate schemas/ from the types
 
 requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes and without addresses
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
-	for extra in analytics benchmarks demo dev docs otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
+	for extra in analytics benchmarks client demo dev docs mcp otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
 	$(COMPILE) benchmarks/shell/peers/requirements.in --output-file benchmarks/shell/peers/requirements.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
@@ -78,16 +82,18 @@ docs: $(VENV)/docs.done ## Build the site of all pages, with search, in build/si
 	rm -rf build/pages build/site
 	mkdir -p build/pages
 	tar -c --exclude node_modules --exclude __pycache__ README.md ARCHITECTURE.md CHANGELOG.md docs schemas benchmarks \
-	  deploy/clickhouse deploy/connect deploy/consumers deploy/kubernetes/README.md | tar -x -C build/pages
+	  clients deploy/clickhouse deploy/connect deploy/consumers deploy/kubernetes/README.md | tar -x -C build/pages
 	mv build/pages/docs/site/index.md build/pages
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site build/pages build/site
 	cp -R schemas build/site
 	@echo build/site/index.html
 
-secret: ## Make the secret of docker-compose.yml, once: by it paths become ids
+secret: ## Make the secrets of docker-compose.yml, once: one turns paths into ids, one is the token of a gateway's caller
 	@mkdir -p -m 700 $(dir $(SECRET))
 	@test -s $(SECRET) || $(PYTHON) -c 'import secrets; print(secrets.token_hex(32))' > $(SECRET)
-	@chmod 444 $(SECRET) # the worker's user must read it; the folder keeps others out
+	@test -s $(TOKENS) || $(PYTHON) -c 'import secrets; \
+	  print("[local]", f"token = \"{secrets.token_hex(32)}\"", "tenants = [\"default\"]", sep="\n")' > $(TOKENS)
+	@chmod 444 $(SECRET) $(TOKENS) # the user of the containers must read them; the folder keeps others out
 
 dashboard: $(VENV)/dev.done ## Write the dashboard of Grafana from its code
 	$(BIN)/python deploy/grafana/dashboard.py > deploy/grafana/apportion.json

@@ -1,6 +1,8 @@
-"""The latency of `apportion gateway --local` beside a bare aiohttp handler, at a fixed rate of calls.
+"""The latency of `apportion gateway` beside a bare aiohttp handler, at a fixed rate of calls.
 
-    python -m benchmarks.gateway [SECONDS]
+    python -m benchmarks.gateway [SECONDS [BROKERS]]
+
+`--local` is always measured. With brokers, such as localhost:29092, so is a gateway before a worker.
 
 Calls are sent at their times, whether or not earlier ones are answered. A latency counts from the time at
 which the call was to be sent. The bare handler reads a body and answers 2 KB.
@@ -11,8 +13,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from statistics import quantiles
 from time import perf_counter
@@ -42,20 +44,28 @@ app = web.Application(client_max_size=1 << 20)
 app.add_routes([web.post("/v1/compose", answer)])
 web.run_app(app, host="127.0.0.1", port={_PORT}, access_log=None, print=None)
 """
-_GATEWAY = ("-m", "apportion", "gateway", "--local", "--gateway-port", str(_PORT))
-_SERVERS = {"bare aiohttp handler": ("-c", _BARE), "apportion gateway --local": _GATEWAY}
+_GATEWAY = ("-m", "apportion", "gateway", "--gateway-port", str(_PORT))
+_SERVERS = {"bare aiohttp handler": ("-c", _BARE), "apportion gateway --local": (*_GATEWAY, "--local")}
+_OVER_KAFKA = "gateway, Kafka and worker"
 _WORKLOADS = (("lanes", "small requests", 500), ("agent", "requests of the recorded workload", 50))
 """The default policy, the requests, and the calls per second."""
 
 
-def main(seconds: int = 10) -> None:
+def main(seconds: int = 10, brokers: str = "") -> None:
     """Print p50 and p99 of each server for each workload, and the processor's time of a call."""
     for policy, name, calls_per_s in _WORKLOADS:
         bodies = _bodies(policy, calls_per_s * seconds + _WARM_CALLS)
         size_bytes = sum(map(len, bodies)) // len(bodies)
         print(f"\n{name} ({size_bytes:,} bytes), {calls_per_s} calls/s for {seconds} s")
-        for server, command in _SERVERS.items():
-            latencies_s, busy_s = asyncio.run(_measure(command, policy, bodies, calls_per_s))
+        for server, command in (_SERVERS | ({_OVER_KAFKA: _GATEWAY} if brokers else {})).items():
+            variables = {
+                "APPORTION_DEFAULT_POLICY": policy,
+                "APPORTION_FINGERPRINT_SECRET": "benchmark benchmark",
+                **({"APPORTION_BROKERS": brokers, **_names(policy)} if server == _OVER_KAFKA else {}),
+            }
+            behind = _worker(variables) if server == _OVER_KAFKA else nullcontext()
+            with behind:
+                latencies_s, busy_s = asyncio.run(_measure(command, variables, bodies, calls_per_s))
             cuts = quantiles(latencies_s, n=100)
             print(
                 f"  {server:<28} p50 {cuts[49] * 1e3:7.2f} ms   p99 {cuts[98] * 1e3:7.2f} ms   "
@@ -94,11 +104,32 @@ def _bodies(policy: str, count: int) -> list[bytes]:
     ]
 
 
+def _names(policy: str) -> dict[str, str]:
+    """Return names of topics and of a group that only this run and policy have."""
+    name = f"gateway-{os.getpid()}-{policy}"
+    return {"APPORTION_TOPIC_PREFIX": f"{name}-", "APPORTION_APP_ID": name, "APPORTION_PARTITIONS": "8"}
+
+
+@contextmanager
+def _worker(variables: Mapping[str, str]) -> Iterator[None]:
+    """Run a worker on topics of its own; the first calls wait until it is ready."""
+    environment = os.environ | dict(variables)
+    create = [sys.executable, "-m", "apportion", "topics", "create"]
+    subprocess.run(create, env=environment, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own
+    command = [sys.executable, "-m", "apportion", "run"]
+    started = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)  # noqa: S603 - our own
+    try:
+        yield
+    finally:
+        started.terminate()
+        started.wait()
+
+
 async def _measure(
-    command: Sequence[str], policy: str, bodies: Sequence[bytes], calls_per_s: int
+    command: Sequence[str], variables: Mapping[str, str], bodies: Sequence[bytes], calls_per_s: int
 ) -> tuple[list[float], float]:
     """Return the latency of each call but the first ones, and the processor's seconds of the server."""
-    async with _server(command, policy) as pid, ClientSession(connector=TCPConnector(limit=0)) as client:
+    async with _server(command, variables) as pid, ClientSession(connector=TCPConnector(limit=0)) as client:
         for body in bodies[:_WARM_CALLS]:
             await _call(client, body, perf_counter())
         calls, begun_s = [], perf_counter()
@@ -118,9 +149,8 @@ async def _call(client: ClientSession, body: bytes, due_s: float) -> float:
 
 
 @asynccontextmanager
-async def _server(command: Sequence[str], policy: str) -> AsyncIterator[int]:
-    variables = {"APPORTION_DEFAULT_POLICY": policy, "APPORTION_FINGERPRINT_SECRET": "benchmark benchmark"}
-    started = subprocess.Popen([sys.executable, *command], env=os.environ | variables)  # noqa: ASYNC220, S603 - our own
+async def _server(command: Sequence[str], variables: Mapping[str, str]) -> AsyncIterator[int]:
+    started = subprocess.Popen([sys.executable, *command], env=os.environ | dict(variables))  # noqa: ASYNC220, S603 - our own
     try:
         while not await _listens():
             assert started.poll() is None, "the server has ended"
@@ -146,4 +176,4 @@ def _busy_s(pid: int) -> float:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10, *sys.argv[2:])

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What a worker may do on a cluster with ACLs, and no more; and, for another user, to make the topics.
+# What a worker may do on a cluster with ACLs, and no more; and, for other users, to make the topics and to be a gateway.
 #
 #   BOOTSTRAP=kafka:9092 WORKER=User:apportion CREATOR=User:deployer deploy/acls.sh --command-config admin.properties
 #
 # Names are those of the worker's own settings (APPORTION_APP_ID, APPORTION_TOPIC_PREFIX, APPORTION_REQUESTS_TOPIC, …), with
-# the same defaults; the arguments go to kafka-acls.sh. CREATOR may be left out. Adding what is there changes nothing.
+# the same defaults; the arguments go to kafka-acls.sh. CREATOR and GATEWAY may be left out. Adding what is there changes nothing.
 set -euo pipefail
 
 bootstrap=${BOOTSTRAP:?the brokers, host:port}
@@ -41,6 +41,13 @@ allow "$worker" --operation DescribeConfigs "${all[@]}"
 if [[ ${APPORTION_GUARANTEE:-effectively_once} == exactly_once ]]; then
   # one id for each partition: app_id, requests topic and number, with colons between them
   allow "$worker" --operation Write --transactional-id "$app_id:$requests:" --resource-pattern-type prefixed
+fi
+
+if [[ -n ${GATEWAY:-} ]]; then # apportion gateway: it publishes requests, and finds the answers to its own
+  answers=(--topic "$composed" --topic "$decisions" --topic "$dead_letters")
+  allow "$GATEWAY" --operation Write --topic "$requests"
+  allow "$GATEWAY" --operation Read "${answers[@]}"
+  allow "$GATEWAY" --operation Describe --operation DescribeConfigs "${all[@]}" # it checks the topics, as a worker does
 fi
 
 if [[ -n ${CREATOR:-} ]]; then # apportion topics create, topics check

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from support.commands import process
 from support.containers import container, free_port
+from support.gateways import body, gateway
 from support.requiring import DOCKER
 from support.running import own_settings, request, staged, variables_of, worker_running
 from testcontainers.core.container import DockerContainer
 
+from apportion.gateway.kafka_backend import open_kafka_backend
 from apportion.settings import Settings
 from apportion.settings.value_types import Guarantee
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PASSWORD = "a password of a test"  # noqa: S105 - it protects nothing
-USERS = ("admin", "worker", "creator")
+USERS = ("admin", "worker", "creator", "gateway")
 TOOL = """#!/bin/sh
 exec java -XX:TieredStopAtLevel=1 -cp '/opt/kafka/libs/*' org.apache.kafka.tools.AclCommand "$@"
 """
@@ -51,6 +53,7 @@ class Authorized:
             "KAFKA_ACLS": "/tools/acls",
             "WORKER": "User:worker",
             "CREATOR": "User:creator",
+            "GATEWAY": "User:gateway",
             **variables_of(settings),
         }
         done = self.broker.exec(["env", *(f"{name}={value}" for name, value in variables.items()), *command])
@@ -98,6 +101,13 @@ async def test_a_worker_answers_by_what_the_script_allows_and_so_are_topics_made
     async with staged(admin, "read_committed") as stage, worker_running(settings) as worker:
         await stage.send(request("1"), {"type": "nothing", "session_id": "s"}, request("2", "other"))
         await stage.outputs.wait_for(lambda out: out.answered(["1", "2"]) and len(out.dead_letters) == 1)
+        async with (
+            open_kafka_backend(authorized.settings("gateway", admin)) as backend,
+            gateway(backend) as caller,
+        ):
+            for _ in ("first", "again"):
+                call = await caller.post("/v1/compose?decision=true", json=body(request_id="3"))
+                assert (await call.json())["decision"]["request_id"] == "3"
         assert await worker.stop() == 0, worker.log
 
 

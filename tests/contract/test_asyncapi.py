@@ -13,6 +13,8 @@ from tools.schemas import file_name, schemas
 from apportion.core.events import session_key
 from apportion.core.wire.cloudevents import EventHeaders
 from apportion.kafka.topics import Topic, plan_topics
+from apportion.registry.client import RegisteredSchema
+from apportion.registry.headers import SCHEMA_ID_HEADER
 from apportion.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "schemas"
@@ -87,8 +89,12 @@ def test_the_headers_of_what_goes_out_are_those_that_are_sent() -> None:
         ("apportion-caller", b"c/1"),
     )
     own = EventHeaders("context-composed.v1", "apportion/apportion")
+    registered = RegisteredSchema(id=1, version=1, schema="")
+    named = EventHeaders(
+        "context-composed.v1", "apportion/apportion", ((SCHEMA_ID_HEADER, registered.header_value()),)
+    )
     least = own.build("1-composed", ())
-    most = own.build("1-composed", trace, "2026-01-31T12:00:00Z")
+    most = named.build("1-composed", trace, "2026-01-31T12:00:00Z")
     assert set(headers["required"]) == dict(least).keys()
     assert headers["properties"].keys() == dict(most).keys()
     sent = {name: value.decode() for name, value in most}

@@ -27,6 +27,8 @@ from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio
 
+TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+
 
 @asynccontextmanager
 async def gateway_over(settings: Settings, **values: Any) -> AsyncIterator[Caller]:
@@ -66,7 +68,9 @@ async def assert_answered_once(stage: Stage, first: Caller, second: Caller) -> N
         again = await client.post("/v1/compose?decision=true", json=body(request_id="r1"))
         assert (again.status, again.headers["Idempotency-Replayed"]) == (200, "true")
         answers.append(await again.json())
-    new = await (await first.post("/v1/compose?decision=true", json=body(request_id="r2"))).json()
+    new = await (
+        await first.post("/v1/compose?decision=true", json=body(request_id="r2"), headers=TRACE)
+    ).json()
     assert answers[0] == answers[1]
     composed = answers[0]["composed"]
     assert (composed["request_id"], composed["status"], new["composed"]["request_id"]) == (
@@ -79,6 +83,8 @@ async def assert_answered_once(stage: Stage, first: Caller, second: Caller) -> N
     outputs = await stage.outputs.wait_for(lambda out: out.answered(["r1", "r2"]))
     assert composed in outputs.composed
     assert new["composed"] in outputs.composed
+    [traced] = [record for record in outputs.of(stage.settings.composed_topic) if b'"r2"' in record.value]
+    assert dict(traced.headers)["traceparent"].decode() == TRACE["traceparent"]
     assert without_run(new["decision"]) in [without_run(decision) for decision in outputs.decisions]
 
 

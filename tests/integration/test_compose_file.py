@@ -9,6 +9,8 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,11 @@ class Stack(msgspec.Struct, frozen=True):
     project: str
     environment: dict[str, str]
     brokers: str
+    gateway: str
+
+    @property
+    def tokens(self) -> Path:
+        return Path(self.environment["APPORTION_GATEWAY_TOKENS_FILE"])
 
     @property
     def secret(self) -> Path:
@@ -85,9 +92,15 @@ class Stack(msgspec.Struct, frozen=True):
 
 
 def stack_of(name: str, secret: Path) -> Stack:
-    port = free_port()
-    environment = {"KAFKA_HOST_PORT": str(port), "APPORTION_FINGERPRINT_SECRET_FILE": str(secret)}
-    return Stack(f"apportion-{name}-{os.getpid()}", environment, f"localhost:{port}")
+    broker, gateway = free_port(), free_port()
+    environment = {
+        "KAFKA_HOST_PORT": str(broker),
+        "GATEWAY_HOST_PORT": str(gateway),
+        "APPORTION_FINGERPRINT_SECRET_FILE": str(secret),
+        "APPORTION_GATEWAY_TOKENS_FILE": str(secret.with_name("gateway-tokens.toml")),
+    }
+    name = f"apportion-{name}-{os.getpid()}"
+    return Stack(name, environment, f"localhost:{broker}", f"http://localhost:{gateway}")
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +115,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.compose("up", "--build", "--detach")
         yield stack
     finally:
-        sys.stdout.write(stack.compose("logs", "--no-color", "topics", "worker"))
+        sys.stdout.write(stack.compose("logs", "--no-color", "topics", "worker", "gateway"))
         stack.compose("down", "--volumes")
 
 
@@ -163,6 +176,19 @@ def test_docker_asks_the_worker_for_its_health(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("composed")
+def test_the_gateway_is_healthy_and_answers_who_has_the_token(stack: Stack) -> None:
+    stack.compose("up", "--detach", "--wait", "gateway")
+    token = tomllib.loads(stack.tokens.read_text())["local"]["token"]
+    call = urllib.request.Request(  # noqa: S310 - our own gateway
+        f"{stack.gateway}/v1/compose",
+        data=json.dumps(REQUEST | {"request_id": "over-http"}).encode(),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(call, timeout=ANSWER_S) as answer:  # noqa: S310 - as above
+        assert json.load(answer)["text"] == REQUEST["candidates"][0]["content"]
+
+
+@pytest.mark.usefixtures("composed")
 def test_a_worker_that_has_answered_stops_when_it_is_told_to(stack: Stack) -> None:
     stack.compose("stop", "worker")
     state = json.loads(stack.compose("ps", "--all", "--format", "json", "worker"))
@@ -174,6 +200,7 @@ def test_up_fails_where_the_secret_cannot_be_read_and_the_logs_say_why(stack: St
     unreadable = stack_of("unreadable", tmp_path / "fingerprint")
     unreadable.secret.write_text("a secret of the superuser alone")
     unreadable.secret.chmod(0o600)
+    unreadable.tokens.touch()
     try:
         ended = unreadable.ended("up", "--detach")
         logs = unreadable.compose("logs", "--no-color", "settings")
@@ -187,6 +214,7 @@ def test_up_fails_where_the_secret_cannot_be_read_and_the_logs_say_why(stack: St
 def test_up_fails_where_there_is_no_secret(stack: Stack, tmp_path: Path) -> None:
     assert stack.secret.exists(), "the image is built"
     without = stack_of("without", tmp_path / "fingerprint")
+    without.tokens.touch()
     try:
         ended = without.ended("up", "--detach")
     finally:

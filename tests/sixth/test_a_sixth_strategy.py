@@ -29,8 +29,8 @@ from apportion.core.results import Fidelity, Margin
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.wire.codec import encode
-from apportion.offline.sessions import Sessions
 from apportion.policies import load_policy
+from apportion.testing import Harness
 
 HERE = Path(__file__).parent
 POLICY_FILE = HERE / "rotation.toml"
@@ -278,9 +278,9 @@ def test_the_decision_has_every_candidate_in_the_order_of_the_turn(policy: Polic
 
 
 def test_sessions_without_kafka_take_turns(policy: Policy) -> None:
-    sessions = Sessions(ENGINE, Catalogue([policy]), policy.name)
-    outcomes = [sessions.handle(request(named("abc"), session_id=name)) for name in ("s", "t", "s")]
-    assert [selected(each) for each in outcomes if each] == [["a", "b"], ["a", "b"], ["c", "a"]]
+    harness = Harness([policy])
+    answers = [harness.compose({"session_id": name, "candidates": named("abc")}) for name in ("s", "t", "s")]
+    assert [selected(each) for each in answers] == [["a", "b"], ["a", "b"], ["c", "a"]]
 
 
 def test_the_command_composes_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

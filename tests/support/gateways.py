@@ -1,7 +1,10 @@
-"""A gateway within the test's process, and calls to it."""
+"""A gateway within the test's process or in one of its own, and calls to it."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from aiohttp import ClientResponse
@@ -12,19 +15,40 @@ from apportion.gateway.application import GatewayApp
 from apportion.gateway.backend import Backend
 from apportion.gateway.local_backend import LocalBackend
 from apportion.gateway.openapi import openapi
+from apportion.gateway.tracing import CallSpans
 from apportion.settings import Settings
+from support.commands import command, environment
 from support.composing import candidate
 
 Caller = TestClient[Any, Any]
 
 
 @asynccontextmanager
-async def gateway(backend: Backend | None = None, **values: Any) -> AsyncIterator[Caller]:
+async def gateway(
+    backend: Backend | None = None, spans: CallSpans | None = None, **values: Any
+) -> AsyncIterator[Caller]:
     """Serve a gateway with these settings; without a backend, that of `--local`."""
     settings = Settings(**values)
-    app = GatewayApp(settings, create_access(settings), backend or local(**values), openapi())
+    app = GatewayApp(settings, create_access(settings), backend or local(**values), openapi(), spans)
     async with TestClient(TestServer(app.application())) as client:
         yield client
+
+
+@contextmanager
+def running(*arguments: str | Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """Run a gateway as a process, and yield it and its address once it is ready."""
+    line = command("gateway", "--local", "--gateway-port", "0", "--log-format", "json", *arguments)
+    with subprocess.Popen(line, env=environment(), stderr=subprocess.PIPE, text=True) as started:  # noqa: S603 - ours
+        assert started.stderr is not None
+        try:
+            assert (
+                started.stderr.readline() == "apportion: sessions are in memory and end with this process\n"
+            )
+            ready = json.loads(started.stderr.readline())
+            assert ready["message"] == "ready"
+            yield started, f"http://127.0.0.1:{ready['port']}"
+        finally:
+            started.kill()
 
 
 def local(events: BinaryIO | None = None, decisions: BinaryIO | None = None, **values: Any) -> LocalBackend:

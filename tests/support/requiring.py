@@ -72,6 +72,12 @@ NODE = Requirement(
     "of the consumer in TypeScript",
     lambda: answers("npm", "--version"),
 )
+MAVEN = Requirement(
+    "Maven and Java",
+    "TEST_REQUIRE_MAVEN",
+    "of a real schema registry",
+    lambda: shutil.which("java") and shutil.which("mvn"),
+)
 CURL = Requirement("curl", "TEST_REQUIRE_CURL", "of the gateway's page", lambda: shutil.which("curl"))
 PYTHONS = Requirement(
     "a second Python from 3.11 to 3.14",
@@ -86,5 +92,6 @@ REQUIREMENTS: tuple[Requirement[str] | Requirement[bool] | Requirement[list[str]
     PROMETHEUS,
     NODE,
     CURL,
+    MAVEN,
     PYTHONS,
 )

@@ -16,7 +16,8 @@ import apportion
 from apportion import library
 
 ROOT = Path(__file__).parents[2]
-PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("library", "providers")}
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("fit", "library", "providers")}
+TYPED = PAGES | {"client": (ROOT / "docs" / "client.md").read_text("utf-8")}
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FOREIGN = {"aiokafka", "faust", "mode", "pydantic_settings", "rich", "typer"}
 
@@ -51,15 +52,15 @@ def test_the_examples_of_a_page_print_what_it_shows(
 
 
 def test_a_type_checker_accepts_the_examples_of_the_pages(tmp_path: Path) -> None:
-    for page, text in PAGES.items():
+    for page, text in TYPED.items():
         blocks = [block for language, block in FENCED.findall(text) if language == "python"]
         (tmp_path / f"{page}.py").write_text("\n".join(blocks))
-    pasted = [str(tmp_path / f"{page}.py") for page in PAGES]
+    pasted = [str(tmp_path / f"{page}.py") for page in TYPED]
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), *pasted]
     checked = subprocess.run(  # noqa: S603 - our own interpreter
         command, cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert checked.stdout == f"Success: no issues found in {len(PAGES)} source files\n"
+    assert checked.stdout == f"Success: no issues found in {len(TYPED)} source files\n"
 
 
 def test_every_function_and_every_value_of_it_stands_on_a_page() -> None:

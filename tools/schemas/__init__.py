@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from pydantic.json_schema import GenerateJsonSchema, models_json_schema
-from tools.schemas.document import document, file_name
 from tools.schemas.requests import request_schema
-from tools.schemas.structs import REF, components
+from tools.schemas.structs import components
 
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction, ContextUsage
 from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
 from apportion.core.strategies import STRATEGIES
+from apportion.schemas.document import document, file_name
+from apportion.schemas.policies import POLICY, policy_parts
 
 __all__ = ["EVENTS", "POLICY", "file_name", "request_schemas", "schemas"]
 
@@ -34,8 +34,6 @@ EVENTS: Mapping[str, type[msgspec.Struct]] = {
     )
 }
 """The events that are typed structs, by `type`; a policy is none, for its type depends on its strategy."""
-
-POLICY = "context-policy"
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -55,34 +53,4 @@ def _event_schema(name: str, event: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _policy_schema() -> dict[str, Any]:
-    """Return the schema of a policy: that of one strategy's policies, `strategy` telling which."""
-    policy_types = {strategy.policy_type: name for name, strategy in STRATEGIES.items()}
-    refs, generated = models_json_schema(
-        [(policy_type, "validation") for policy_type in policy_types],
-        ref_template=REF.replace("name", "model"),
-        schema_generator=_AsDeclared,
-    )
-    parts = generated["$defs"]
-    choices = []
-    for (policy_type, _), ref in refs.items():
-        part = parts[ref["$ref"].removeprefix(REF.format(name=""))]
-        part["properties"] = {"type": {"const": POLICY}} | part["properties"]
-        part["properties"]["strategy"] = {"const": policy_types[policy_type]}
-        part["required"] = ["type", *part["required"]]
-        choices.append(ref)
-    body = {
-        "title": "ContextPolicy",
-        "description": "A policy as its TOML file has it. What holds between keys, no schema says.",
-        "oneOf": choices,
-    }
-    return document(POLICY, body, parts)
-
-
-class _AsDeclared(GenerateJsonSchema):
-    """Keeps the order of the fields, and leaves out their titles, which would say their names again."""
-
-    def sort(self, value: Any, parent_key: str | None = None) -> Any:  # noqa: ARG002 - pydantic's signature
-        return value
-
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - likewise
-        return False
+    return document(POLICY, *policy_parts())

@@ -5,12 +5,12 @@ Decides nothing: which fields a strategy reads and needs, the strategy says.
 
 from typing import Any
 
-from tools.schemas.document import document
-from tools.schemas.structs import REF, components
+from tools.schemas.structs import components
 
 from apportion.core.accept import STRATEGY_FIELDS
 from apportion.core.events import ContextRequest
 from apportion.core.strategies.base import CandidateNeeds, Strategy
+from apportion.schemas.document import REF, document
 
 _CANDIDATE, _CONSTRAINTS = "Candidate", "Constraints"
 

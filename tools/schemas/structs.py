@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import fields
 
 from apportion.core import events, results
+from apportion.schemas.document import REF
 
-REF = "#/$defs/{name}"
 _STRUCTS = {
     name: found
     for module in (events, results)

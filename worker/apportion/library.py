@@ -62,6 +62,7 @@ from apportion.core.strategies import parse_policy
 from apportion.core.text.tokens import CounterName, TokenCounter
 from apportion.core.wire.codec import decode, encode
 from apportion.counters import COUNTERS
+from apportion.fitting import FitError, FitOptions, Fitted, LocalSessions, fit, fit_async
 from apportion.formats import (
     AnthropicBody,
     FormatError,
@@ -107,11 +108,15 @@ __all__ = [
     "Event",
     "EventError",
     "Fidelity",
+    "FitError",
+    "FitOptions",
+    "Fitted",
     "FormatError",
     "Group",
     "GroupPrice",
     "LaneRequirement",
     "LayerContent",
+    "LocalSessions",
     "Margin",
     "Match",
     "MatchType",
@@ -141,6 +146,8 @@ __all__ = [
     "compose",
     "decode",
     "encode",
+    "fit",
+    "fit_async",
     "load_policy",
     "openai_body",
     "parse_policy",

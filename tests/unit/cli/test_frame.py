@@ -23,6 +23,7 @@ VERSIONS = f"apportion {__version__}, engine {ENGINE_VERSION}\n"
 ROOMS = (
     "aiokafka",
     "faust",
+    "mcp",
     "pydantic_settings",
     "tiktoken",
     "apportion.core",

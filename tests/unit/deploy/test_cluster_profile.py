@@ -9,7 +9,7 @@ from support.prometheus_tools import ROOT, program
 
 from apportion.settings import Settings
 
-DEFAULTS = {"kafka", "settings", "topics", "worker"}
+DEFAULTS = {"gateway", "kafka", "settings", "topics", "worker"}
 BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 PROMETHEUS = "deploy/prometheus/prometheus.yaml"
 PROVISIONING = "deploy/grafana/provisioning"
@@ -31,7 +31,9 @@ def mounts(service: dict[str, Any]) -> dict[str, str]:
     return {place: file for file, place in pairs}
 
 
-def test_without_the_profile_there_are_one_broker_and_one_worker(services: dict[str, Any]) -> None:
+def test_without_the_profile_there_are_one_broker_one_worker_and_one_gateway(
+    services: dict[str, Any],
+) -> None:
     assert {name for name, service in services.items() if "profiles" not in service} == DEFAULTS
     assert all(service.get("profiles", ["cluster"]) == ["cluster"] for service in services.values())
 

@@ -17,6 +17,7 @@ import yaml
 from support.prometheus_tools import ALERTS
 from support.requiring import KUBECTL
 
+from apportion.gateway.serving import END_S
 from apportion.settings import Settings, load_settings
 from apportion.stream.faust_app.run import STOP_TIMEOUT_S
 
@@ -33,6 +34,18 @@ Resource = dict[str, Any]
 def rendered(name: str) -> tuple[Resource, ...]:
     """What an overlay makes."""
     return kustomize(FOLDER / "overlays" / name)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> tuple[Resource, ...]:
+    """What the component of the gateway adds to the overlay `production`."""
+    folder = tmp_path_factory.mktemp("with-gateway")
+    base, component = (
+        os.path.relpath(FOLDER / name, folder.resolve())
+        for name in ("overlays/production", "components/gateway")
+    )
+    (folder / "kustomization.yaml").write_text(f"resources: [{base}]\ncomponents: [{component}]\n")
+    return tuple(each for each in kustomize(folder) if each["metadata"]["name"] == "apportion-gateway")
 
 
 def kustomize(folder: Path) -> tuple[Resource, ...]:
@@ -62,7 +75,7 @@ def settings_of(name: str) -> Settings:
 def pods(resources: tuple[Resource, ...]) -> Iterator[Resource]:
     """Yield the pod specs of what runs."""
     for each in resources:
-        if each["kind"] in ("StatefulSet", "Job"):
+        if each["kind"] in ("Deployment", "StatefulSet", "Job"):
             yield each["spec"]["template"]["spec"]
 
 
@@ -74,7 +87,7 @@ def secret_of(pod: Resource) -> Resource:
 
 def require_valid(resources: tuple[Resource, ...], version: str) -> None:
     own = [each for each in resources if each["apiVersion"].partition("/")[0] not in OTHERS]
-    assert len(own) >= 7
+    assert own
     for each in own:
         kubernetes_validate.validate(each, version, strict=True)
 
@@ -170,8 +183,76 @@ def test_production_is_encrypted_and_survives_a_broker() -> None:
     assert (settings.copies, settings.copies_in_sync_min) == (3, 2)
 
 
-def test_what_runs_is_confined_and_reads_settings_and_secrets_as_files(overlay: str) -> None:
-    for pod in pods(rendered(overlay)):
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_the_gateway_adds_is_valid(gateway: tuple[Resource, ...], version: str) -> None:
+    kinds = {each["kind"] for each in gateway}
+    assert kinds == {"Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceMonitor"}
+    require_valid(gateway, version)
+
+
+def test_a_gateway_serves_at_the_port_that_its_probes_service_and_policy_name(
+    gateway: tuple[Resource, ...],
+) -> None:
+    pod = of_kind(gateway, "Deployment")["spec"]["template"]
+    [container] = pod["spec"]["containers"]
+    given = dict(argument.removeprefix("--").split("=") for argument in container["args"][1:])
+    assert given == {
+        "gateway-host": "0.0.0.0",  # noqa: S104 - in a pod
+        "gateway-port": str(container["ports"][0]["containerPort"]),
+        "gateway-tokens-file": str(SECRETS / "tokens.toml"),
+    }
+    assert container["ports"][0]["name"] == "http"
+    probes = {name: container[name]["httpGet"] for name in container if name.endswith("Probe")}
+    assert {name: probe["path"] for name, probe in probes.items()} == {
+        "startupProbe": "/livez",
+        "livenessProbe": "/livez",
+        "readinessProbe": "/readyz",
+    }
+    assert {probe["port"] for probe in probes.values()} == {"http"}
+    [served] = of_kind(gateway, "Service")["spec"]["ports"]
+    [way_in] = of_kind(gateway, "NetworkPolicy")["spec"]["ingress"]
+    [scraped] = of_kind(gateway, "ServiceMonitor")["spec"]["endpoints"]
+    assert (served["targetPort"], scraped["port"]) == ("http", served["name"])
+    assert way_in["ports"] == [{"protocol": "TCP", "port": "http"}]
+    for selector in (
+        of_kind(gateway, "Service")["spec"]["selector"],
+        of_kind(gateway, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        of_kind(gateway, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        of_kind(rendered("production"), "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+    ):
+        assert selector.items() <= pod["metadata"]["labels"].items()
+
+
+def test_the_workers_service_budget_and_pods_are_not_the_gateways(gateway: tuple[Resource, ...]) -> None:
+    labels = of_kind(gateway, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    production = rendered("production")
+    for selector in (
+        of_kind(production, "Service")["spec"]["selector"],
+        of_kind(production, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+    ):
+        assert not selector.items() <= labels.items()
+
+
+def test_a_gateway_has_a_secret_of_its_own_and_logs_in_as_its_own_user(gateway: tuple[Resource, ...]) -> None:
+    pod = of_kind(gateway, "Deployment")["spec"]["template"]["spec"]
+    assert secret_of(pod)["secretName"] == "apportion-gateway"
+    [login] = pod["containers"][0]["env"]
+    source = {"secretKeyRef": {"name": "apportion-gateway", "key": "username", "optional": True}}
+    assert login == {"name": "APPORTION_SASL_USERNAME", "valueFrom": source}
+
+
+def test_a_gateway_has_the_time_to_answer_the_calls_in_flight(gateway: tuple[Resource, ...]) -> None:
+    pod = of_kind(gateway, "Deployment")["spec"]["template"]["spec"]
+    paused_s = int(pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1])
+    assert pod["terminationGracePeriodSeconds"] >= paused_s + END_S + 10
+    assert pod["shareProcessNamespace"] is True
+
+
+@pytest.mark.parametrize("installation", [*OVERLAYS, "gateway"])
+def test_what_runs_is_confined_and_reads_settings_and_secrets_as_files(
+    installation: str, gateway: tuple[Resource, ...]
+) -> None:
+    for pod in pods(gateway if installation == "gateway" else rendered(installation)):
         assert pod["enableServiceLinks"] is pod["automountServiceAccountToken"] is False
         assert pod["securityContext"] == {
             "runAsNonRoot": True,

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support.prometheus_tools import ALERTS, DASHBOARD, ROOT, expressions, program
 
+from apportion.gateway.numbers import GatewayNumbers
 from apportion.operations.metrics import METRICS, MetricKind, table
 
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
@@ -33,7 +34,8 @@ def scraped_names() -> set[str]:
     for metric in METRICS:
         parts = ("_bucket", "_sum", "_count") if metric.kind is MetricKind.HISTOGRAM else ("",)
         names |= {metric.name + part for part in parts}
-    return names
+    families = GatewayNumbers().registry.collect()
+    return names | {f"{family.name}_total" for family in families if family.type == "counter"}
 
 
 def promtool(*arguments: str | Path) -> None:

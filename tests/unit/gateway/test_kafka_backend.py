@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from aiokafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
+from msgspec.structs import replace
 from support.composing import NOW
 from support.gateways import body
 
@@ -74,6 +75,15 @@ async def test_a_request_is_published_under_its_key_and_gets_the_answer_with_its
     assert (key, value, name) == (KEY, REQUEST.value, "apportion-caller")
     assert len(caller) <= 128
     assert topics.opened == []
+
+
+async def test_events_are_published_with_the_trace_of_their_call() -> None:
+    topics = Topics((SETTINGS.composed_topic, b'{"decision_id":"d"}'))
+    trace = (("traceparent", b"00-1-2-01"), ("tracestate", b"a=1"))
+    await topics.backend.compose(replace(REQUEST, trace=trace), with_decision=False)
+    [(_, _, headers)] = topics.published
+    assert headers[:-1] == trace
+    assert headers[-1][0] == CALLER_HEADER
 
 
 async def test_answers_to_other_callers_or_of_other_sessions_are_passed_over() -> None:

@@ -3,34 +3,14 @@
 import json
 import signal
 import socket
-import subprocess
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.commands import apportion, command, environment, process
-from support.gateways import artifact_body, body, gateway, local
+from support.commands import apportion, process
+from support.gateways import artifact_body, body, gateway, local, running
 
 from apportion.gateway import local_backend
-
-
-@contextmanager
-def running(*arguments: str | Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """Run a gateway as a process, and yield it and its address once it is ready."""
-    line = command("gateway", "--local", "--gateway-port", "0", "--log-format", "json", *arguments)
-    with subprocess.Popen(line, env=environment(), stderr=subprocess.PIPE, text=True) as started:  # noqa: S603 - ours
-        assert started.stderr is not None
-        try:
-            assert (
-                started.stderr.readline() == "apportion: sessions are in memory and end with this process\n"
-            )
-            ready = json.loads(started.stderr.readline())
-            assert ready["message"] == "ready"
-            yield started, f"http://127.0.0.1:{ready['port']}"
-        finally:
-            started.kill()
 
 
 def texts(file: Path, field: str) -> list[str]:

@@ -15,6 +15,7 @@ from apportion.core.wire import codec
 from apportion.offline.lines import CutRecord, read_lines
 from apportion.offline.rows import SessionRows
 from apportion.offline.sessions import Sessions
+from apportion.testing import Harness
 
 POLICY = lanes_policy(session={"backoff_prompts": 2, "max_tokens": 2_000, "idle_timeout_s": 60})
 MEBIBYTE = 1 << 20
@@ -107,9 +108,9 @@ def test_a_session_is_answered_as_if_its_row_had_never_been_put_away() -> None:
 
 
 def test_sessions_of_one_name_are_apart_by_tenant() -> None:
-    sessions = Sessions(ENGINE, Catalogue([POLICY]), POLICY.name)
-    outcomes = [sessions.handle(request([candidate("a")], tenant=tenant)) for tenant in ("one", "two", "one")]
-    assert [each.composed.session.prompts for each in outcomes if each] == [1, 1, 2]
+    harness = Harness([POLICY])
+    harness.send(*[{"tenant": tenant, "candidates": [candidate("a")]} for tenant in ("one", "two", "one")])
+    assert [composed.session.prompts for composed in harness.composed] == [1, 1, 2]
 
 
 def test_rows_that_were_not_met_for_long_read_back_as_they_were() -> None:

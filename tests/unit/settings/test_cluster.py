@@ -14,6 +14,11 @@ PLAIN = {
     "sasl_username": "ours",
     "sasl_password": "hush",
 }
+REGISTRY = {
+    "schema_registry": "https://registry:8081",
+    "schema_registry_username": "ours",
+    "schema_registry_password": "hush",
+}
 TOKEN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_token_command": "get-token"}
 
 
@@ -73,6 +78,30 @@ def test_what_goes_together_is_taken(given: dict[str, str]) -> None:
         (PLAIN | {"sasl_password_file": "p"}, "sasl_password", "is set together with sasl_password_file"),
         (PLAIN | {"sasl_token_command": "c"}, "sasl_token_command", "is not used by PLAIN"),
         (without(TOKEN, "sasl_token_command"), "sasl_token_command", "set a command that prints a token"),
+        ({"schema_registry_username": "u"}, "schema_registry_username", "set schema_registry, or"),
+        (
+            REGISTRY | {"schema_registry": "http://r", "schema_registry_cafile": "f"},
+            "schema_registry_cafile",
+            "use https in schema_registry",
+        ),
+        (
+            without(REGISTRY, "schema_registry_username"),
+            "schema_registry_password",
+            "set schema_registry_username, too",
+        ),
+        (
+            without(REGISTRY, "schema_registry_password"),
+            "schema_registry_username",
+            "set schema_registry_password_file, too",
+        ),
+        (
+            REGISTRY | {"schema_registry_password_file": "p"},
+            "schema_registry_password",
+            "is set together with schema_registry_password_file",
+        ),
+        (REGISTRY | {"schema_registry_username": "a:b"}, "schema_registry_username", "has a colon"),
+        ({"schema_registry": "http://user:pw@registry"}, "schema_registry", "expected a URL"),
+        ({"schema_registry": "registry:8081"}, "schema_registry", "as in https://registry:8081"),
         ({"delivery_timeout_s": "5"}, "delivery_timeout_s", "one attempt (request_timeout_s): raise it"),
         ({"session_timeout_s": "15"}, "session_timeout_s", "shorter than delivery_timeout_s: raise it"),
         ({"max_lateness_s": "7200", "tenant_events_per_s": "1"}, "max_lateness_s", "limits of tenants"),

@@ -26,6 +26,7 @@ COMMANDS = (
     "snapshot",
     "sink",
     "report",
+    "mcp",
     "fingerprint",
     "workload",
     "policies",

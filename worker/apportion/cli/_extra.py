@@ -1,18 +1,18 @@
-"""The check that the extra `analytics` is installed, which tables and the report need."""
+"""The check that the extra which a command needs is installed, such as `analytics` for the report."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class NotInstalledError(Exception):
-    """The extra `analytics` is not installed."""
+    """An extra is not installed."""
 
     code = "not_installed"
     exit_code = 2
 
 
 @contextmanager
-def needing_analytics() -> Iterator[None]:
+def needing_extra(extra: str) -> Iterator[None]:
     """Turn the error of a missing import into one that names the extra to install.
 
     Raises:
@@ -22,5 +22,5 @@ def needing_analytics() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise NotInstalledError(
-            f"{error.name} is not installed: run `pip install 'apportion[analytics]'`"
+            f"{error.name} is not installed: run `pip install 'apportion[{extra}]'`"
         ) from None

@@ -1,6 +1,6 @@
 """Recorded events composed again, from files or from topics: what `verify`, `replay` and `explain` share."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,6 +52,7 @@ def open_file_run(
         PolicyError, SettingsError: the policies or secrets that the settings name are wrong.
     """
     from apportion.replay.log import LINE_MAX_BYTES
+    from apportion.replay.recorded_files import verification_of
 
     with ExitStack() as stack:
         source = stack.enter_context(open_events(events))
@@ -79,23 +80,6 @@ def open_topic_run(
         bar = ExitStack()
         advance = bar.enter_context(progress(what, run.total, beside_output=beside_output))
         yield TopicRun(run, advance, bar)
-
-
-def verification_of(
-    settings: "Settings", decisions: "Iterable[Record]", dead_letters: "Iterable[Record] | None" = None
-) -> "Verification":
-    """Return a verification of the records of files.
-
-    Raises:
-        PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
-    """
-    from apportion.assembly import create_engine, create_timeline
-    from apportion.replay.reading import FileReading
-    from apportion.replay.recomposing import Recomposer
-    from apportion.replay.verify import Verification
-
-    recomposer = Recomposer(create_engine(settings), create_timeline(settings), settings.default_policy)
-    return Verification(recomposer, FileReading(settings.bounds), decisions, dead_letters)
 
 
 def tell_empty() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from apportion.cli import ExitCode
-from apportion.cli._extra import needing_analytics
+from apportion.cli._extra import needing_extra
 from apportion.cli._files import require_place
 from apportion.cli._progress import progress
 from apportion.cli._settings import read_settings, with_settings
@@ -67,7 +67,7 @@ def demo(
         settings = read_settings(ctx, default_policy=POLICY)
     require_demo_policy(settings)
     require_place(report, "--report", force=True)
-    with needing_analytics():
+    with needing_extra("analytics"):
         import apportion.analytics.source  # noqa: F401 - a missing extra is reported before anything starts
     screen = Screen(_activate())
     if repo is not None:

@@ -11,27 +11,18 @@ from apportion.cli._files import open_events, require_distinct
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._topics import FromTopics
-from apportion.cli._verification import verification_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from apportion.core.engine import Engine
     from apportion.core.results import ContextDecision, Entry
     from apportion.replay.findings import Finding
-    from apportion.replay.origin import Origin
+    from apportion.replay.why import Why
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
 _PIPE_COLUMNS = 140
-
-
-class UnknownCandidateError(Exception):
-    """The decision does not list a candidate with this id."""
-
-    code = "unknown_candidate"
-    exit_code = 2
 
 
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
@@ -87,6 +78,7 @@ def _explain_from_files(
 ) -> None:
     from apportion.explain.candidate import candidate_explanation
     from apportion.explain.decision import explanation
+    from apportion.explain.entries import entries_of, is_open
 
     with ExitStack() as stack:
         recorded = stack.enter_context(open_events(decisions))
@@ -96,12 +88,12 @@ def _explain_from_files(
         if candidate is None:
             _print(explanation(decision))
             return
-        entries = _entries(decision, candidate)
+        entries = entries_of(decision, candidate)
         _print(candidate_explanation(decision, entries))
         if events is not None:
             source = stack.enter_context(open_events(events))
             _search(settings, decision, entries[0], source, recorded)
-        elif _is_open(decision, entries[0]):
+        elif is_open(decision, entries[0]):
             typer.echo(
                 "With --events FILE, the recorded events, the smallest change that admits it is searched."
             )
@@ -111,19 +103,24 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
     from apportion.assembly import create_engine
     from apportion.explain.candidate import candidate_explanation
     from apportion.explain.decision import explanation
+    from apportion.explain.entries import entries_of, is_open
     from apportion.recompose.lookup import decision_of, origin_in
     from apportion.recompose.ranges import RecordSelection
     from apportion.recompose.run import open_run
+    from apportion.replay.findings import Finding
+    from apportion.replay.why import why
 
     with open_run(settings, RecordSelection()) as run:
         decision = decision_of(run, decision_id)
         if candidate is None:
             _print(explanation(decision))
             return
-        entries = _entries(decision, candidate)
+        entries = entries_of(decision, candidate)
         _print(candidate_explanation(decision, entries))
-        if _is_open(decision, entries[0]):
-            _print_changes(origin_in(run, decision), create_engine(settings), entries[0])
+        if is_open(decision, entries[0]):
+            origin = origin_in(run, decision)
+            engine = create_engine(settings)
+            _print_changes(origin if isinstance(origin, Finding) else why(origin, engine, entries[0]))
 
 
 def _find(recorded: BinaryIO, prefix: str) -> "ContextDecision":
@@ -135,76 +132,34 @@ def _find(recorded: BinaryIO, prefix: str) -> "ContextDecision":
         return find_decision(watched(lines, recorded, "reading", bar, beside_output=False), prefix)
 
 
-def _entries(decision: "ContextDecision", candidate_id: str) -> "list[Entry]":
-    """Return the entries of an id: first the selectable entry, then its duplicates and superseded ones.
-
-    Raises:
-        UnknownCandidateError: the decision lists no candidate with this id.
-    """
-    from apportion.core.results import Detail, Reason
-
-    entries = [entry for entry in decision.candidates if entry.id == candidate_id]
-    if not entries:
-        unlisted = sum(omitted.count for omitted in decision.unlisted)
-        setting = "decision_omitted_max" if decision.detail is Detail.FULL else "decision_detail"
-        hint = f"; {unlisted:,} that were left out are not listed ({setting})" if unlisted else ""
-        raise UnknownCandidateError(f"the decision lists no candidate with this id{hint}")
-    return sorted(entries, key=lambda entry: entry.reason in {Reason.DUPLICATE, Reason.SUPERSEDED})
-
-
-def _is_open(decision: "ContextDecision", entry: "Entry") -> bool:
-    from msgspec import UNSET
-
-    from apportion.replay.why import can_help
-
-    return entry.reason is not UNSET and can_help(decision.policy.strategy, entry.reason)
-
-
 def _search(
     settings: "Settings", decision: "ContextDecision", entry: "Entry", events: BinaryIO, decisions: BinaryIO
 ) -> None:
     """Look for the smallest changes, and print them, or why they cannot be looked for."""
-    if not _is_open(decision, entry):
+    from apportion.explain.entries import is_open
+
+    if not is_open(decision, entry):
         return
-    from apportion.assembly import create_engine
     from apportion.replay.log import LINE_MAX_BYTES
-    from apportion.replay.origin import of_session, origin_of
+    from apportion.replay.recorded_files import search_changes
 
     decisions.seek(0)
-    engine = create_engine(settings)
     with ExitStack() as bar:
         lines = watched(
             lines_of(events, settings.event_max_bytes), events, "composing", bar, beside_output=False
         )
-        origin = origin_of(
-            decision,
-            of_session(lines, decision),
-            of_session(lines_of(decisions, LINE_MAX_BYTES), decision),
-            lambda records: verification_of(settings, records),
-        )
-    _print_changes(origin, engine, entry)
+        found = search_changes(settings, decision, entry, lines, lines_of(decisions, LINE_MAX_BYTES))
+    _print_changes(found)
 
 
-def _print_changes(origin: "Origin | Finding", engine: "Engine", entry: "Entry") -> None:
-    from apportion.explain.candidate import changes_explanation
+def _print_changes(found: "Why | Finding") -> None:
+    from apportion.explain.candidate import changes_explanation, not_searched
     from apportion.replay.findings import Finding
-    from apportion.replay.why import why
 
-    if isinstance(origin, Finding):
-        typer.echo(f"apportion: {_not_searched(origin)}", err=True)
+    if isinstance(found, Finding):
+        typer.echo(f"apportion: {not_searched(found)}", err=True)
         raise typer.Exit(ExitCode.FAILURE)
-    _print(changes_explanation(why(origin, engine, entry)))
-
-
-def _not_searched(finding: "Finding") -> str:
-    from apportion.printable import printable
-    from apportion.replay.findings import Found
-
-    if finding.found is Found.NO_EVENT:
-        return "no_event: the events do not hold this decision's request, so no change was searched"
-    place = f" at {printable(finding.place)}" if finding.place else ""
-    message = "these events do not give this decision, so no change was searched; see docs/verify.md"
-    return f"{finding.found}{place}: {message}"
+    _print(changes_explanation(found))
 
 
 def _print(shown: "RenderableType") -> None:

@@ -25,6 +25,7 @@ app = typer.Typer(add_completion=False)
         "gateway_wait_s",
         "gateway_in_flight_max",
         "default_policy",
+        "tracing",
     )
 )
 def gateway(

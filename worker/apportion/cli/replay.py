@@ -1,9 +1,8 @@
 """`apportion replay`: recorded requests composed again under a change of policy, budget or counter."""
 
-import heapq
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
 from enum import StrEnum
@@ -23,14 +22,13 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from apportion.recompose.ranges import RecordSelection
+    from apportion.replay.extract import ReplayExtract
     from apportion.replay.replaying import ReplayResult, WhatIf
     from apportion.replay.sums import Sum
     from apportion.replay.whatif import Change, Misfit
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
-
-_SHOWN_MAX = 20
 
 
 class ReplayFormat(StrEnum):
@@ -183,23 +181,25 @@ class _Printing:
     def __init__(self, form: ReplayFormat, price: Decimal | None) -> None:
         self.is_json = form is ReplayFormat.JSON
         self._price = price
-        self._shown: _Shown | None = None
+        self._extract: ReplayExtract | None = None
 
     def show(self, results: "Iterable[ReplayResult]", bar: ExitStack) -> None:
         """Print the results as JSON, or keep those that the table shows; then close the progress bar."""
+        from apportion.replay.extract import extract
+
         with bar:
             if self.is_json:
                 _print_lines(results)
             else:
-                self._shown = _Shown(results)
+                self._extract = extract(results)
 
     def end(self, total: "Sum") -> None:
         """Print the sum; exit with 1 if a decision was not replayed."""
         total = total.priced(self._price)
-        if self._shown is None:
+        if self._extract is None:
             _print_lines([total])
         else:
-            self._shown.print(total)
+            _print_table(self._extract, total)
         if total.is_empty:
             tell_empty()
         if not total.is_whole:
@@ -214,50 +214,32 @@ def _print_lines(results: "Iterable[Struct]") -> None:
             typer.echo(encode(result).decode())
 
 
-class _Shown:
-    """The results that the table shows: the largest changes, and the first refused requests."""
-
-    def __init__(self, results: "Iterable[ReplayResult]") -> None:
-        """Read all results, and keep those to show."""
-        from apportion.replay.whatif import DecisionDifference, Misfit
-
-        self._misfits: list[Misfit] = []
-
-        def changes() -> Iterator[DecisionDifference]:
-            for result in results:
-                if isinstance(result, Misfit) and len(self._misfits) < _SHOWN_MAX:
-                    self._misfits.append(result)
-                elif isinstance(result, DecisionDifference) and result.is_change:
-                    yield result
-
-        self._largest = heapq.nlargest(_SHOWN_MAX, changes(), key=lambda change: change.weight)
-
-    def print(self, total: "Sum") -> None:
-        """Print the changes, then the gains and losses by group and kind, then the sum."""
-        changes = [
-            (change.decision_id, f"{change.before.used:,} > {change.after.used:,}", str(change))
-            for change in self._largest
-        ]
-        refused = [
-            (misfit.decision_id, "", f"{misfit.error.code}: {_message(misfit)}") for misfit in self._misfits
-        ]
-        _print_rows(("Decision", "Tokens", "Change"), changes + refused)
-        flows = [
-            (
-                f"{label} {printable(name)}",
-                *(f"{count:,}" for count in (flow.gained, flow.lost, flow.shrunk, flow.grown)),
-                f"+{flow.tokens_gained:,} -{flow.tokens_lost:,}",
-            )
-            for label, flows in (("group", total.groups), ("kind", total.kinds))
-            for name, flow in flows.items()
-        ]
-        _print_rows(("Group or kind", "Gained", "Lost", "Shrunk", "Grown", "Tokens"), flows)
-        typer.echo(str(total))
-        hidden = total.changed - len(changes) + sum(total.misfits.values()) - len(refused)
-        if hidden:
-            typer.echo(f"apportion: {hidden:,} more are not shown here; --format json shows all", err=True)
-        if total.unverifiable:
-            typer.echo("apportion: apportion verify lists each unverifiable decision", err=True)
+def _print_table(extract: "ReplayExtract", total: "Sum") -> None:
+    """Print the changes, then the gains and losses by group and kind, then the sum."""
+    changes = [
+        (change.decision_id, f"{change.before.used:,} > {change.after.used:,}", str(change))
+        for change in extract.largest
+    ]
+    refused = [
+        (misfit.decision_id, "", f"{misfit.error.code}: {_message(misfit)}") for misfit in extract.misfits
+    ]
+    _print_rows(("Decision", "Tokens", "Change"), changes + refused)
+    flows = [
+        (
+            f"{label} {printable(name)}",
+            *(f"{count:,}" for count in (flow.gained, flow.lost, flow.shrunk, flow.grown)),
+            f"+{flow.tokens_gained:,} -{flow.tokens_lost:,}",
+        )
+        for label, flows in (("group", total.groups), ("kind", total.kinds))
+        for name, flow in flows.items()
+    ]
+    _print_rows(("Group or kind", "Gained", "Lost", "Shrunk", "Grown", "Tokens"), flows)
+    typer.echo(str(total))
+    hidden = total.changed - len(changes) + sum(total.misfits.values()) - len(refused)
+    if hidden:
+        typer.echo(f"apportion: {hidden:,} more are not shown here; --format json shows all", err=True)
+    if total.unverifiable:
+        typer.echo("apportion: apportion verify lists each unverifiable decision", err=True)
 
 
 def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apportion.cli._extra import needing_analytics
+from apportion.cli._extra import needing_extra
 from apportion.cli._files import naming, open_to_read, require_distinct, require_place
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._progress import progress
@@ -74,7 +74,7 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
         )
     require_place(output, "--output", force=force)
     require_distinct(output, replay, *sources or ())
-    with needing_analytics():
+    with needing_extra("analytics"):
         import apportion.analytics.source  # noqa: F401 - a missing extra is reported before anything is read
     with ExitStack() as stack:
         replayed = None if replay is None else _replayed(replay, stack)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apportion.cli._extra import needing_analytics
+from apportion.cli._extra import needing_extra
 from apportion.cli._files import open_events
 from apportion.cli._lines import lines_of, watched
 from apportion.cli._progress import progress
@@ -89,7 +89,7 @@ def sink(
 
 
 def _open(place: str, settings: "Settings") -> "Store":
-    with needing_analytics():
+    with needing_extra("analytics"):
         from apportion.analytics.store import Store
     return Store(place, settings.delivery_timeout_s)
 

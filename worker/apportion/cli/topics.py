@@ -1,8 +1,8 @@
-"""`apportion topics create` and `check`: creating and checking of a worker's topics."""
+"""`apportion topics create`, `check` and `register`: a worker's topics, and the schemas of their values."""
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,16 @@ from apportion.cli._table import print_table
 
 if TYPE_CHECKING:
     from apportion.kafka.topics import TopicReport
+    from apportion.registry.subjects import SubjectReport
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Create and check the topics.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Create and check the topics, and register their schemas.",
+)
+_Registry = Annotated[
+    str | None, typer.Option("--registry", metavar="URL", help="Schema registry; see schema_registry.")
+]
 _Command = with_settings(
     "brokers",
     "request_timeout_s",
@@ -24,6 +32,12 @@ _Command = with_settings(
     "replication_factor",
     "retention_s",
     "audit_retention_s",
+)
+_REGISTRY_SETTINGS = (
+    "schema_registry_cafile",
+    "schema_registry_username",
+    "schema_registry_password_file",
+    "request_timeout_s",
 )
 
 
@@ -53,26 +67,55 @@ def create(ctx: typer.Context) -> None:
 
 
 @app.command(cls=_Command)
-def check(ctx: typer.Context) -> None:
+def check(ctx: typer.Context, *, registry: _Registry = None) -> None:
     """Report missing topics, and existing ones that differ from their plan.
 
-    Changes nothing. Exits with 1 if a topic is missing or differs from its plan, or if another
-    app_id writes into the output topics.
+    With a schema registry, also reports schemas that are missing there or differ. Changes nothing. Exits
+    with 1 if a topic or schema is missing or differs from its plan, or if another app_id writes into the
+    output topics.
 
     Examples:
       apportion topics check
       apportion topics check --app-id staging --topic-prefix staging.
+      apportion topics check --registry https://registry:8081
     """
     from apportion.kafka.output_ownership import output_topics, require_own_outputs
     from apportion.kafka.topics import check_topics, require_ready
+    from apportion.registry.subjects import check_subjects, require_subjects
 
-    settings = read_settings(ctx)
+    settings = read_settings(ctx, schema_registry=registry)
     reports = asyncio.run(check_topics(settings))
     _show(reports)
     ready = {report.topic for report in reports if report.is_ready}
     if ready.issuperset(output_topics(settings)):  # the check reads all of them
         asyncio.run(require_own_outputs(settings))
+    subjects = asyncio.run(check_subjects(settings)) if settings.schema_registry else ()
+    if subjects:
+        _show_subjects(subjects)
     require_ready(reports)
+    require_subjects(subjects)
+
+
+@app.command(cls=with_settings(*_REGISTRY_SETTINGS, "topic_prefix"))
+def register(ctx: typer.Context, *, registry: _Registry = None) -> None:
+    """Register the JSON Schemas of all topics in a schema registry with Confluent's API.
+
+    Each topic's values are one subject, TOPIC-value. The command can be repeated: a schema that is
+    registered stays, and a compatibility that is set is never changed. Run it before you upgrade workers
+    that have schema_registry. Exits with 1 if the registry refuses a schema, or a compatibility differs.
+
+    Examples:
+      apportion topics register --registry https://registry:8081
+      apportion topics register --registry http://localhost:8080/apis/ccompat/v7
+    """
+    from apportion.registry.subjects import register_subjects, require_subjects
+
+    settings = read_settings(ctx, schema_registry=registry)
+    if settings.schema_registry is None:
+        raise typer.BadParameter("name the schema registry: --registry URL")
+    reports = asyncio.run(register_subjects(settings))
+    _show_subjects(reports)
+    require_subjects(reports)
 
 
 def _show(reports: "Iterable[TopicReport]") -> None:
@@ -82,4 +125,10 @@ def _show(reports: "Iterable[TopicReport]") -> None:
             (report.topic, report.status, report.refusal or "; ".join(map(str, report.differences)))
             for report in reports
         ],
+    )
+
+
+def _show_subjects(reports: "Iterable[SubjectReport]") -> None:
+    print_table(
+        ("Subject", "Status", "Why"), [(report.subject, report.status, report.why) for report in reports]
     )

@@ -17,6 +17,7 @@ from apportion.core.results import Bound, ContextDecision, Entry, Reason, Status
 from apportion.core.strategies import meaning_of
 from apportion.explain.decision import in_points, lines_shown, percent
 from apportion.printable import printable
+from apportion.replay.findings import Finding, Found
 from apportion.replay.why import AdmittingChange, Searched, Why
 
 _NUMBERS = ("From", "To", "Displaces")
@@ -36,6 +37,15 @@ def candidate_explanation(decision: ContextDecision, entries: Sequence[Entry]) -
 def changes_explanation(why: Why) -> RenderableType:
     """Return the smallest changes that were found, entry per row, and how reliable they are."""
     return Group(*_of_search(why))
+
+
+def not_searched(finding: Finding) -> str:
+    """Return why no change was searched, in a line: the events do not give the decision."""
+    if finding.found is Found.NO_EVENT:
+        return "no_event: the events do not hold this decision's request, so no change was searched"
+    place = f" at {printable(finding.place)}" if finding.place else ""
+    message = "these events do not give this decision, so no change was searched; see docs/verify.md"
+    return f"{finding.found}{place}: {message}"
 
 
 def _of_record(decision: ContextDecision, entry: Entry) -> Iterator[RenderableType]:

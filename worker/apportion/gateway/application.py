@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from http import HTTPStatus
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from msgspec import UNSET, json
@@ -33,11 +34,17 @@ from apportion.gateway.calls import (
 )
 from apportion.gateway.numbers import GatewayNumbers
 from apportion.gateway.problems import ProblemError, of_http, refused, response_of
+from apportion.gateway.trace_context import TraceHeaders, trace_headers
 from apportion.operations.log import log_warning
 from apportion.settings import Settings
 
+if TYPE_CHECKING:  # its library is an extra
+    from apportion.gateway.tracing import CallSpan, CallSpans
+
 _JSON = "application/json"
 _UNKNOWN_PATH = "other"
+_TRACED_PREFIX = "/v1/"
+_SPAN: "web.RequestKey[CallSpan]" = web.RequestKey("span")
 _composed = json.Decoder(ContextComposed)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -45,13 +52,21 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class GatewayApp:
     """The paths of a gateway in front of a backend."""
 
-    def __init__(self, settings: Settings, access: Access, backend: Backend, openapi: bytes) -> None:
-        """`openapi` is the document of the paths, in JSON."""
+    def __init__(
+        self,
+        settings: Settings,
+        access: Access,
+        backend: Backend,
+        openapi: bytes,
+        spans: "CallSpans | None" = None,
+    ) -> None:
+        """`openapi` is the document of the paths, in JSON. Without `spans`, calls have no span."""
         self._settings = settings
         self._bounds = settings.bounds
         self._access = access
         self._backend = backend
         self._openapi = openapi
+        self._spans = spans
         self._numbers = GatewayNumbers()
         self._deadlines: set[asyncio.Timeout] = set()
         self._in_flight = 0
@@ -81,48 +96,69 @@ class GatewayApp:
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Answer a call, with a problem if it fails, and count it."""
+        """Answer a call, with a problem if it fails, count it, and make its span."""
         began_s = perf_counter()
-        try:
-            response = await handler(request)
-        except ProblemError as error:
-            response = response_of(error)
-        except EventError as error:
-            response = response_of(refused(error))
-        except web.HTTPException as error:
-            response = response_of(of_http(error))
-        except Exception as error:  # noqa: BLE001 - each call gets a response
-            log_warning("call failed", error=type(error).__name__)
-            detail = "an internal error; the log of the gateway names its type"
-            response = response_of(ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", detail))
         resource = request.match_info.route.resource
         path = _UNKNOWN_PATH if resource is None else resource.canonical
+        with ExitStack() as stack:
+            if self._spans is not None and path.startswith(_TRACED_PREFIX):
+                request[_SPAN] = stack.enter_context(self._spans.of_call(request, path))
+            problem = None
+            try:
+                response = await self._handled(request, handler)
+            except ProblemError as error:
+                problem = error
+                response = response_of(error)
+            if span := request.get(_SPAN):
+                span.answered(response.status, "" if problem is None else problem.details.code)
         self._numbers.calls.labels(path, str(response.status)).inc()
         self._numbers.seconds.labels(path).observe(perf_counter() - began_s)
         return response
 
+    async def _handled(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Return the response of a handler.
+
+        Raises:
+            ProblemError: the call failed, for whatever reason.
+        """
+        try:
+            return await handler(request)
+        except ProblemError:
+            raise
+        except EventError as error:
+            raise refused(error) from None
+        except web.HTTPException as error:
+            raise of_http(error) from None
+        except Exception as error:  # noqa: BLE001 - each call gets a response
+            log_warning("call failed", error=type(error).__name__)
+            detail = "an internal error; the log of the gateway names its type"
+            raise ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", detail) from None
+
     async def _compose(self, request: web.Request) -> web.Response:
         query = compose_query(request.query)
         async with self._admitted(request) as require:
-            submitted = request_of(
-                await self._body(request), request.headers.get("Idempotency-Key"), self._bounds
-            )
+            key = request.headers.get("Idempotency-Key")
+            submitted = request_of(await self._body(request), key, self._bounds, _trace_of(request))
             require(submitted.event)
             request_id = submitted.event.request_id
             seconds = wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
             async with self._deadline(seconds, request_id):
                 answer = await self._backend.compose(submitted, with_decision=query.with_decision)
+        if span := request.get(_SPAN):
+            span.name_answer(answer.composed)
         headers = {"Idempotency-Replayed": "true"} if answer.is_repeated else None
         body = _rendered(answer, query, request_id)
         return web.Response(body=body, content_type=_JSON, headers=headers)
 
     async def _publish(self, request: web.Request) -> web.Response:
         async with self._admitted(request) as require:
-            return await self._deliver(artifact_of(await self._body(request), self._bounds), require)
+            submitted = artifact_of(await self._body(request), self._bounds, _trace_of(request))
+            return await self._deliver(submitted, require)
 
     async def _retract(self, request: web.Request) -> web.Response:
         async with self._admitted(request) as require:
-            submitted = retraction_of(request.match_info["id"], request.query, self._bounds)
+            named, trace = request.match_info["id"], _trace_of(request)
+            submitted = retraction_of(named, request.query, self._bounds, trace)
             return await self._deliver(submitted, require)
 
     async def _deliver(self, submitted: SubmittedArtifact, require: Callable[[Event], None]) -> web.Response:
@@ -141,8 +177,14 @@ class GatewayApp:
             raise ProblemError(HTTPStatus.TOO_MANY_REQUESTS, "too_many_calls", detail, headers=headers)
         self._in_flight += 1
         self._numbers.in_flight.set(self._in_flight)
+
+        def require(event: Event) -> None:
+            self._access.require(grant, event)
+            if span := request.get(_SPAN):
+                span.name_session(event.session_id)
+
         try:
-            yield lambda event: self._access.require(grant, event)
+            yield require
         finally:
             self._in_flight -= 1
             self._numbers.in_flight.set(self._in_flight)
@@ -208,6 +250,12 @@ class GatewayApp:
     async def _metrics(self, request: web.Request) -> web.Response:
         encode_all, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode_all(self._numbers.registry), headers={"Content-Type": content_type})
+
+
+def _trace_of(request: web.Request) -> TraceHeaders:
+    """Return the trace context of a call's event: its span, or without one the caller's."""
+    span = request.get(_SPAN)
+    return trace_headers(request) if span is None else span.headers()
 
 
 def _host_of(request: web.Request) -> str:

@@ -5,6 +5,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from apportion.core.events import ContextRequest, Event
+from apportion.gateway.trace_context import TraceHeaders
 
 
 class AnswerGoneError(Exception):
@@ -16,17 +17,19 @@ class BackendAwayError(Exception):
 
 
 class SubmittedRequest(Struct, frozen=True):
-    """A request as it was decoded, and as the JSON from which it was decoded."""
+    """A request as it was decoded, and as the JSON from which it was decoded; `trace` is that of its call."""
 
     event: ContextRequest
     value: bytes
+    trace: TraceHeaders = ()
 
 
 class SubmittedArtifact(Struct, frozen=True):
-    """An artifact or a retraction, decoded and as JSON."""
+    """An artifact or a retraction, decoded and as JSON; `trace` is that of its call."""
 
     event: Event
     value: bytes
+    trace: TraceHeaders = ()
 
 
 class GatewayAnswer(Struct, frozen=True):

@@ -21,6 +21,7 @@ from apportion.core.wire.codec import decode
 from apportion.formats import BODIES
 from apportion.gateway.backend import SubmittedArtifact, SubmittedRequest
 from apportion.gateway.problems import ProblemError
+from apportion.gateway.trace_context import TraceHeaders
 
 _REQUEST, _ARTIFACT, _RETRACTION = "context-request", "context-artifact", "context-retraction"
 _fields = json.Decoder(dict[str, Raw])
@@ -52,7 +53,7 @@ def compose_query(query: Mapping[str, str]) -> ComposeQuery:
     return ComposeQuery(form, _TRUTH[decision])
 
 
-def request_of(body: bytes, key: str | None, bounds: Bounds) -> SubmittedRequest:
+def request_of(body: bytes, key: str | None, bounds: Bounds, trace: TraceHeaders = ()) -> SubmittedRequest:
     """Return the request of a call; `key` is its `Idempotency-Key`.
 
     Raises:
@@ -66,20 +67,22 @@ def request_of(body: bytes, key: str | None, bounds: Bounds) -> SubmittedRequest
     if named is not None and event.request_id != named:
         message = "Idempotency-Key is the request_id; leave one of them out"
         raise ProblemError(HTTPStatus.BAD_REQUEST, "conflicting_key", message, pointer="$.request_id")
-    return SubmittedRequest(event, value)
+    return SubmittedRequest(event, value, trace)
 
 
-def artifact_of(body: bytes, bounds: Bounds) -> SubmittedArtifact:
+def artifact_of(body: bytes, bounds: Bounds, trace: TraceHeaders = ()) -> SubmittedArtifact:
     """Return the artifact of a call.
 
     Raises:
         EventError: the body is no artifact, or exceeds a bound.
     """
     event, value = _decoded(body, {"type": _ARTIFACT, "published_at": _now()}, bounds)
-    return SubmittedArtifact(event, value)
+    return SubmittedArtifact(event, value, trace)
 
 
-def retraction_of(artifact_id: str, query: Mapping[str, str], bounds: Bounds) -> SubmittedArtifact:
+def retraction_of(
+    artifact_id: str, query: Mapping[str, str], bounds: Bounds, trace: TraceHeaders = ()
+) -> SubmittedArtifact:
     """Return the retraction of an artifact; the query names its session.
 
     Raises:
@@ -89,7 +92,7 @@ def retraction_of(artifact_id: str, query: Mapping[str, str], bounds: Bounds) ->
     _require_known(query, _RETRACTED_BY)
     named = {"type": _RETRACTION, "id": artifact_id, "published_at": _now(), **query}
     value = _encoded(named)
-    return SubmittedArtifact(decode(value, bounds), value)
+    return SubmittedArtifact(decode(value, bounds), value, trace)
 
 
 def wait_s(preferences: Iterable[str], most_s: float) -> float:

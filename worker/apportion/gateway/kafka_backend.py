@@ -24,6 +24,7 @@ from apportion.gateway.backend import (
     SubmittedArtifact,
     SubmittedRequest,
 )
+from apportion.gateway.trace_context import TraceHeaders
 from apportion.kafka.caller_reader import CallerReader, open_caller_reader
 from apportion.kafka.client import Publisher, open_publisher
 from apportion.kafka.connection import why_exposed
@@ -112,7 +113,7 @@ class KafkaBackend:
         with ExitStack() as stack:
             answer = stack.enter_context(self._answers.expecting(caller, key))
             decision = stack.enter_context(decisions.expecting(caller, key)) if decisions else None
-            await self._publish(key, request.value, caller)
+            await self._publish(key, request.value, (*request.trace, (CALLER_HEADER, caller)))
             record = await answer
             if record.topic == self._settings.dead_letters_topic:
                 error = _dead_letter.decode(record.value).error
@@ -129,14 +130,13 @@ class KafkaBackend:
         Raises:
             BackendAwayError: the event may not have been delivered.
         """
-        await self._publish(_key(event.event), event.value)
+        await self._publish(_key(event.event), event.value, event.trace)
 
     async def why_not_ready(self) -> tuple[str, ...]:
         """Return a reason if no broker answers."""
         return () if await self._answers.is_reached() else ("no broker answers",)
 
-    async def _publish(self, key: bytes, value: bytes, caller: bytes = b"") -> None:
-        headers = ((CALLER_HEADER, caller),) if caller else ()
+    async def _publish(self, key: bytes, value: bytes, headers: TraceHeaders) -> None:
         try:
             await self._publisher.publish(key, value, headers)
         except KafkaError as error:

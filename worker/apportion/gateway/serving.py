@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -12,6 +13,9 @@ from apportion.gateway.backend import Backend
 from apportion.gateway.openapi import openapi
 from apportion.operations.log import log_fact, log_to_stderr
 from apportion.settings import Settings
+
+if TYPE_CHECKING:
+    from apportion.gateway.tracing import CallSpans
 
 END_S = 8.0
 """Time that calls in flight have after SIGTERM: supervisors kill after ten seconds, or more."""
@@ -35,15 +39,27 @@ def run_gateway(settings: Settings, opening: AbstractAsyncContextManager[Backend
     """
     access = create_access(settings)
     log_to_stderr(settings.log_format)
-    asyncio.run(_serve(settings, access, opening))
+    spans = _spans() if settings.tracing else None
+    asyncio.run(_serve(settings, access, opening, spans))
 
 
-async def _serve(settings: Settings, access: Access, opening: AbstractAsyncContextManager[Backend]) -> None:
+def _spans() -> "CallSpans":
+    from apportion.gateway.tracing import CallSpans  # noqa: PLC0415 - its library is an extra
+
+    return CallSpans()
+
+
+async def _serve(
+    settings: Settings,
+    access: Access,
+    opening: AbstractAsyncContextManager[Backend],
+    spans: "CallSpans | None",
+) -> None:
     ending = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     async with opening as backend:
-        app = GatewayApp(settings, access, backend, openapi())
+        app = GatewayApp(settings, access, backend, openapi(), spans)
         runner = web.AppRunner(
             app.application(), access_log=None, handle_signals=False, shutdown_timeout=END_S + 1
         )

@@ -22,7 +22,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from apportion.settings import Settings, SettingsError, environment_without_secrets, read_text
+from apportion.settings import Settings, SettingsError, environment_without_secrets, read_secret
 from apportion.settings.value_types import SaslMechanism
 
 
@@ -198,7 +198,7 @@ def _tls(settings: Settings) -> ssl.SSLContext:
         raise _unusable("ssl_cafile", authorities, error, "a PEM file of certificates") from None
     if settings.ssl_certfile is None:
         return context
-    password = _secret("ssl_key_password_file", settings.ssl_key_password_file) or ""
+    password = read_secret("ssl_key_password_file", settings.ssl_key_password_file) or ""
     try:
         # Without a password argument, OpenSSL would ask for one on the terminal.
         context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, password)
@@ -216,19 +216,9 @@ def _tls(settings: Settings) -> ssl.SSLContext:
 def _password(settings: Settings) -> str:
     if settings.sasl_password is not None:
         return settings.sasl_password.get_secret_value()
-    password = _secret("sasl_password_file", settings.sasl_password_file)
+    password = read_secret("sasl_password_file", settings.sasl_password_file)
     assert password is not None, "the settings hold mechanism and password together"
     return password
-
-
-def _secret(name: str, path: Any) -> str | None:
-    """Return the content of a file, without white space around it; None without a path."""
-    if path is None:
-        return None
-    secret = read_text(path).strip()
-    if not secret:
-        raise SettingsError([f"{name} ({path}): is empty"])
-    return secret
 
 
 def _unusable(name: str, path: Any, error: OSError, expected: str) -> SettingsError:

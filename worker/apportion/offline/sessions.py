@@ -9,6 +9,7 @@ from apportion.core.engine import Engine
 from apportion.core.events import Event, session_key
 from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
+from apportion.core.session.row import Session
 from apportion.offline.rows import SessionRows
 
 _COMPOSITIONS_MAX = 64
@@ -37,3 +38,7 @@ class Sessions:
         session, outcome = self._composer.handle(event, self._rows.get(key))
         self._rows.put(key, session)
         return outcome
+
+    def session(self, tenant: str, session_id: str) -> Session:
+        """Return the row of a session; an unknown session has the empty row."""
+        return self._rows.get(session_key(tenant, session_id))

@@ -18,14 +18,23 @@ def load_policy(file: Traversable | Path) -> Policy:
         PolicyError: it is not TOML, or not a valid policy. The error lists all problems and names the file.
         OSError: it cannot be read.
     """
+    return read_policy(file.read_bytes(), str(file))
+
+
+def read_policy(toml: bytes, source: str) -> Policy:
+    """Return the policy of a text in TOML.
+
+    Raises:
+        PolicyError: it is not TOML, or not a valid policy. The error lists all problems and names the source.
+    """
     try:
-        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+        raw = tomllib.loads(toml.decode())
     except (ValueError, RecursionError) as error:  # a ValueError alone: an integer of thousands of digits
-        raise PolicyError((Problem("file", f"not TOML in UTF-8: {error}"),), str(file)) from None
+        raise PolicyError((Problem("file", f"not TOML in UTF-8: {error}"),), source) from None
     try:
         return parse_policy(raw)
     except PolicyError as error:
-        raise PolicyError(error.problems, str(file)) from None
+        raise PolicyError(error.problems, source) from None
 
 
 def load_policies(

@@ -173,8 +173,8 @@ class Settings(ClusterSettings):
     """Number of tenants, the first ones, that the metrics name; all others are other. 0: no metrics by
     tenant."""
     tracing: bool = False
-    """Create a span for each batch with OpenTelemetry's API (extra otel). You set up an SDK that records and
-    exports the spans."""
+    """Create a span for each batch of a worker, and for each call of a gateway, with OpenTelemetry's API
+    (extra otel). You set up an SDK that records and exports the spans."""
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
@@ -292,6 +292,20 @@ def read_text(path: Path) -> str:
         raise SettingsError([f"{path}: cannot be read: {error.strerror}{_owner_hint(path, error)}"]) from None
     except UnicodeDecodeError:
         raise SettingsError([f"{path}: is not UTF-8"]) from None
+
+
+def read_secret(name: str, path: Path | None) -> str | None:
+    """Return the content of a setting's file, without white space around it; None without a path.
+
+    Raises:
+        SettingsError: it cannot be read, or is empty.
+    """
+    if path is None:
+        return None
+    secret = read_text(path).strip()
+    if not secret:
+        raise SettingsError([f"{name} ({path}): is empty"])
+    return secret
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from apportion.settings.value_types import (
     OptionalPath,
     OptionalSecret,
     OptionalText,
+    OptionalUrl,
     Partitioner,
     Positive,
     SaslMechanism,
@@ -52,6 +53,9 @@ _PASSWORDS = ("sasl_password_file", "sasl_password")
 _OF_PASSWORDS = ("sasl_username", *_PASSWORDS)
 _OF_TOKENS = ("sasl_token_command",)
 _OF_SASL = ("sasl_mechanism", *_OF_PASSWORDS, *_OF_TOKENS)
+
+_REGISTRY_PASSWORDS = ("schema_registry_password_file", "schema_registry_password")
+_OF_REGISTRIES = ("schema_registry_cafile", "schema_registry_username", *_REGISTRY_PASSWORDS)
 
 
 class ClusterSettings(BaseModel):
@@ -168,6 +172,17 @@ class ClusterSettings(BaseModel):
     """Topic of events that were refused."""
     usage_topic: TopicName = "context-usage"
     """Topic of the tokens that model providers counted; `apportion sink` reads it."""
+    schema_registry: OptionalUrl = None
+    """URL of a schema registry with Confluent's API. If it is set, a worker looks up the schemas of its
+    outputs when it starts, and writes their ids as headers."""
+    schema_registry_cafile: OptionalPath = None
+    """File (PEM) with the certificates that verify the registry's certificate; unset: the system's."""
+    schema_registry_username: OptionalText = None
+    """User name for the registry, or the key of its API (HTTP Basic)."""
+    schema_registry_password_file: OptionalPath = None
+    """File with the password of that user."""
+    schema_registry_password: OptionalSecret = None
+    """The password itself, instead of the file. Set it in the environment or the settings file."""
 
     @property
     def copies(self) -> int:
@@ -210,6 +225,7 @@ class ClusterSettings(BaseModel):
                 *_copies_problems(self),
                 *_lateness_problems(self),
                 *_tenant_problems(self),
+                *_registry_problems(self),
             ]
         )
         if problems:
@@ -279,6 +295,26 @@ def _tenant_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
             'Leave it out, and remove old sessions as in "Sessions that are over" of docs/operations.md'
         )
         yield "max_lateness_s", why
+
+
+def _registry_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
+    given = {name for name in _OF_REGISTRIES if getattr(settings, name) is not None}
+    if settings.schema_registry is None:
+        why = "is for a schema registry: set schema_registry, or leave it out"
+        yield from ((name, why) for name in sorted(given))
+        return
+    if "schema_registry_cafile" in given and not settings.schema_registry.startswith("https:"):
+        yield "schema_registry_cafile", "is for TLS: use https in schema_registry, or leave it out"
+    if "schema_registry_username" not in given:
+        why = "belongs to a user: set schema_registry_username, too"
+        yield from ((name, why) for name in _REGISTRY_PASSWORDS if name in given)
+    elif ":" in str(settings.schema_registry_username):
+        yield "schema_registry_username", "has a colon, which HTTP Basic does not allow"
+    elif given.isdisjoint(_REGISTRY_PASSWORDS):
+        yield "schema_registry_username", "has no password: set schema_registry_password_file, too"
+    elif given.issuperset(_REGISTRY_PASSWORDS):
+        why = "is set together with schema_registry_password_file: set one of them"
+        yield "schema_registry_password", why
 
 
 def _login_problems(given: set[str], mechanism: SaslMechanism) -> Iterator[tuple[str, str]]:

@@ -98,6 +98,16 @@ Address = Annotated[
     str, _matches(rf"(\[[\da-fA-F:.%]+\]|[\w.-]+):{_PORT}", "host:port, as in localhost:9092")
 ]
 Addresses = Annotated[tuple[Address, ...], BeforeValidator(_split), AfterValidator(_at_least_one)]
+OptionalUrl = (
+    Annotated[
+        str,
+        _matches(
+            rf"https?://(\[[\da-fA-F:.]+\]|[\w.-]+)(:{_PORT})?(/[\w./~-]*)?",
+            "a URL, as in https://registry:8081",
+        ),
+    ]
+    | None
+)
 TopicName = Annotated[str, _matches(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "1 to 249 of A-Z a-z 0-9 . _ -")]
 TopicPrefix = Annotated[str, _matches(r"[a-zA-Z0-9._-]{0,200}", "up to 200 of A-Z a-z 0-9 . _ -")]
 AppId = Annotated[str, _matches(r"[a-zA-Z0-9._-]{1,200}", "1 to 200 of A-Z a-z 0-9 . _ -")]

@@ -10,22 +10,21 @@ from msgspec.structs import replace
 from support.composing import NOW, candidate
 from support.running import request
 
-from apportion.assembly import create_catalogue, create_engine, create_timeline
-from apportion.core.bounds import Bounds
+from apportion.assembly import create_engine, create_timeline
 from apportion.core.errors import EventError
 from apportion.core.results import ContextDecision, DeadLetterValue, Detail
 from apportion.core.session.row import ROW_MAX_BYTES
 from apportion.core.text.tokens import TokenCounter
 from apportion.core.wire.cloudevents import EventHeaders
-from apportion.core.wire.codec import decode, encode
+from apportion.core.wire.codec import encode
 from apportion.core.wire.record import Record
 from apportion.counters import COUNTERS
 from apportion.kafka.outbound import OutboundRecord
 from apportion.kafka.topics import MESSAGE_MAX_BYTES
-from apportion.offline.sessions import Sessions
 from apportion.settings import Settings
 from apportion.stream.pipeline.answers import VALUE_MAX_BYTES, Answer, Answers
 from apportion.stream.state.row_format import encode_artifact, encode_row, with_names
+from apportion.testing import Harness
 
 SETTINGS = Settings(partitions=1)
 
@@ -166,7 +165,7 @@ def test_an_artifact_gives_a_row_and_no_event() -> None:
 
 def test_no_row_passes_what_its_topic_takes_and_the_command_holds_the_same() -> None:
     made, row = answers(), None
-    sessions = Sessions(create_engine(SETTINGS), create_catalogue(SETTINGS), SETTINGS.default_policy)
+    harness = Harness()
 
     def artifact(name: str) -> dict[str, Any]:
         tags = ["\0" * 64] * 32
@@ -184,10 +183,9 @@ def test_no_row_passes_what_its_topic_takes_and_the_command_holds_the_same() -> 
         row = with_names(answered.row, row)
         artifacts = map(encode_artifact, row.session.pool)
         assert len(encode_row(row)) + sum(map(len, artifacts)) < ROW_MAX_BYTES + 100
-        sessions.handle(decode(json.dumps(event).encode(), Bounds()))
+        harness.send(event)
     answered = made.answer(record(request("r"), offset=120), row)
-    outcome = sessions.handle(decode(json.dumps(request("r")).encode(), Bounds()))
-    assert outcome is not None
+    outcome = harness.compose(request("r"))
     assert event_of(made.messages(answered)[1])["evicted"] == list(outcome.decision.evicted)
     assert outcome.decision.evicted
     assert answered.row.session == outcome.session

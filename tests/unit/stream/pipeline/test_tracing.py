@@ -67,6 +67,7 @@ def test_a_span_of_a_batch_tells_by_the_messaging_conventions_where_it_comes_fro
         "messaging.client.id": "apportion",
         "messaging.batch.message_count": 2,
         "apportion.dead_letters": 1,
+        "gen_ai.operation.name": "compose_context",
     }
 
 
@@ -86,7 +87,15 @@ def test_each_event_that_came_with_a_trace_is_linked_by_the_id_of_its_answer() -
     assert f"{first.context.trace_id:032x}-{first.context.span_id:016x}" == f"{TRACE_ID}-{SPAN_ID}"
     assert (first.context.is_remote, first.context.trace_flags) == (True, 1)
     [composed, _] = batch.messages[SETTINGS.composed_topic]
-    assert dict(first.attributes or {}) == {"messaging.message.id": dict(composed.headers)["ce_id"].decode()}
+    answer = json.loads(composed.value)
+    assert dict(first.attributes or {}) == {
+        "messaging.message.id": dict(composed.headers)["ce_id"].decode(),
+        "gen_ai.conversation.id": "s",
+        "apportion.decision.id": answer["decision_id"],
+        "apportion.status": answer["status"],
+        "apportion.context.limit_tokens": answer["tokens"]["limit"],
+        "apportion.context.used_tokens": answer["tokens"]["used"],
+    }
     assert dict(second.attributes or {}) == {"messaging.message.id": "context-requests/0/2"}
 
 
@@ -108,7 +117,7 @@ def test_a_malformed_trace_is_passed_over(trace: bytes) -> None:
     assert [link.context.span_id for link in span_of(batch_of(trace, GOOD)).links] == [int(SPAN_ID, 16)]
 
 
-def test_nothing_that_a_client_wrote_stands_in_a_span() -> None:
+def test_nothing_that_a_client_wrote_but_the_sessions_id_is_in_a_span() -> None:
     span = span_of(batch_of(GOOD, GOOD + b"-of a client"))
     assert SECRET not in span.to_json()
     assert "client=" not in span.to_json(), "tracestate is the client's to write"

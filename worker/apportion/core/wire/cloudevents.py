@@ -72,11 +72,15 @@ def event_value(record: Record, bounds: Bounds) -> bytes | None:
 class EventHeaders:
     """The headers of sent events of one type and source (binary mode)."""
 
-    def __init__(self, event_type: str, source: str) -> None:
-        """`source` and the event's id together identify an event, however often it is sent."""
+    def __init__(self, event_type: str, source: str, more: tuple[tuple[str, bytes], ...] = ()) -> None:
+        """`source` and the event's id together identify an event, however often it is sent.
+
+        `more` are headers that all events of the type have besides.
+        """
         self._version = ("ce_specversion", b"1.0")
         self._source = ("ce_source", source.encode())
         self._type = ("ce_type", event_type.encode())
+        self._more = more
 
     def build(
         self, event_id: str, received: Headers, time: str | None = None
@@ -88,6 +92,8 @@ class EventHeaders:
             headers = (_JSON, self._version, named, self._source, self._type)
         else:
             headers = (_JSON, self._version, named, self._source, self._type, ("ce_time", time.encode()))
+        if self._more:
+            headers += self._more
         return (*headers, *_passed_on(received)) if received else headers
 
 

@@ -37,6 +37,7 @@ from apportion.kafka.topics import (
 )
 from apportion.operations.log import log_fact
 from apportion.operations.numbers import Numbers
+from apportion.registry.headers import find_schema_headers
 from apportion.settings import Settings
 from apportion.settings.value_types import Guarantee, SaslMechanism
 from apportion.stream.faust_app.assignor import AnyHostAssignor
@@ -156,11 +157,14 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             SharedOutputsError: another app id writes into ours.
             SharedGroupError: another installation has our app id.
             PoliciesUnreadError: the end of the policies topic was not reached.
+            RegistryUnreachableError, RegistryRefusedError: the schema registry is away, or refuses us.
+            SubjectsNotReadyError: it lacks schemas of the outputs.
         """
         reports = of_worker(await check_topics(self.settings), self.settings)
         require_same_partitions(self.settings, reports)
         require_ready(reports)
         await require_own_outputs(self.settings)
+        self.answers.name_schemas(await find_schema_headers(self.settings, output_topics(self.settings)))
         self.probe.begin(await require_group(self.settings))
         if self.verifier is not None:
             await self.add_async_context(self._verifying(self.verifier))

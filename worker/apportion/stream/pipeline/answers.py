@@ -4,7 +4,7 @@ Decides the headers of each message, and how large it may be. The core decides t
 pipeline its order and time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from time import perf_counter_ns
@@ -78,10 +78,18 @@ class Answers:
         self.memory = Memory(compositions_max_bytes=settings.compositions_max_bytes)
         self.go_by(timeline)
         self._run = _RunTemplates(settings.requests_topic, worker)
-        source = source_of(settings)
-        self._composed_headers = EventHeaders("context-composed.v1", source)
-        self._decision_headers = EventHeaders("context-decision.v1", source)
-        self._letter_headers = EventHeaders("context-dead-letter.v1", source)
+        self.name_schemas({})
+
+    def name_schemas(self, headers: Mapping[str, tuple[str, bytes]]) -> None:
+        """Give all messages of a topic this header from now on, by topic; called before the first answer."""
+        settings, source = self._settings, source_of(self._settings)
+
+        def new_headers(topic: str, event_type: str) -> EventHeaders:
+            return EventHeaders(event_type, source, (headers[topic],) if topic in headers else ())
+
+        self._composed_headers = new_headers(settings.composed_topic, "context-composed.v1")
+        self._decision_headers = new_headers(settings.decisions_topic, "context-decision.v1")
+        self._letter_headers = new_headers(settings.dead_letters_topic, "context-dead-letter.v1")
 
     def go_by(self, timeline: Timeline) -> None:
         """Use these policies from now on; they include the earlier ones.

@@ -1,31 +1,23 @@
 """A span of each batch, by OpenTelemetry's API, with a link to the trace of each event that was answered.
 
-Decides what a span says: Kafka's places, numbers, and the ids that a trace context consists of; nothing else
-that a client wrote. Knows no SDK: whether a span is recorded and where it goes is the operator's. It is made
-when the batch is durable, so one that was abandoned has none. Without the setting nobody imports this.
+Decides what a span says of a batch: Kafka's places, numbers, and the ids of a trace context. A link names the
+answer by `apportion.tracing`. Knows no SDK: whether a span is recorded and where it goes is the operator's. A
+span is made when the batch is durable, so one that was abandoned has none. Without the setting nobody imports
+this.
 """
 
 from collections.abc import Iterable, Iterator
 from time import monotonic, time_ns
 
-from opentelemetry.trace import (
-    Link,
-    ProxyTracerProvider,
-    SpanKind,
-    Tracer,
-    TracerProvider,
-    get_current_span,
-    get_tracer_provider,
-)
+from opentelemetry.trace import Link, SpanContext, SpanKind, TracerProvider, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
 
-from apportion import ENGINE_VERSION
 from apportion.kafka.outbound import OutboundRecord
-from apportion.operations.log import log_fact
 from apportion.settings import Settings
 from apportion.stream.pipeline.batch import Batch
+from apportion.tracing import COMPOSING, answer_attributes, create_tracer
 
-_CONVENTIONS = "https://opentelemetry.io/schemas/1.37.0"
 _OPERATION = "process"
 _TRACE = "traceparent"
 _ID = "ce_id"
@@ -36,14 +28,10 @@ class BatchSpans:
 
     def __init__(self, settings: Settings, provider: TracerProvider | None = None) -> None:
         """Make them with the provider of the process; log it if there is none."""
-        provider = provider or get_tracer_provider()
-        if isinstance(provider, ProxyTracerProvider):
-            log_fact("spans go nowhere", reason="no OpenTelemetry SDK is set up")
-        self._tracer: Tracer = provider.get_tracer("apportion", ENGINE_VERSION, _CONVENTIONS)
-        self._answered_in = settings.composed_topic, settings.dead_letters_topic
-        self._refused_in = settings.dead_letters_topic
+        self._tracer = create_tracer(provider)
+        self._composed_in, self._refused_in = settings.composed_topic, settings.dead_letters_topic
         self._name = f"{_OPERATION} {settings.requests_topic}"
-        self._attributes = {
+        self._attributes = COMPOSING | {
             "messaging.system": "kafka",
             "messaging.operation.type": _OPERATION,
             "messaging.operation.name": _OPERATION,
@@ -56,11 +44,10 @@ class BatchSpans:
         """Make the span of a batch that is durable: from when its first event was taken until now."""
         now_ns = time_ns()
         composed_ns = now_ns - int((monotonic() - batch.composed_s) * 1e9)
-        answers = [answer for topic in self._answered_in for answer in batch.messages.get(topic, ())]
         span = self._tracer.start_span(
             self._name,
             kind=SpanKind.CONSUMER,
-            links=tuple(_links(answers)),
+            links=tuple(self._links(batch)),
             start_time=composed_ns - int(batch.work_s * 1e9),
             attributes=self._attributes
             | {
@@ -72,18 +59,28 @@ class BatchSpans:
         span.add_event("composed", timestamp=composed_ns)
         span.end(now_ns)
 
+    def _links(self, batch: Batch) -> Iterator[Link]:
+        """Yield a link to the trace of each answered or refused event that came with a valid one."""
+        for answer, trace in _traced(batch.messages.get(self._composed_in, ())):
+            yield Link(trace, _named(answer) | answer_attributes(answer.value))
+        for letter, trace in _traced(batch.messages.get(self._refused_in, ())):
+            yield Link(trace, _named(letter))
 
-def _links(answers: Iterable[OutboundRecord]) -> Iterator[Link]:
-    """Yield a link to the trace of each event, which its answer carries on; none where that is malformed.
+
+def _named(answer: OutboundRecord) -> dict[str, AttributeValue]:
+    return {"messaging.message.id": dict(answer.headers)[_ID].decode()}
+
+
+def _traced(answers: Iterable[OutboundRecord]) -> Iterator[tuple[OutboundRecord, SpanContext]]:
+    """Yield each answer that carries a valid trace on, with that trace.
 
     `tracestate` is left out: a link is found without it, and it is the client's to write.
     """
     extract = TraceContextTextMapPropagator().extract
     for answer in answers:
-        headers = dict(answer.headers)
-        received = headers.get(_TRACE)
+        received = dict(answer.headers).get(_TRACE)
         if received is None or not received.isascii():
             continue
         context = get_current_span(extract({_TRACE: received.decode()})).get_span_context()
         if context.is_valid:
-            yield Link(context, {"messaging.message.id": headers[_ID].decode()})
+            yield answer, context

@@ -1,0 +1,392 @@
+"""Fitting of chats: what stands, what goes, and in which shape."""
+
+import asyncio
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import apportion
+from support.fitted_chats import Message, chat, cost, tool_round, tool_round_of_anthropic, unpaired
+
+from apportion import (
+    Candidate,
+    ContextRequest,
+    FitError,
+    FitOptions,
+    Fitted,
+    LocalSessions,
+    fit,
+    fit_async,
+    parse_policy,
+)
+from apportion.core.compose import Answered
+from apportion.fitting import AsyncFitClient, FitClient
+
+WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+FOR_ARTIFACTS = FitOptions(artifacts_tokens=50)
+AS_CHAT = FitOptions(artifacts_policy="fit")
+NONE: dict[str, Any] = {"artifacts": ()}
+FIXED = FitOptions(request_id="r1", requested_at=WHEN)
+
+
+class AsyncSessions:
+    """Sessions behind an asynchronous interface."""
+
+    def __init__(self) -> None:
+        self.sessions = LocalSessions()
+
+    async def compose(self, request: ContextRequest, /, *, with_decision: bool) -> Answered:
+        return self.sessions.compose(request, with_decision=with_decision)
+
+
+def called(given: object) -> Message:
+    """Return a call in Anthropic's shape with an input."""
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": given}]}
+
+
+def refused(messages: Any, limit_tokens: int = 1000, **changes: Any) -> FitError:
+    with pytest.raises(FitError) as caught:
+        fit(messages, limit_tokens, **changes)
+    return caught.value
+
+
+def test_a_chat_that_fits_is_sent_as_it_is() -> None:
+    messages = chat(3)
+    fitted = fit(messages, 1000)
+    assert fitted.messages == messages
+    assert fitted.used_tokens == sum(map(cost, messages))
+    assert (fitted.system, fitted.artifacts_decision) == (None, None)
+
+
+def test_the_newest_messages_stand_with_the_system_message() -> None:
+    messages = chat(30)
+    fitted = fit(messages, 300)
+    assert fitted.messages[0] == messages[0]
+    assert fitted.messages[1:] == messages[-len(fitted.messages) + 1 :]
+    assert 1 < len(fitted.messages) < len(messages)
+    assert fitted.used_tokens == sum(map(cost, fitted.messages)) <= 300
+
+
+def test_messages_of_the_system_and_the_developer_stand_in_their_places() -> None:
+    note = {"role": "developer", "content": "Answer in German from here on."}
+    messages = chat(30)
+    messages.insert(21, note)
+    sent = fit(messages, 300).messages
+    assert sent[:2] == [messages[0], note]
+    middle = [*chat(30)]
+    middle.insert(-3, note)
+    sent = fit(middle, 300).messages
+    assert sent.index(note) == len(sent) - 4
+
+
+def test_the_users_question_stands_through_a_long_loop_of_tools() -> None:
+    rounds = [message for number in range(20) for message in tool_round(f"c{number}", "line " * 20)]
+    messages = [*chat(2), *rounds]
+    sent = fit(messages, 300).messages
+    assert sent[0] == messages[0]
+    assert sent[1] == {"role": "user", "content": "What is in a.py?"}
+    assert sent[-2:] == rounds[-2:]
+    assert unpaired(sent) == []
+
+
+def test_pinned_messages_stand() -> None:
+    messages = chat(30)
+    sent = fit(messages, 300, options=FitOptions(pinned=[1])).messages
+    assert sent[:2] == messages[:2]
+    error = refused(messages, options=FitOptions(pinned=[1, 99]))
+    assert (error.code, error.pointer) == ("invalid_value", "$.options.pinned[1]")
+
+
+def test_old_tool_results_are_cleared_before_messages_are_cut() -> None:
+    rounds = [message for number in range(8) for message in tool_round(f"c{number}", "line " * 400)]
+    messages = [*chat(1)[:-1], *rounds, {"role": "user", "content": "Go on."}]
+    sent = fit(messages, 2500).messages
+    assert [message["role"] for message in sent] == [message["role"] for message in messages]
+    assert sent[4]["content"].startswith("[result of read cleared, ")
+    assert sent[-2] == messages[-2]
+    assert messages[4]["content"].startswith("line ")
+
+
+def test_a_call_without_a_result_goes() -> None:
+    messages = [*chat(1), *tool_round("c1", "x")[:1], {"role": "user", "content": "Stop."}]
+    fitted = fit(messages, 1000)
+    assert fitted.messages == [*messages[:-2], messages[-1]]
+    assert [entry.reason for entry in fitted.decision.candidates if entry.reason] == ["unsuitable"]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        tool_round("c1", "x")[:1],
+        tool_round("c1", "x")[1:],
+        [*tool_round("c1", "x"), *tool_round("c1", "x")[1:]],
+    ],
+)
+def test_a_chat_that_ends_with_half_a_call_is_refused(last: list[Message]) -> None:
+    messages = [*chat(1), *last]
+    error = refused(messages)
+    assert (error.code, error.pointer) == ("invalid_value", f"$.messages[{len(messages) - 1}]")
+    assert error.decision is not None
+
+
+def test_a_system_message_between_half_a_call_is_refused() -> None:
+    call, result = tool_round("c1", "x")
+    call["tool_calls"].append({**call["tool_calls"][0], "id": "c2"})
+    messages = [call, {"role": "system", "content": "New rule."}, result, *chat(0)]
+    error = refused(messages)
+    assert (error.code, error.pointer) == ("invalid_value", "$.messages[1]")
+
+
+def test_what_is_always_sent_and_does_not_fit_is_told_with_its_decision() -> None:
+    error = refused([{"role": "user", "content": "word " * 500}], 100)
+    assert (error.code, error.pointer) == ("infeasible", "$.limit_tokens")
+    assert error.decision is not None
+    assert error.decision.candidates[0].margin is not None
+
+
+@pytest.mark.parametrize(
+    ("messages", "pointer"),
+    [
+        ([], "$.messages"),
+        ("text", "$.messages"),
+        (["text"], "$.messages[0]"),
+        ([{"role": "wizard", "content": "x"}, *chat(0)], "$.messages[0].role"),
+        ([*chat(0), {"role": "wizard", "content": "x"}], "$.messages[2].role"),
+        ([{"role": "user", "content": [{"type": "image_url"}]}], "$.messages[0].content[0]"),
+        ([{"role": "user", "content": object()}], "$.messages[0]"),
+        ([{"role": "user", "content": "\ud800"}], "$.messages[0]"),
+        ({"system": "x"}, "$.messages"),
+        ({"messages": [{"role": "user", "content": 5}]}, "$.messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "$.messages[0].content[0].type"),
+        ({"messages": chat(0)[1:], "system": [{"type": "image"}]}, "$.system[0].type"),
+        ({"messages": [*chat(0)[1:], {"role": "wizard", "content": "x"}]}, "$.messages[1]"),
+        ({"messages": chat(0)[1:], "system": 5}, "$.system"),
+        ([{"role": "user", "content": ""}] * 10_002, "$.messages"),
+        ({"messages": [called({"n": 2**60})]}, "$.messages[0].content[0].input"),
+        ({"messages": [called(object())]}, "$.messages[0].content[0].input"),
+        ({"messages": [called(float("nan"))]}, "$.messages[0].content[0].input"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "tool_result", "content": 5}]}]},
+            "$.messages[0].content[0].content",
+        ),
+    ],
+)
+def test_messages_that_are_none_are_refused_with_their_place(messages: Any, pointer: str) -> None:
+    assert refused(messages).pointer.startswith(pointer)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "pointer"),
+    [
+        ({"limit_tokens": 0}, "infeasible", "limit_tokens"),
+        ({"limit_tokens": 50, "options": FOR_ARTIFACTS, **NONE}, "infeasible", "limit_tokens"),
+        ({"options": FitOptions(policy="nope")}, "unknown_policy", "options.policy"),
+        ({"options": FitOptions(tenant="a/b")}, "invalid_value", "options.tenant"),
+        ({"session_id": "s" * 300}, "invalid_value", "session_id"),
+        ({"artifacts": ["text"]}, "wrong_type", "artifacts[0]"),
+        ({"artifacts": [{}, {"content": "y", "relevance": "x"}]}, "wrong_type", "artifacts[1].relevance"),
+        ({"artifacts": [{"content": "x", "lane": "nope"}]}, "unknown_lane", "artifacts[0].lane"),
+        ({"options": FitOptions(policy="lanes")}, "missing_field", "options.policy"),
+        ({"options": AS_CHAT, **NONE}, "unsupported_field", "options.artifacts_policy"),
+    ],
+)  # fmt: skip
+def test_other_arguments_are_refused_with_their_place(changes: Any, code: str, pointer: str) -> None:
+    error = refused(chat(1), **changes)
+    assert (error.code, error.pointer) == (code, f"$.{pointer}")
+    assert str(error) == f"{code}: {error.message} (at $.{pointer})"
+
+
+def test_artifacts_come_before_the_users_last_message() -> None:
+    messages = [*chat(2), *tool_round("c1", "x")]
+    artifacts: list[Candidate | dict[str, Any]] = [
+        {"content": "a.py prints a line."},
+        Candidate(content="b.py reads a file.", relevance=1.0),
+    ]
+    fitted = fit(messages, 1000, artifacts=artifacts)
+    place = len(messages) - 3
+    block = fitted.messages[place]
+    assert [*fitted.messages[:place], *fitted.messages[place + 1 :]] == messages
+    assert block["role"] == "user"
+    assert set(block["content"].split("\n\n")) == {"a.py prints a line.", "b.py reads a file."}
+    assert fitted.used_tokens == sum(map(cost, fitted.messages))
+    assert fitted.artifacts_decision is not None
+    assert fitted.artifacts_decision.candidates_selected == 2
+
+
+def test_artifacts_keep_to_their_part_and_the_room_of_messages_does_not_depend_on_them() -> None:
+    many = [{"content": f"fact {number} " * 20} for number in range(50)]
+    some, none = (fit(chat(40), 600, artifacts=given, options=FIXED) for given in (many, []))
+    assert [message for message in some.messages if message in chat(40)] == none.messages
+    [block] = [message for message in some.messages if message not in none.messages]
+    assert 100 < cost(block) <= 150
+    assert some.used_tokens <= 600
+
+
+def test_the_id_of_an_artifact_depends_on_its_content_alone() -> None:
+    def ids(*contents: str) -> set[str]:
+        fitted = fit(chat(0), 1000, artifacts=[{"content": content} for content in contents])
+        assert fitted.artifacts_decision is not None
+        return {entry.id for entry in fitted.artifacts_decision.candidates}
+
+    assert ids("a", "b") & ids("b", "c") == ids("b")
+
+
+def test_policies_with_different_counters_are_refused() -> None:
+    policy = {"name": "other", "version": "1", "strategy": "lanes", "counter": "chars4", "budget_tokens": 100}
+    policy |= {"lanes": {"retrieved": {"priority": 0, "min_tokens": 0, "max_tokens": 100}}}
+    policy |= {"score": {"relevance": 100, "recency": 0, "specificity": 0, "risk_alignment": 0}}
+    sessions = LocalSessions([parse_policy(policy)])
+    error = refused(chat(0), artifacts=[], client=sessions, options=FitOptions(artifacts_policy="other"))
+    assert (error.code, error.pointer) == ("invalid_policy", "$.options.artifacts_policy")
+
+
+def test_the_beginning_stays_while_a_session_grows() -> None:
+    sessions, whole = LocalSessions(), chat(100)
+    begins = []
+    for end in range(102, len(whole), 2):
+        fitted = fit(whole[:end], 1500, client=sessions, session_id="s1")
+        begins.append(fitted.messages[1])
+    kept = sum(first == second for first, second in pairwise(begins))
+    assert kept / (len(begins) - 1) > 0.5
+    alone = [fit(whole[:end], 1500).messages[1] for end in range(102, len(whole), 2)]
+    assert sum(first == second for first, second in pairwise(alone)) <= kept
+
+
+def test_a_request_that_was_answered_is_a_duplicate() -> None:
+    sessions = LocalSessions()
+    fit(chat(1), 500, client=sessions, session_id="s1", options=FIXED)
+    error = refused(chat(1), 500, client=sessions, session_id="s1", options=FIXED)
+    assert (error.code, error.pointer) == ("duplicate", "$.options.request_id")
+    assert error.decision is not None
+
+
+def test_rows_can_be_kept_elsewhere() -> None:
+    rows: dict[str, bytes] = {}
+    for number in range(2):
+        options = FitOptions(request_id=f"r{number}", requested_at=WHEN)
+        fitted = fit(chat(9), 200, client=LocalSessions(rows=rows), session_id="s1", options=options)
+    assert list(rows) == ["default/s1"]
+    assert fitted.decision.session.after.prompts == 2
+
+
+def test_the_same_call_gives_the_same_result() -> None:
+    artifacts = [{"content": "a.py prints a line."}]
+    first, second = (fit(chat(30), 300, session_id="s1", artifacts=artifacts, options=FIXED) for _ in "12")
+    assert first == second
+
+
+def test_the_asynchronous_call_gives_the_result_of_the_other() -> None:
+    client: AsyncFitClient = AsyncSessions()
+    sync: FitClient = LocalSessions()
+    artifacts = [{"content": "a.py prints a line."}]
+
+    async def fitted() -> Fitted:
+        return await fit_async(
+            chat(30), 300, client=client, session_id="s1", artifacts=artifacts, options=FIXED
+        )
+
+    assert asyncio.run(fitted()) == fit(
+        chat(30), 300, client=sync, session_id="s1", artifacts=artifacts, options=FIXED
+    )
+    with pytest.raises(FitError, match="missing_field"):
+        asyncio.run(fit_async(chat(1), 100, client=client, options=FitOptions(policy="lanes")))
+
+
+def test_verify_accepts_the_written_events_and_decisions(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("events.jsonl", "decisions.jsonl")]
+    with files[0].open("wb") as events, files[1].open("wb") as decisions:
+        sessions = LocalSessions(events=events, decisions=decisions)
+        for turns in (9, 10, 11):
+            fit(chat(turns), 200, client=sessions, session_id="s1", artifacts=[{"content": "x"}])
+    assert apportion("verify", *files).out == b"6 decisions verified, 0 differences\n"
+
+
+def test_sources_are_the_indices_of_the_callers_messages() -> None:
+    messages = chat(30)
+    fitted = fit(messages, 300, artifacts=[{"content": "a.py prints."}])
+    kept = [source for source in fitted.sources if source is not None]
+    assert kept == [0, *range(len(messages) - len(kept) + 1, len(messages))]
+    assert fitted.sources[-2:] == (None, len(messages) - 1)
+
+
+def test_a_cut_chat_begins_with_the_user_if_that_is_asked_for() -> None:
+    sent = []
+    for limit_tokens in range(150, 350, 5):
+        fitted = fit(chat(30), limit_tokens, options=FitOptions(begins_with_user=True))
+        assert [message["role"] for message in fitted.messages[:2]] == ["system", "user"]
+        assert fitted.used_tokens == sum(map(cost, fitted.messages)) <= limit_tokens
+        sent.append((fitted.messages[1]["content"], fitted.sources[1]))
+    assert ("[earlier messages omitted]", None) in sent
+    whole = chat(1)[2:]
+    assert fit(whole, 300, options=FitOptions(begins_with_user=True)).messages == whole
+
+
+class TestAnthropic:
+    def test_a_chat_that_fits_is_sent_as_it_is(self) -> None:
+        messages = [
+            *chat(2)[1:],
+            *tool_round_of_anthropic("c1", "x"),
+            {"role": "assistant", "content": "Done."},
+        ]
+        messages.append(
+            {"role": "user", "content": [{"type": "text", "text": "Go on.", "cache_control": {}}]}
+        )
+        system = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
+        fitted = fit({"messages": messages, "system": system}, 1000)
+        assert (fitted.messages, fitted.system) == (messages, system)
+
+    def test_the_system_prompt_counts(self) -> None:
+        with_system, without = (
+            fit({"messages": chat(1)[1:], "system": system}, 1000).used_tokens
+            for system in ("Be brief.", None)
+        )
+        assert with_system - without == cost({"role": "system", "content": "Be brief."})
+
+    def test_a_cut_chat_begins_with_the_user(self) -> None:
+        begins = set()
+        for limit_tokens in range(150, 350, 5):
+            fitted = fit({"messages": chat(30)[1:], "system": "Be brief."}, limit_tokens)
+            assert fitted.messages[0]["role"] == "user"
+            assert fitted.used_tokens <= limit_tokens
+            assert fitted.used_tokens == sum(map(cost, [chat(0)[0], *fitted.messages]))
+            begins.add(fitted.messages[0]["content"][:9])
+        assert begins == {"[earlier ", "question "}
+
+    def test_a_cut_keeps_what_is_left_of_a_message(self) -> None:
+        [call, result] = tool_round_of_anthropic("c1", "line " * 400)
+        result["content"].append({"type": "text", "text": "And then?"})
+        messages = [*chat(1)[1:], call, result, {"role": "assistant", "content": "Then b.py."}, *chat(0)[1:]]
+        sent = fit({"messages": messages}, 200).messages
+        assert sent == [{**result, "content": result["content"][1:]}, *messages[-2:]]
+
+    def test_a_cleared_result_keeps_its_place(self) -> None:
+        rounds = [
+            message for number in range(8) for message in tool_round_of_anthropic(f"c{number}", "line " * 400)
+        ]
+        messages = [*chat(0)[1:], *rounds, {"role": "user", "content": "Go on."}]
+        sent = fit({"messages": messages}, 2500).messages
+        assert [message["role"] for message in sent] == [message["role"] for message in messages]
+        [block] = sent[2]["content"]
+        assert block["tool_use_id"] == "c0"
+        assert block["content"].startswith("[result of read cleared, ")
+
+    def test_other_blocks_of_the_assistant_stay_with_their_message_and_count(self) -> None:
+        call, result = tool_round_of_anthropic("c1", "x")
+        thinking = {"type": "thinking", "thinking": "I think. " * 9, "signature": "abc"}
+        thoughtful = {**call, "content": [thinking, *call["content"]]}
+        used = []
+        for message in (call, thoughtful):
+            messages = [*chat(1)[1:], message, result]
+            fitted = fit({"messages": messages}, 1000)
+            assert fitted.messages == messages
+            used.append(fitted.used_tokens)
+        assert used[1] > used[0] + 20
+
+    def test_artifacts_come_before_the_users_last_message_of_text_alone(self) -> None:
+        call, result = tool_round_of_anthropic("c1", "x")
+        result["content"].append({"type": "text", "text": "And then?"})
+        messages = [*chat(1)[1:], call, result]
+        sent = fit({"messages": messages}, 1000, artifacts=[{"content": "a.py prints."}]).messages
+        assert sent == [*messages[:-3], {"role": "user", "content": "a.py prints."}, *messages[-3:]]

@@ -1,0 +1,241 @@
+"""Pydantic AI's hook: runs of an agent with the framework's own model of a function."""
+
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, BinaryContent
+from pydantic_ai.messages import (
+    CachePoint,
+    ImageUrl,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SpeechPart,
+    TextContent,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from support.hooked import LIMIT_TOKENS, LONG, QUESTIONS, Recorder, count
+
+from apportion import FitError
+from apportion.fitting.steps import OMITTED
+from apportion.integrations.pydantic_ai import FitHistory
+
+pytestmark = pytest.mark.asyncio
+
+INSTRUCTIONS = "Answer briefly."
+
+
+class ScriptedModel:
+    """The function of a model: in turn an answer with two calls of a tool, and one without."""
+
+    def __init__(self) -> None:
+        """Start without calls."""
+        self.sent: list[list[ModelMessage]] = []
+        self.instructions: list[str | None] = []
+
+    def __call__(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        """Return the next answer."""
+        self.sent.append(list(messages))
+        self.instructions.append(info.instructions)
+        turn = len(self.sent)
+        if any(isinstance(part, ToolReturnPart) for part in messages[-1].parts):
+            return ModelResponse([TextPart(f"Answer {turn}. {'So it is. ' * 12}")])
+        calls = [ToolCallPart("look_up", {"name": name}, f"{name}{turn}") for name in "ab"]
+        return ModelResponse([ThinkingPart("I look."), *calls])
+
+
+def agent(
+    recorder: Recorder, *, limit_tokens: int = LIMIT_TOKENS, **changes: Any
+) -> tuple[Agent[None, str], ScriptedModel]:
+    """Return an agent with the hook, and its model."""
+    model, hook = ScriptedModel(), FitHistory(limit_tokens, **recorder.settings)
+    made = Agent(FunctionModel(model), instructions=INSTRUCTIONS, capabilities=[hook], **changes)
+
+    @made.tool_plain
+    def look_up(name: str) -> str:
+        """Look something up."""
+        return f"{name}: {LONG}"
+
+    return made, model
+
+
+def texts(messages: list[ModelMessage]) -> list[str]:
+    """Return the texts of messages."""
+    contents = [getattr(part, "content", None) for message in messages for part in message.parts]
+    return [content for content in contents if isinstance(content, str)]
+
+
+async def chat(made: Agent[None, str]) -> list[ModelMessage]:
+    """Return the messages of a long chat."""
+    history: list[ModelMessage] = []
+    for question in QUESTIONS:
+        run = await made.run(question, message_history=history, conversation_id="c1")
+        history = run.all_messages()
+    return history
+
+
+async def test_every_call_of_a_long_chat_fits_and_verifies_and_the_history_keeps_all_messages() -> None:
+    recorder = Recorder()
+    made, model = agent(recorder, system_prompt="Be kind.")
+    history = await chat(made)
+    assert len(history) == len(QUESTIONS) * 4
+    assert len(model.sent) == len(QUESTIONS) * 2
+    assert set(model.instructions) == {INSTRUCTIONS}
+    for messages in model.sent:
+        assert count([INSTRUCTIONS, *texts(messages)]) <= LIMIT_TOKENS
+        assert texts(messages)[0] == "Be kind."
+        parts = [part for message in messages for part in message.parts]
+        called = [part.tool_call_id for part in parts if isinstance(part, ToolCallPart)]
+        assert called == [part.tool_call_id for part in parts if isinstance(part, ToolReturnPart)]
+    recorder.require_verified()
+    assert set(recorder.sessions) == {"c1"}
+
+
+async def test_the_beginning_stays_for_the_cache_of_a_provider_from_turn_to_turn() -> None:
+    made, model = agent(Recorder(), limit_tokens=3000)
+    await chat(made)
+    sent = [texts(messages) for messages in model.sent]
+    pairs = list(pairwise(sent))
+    assert sum(later[: len(earlier)] == earlier for earlier, later in pairs) > len(pairs) * 2 / 3
+    assert sent[-1][0] == OMITTED
+
+
+async def test_streamed_calls_are_fitted_too() -> None:
+    async def answers(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        sent.append(texts(messages))
+        yield "It is so."
+
+    recorder, sent = Recorder(), list[list[str]]()
+    hook = FitHistory(LIMIT_TOKENS, **recorder.settings)
+    made = Agent(FunctionModel(stream_function=answers), capabilities=[hook])
+    history: list[ModelMessage] = [
+        ModelRequest([UserPromptPart(LONG * 4)]),
+        ModelResponse([TextPart("Yes.")]),
+    ]
+    async with made.run_stream("Is it so?", message_history=history) as run:
+        assert await run.get_output() == "It is so."
+    assert sent == [[OMITTED, "Yes.", "Is it so?"]]
+
+
+async def test_a_run_without_history_is_a_conversation_of_its_own() -> None:
+    recorder = Recorder()
+    made, _ = agent(recorder)
+    conversations = [(await made.run("Is it so?")).conversation_id for _ in range(2)]
+    assert recorder.sessions == [name for name in conversations for _ in range(2)]
+    assert len(set(conversations)) == 2
+
+
+async def test_a_given_function_names_the_session() -> None:
+    recorder = Recorder()
+    hook = FitHistory(LIMIT_TOKENS, session_id=lambda ctx: ctx.deps, **recorder.settings)
+    made = Agent(FunctionModel(ScriptedModel()), deps_type=str, capabilities=[hook])
+
+    @made.tool_plain
+    def look_up(name: str) -> str:
+        return name
+
+    await made.run("Is it so?", deps="user-7")
+    assert set(recorder.sessions) == {"user-7"}
+
+
+def results(*outputs: str) -> list[ModelMessage]:
+    """Return a history with a call and its result for each output."""
+    history: list[ModelMessage] = []
+    for index, output in enumerate(outputs):
+        history += [
+            ModelRequest([UserPromptPart(f"Find {index}.")]),
+            ModelResponse([ToolCallPart("look_up", {"name": "a"}, str(index))]),
+            ModelRequest([ToolReturnPart("look_up", output, str(index), metadata="own")]),
+            ModelResponse([TextPart("Found.")]),
+        ]
+    return history
+
+
+async def test_an_old_result_is_sent_cleared_and_stays_in_the_history() -> None:
+    recorder = Recorder()
+    made, model = agent(recorder)
+    run = await made.run("Again?", message_history=results(LONG * 12, "No.", "No.", "No."))
+    [cleared] = model.sent[0][2].parts
+    assert isinstance(cleared, ToolReturnPart)
+    assert (cleared.content, cleared.metadata) == ("[result of look_up cleared, 1801 tokens]", "own")
+    assert texts(run.all_messages())[1] == LONG * 12
+    recorder.require_verified()
+
+
+async def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_so() -> None:
+    made, model = agent(Recorder())
+    history: list[ModelMessage] = [
+        ModelRequest([UserPromptPart(LONG * 4)]),
+        ModelResponse([TextPart("An answer.")]),
+    ]
+    await made.run("Really?", message_history=history)
+    assert texts(model.sent[0]) == [OMITTED, "An answer.", "Really?"]
+
+
+async def test_a_failed_result_counts_as_what_the_model_is_told() -> None:
+    recorder = Recorder()
+    made, model = agent(recorder)
+    retried: list[ModelMessage] = [
+        ModelRequest([UserPromptPart("Try.")]),
+        ModelResponse([ToolCallPart("fails", {}, "f")]),
+        ModelRequest([ToolReturnPart("fails", "Not so.", "f", outcome="retried")]),
+        ModelResponse([TextPart("It failed.")]),
+    ]
+    await made.run("Again?", message_history=retried)
+    assert model.sent[0][:4] == retried
+    recorder.require_verified()
+
+
+async def test_parts_of_a_message_that_are_text_are_sent_as_they_came() -> None:
+    recorder = Recorder()
+    made, model = agent(recorder)
+    await made.run(["Is it so?", CachePoint(), TextContent("Really?", metadata="own")])
+    [part] = model.sent[0][0].parts
+    assert isinstance(part, UserPromptPart)
+    assert len(part.content) == 3
+    recorder.require_verified()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "history", "code", "pointer"),
+    [
+        (LONG * 9, [], "infeasible", "$.limit_tokens"),
+        (
+            ["A picture.", ImageUrl("https://localhost/a.png")],
+            [],
+            "invalid_value",
+            "$.messages[0].parts[0].content[1].type",
+        ),
+        (
+            "Again?",
+            [ModelRequest([SpeechPart(speaker="user", transcript="Hello.")])],
+            "invalid_value",
+            "$.messages[0].parts[0].content[0].type",
+        ),
+        (
+            "Again?",
+            [
+                ModelRequest([UserPromptPart("A picture.")]),
+                ModelResponse([ToolCallPart("look_up", {"name": "a"}, "a")]),
+                ModelRequest([ToolReturnPart("look_up", BinaryContent(b"a", media_type="image/png"), "a")]),
+            ],
+            "invalid_value",
+            "$.messages[2].parts[0].content[0].type",
+        ),
+    ],
+)
+async def test_what_cannot_be_fitted_is_an_error_with_its_place_and_reaches_no_model(
+    prompt: Any, history: list[ModelMessage], code: str, pointer: str
+) -> None:
+    made, model = agent(Recorder())
+    with pytest.raises(FitError) as raised:
+        await made.run(prompt, message_history=history)
+    assert (raised.value.code, raised.value.pointer) == (code, pointer)
+    assert model.sent == []

@@ -1,0 +1,70 @@
+"""Hooks with a client of a gateway."""
+
+from asyncio import to_thread
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatResult
+from support.gateways import gateway, local
+from support.hooked import LIMIT_TOKENS, QUESTIONS, require_verified
+
+from apportion import Candidate, ContextArtifact, FitError
+from apportion.client import AsyncGatewayClient, GatewayClient
+from apportion.integrations.fitter import FitterSettings
+from apportion.integrations.langchain import FitMiddleware
+
+pytestmark = pytest.mark.asyncio
+
+
+QUESTION = {"messages": [{"role": "user", "content": QUESTIONS[0]}]}
+THREAD = {"configurable": {"thread_id": "t1"}}
+
+
+class Model(GenericFakeChatModel):
+    """LangChain's own fake model, which keeps what it was sent."""
+
+    sent: list[list[str]]
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **changes: Any) -> ChatResult:
+        self.sent.append([message.text for message in messages])
+        return super()._generate(messages, *args, **changes)
+
+
+def agent(settings: FitterSettings) -> tuple[Any, Model]:
+    """Return an agent with the hook, and its model."""
+    model = Model(messages=iter([AIMessage("It is so.")] * 10), sent=[])
+    return create_agent(model, middleware=[FitMiddleware(LIMIT_TOKENS, **settings)]), model
+
+
+async def test_hooks_compose_through_a_gateway_whose_decisions_verify(tmp_path: Path) -> None:
+    written = (tmp_path / "events", tmp_path / "decisions")
+    with written[0].open("wb") as events, written[1].open("wb") as decisions:
+        async with gateway(local(events, decisions)) as server:
+            url = str(server.make_url(""))
+            with GatewayClient(url) as client:
+                await to_thread(agent({"client": client})[0].invoke, QUESTION, THREAD)
+                await agent({"client": client})[0].ainvoke(QUESTION, THREAD)
+            async with AsyncGatewayClient(url) as asynchronous:
+                await agent({"client": asynchronous})[0].ainvoke(QUESTION, THREAD)
+                with pytest.raises(FitError) as raised:
+                    await to_thread(agent({"client": asynchronous})[0].invoke, QUESTION, THREAD)
+    assert (raised.value.code, raised.value.pointer) == ("wrong_type", "$.client")
+    require_verified(written[0].read_bytes(), written[1].read_bytes(), expected=3)
+
+
+async def test_artifacts_that_others_publish_to_the_session_reach_the_model_if_that_is_asked_for() -> None:
+    note = Candidate(id="note", kind="semantic_match", lane="retrieved", content="See ADR 4.", relevance=0.9)
+    now = datetime.now(UTC)
+    async with gateway(local()) as server, AsyncGatewayClient(str(server.make_url(""))) as client:
+        await client.publish(
+            ContextArtifact(session_id="t1", published_at=now, source="search", artifact=note)
+        )
+        for uses_pool, expected in ((True, [note.content, QUESTIONS[0]]), (False, [QUESTIONS[0]])):
+            made, model = agent({"client": client, "uses_pool": uses_pool})
+            await made.ainvoke(QUESTION, THREAD)
+            assert model.sent == [expected]

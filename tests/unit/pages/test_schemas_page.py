@@ -1,0 +1,31 @@
+"""docs/schemas.md: its command prints what it shows, and its tables name what the code has."""
+
+import re
+from pathlib import Path
+
+import pytest
+from support.commands import ROOT, apportion
+from support.registries import Registry, serving
+
+from apportion.registry.headers import SCHEMA_ID_HEADER
+from apportion.registry.subjects import SubjectStatus
+from apportion.schemas.topics import Compatibility
+from apportion.settings import Settings
+
+PAGE = (ROOT / "docs" / "schemas.md").read_text("utf-8")
+
+
+def test_the_command_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, shown = re.findall(r"^\$ apportion (topics register.*)\n((?:[^$].*\n)+)", PAGE, re.MULTILINE)[0]
+    with serving(Registry()) as registry:
+        ended = apportion(*command.replace("http://registry:8081", registry.url).split())
+    assert [line.split("\t") for line in ended.out.decode().splitlines()] == [
+        re.split(r"\s{2,}", line) for line in shown.splitlines()
+    ]
+
+
+def test_every_setting_status_and_compatibility_is_on_the_page() -> None:
+    settings = {name for name in Settings.model_fields if name.startswith("schema_registry")}
+    names = settings - {"schema_registry_password"} | {*SubjectStatus, *Compatibility, SCHEMA_ID_HEADER}
+    assert {name for name in names if f"`{name}`" not in PAGE} == set()

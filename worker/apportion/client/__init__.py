@@ -1,0 +1,22 @@
+"""Clients of the gateway: a synchronous and an asynchronous one, which speak the same protocol.
+
+They need the extra `client`. Both can be the client of `apportion.fit`.
+"""
+
+try:
+    from apportion.client.async_client import AsyncGatewayClient
+    from apportion.client.sync_client import GatewayClient
+except ModuleNotFoundError as error:
+    message = f"{error.name} is not installed: run `pip install 'apportion[client]'`"
+    raise ModuleNotFoundError(message, name=error.name) from None
+from apportion.client.errors import GatewayError, RefusedError, UnansweredError
+from apportion.client.protocol import ComposedAnswer
+
+__all__ = [
+    "AsyncGatewayClient",
+    "ComposedAnswer",
+    "GatewayClient",
+    "GatewayError",
+    "RefusedError",
+    "UnansweredError",
+]

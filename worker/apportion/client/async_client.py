@@ -1,0 +1,104 @@
+"""The asynchronous client of a gateway, for asyncio."""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+import httpx2
+from tenacity import AsyncRetrying
+
+from apportion.client.connection import Connection, Deadline
+from apportion.client.protocol import (
+    ComposedAnswer,
+    HttpCall,
+    HttpResponse,
+    compose_call,
+    no_response,
+    publish_call,
+    read_answer,
+    require_success,
+    retract_call,
+)
+from apportion.core.events import ContextArtifact, ContextRequest
+
+
+class AsyncGatewayClient:
+    """A client of a gateway for one event loop. It repeats calls that got no answer."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        deadline_s: float = 30.0,
+        backoff_s: float = 0.1,
+        http: httpx2.AsyncClient | None = None,
+    ) -> None:
+        """Connect to a gateway at a URL, such as `http://localhost:8080`.
+
+        The arguments are those of `GatewayClient`; `deadline_s` bounds a call as a whole.
+
+        Raises:
+            GatewayError: the URL is none.
+        """
+        self._connection = Connection(url, token, deadline_s, backoff_s)
+        self._is_own = http is None
+        self._http = httpx2.AsyncClient() if http is None else http
+
+    async def compose(self, request: ContextRequest, /, *, with_decision: bool = False) -> ComposedAnswer:
+        """Return the answer to a request.
+
+        Raises:
+            RefusedError: the request is refused.
+            UnansweredError: there was no answer before the deadline.
+            GatewayError: the call failed for another cause.
+        """
+        call = compose_call(request, with_decision=with_decision)
+        return read_answer(await self._send(call), call, with_decision=with_decision)
+
+    async def publish(self, artifact: ContextArtifact, /) -> None:
+        """Publish an artifact for later requests of its session.
+
+        Raises:
+            GatewayError: as for `compose`.
+        """
+        await self._send(publish_call(artifact))
+
+    async def retract(
+        self, artifact_id: str, /, *, session_id: str, source: str, tenant: str = "default"
+    ) -> None:
+        """Take a published artifact back.
+
+        Raises:
+            GatewayError: as for `compose`.
+        """
+        await self._send(retract_call(artifact_id, session_id=session_id, source=source, tenant=tenant))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._is_own:
+            await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _send(self, call: HttpCall) -> HttpResponse:
+        """Return the response of a call that succeeded, within the deadline."""
+        repeat = AsyncRetrying(**self._connection.rules())
+        return await repeat(self._attempt, call, self._connection.deadline())
+
+    async def _attempt(self, call: HttpCall, deadline: Deadline) -> HttpResponse:
+        left_s = deadline.left_s()
+        request = self._connection.http_request(call, left_s)
+        try:
+            async with asyncio.timeout(left_s):
+                response = await self._http.request(**request, timeout=None)
+        except (TimeoutError, httpx2.TransportError) as error:
+            raise no_response(call, type(error).__name__) from error
+        received = HttpResponse(response.status_code, response.headers, response.content)
+        return require_success(received, call)

@@ -1,0 +1,157 @@
+"""The gateway's protocol without I/O: calls as HTTP requests, and HTTP responses as answers or errors."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from urllib.parse import quote, urlencode
+
+from msgspec import DecodeError, Struct, json
+
+from apportion.client.errors import GatewayError, RefusedError, UnansweredError
+from apportion.core.events import ContextArtifact, ContextRequest
+from apportion.core.results import ContextComposed, ContextDecision
+from apportion.core.wire.codec import encode
+
+_RETRIED = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+"""Statuses after which the same call can succeed; 502 is that of a proxy before the gateway."""
+
+
+class HttpCall(Struct, frozen=True):
+    """A call as an HTTP request: the path has its query. `request_id` is empty for artifacts."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    request_id: str = ""
+
+
+class HttpResponse(Struct, frozen=True):
+    """A response as far as the protocol reads it; names of headers are found in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class ComposedAnswer(Struct, frozen=True):
+    """An answer: the composed event, and the decision if it was asked for.
+
+    `is_repeated` says that the gateway had answered the request before, and that this is the first answer.
+    """
+
+    composed: ContextComposed
+    decision: ContextDecision | None
+    is_repeated: bool
+
+
+class _WithDecision(Struct):
+    composed: ContextComposed
+    decision: ContextDecision
+
+
+class _Problem(Struct):
+    """The members of a problem (RFC 9457) that errors have."""
+
+    code: str = ""
+    detail: str = ""
+    pointer: str = ""
+    request_id: str = ""
+
+
+_composed = json.Decoder(ContextComposed)
+_with_decision = json.Decoder(_WithDecision)
+_problem = json.Decoder(_Problem)
+
+
+def compose_call(request: ContextRequest, *, with_decision: bool) -> HttpCall:
+    """Return the call that composes. The event has its request id, so each repetition has the same key."""
+    query = "?decision=true" if with_decision else ""
+    return HttpCall("POST", f"/v1/compose{query}", encode(request), request.request_id)
+
+
+def publish_call(artifact: ContextArtifact) -> HttpCall:
+    """Return the call that publishes an artifact."""
+    return HttpCall("POST", "/v1/artifacts", encode(artifact))
+
+
+def retract_call(artifact_id: str, *, session_id: str, source: str, tenant: str) -> HttpCall:
+    """Return the call that takes an artifact back."""
+    query = urlencode({"session_id": session_id, "source": source, "tenant": tenant})
+    return HttpCall("DELETE", f"/v1/artifacts/{quote(artifact_id, safe='')}?{query}")
+
+
+def read_answer(response: HttpResponse, call: HttpCall, *, with_decision: bool) -> ComposedAnswer:
+    """Return the answer of a call that composed.
+
+    Raises:
+        GatewayError: it is no answer of a gateway.
+    """
+    is_repeated = response.headers.get("idempotency-replayed") == "true"
+    try:
+        if with_decision:
+            both = _with_decision.decode(response.body)
+            return ComposedAnswer(both.composed, both.decision, is_repeated)
+        return ComposedAnswer(_composed.decode(response.body), None, is_repeated)
+    except (DecodeError, UnicodeDecodeError):
+        raise _unexpected(response.status, call.request_id) from None
+
+
+def require_success(response: HttpResponse, call: HttpCall) -> HttpResponse:
+    """Return the response of a call that succeeded.
+
+    Raises:
+        UnansweredError: it failed, and the same call can succeed.
+        RefusedError: the event is refused.
+        GatewayError: it failed for another cause.
+    """
+    if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+        return response
+    error = _error_of(response, call)
+    if isinstance(error, UnansweredError):
+        error.retry_after_s = _retry_after_s(response)
+    raise error
+
+
+def no_response(call: HttpCall, kind: str) -> UnansweredError:
+    """Return the error of a call without a response; `kind` names the error of the connection."""
+    message = f"the gateway did not respond ({kind}); repeat the call with the same event"
+    return UnansweredError("no_response", message, request_id=call.request_id)
+
+
+def _error_of(response: HttpResponse, call: HttpCall) -> GatewayError:
+    try:
+        problem = _problem.decode(response.body)
+    except (DecodeError, UnicodeDecodeError):
+        problem = _Problem()
+    if not problem.code:
+        return _unexpected(response.status, call.request_id)
+    return _error_type(response.status)(
+        problem.code,
+        problem.detail,
+        status=response.status,
+        pointer=problem.pointer,
+        request_id=problem.request_id or call.request_id,
+    )
+
+
+def _error_type(status: int) -> type[GatewayError]:
+    if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+        return RefusedError
+    return UnansweredError if status in _RETRIED else GatewayError
+
+
+def _unexpected(status: int, request_id: str) -> GatewayError:
+    message = f"status {status} without a body of a gateway; check the URL, and proxies before the gateway"
+    return _error_type(status)("unexpected_response", message, status=status, request_id=request_id)
+
+
+def _retry_after_s(response: HttpResponse) -> float:
+    """Return the seconds of `Retry-After`; 0 without them, as for a date."""
+    value = response.headers.get("retry-after", "")
+    return float(value) if value.isascii() and value.isdigit() else 0.0

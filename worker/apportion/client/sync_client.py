@@ -1,0 +1,102 @@
+"""The synchronous client of a gateway."""
+
+from types import TracebackType
+from typing import Self
+
+import httpx2
+from tenacity import Retrying
+
+from apportion.client.connection import Connection, Deadline
+from apportion.client.protocol import (
+    ComposedAnswer,
+    HttpCall,
+    HttpResponse,
+    compose_call,
+    no_response,
+    publish_call,
+    read_answer,
+    require_success,
+    retract_call,
+)
+from apportion.core.events import ContextArtifact, ContextRequest
+
+
+class GatewayClient:
+    """A client of a gateway, which threads may share. It repeats calls that got no answer."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        deadline_s: float = 30.0,
+        backoff_s: float = 0.1,
+        http: httpx2.Client | None = None,
+    ) -> None:
+        """Connect to a gateway at a URL, such as `http://localhost:8080`.
+
+        `deadline_s` bounds a call with all of its repetitions; of the last attempt, it bounds each wait for
+        the network. `backoff_s` bounds the first pause, which then doubles. `http` is a client with settings
+        of your own, such as certificates; you close it.
+
+        Raises:
+            GatewayError: the URL is none.
+        """
+        self._connection = Connection(url, token, deadline_s, backoff_s)
+        self._is_own = http is None
+        self._http = httpx2.Client() if http is None else http
+
+    def compose(self, request: ContextRequest, /, *, with_decision: bool = False) -> ComposedAnswer:
+        """Return the answer to a request.
+
+        Raises:
+            RefusedError: the request is refused.
+            UnansweredError: there was no answer before the deadline.
+            GatewayError: the call failed for another cause.
+        """
+        call = compose_call(request, with_decision=with_decision)
+        return read_answer(self._send(call), call, with_decision=with_decision)
+
+    def publish(self, artifact: ContextArtifact, /) -> None:
+        """Publish an artifact for later requests of its session.
+
+        Raises:
+            GatewayError: as for `compose`.
+        """
+        self._send(publish_call(artifact))
+
+    def retract(self, artifact_id: str, /, *, session_id: str, source: str, tenant: str = "default") -> None:
+        """Take a published artifact back.
+
+        Raises:
+            GatewayError: as for `compose`.
+        """
+        self._send(retract_call(artifact_id, session_id=session_id, source=source, tenant=tenant))
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._is_own:
+            self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _send(self, call: HttpCall) -> HttpResponse:
+        """Return the response of a call that succeeded, within the deadline."""
+        repeat = Retrying(**self._connection.rules())
+        return repeat(self._attempt, call, self._connection.deadline())
+
+    def _attempt(self, call: HttpCall, deadline: Deadline) -> HttpResponse:
+        left_s = deadline.left_s()
+        request = self._connection.http_request(call, left_s)
+        try:
+            response = self._http.request(**request, timeout=left_s)
+        except httpx2.TransportError as error:
+            raise no_response(call, type(error).__name__) from error
+        received = HttpResponse(response.status_code, response.headers, response.content)
+        return require_success(received, call)

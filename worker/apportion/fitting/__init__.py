@@ -1,0 +1,23 @@
+"""Chats cut to a token limit: the messages that fit, and the decisions beside them.
+
+A chat comes in OpenAI's or Anthropic's shape and leaves in the same shape. Strategies choose; this package
+only translates shapes, and asks an engine in this process or a gateway.
+"""
+
+from apportion.fitting.chats import AnthropicChat
+from apportion.fitting.fit import fit, fit_async
+from apportion.fitting.local_sessions import LocalSessions
+from apportion.fitting.results import AsyncFitClient, FitAnswer, FitClient, FitError, FitOptions, Fitted
+
+__all__ = [
+    "AnthropicChat",
+    "AsyncFitClient",
+    "FitAnswer",
+    "FitClient",
+    "FitError",
+    "FitOptions",
+    "Fitted",
+    "LocalSessions",
+    "fit",
+    "fit_async",
+]

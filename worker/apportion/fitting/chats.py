@@ -1,0 +1,224 @@
+"""Chats of two shapes as messages that the engine counts, and back.
+
+The engine counts messages in OpenAI's shape. What is sent are the caller's own messages; only a cleared tool
+result gets a new content.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NotRequired, TypeAlias, TypedDict
+
+from msgspec import Struct
+
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.identity import canonical_json_of_any
+from apportion.fitting.results import FitError
+
+Message: TypeAlias = Mapping[str, Any]
+_SYSTEM_SOURCE = -1
+_UNCOUNTED = ("cache_control", "citations")
+"""Fields of Anthropic's blocks that the model does not read."""
+_NO_CONTENT = "a content is a text or a list of blocks"
+
+
+class AnthropicChat(TypedDict):
+    """The part of a request to Anthropic that holds the context."""
+
+    messages: Sequence[Message]
+    system: NotRequired[str | Sequence[Message] | None]
+
+
+class Counted(Struct, frozen=True):
+    """A message as it is counted, the index of the caller's message, and which of its blocks it stands for.
+
+    `blocks` is None if it stands for the whole message.
+    """
+
+    message: dict[str, Any]
+    source: int
+    blocks: tuple[int, ...] | None = None
+
+
+class KeptMessage(Struct, frozen=True):
+    """A counted message that is sent, by its index; `content` is the new content of a cleared result."""
+
+    index: int
+    content: str | None = None
+
+
+class SentMessage(Struct, frozen=True):
+    """A message that is sent, and the index of the caller's message; None if it is none of the caller's."""
+
+    message: dict[str, Any]
+    source: int | None = None
+
+
+class ShapedChat(Struct, frozen=True, dict=True):
+    """A chat: the caller's messages and system prompt, and the messages as they are counted."""
+
+    messages: Sequence[Message]
+    counted: Sequence[Counted]
+    is_anthropic: bool = False
+    system: str | list[dict[str, Any]] | None = None
+
+    def pointer(self, index: int) -> str:
+        """Return the place of a counted message in the call."""
+        source = self.counted[index].source
+        return "$.system" if source == _SYSTEM_SOURCE else f"$.messages[{source}]"
+
+    def sent(self, kept: Sequence[KeptMessage]) -> list[SentMessage]:
+        """Return kept messages in the caller's shape."""
+        by_source = groupby(kept, key=lambda message: self.counted[message.index].source)
+        return [
+            SentMessage(self._message(source, list(parts)), source)
+            for source, parts in by_source
+            if source != _SYSTEM_SOURCE
+        ]
+
+    @cached_property
+    def _parts(self) -> Counter[int]:
+        """How many counted messages each of the caller's messages has."""
+        return Counter(part.source for part in self.counted)
+
+    def _message(self, source: int, kept: Sequence[KeptMessage]) -> dict[str, Any]:
+        """Return the caller's message as far as it is kept."""
+        message = self.messages[source]
+        if len(kept) == self._parts[source] and all(part.content is None for part in kept):
+            return dict(message)
+        content: list[Any] = []
+        for part in kept:
+            blocks = self.counted[part.index].blocks
+            if blocks is None:
+                return {**message, "content": part.content}
+            given = [message["content"][block] for block in blocks]
+            content += given if part.content is None else [{**given[0], "content": part.content}]
+        return {**message, "content": content}
+
+
+def read_chat(chat: Sequence[Message] | AnthropicChat) -> ShapedChat:
+    """Return a chat: a mapping is Anthropic's, anything else is OpenAI's list of messages.
+
+    Raises:
+        FitError: the chat has no messages, or content that cannot be counted.
+    """
+    body: Mapping[str, Any] | None = chat if isinstance(chat, Mapping) else None
+    messages: Any = chat if body is None else body.get("messages")
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
+        raise FitError(ErrorCode.MISSING_FIELD, "give a list with at least one message", "$.messages")
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise FitError(ErrorCode.WRONG_TYPE, "a message is a mapping", f"$.messages[{index}]")
+    if body is None:
+        return ShapedChat(
+            messages, [Counted(_openai(message), index) for index, message in enumerate(messages)]
+        )
+    system = body.get("system")
+    counted = []
+    if system:
+        content = system if isinstance(system, str) else list(_texts(system, "$.system"))
+        counted.append(Counted({"role": "system", "content": content}, _SYSTEM_SOURCE))
+    for index, message in enumerate(messages):
+        counted += _anthropic(message, index)
+    return ShapedChat(messages, counted, is_anthropic=True, system=system)
+
+
+def _openai(message: Message) -> dict[str, Any]:
+    """Return a message of OpenAI's shape without nulls, and with text parts that have only their text."""
+    counted = {name: value for name, value in message.items() if value is not None or name == "content"}
+    content = message.get("content")
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        counted["content"] = [
+            {"type": "text", "text": part.get("text")}
+            if isinstance(part, Mapping) and part.get("type") == "text"
+            else part
+            for part in content
+        ]
+    return counted
+
+
+def _anthropic(message: Message, source: int) -> Iterator[Counted]:
+    """Yield a message of Anthropic's shape as counted messages: a result of a tool is one of its own."""
+    role, content, pointer = message.get("role", ""), message.get("content"), f"$.messages[{source}]"
+    if isinstance(content, str) or content == []:
+        yield Counted({"role": role, "content": content}, source)
+    elif not isinstance(content, Sequence) or not all(isinstance(block, Mapping) for block in content):
+        raise FitError(ErrorCode.WRONG_TYPE, _NO_CONTENT, f"{pointer}.content")
+    elif role == "assistant":
+        yield Counted(_assistant(content, pointer), source)
+    else:
+        places = enumerate(content)
+        for is_result, run in groupby(places, key=lambda place: place[1].get("type") == "tool_result"):
+            blocks = list(run)
+            if is_result:
+                for index, block in blocks:
+                    yield Counted(_result(block, f"{pointer}.content[{index}]"), source, (index,))
+            else:
+                first = blocks[0][0]
+                texts = list(_texts([block for _, block in blocks], f"{pointer}.content", first))
+                yield Counted({"role": role, "content": texts}, source, tuple([index for index, _ in blocks]))
+
+
+def _texts(blocks: Any, pointer: str, first: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield text blocks as they are counted; `first` is the index of the first block.
+
+    Raises:
+        FitError: they are no list, or a block is no text.
+    """
+    if not isinstance(blocks, Sequence):
+        raise FitError(ErrorCode.WRONG_TYPE, _NO_CONTENT, pointer)
+    for index, block in enumerate(blocks, first):
+        if not isinstance(block, Mapping) or block.get("type") != "text":
+            message = (
+                "only text can be counted; leave other content out, or put it beside the fitted messages"
+            )
+            raise FitError(ErrorCode.INVALID_VALUE, message, f"{pointer}[{index}].type")
+        yield {"type": "text", "text": block.get("text")}
+
+
+def _result(block: Message, pointer: str) -> dict[str, Any]:
+    content = block.get("content") or ""
+    counted = {
+        "role": "tool",
+        "tool_call_id": block.get("tool_use_id"),
+        "content": content if isinstance(content, str) else list(_texts(content, f"{pointer}.content")),
+    }
+    return counted | ({"is_error": True} if block.get("is_error") else {})
+
+
+def _assistant(blocks: Sequence[Message], pointer: str) -> dict[str, Any]:
+    """Return a message of the assistant; blocks that are neither text nor a call are counted as JSON."""
+    texts, calls, others = [], [], []
+    for index, block in enumerate(blocks):
+        match block.get("type"):
+            case "text":
+                texts.append({"type": "text", "text": block.get("text")})
+            case "tool_use":
+                written = _arguments(block.get("input"), f"{pointer}.content[{index}].input")
+                function = {"name": block.get("name"), "arguments": written}
+                calls.append({"id": block.get("id"), "type": "function", "function": function})
+            case _:
+                others.append({name: value for name, value in block.items() if name not in _UNCOUNTED})
+    counted: dict[str, Any] = {"role": "assistant", "content": texts}
+    if calls:
+        counted["tool_calls"] = calls
+    if others:
+        counted["blocks"] = others
+    return counted
+
+
+def _arguments(given: object, pointer: str) -> str:
+    """Return the input of a call as it is counted.
+
+    Raises:
+        FitError: it is no JSON, or has a number that JSON does not hold exactly.
+    """
+    try:
+        return canonical_json_of_any(given, pointer).decode()
+    except EventError as error:
+        raise FitError(error.code, error.message, error.pointer) from None
+    except (TypeError, ValueError):
+        raise FitError(
+            ErrorCode.NOT_JSON, "the input of a call is JSON; convert its parts", pointer
+        ) from None

@@ -1,0 +1,76 @@
+"""The calls: `fit` in this process or through a gateway, and `fit_async`."""
+
+from collections.abc import Sequence
+
+from apportion.core.errors import EventError
+from apportion.fitting.chats import AnthropicChat, Message, read_chat
+from apportion.fitting.local_sessions import LocalSessions
+from apportion.fitting.results import AsyncFitClient, FitClient, FitOptions, Fitted
+from apportion.fitting.steps import Artifacts, fit_steps, placed, read_call
+
+_DEFAULTS = FitOptions()
+
+
+def fit(
+    messages: Sequence[Message] | AnthropicChat,
+    limit_tokens: int,
+    *,
+    session_id: str | None = None,
+    client: FitClient | None = None,
+    artifacts: Artifacts | None = None,
+    options: FitOptions = _DEFAULTS,
+) -> Fitted:
+    """Return the messages that fit into a limit, and the decision.
+
+    A list is OpenAI's shape. A mapping with `messages` and `system` is Anthropic's. System and developer
+    messages, the user's last message and the last message always stand. A tool call and its results stay
+    together. Artifacts become a message of the user before the user's last message; if they are given, even
+    none of them, those in the session's pool take part.
+
+    `LocalSessions` as client keeps sessions in this process. Without a client, or without a session id, the
+    call is a session of its own.
+
+    Raises:
+        FitError: the messages cannot be fitted, or are refused.
+        Exception: the client's own errors.
+    """
+    chat = read_chat(messages)
+    asked = LocalSessions() if client is None else client
+    steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options))
+    request = next(steps)
+    try:
+        while True:
+            request = steps.send(asked.compose(request, with_decision=True))
+    except StopIteration as ended:
+        fitted: Fitted = ended.value
+        return fitted
+    except EventError as error:
+        raise placed(error, chat, request) from None
+
+
+async def fit_async(
+    messages: Sequence[Message] | AnthropicChat,
+    limit_tokens: int,
+    *,
+    client: AsyncFitClient,
+    session_id: str | None = None,
+    artifacts: Artifacts | None = None,
+    options: FitOptions = _DEFAULTS,
+) -> Fitted:
+    """Return the messages that fit into a limit, and the decision, as `fit` does, through an async client.
+
+    Raises:
+        FitError: the messages cannot be fitted, or are refused.
+        Exception: the client's own errors.
+    """
+    chat = read_chat(messages)
+    steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options))
+    request = next(steps)
+    try:
+        while True:
+            request = steps.send(await client.compose(request, with_decision=True))
+    except StopIteration as ended:
+        fitted: Fitted = ended.value
+        return fitted
+    except EventError as error:
+        raise placed(error, chat, request) from None

@@ -1,0 +1,82 @@
+"""Sessions in this process, for `fit` without a gateway."""
+
+from collections.abc import Iterable, MutableMapping
+from functools import cache
+from threading import Lock
+from typing import BinaryIO
+
+import msgspec
+
+from apportion.core.bounds import Bounds
+from apportion.core.compose import Answered
+from apportion.core.composer import Composer
+from apportion.core.engine import Engine
+from apportion.core.events import ContextRequest, session_key
+from apportion.core.memory import Memory
+from apportion.core.policies.catalogue import Catalogue
+from apportion.core.policy import Policy
+from apportion.core.session.row import EMPTY, Session
+from apportion.core.wire.codec import decode, encode
+from apportion.counters import COUNTERS
+from apportion.policies import builtin_policies
+from apportion.version import ENGINE_VERSION
+
+_BOUNDS = Bounds(event_max_bytes=64 << 20)
+"""A chat with its tool results can be larger than an event of a topic."""
+_COMPOSITIONS_MAX = 64
+_COUNTS_MAX = 1 << 14
+_rows = msgspec.json.Decoder(Session)
+
+
+class LocalSessions:
+    """An engine and the rows of its sessions. Threads may share it; it answers them one after another."""
+
+    def __init__(
+        self,
+        policies: Iterable[Policy] = (),
+        *,
+        rows: MutableMapping[str, bytes] | None = None,
+        events: BinaryIO | None = None,
+        decisions: BinaryIO | None = None,
+    ) -> None:
+        """Start with the built-in policies and these.
+
+        `rows` keeps the sessions' rows by session key, by default in memory. The accepted events and their
+        decisions are written as JSON lines to the files that are given; `apportion verify` takes both.
+        """
+        catalogue = Catalogue([*_builtin_policies(), *policies])
+        memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
+        self._composer = Composer(Engine(ENGINE_VERSION, COUNTERS), catalogue, "fit", memory)
+        self._rows = {} if rows is None else rows
+        self._events, self._decisions = events, decisions
+        self._lock = Lock()
+
+    def compose(self, request: ContextRequest, /, *, with_decision: bool = True) -> Answered:  # noqa: ARG002 - a gateway's clients need it
+        """Return the answer to a request, and keep its session's next row.
+
+        Raises:
+            EventError: the request is refused, and its session is unchanged.
+        """
+        value = encode(request)
+        event = decode(value, _BOUNDS)
+        key = session_key(event.tenant, event.session_id)
+        with self._lock:
+            row = self._rows.get(key)
+            session = EMPTY if row is None else _rows.decode(row)
+            after, answered = self._composer.handle(event, session)
+            assert answered is not None, "a request has an answer"
+            _write_line(self._events, value)
+            _write_line(self._decisions, encode(answered.decision))
+            self._rows[key] = encode(after)
+        return answered
+
+
+@cache
+def _builtin_policies() -> tuple[Policy, ...]:
+    return builtin_policies()
+
+
+def _write_line(file: BinaryIO | None, line: bytes) -> None:
+    if file is not None:
+        file.write(line + b"\n")
+        file.flush()

@@ -1,0 +1,338 @@
+"""Steps of a call of `fit`, without I/O: requests come out, answers go in, and the fitted chat is returned.
+
+Messages and artifacts are composed under limits of their own, which add up to the limit of the call. So the
+room of the history does not depend on the artifacts, and its beginning stays for a provider's cache.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+from msgspec import UNSET, Struct, ValidationError, convert, json, to_builtins
+
+from apportion.core.bounds import Bounds
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import Candidate, ContextRequest, Conversation
+from apportion.core.results import ContextComposed, ContextDecision, Fidelity, Status
+from apportion.core.wire.refusal import refusal
+from apportion.counters import COUNTERS
+from apportion.fitting.chats import KeptMessage, SentMessage, ShapedChat
+from apportion.fitting.results import FitAnswer, FitError, FitOptions, Fitted
+
+Artifacts: TypeAlias = Iterable[Candidate | Mapping[str, Any]]
+Steps: TypeAlias = Generator[ContextRequest, FitAnswer, Fitted]
+
+OVERHEAD_TOKENS = 4
+"""What a message costs beside its content, as in policy `fit`."""
+OMITTED = "[earlier messages omitted]"
+"""The content of a message of the user, because some models refuse a chat that begins with the assistant."""
+_OMITTED_MAX_TOKENS = len(OMITTED) + OVERHEAD_TOKENS
+"""A bound of its cost under every counter: no counter gives more tokens than bytes."""
+_ARTIFACTS_SHARE = 4
+_QUERY_MAX_CHARACTERS = Bounds().query_max_characters
+_ID_CHARACTERS = 32
+_MESSAGE = re.compile(r"\$\.conversation\.(?:messages\[(\d+)\]|new_message)")
+_PLACES = {
+    "$.budget_tokens": "$.limit_tokens",
+    "$.candidates": "$.artifacts",
+    "$.conversation.messages": "$.messages",
+    "$.request_id": "$.options.request_id",
+    "$.requested_at": "$.options.requested_at",
+    "$.tenant": "$.options.tenant",
+}
+"""Places in the call, by the places of an event."""
+_PLACES_OF_POLICY = ("$.policy", "$.candidates", "$.conversation")
+"""Places at which an event is refused if its policy is unknown, or has another strategy."""
+_FIXED_ROLES = ("system", "developer")
+_FAILURES = {
+    Status.INFEASIBLE: (
+        "limit_tokens",
+        "what is always sent exceeds it; raise it, or lower artifacts_tokens",
+    ),
+    Status.EXHAUSTED: ("session_id", "the session has spent its tokens; use a new one"),
+    Status.DISABLED: ("options.policy", "the policy's limit is 0; raise it"),
+    Status.DUPLICATE: ("options.request_id", "the session has answered it; use a new one"),
+}
+"""The place and the remedy of each status of an answer without messages."""
+
+
+class FitCall(Struct, frozen=True):
+    """A call of `fit`, with its chat read."""
+
+    chat: ShapedChat
+    limit_tokens: int
+    session_id: str
+    artifacts: Sequence[Candidate] | None
+    options: FitOptions
+    request_id: str
+    requested_at: datetime
+
+    @property
+    def artifacts_tokens(self) -> int:
+        """The part of the limit that is for artifacts."""
+        if self.artifacts is None:
+            return 0
+        own = self.options.artifacts_tokens
+        return self.limit_tokens // _ARTIFACTS_SHARE if own is None else own
+
+    @property
+    def begins_with_user(self) -> bool:
+        """Whether the first message must not be the assistant's."""
+        return self.chat.is_anthropic or self.options.begins_with_user
+
+    @property
+    def chat_tokens(self) -> int:
+        """The part of the limit that is for messages."""
+        opening = _OMITTED_MAX_TOKENS if self.begins_with_user else 0
+        return self.limit_tokens - self.artifacts_tokens - opening
+
+
+def read_call(
+    chat: ShapedChat,
+    limit_tokens: int,
+    session_id: str | None,
+    artifacts: Artifacts | None,
+    options: FitOptions,
+) -> FitCall:
+    """Return a call with its defaults.
+
+    Raises:
+        FitError: an artifact is no candidate, or the limit leaves nothing for messages.
+    """
+    request_id = options.request_id or str(uuid4())
+    call = FitCall(
+        chat,
+        limit_tokens,
+        session_id or request_id,
+        None if artifacts is None else [_candidate(index, given) for index, given in enumerate(artifacts)],
+        options,
+        request_id,
+        options.requested_at or datetime.now(UTC),
+    )
+    if call.artifacts_tokens < 0 or call.chat_tokens <= 0:
+        message = "the limit leaves no tokens for messages; raise it, or lower artifacts_tokens"
+        raise FitError(Status.INFEASIBLE, message, "$.limit_tokens")
+    return call
+
+
+def fit_steps(call: FitCall) -> Steps:
+    """Yield the requests of a call, receive their answers, and return the fitted chat.
+
+    Raises:
+        FitError: an answer has no messages, or the messages cannot be sent as they are.
+    """
+    _require_json(call.chat)
+    answer = yield _chat_request(call)
+    composed = answer.composed
+    if composed.status in _FAILURES:
+        place, message = _FAILURES[composed.status]
+        raise FitError(composed.status, message, f"$.{place}", answer.decision)
+    kept = _kept(composed, len(call.chat.counted))
+    _require_sendable(call, [message.index for message in kept], answer.decision)
+    decision = _decision_of(answer)
+    used_tokens, text, artifacts_decision = composed.tokens.used, "", None
+    if call.artifacts is not None:
+        answer = yield _artifacts_request(call)
+        text, artifacts_decision = answer.composed.text or "", _decision_of(answer)
+        if answer.composed.tokens.counter != composed.tokens.counter:
+            message = "both policies need the same counter, so that their counts add up"
+            raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
+    if text:
+        used_tokens += answer.composed.tokens.used + OVERHEAD_TOKENS
+    sent = _with_artifacts(call.chat, kept, text)
+    first = _first_of_assistant(sent)
+    if call.begins_with_user and first is not None and len(kept) < len(call.chat.counted):
+        sent.insert(first, SentMessage({"role": "user", "content": OMITTED}))
+        used_tokens += COUNTERS[composed.tokens.counter].count(OMITTED) + OVERHEAD_TOKENS
+    assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
+    return Fitted(
+        messages=[message.message for message in sent],
+        sources=tuple([message.source for message in sent]),
+        system=call.chat.system,
+        used_tokens=used_tokens,
+        limit_tokens=call.limit_tokens,
+        decision=decision,
+        artifacts_decision=artifacts_decision,
+    )
+
+
+def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitError:
+    """Return the error of a refused request, with its place in the call."""
+    if match := _MESSAGE.match(error.pointer):
+        index = len(chat.counted) - 1 if match[1] is None else int(match[1])
+        rest = "" if chat.is_anthropic else error.pointer[match.end() :]
+        return FitError(error.code, error.message, chat.pointer(index) + rest)
+    place = "$.options.policy" if request.candidates is UNSET else "$.options.artifacts_policy"
+    if error.pointer not in _PLACES_OF_POLICY:
+        root = error.pointer.partition("[")[0]
+        place = _PLACES.get(root, root) + error.pointer.removeprefix(root)
+    return FitError(error.code, error.message, place)
+
+
+def _require_json(chat: ShapedChat) -> None:
+    for index, counted in enumerate(chat.counted):
+        try:
+            json.encode(counted.message)
+        except (TypeError, ValueError, RecursionError):
+            text = "the message is no JSON; convert its parts to dicts, lists, texts and numbers"
+            raise FitError(ErrorCode.NOT_JSON, text, chat.pointer(index)) from None
+
+
+def _chat_request(call: FitCall) -> ContextRequest:
+    messages = [counted.message for counted in call.chat.counted]
+    return _request(
+        call,
+        policy=call.options.policy,
+        budget_tokens=call.chat_tokens,
+        conversation=Conversation(
+            new_message=messages[-1], messages=tuple(messages[:-1]), pinned=tuple(_pins(call))
+        ),
+    )
+
+
+def _pins(call: FitCall) -> list[int]:
+    """Return the counted messages that stand: fixed roles, the caller's pins, and the user's last message."""
+    counted, pins = call.chat.counted, set(call.options.pinned)
+    if missing := [index for index in pins if not 0 <= index < len(call.chat.messages)]:
+        message = f"there are {len(call.chat.messages)} messages; give the index of one of them, from 0"
+        position = list(call.options.pinned).index(missing[0])
+        raise FitError(ErrorCode.INVALID_VALUE, message, f"$.options.pinned[{position}]")
+    fixed = {
+        index
+        for index, message in enumerate(counted)
+        if message.message.get("role") in _FIXED_ROLES or message.source in pins
+    }
+    question = _last_of_user(call.chat)
+    return sorted((fixed if question is None else fixed | {question}) - {len(counted) - 1})
+
+
+def _last_of_user(chat: ShapedChat) -> int | None:
+    roles = [counted.message.get("role") for counted in chat.counted]
+    return next((index for index in reversed(range(len(roles))) if roles[index] == "user"), None)
+
+
+def _artifacts_request(call: FitCall) -> ContextRequest:
+    assert call.artifacts is not None, "a call without artifacts has no such request"
+    question = _last_of_user(call.chat)
+    query = "" if question is None else _text(call.chat.counted[question].message)
+    return _request(
+        call,
+        suffix="/artifacts",
+        policy=call.options.artifacts_policy,
+        budget_tokens=max(0, call.artifacts_tokens - OVERHEAD_TOKENS),
+        candidates=tuple(call.artifacts),
+        query=query[:_QUERY_MAX_CHARACTERS],
+    )
+
+
+def _request(call: FitCall, *, suffix: str = "", **fields: Any) -> ContextRequest:
+    return ContextRequest(
+        request_id=call.request_id + suffix,
+        session_id=call.session_id,
+        requested_at=call.requested_at,
+        tenant=call.options.tenant,
+        **fields,
+    )
+
+
+def _candidate(index: int, given: Candidate | Mapping[str, Any]) -> Candidate:
+    """Return an artifact as a candidate. Without an id, it gets one that depends on its content alone."""
+    if not isinstance(given, Candidate | Mapping):
+        message = "an artifact is a Candidate, or a mapping with fields of one, such as content"
+        raise FitError(ErrorCode.WRONG_TYPE, message, f"$.artifacts[{index}]")
+    fields = to_builtins(given) if isinstance(given, Candidate) else dict(given)
+    content = fields.get("content")
+    made = {"kind": "semantic_match", "lane": "retrieved"}
+    if isinstance(content, str):
+        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass"))
+        made["id"] = digest.hexdigest()[:_ID_CHARACTERS]
+    try:
+        return convert(made | fields, Candidate)
+    except ValidationError as error:
+        refused = refusal(str(error))
+        pointer = f"$.artifacts[{index}]" + refused.pointer.removeprefix("$")
+        raise FitError(refused.code, refused.message, pointer) from None
+
+
+def _kept(composed: ContextComposed, counted: int) -> list[KeptMessage]:
+    """Return the kept messages in the chat's order."""
+    assert composed.messages is not UNSET, "a conversation has messages"
+    kept = []
+    for item, message in zip(composed.items, composed.messages, strict=True):
+        name = item.id.removeprefix("messages/")
+        index = counted - 1 if item.id == "new_message" else int(name)
+        kept.append(KeptMessage(index, message["content"] if item.fidelity is Fidelity.CLEARED else None))
+    return sorted(kept, key=lambda message: message.index)
+
+
+def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecision | None) -> None:
+    """Require that each kept call has its result, each result its call, and that pinned messages are sent.
+
+    Only the last message can be without its partner. A pinned message is lost if it belongs to half a call,
+    or is inside of one.
+    """
+    chat = call.chat
+    open_calls = Counter[str]()
+    has_orphan = False
+    for index in kept:
+        message = chat.counted[index].message
+        open_calls.update(asked["id"] for asked in message.get("tool_calls", ()))
+        if message["role"] == "tool":
+            has_orphan |= not open_calls[message["tool_call_id"]]
+            open_calls[message["tool_call_id"]] -= 1
+    if has_orphan or any(open_calls.values()):
+        text = "each call needs its result and each result its call; complete them, or leave the message out"
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
+    for index in sorted(set(_pins(call)).difference(kept)):
+        text = (
+            "it belongs to a call without a result, or is inside of one; complete the call, or leave it out"
+        )
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
+
+
+def _with_artifacts(chat: ShapedChat, kept: Sequence[KeptMessage], text: str) -> list[SentMessage]:
+    """Return the messages in the caller's shape, with the artifacts before the user's last message."""
+    if not text:
+        return chat.sent(kept)
+    place = _place_of_artifacts(chat, [message.index for message in kept])
+    artifacts = SentMessage({"role": "user", "content": text})
+    return [*chat.sent(kept[:place]), artifacts, *chat.sent(kept[place:])]
+
+
+def _place_of_artifacts(chat: ShapedChat, kept: Sequence[int]) -> int:
+    """Return the place of the user's last message that separates no call from its results.
+
+    Without one, the artifacts come before the first message that is no system message.
+    """
+    counted = chat.counted
+    sources = {counted[index].source for index in kept if counted[index].message["role"] == "tool"}
+    roles = [counted[index].message["role"] for index in kept]
+    place = next((place for place, role in enumerate(roles) if role not in _FIXED_ROLES), len(roles))
+    open_calls = 0
+    for at, index in enumerate(kept):
+        message = counted[index].message
+        open_calls += len(message.get("tool_calls", ())) - (message["role"] == "tool")
+        if message["role"] == "user" and not open_calls and counted[index].source not in sources:
+            place = at
+    return place
+
+
+def _first_of_assistant(sent: Sequence[SentMessage]) -> int | None:
+    """Return the place of the first message behind those of the system, if it is the assistant's."""
+    roles = [message.message["role"] for message in sent]
+    first = next((place for place, role in enumerate(roles) if role not in _FIXED_ROLES), None)
+    return first if first is not None and roles[first] == "assistant" else None
+
+
+def _decision_of(answer: FitAnswer) -> ContextDecision:
+    assert answer.decision is not None, "the client was asked for the decision"
+    return answer.decision
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message["content"] or ""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)

@@ -1,0 +1,1 @@
+"""Schemas of the topics in a schema registry that speaks Confluent's API."""

@@ -1,0 +1,172 @@
+"""Subjects of the topics in a registry: their plan, their registration, and the comparison with their plan.
+
+A subject is named `TOPIC-value`. A version that exists is never changed or deleted. The compatibility of a
+subject is set only if it has none of its own.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, json
+
+from apportion.registry.client import RegisteredSchema, RegistryClient, SchemaRejectedError, open_registry
+from apportion.schemas.topics import TopicSchema, topic_schemas
+from apportion.settings import Settings
+
+_PLACES_MAX = 5
+"""Number of places at which a report names differences."""
+
+
+class Subject(Struct, frozen=True):
+    """A planned subject: its topic's schema."""
+
+    topic: str
+    schema: TopicSchema
+
+    @property
+    def name(self) -> str:
+        """The name, by the strategy that Confluent's clients use by default."""
+        return f"{self.topic}-value"
+
+
+class SubjectStatus(StrEnum):
+    """The state of a subject compared with its plan; the last three are failures."""
+
+    REGISTERED = "registered"
+    EXISTS = "exists"
+    MISSING = "missing"
+    DIFFERS = "differs"
+    REFUSED = "refused"
+
+
+class SubjectReport(Struct, frozen=True):
+    """The status of a subject, and what a person should know of it."""
+
+    subject: str
+    status: SubjectStatus
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.subject} ({self.status}{self.why and f': {self.why}'})"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this version's events can be described by the subject."""
+        return self.status in (SubjectStatus.REGISTERED, SubjectStatus.EXISTS)
+
+
+class SubjectsNotReadyError(Exception):
+    """Subjects are missing, differ from the plan, or do not take this version's schema."""
+
+    code = "subjects_not_ready"
+
+    def __init__(self, reports: Iterable[SubjectReport]) -> None:
+        named = ", ".join(map(str, reports))
+        super().__init__(
+            f"not as planned: {named}; `apportion topics register` registers missing schemas, but a version "
+            "or a compatibility that exists is yours to change"
+        )
+
+
+def plan_subjects(settings: Settings) -> tuple[Subject, ...]:
+    """Return the subject of every topic whose values are JSON, that is of all but the changelog."""
+    return tuple(Subject(getattr(settings, name), schema) for name, schema in topic_schemas().items())
+
+
+async def check_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
+    """Compare the subjects with their plan; the reports are in the order of the plan.
+
+    Raises:
+        RegistryUnreachableError, RegistryRefusedError: the registry is away, or does not answer us.
+        SettingsError: a file of the settings cannot be read.
+    """
+    async with open_registry(settings) as registry:
+        return tuple([await _check(registry, subject) for subject in plan_subjects(settings)])
+
+
+async def register_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
+    """Register the schemas that the registry lacks; the reports are in the order of the plan.
+
+    Raises:
+        RegistryUnreachableError, RegistryRefusedError: the registry is away, or does not answer us.
+        SettingsError: a file of the settings cannot be read.
+    """
+    async with open_registry(settings) as registry:
+        return tuple([await _register(registry, subject) for subject in plan_subjects(settings)])
+
+
+def require_subjects(reports: Iterable[SubjectReport]) -> None:
+    """Check that every subject is ready.
+
+    Raises:
+        SubjectsNotReadyError: not all are; the message names the others.
+    """
+    if failed := [report for report in reports if not report.is_ready]:
+        raise SubjectsNotReadyError(failed)
+
+
+async def _check(registry: RegistryClient, subject: Subject) -> SubjectReport:
+    latest = await registry.find_latest(subject.name)
+    if latest is None:
+        return SubjectReport(subject.name, SubjectStatus.MISSING)
+    found = await registry.find(subject.name, subject.schema.value)
+    if found is None:
+        places = ", ".join(_differences(json.decode(latest.schema), json.decode(subject.schema.value)))
+        why = f"version {latest.version} is another schema, at {places}"
+        return SubjectReport(subject.name, SubjectStatus.DIFFERS, why)
+    compatibility = await registry.compatibility(subject.name)
+    if compatibility != subject.schema.compatibility:
+        return _other_compatibility(subject, compatibility)
+    return SubjectReport(subject.name, SubjectStatus.EXISTS, _versions(found, latest))
+
+
+async def _register(registry: RegistryClient, subject: Subject) -> SubjectReport:
+    compatibility = await registry.compatibility(subject.name)
+    if compatibility is None:
+        compatibility = subject.schema.compatibility
+        await registry.set_compatibility(subject.name, compatibility)
+    status = SubjectStatus.EXISTS
+    found = await registry.find(subject.name, subject.schema.value)
+    if found is None:
+        try:
+            await registry.register(subject.name, subject.schema.value)
+        except SchemaRejectedError as error:
+            return SubjectReport(subject.name, SubjectStatus.REFUSED, str(error))
+        status = SubjectStatus.REGISTERED
+        found = await registry.find(subject.name, subject.schema.value)
+    if compatibility != subject.schema.compatibility:
+        return _other_compatibility(subject, compatibility)
+    return SubjectReport(subject.name, status, "" if found is None else _versions(found, found))
+
+
+def _other_compatibility(subject: Subject, compatibility: str | None) -> SubjectReport:
+    actual = compatibility or "not set"
+    why = f"compatibility is {actual}, planned {subject.schema.compatibility}"
+    return SubjectReport(subject.name, SubjectStatus.DIFFERS, why)
+
+
+def _versions(found: RegisteredSchema, latest: RegisteredSchema) -> str:
+    newer = f", the latest is {latest.version}" if latest.version != found.version else ""
+    return f"version {found.version}, id {found.guid or found.id}{newer}"
+
+
+def _differences(actual: Any, planned: Any) -> list[str]:
+    """Return the first places at which two schemas differ, as `$.properties.tokens`."""
+    places: list[str] = []
+    for place in _places(actual, planned, "$"):
+        if len(places) == _PLACES_MAX:
+            return [*places, "…"]
+        places.append(place)
+    return places
+
+
+def _places(actual: Any, planned: Any, place: str) -> Iterator[str]:
+    if isinstance(actual, dict) and isinstance(planned, dict):
+        for key in sorted(actual.keys() | planned.keys()):
+            if key not in actual or key not in planned:
+                yield f"{place}.{key}"
+            else:
+                yield from _places(actual[key], planned[key], f"{place}.{key}")
+    elif actual != planned:
+        yield place
