@@ -22,7 +22,7 @@ from support.running import (
 )
 
 from apportion.gateway.kafka_backend import open_kafka_backend
-from apportion.kafka.caller_reader import find_event
+from apportion.kafka.event_search import EventSearch
 from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio
@@ -98,10 +98,14 @@ async def test_an_answer_is_found_wherever_it_is_in_its_partition(bootstrap_serv
         ]
         for message in sent:
             await message
-        for number in (0, 700, 1_243, 1_244, 1_499):
-            assert await find_event(settings, topic, 1, str(number)) == b"%d" % number
-        assert await find_event(settings, topic, 1, "1500") is None
-        assert await find_event(settings, topic, 0, "0") is None
+        search = EventSearch(settings)
+        running = asyncio.create_task(search.run())
+        numbers = (0, 700, 1_243, 1_244, 1_499)
+        found = await asyncio.gather(*[search.find(topic, 1, str(number)) for number in numbers])
+        assert found == [b"%d" % number for number in numbers]
+        assert await search.find(topic, 1, "1500") is None
+        assert await search.find(topic, 0, "0") is None
+        running.cancel()
 
 
 async def test_the_command_serves_the_topics_until_sigterm(bootstrap_servers: str) -> None:

@@ -16,10 +16,11 @@ from tempfile import mkdtemp
 from reliability import scenarios
 from reliability.batches import mutated_batches
 from reliability.brokers import FAULTS, brokers_away
+from reliability.gateway_kills import gateway_killed
 from reliability.noisy import noisy_for
 from reliability.scenarios import Outcome
 from reliability.soak import soaked
-from reliability.steps import strikes, writing_strikes
+from reliability.steps import gateway_strikes, strikes, writing_strikes
 from support.audit import Audited
 from support.containers import cluster, kafka_running
 
@@ -29,6 +30,7 @@ from apportion.settings.value_types import Guarantee
 Runs = AsyncIterator[Outcome]
 _ZOMBIES_AT_ONCE = 4
 _MUTATED_BATCHES = 10_000
+_GATEWAY_ROUNDS = 4
 
 
 async def kills(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
@@ -85,6 +87,19 @@ async def network(servers: str, folder: Path, seeds: Sequence[int], guarantee: G
         )
 
 
+async def gateway(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
+    """Calls over HTTP, while workers and gateways are killed before and after every step, each seed."""
+    for seed in seeds:
+        yield await gateway_killed(
+            servers,
+            folder / f"gateway-{seed}",
+            seed,
+            strikes(seed, SIGKILL, guarantee),
+            gateway_strikes(seed, SIGKILL, rounds=_GATEWAY_ROUNDS),
+            guarantee=guarantee,
+        )
+
+
 async def brokers(_: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """Three brokers of its own: restarted, their coordinator killed, too few copies, one lost; each seed."""
     for seed in seeds:
@@ -113,7 +128,7 @@ async def noisy(
 
 FORMS: dict[str, Callable[..., Runs]] = {
     each.__name__: each
-    for each in (kills, storm, rebalance, zombies, compaction, network, brokers, soak, noisy)
+    for each in (kills, storm, rebalance, zombies, compaction, network, gateway, brokers, soak, noisy)
 }
 TIMED = (soak.__name__, noisy.__name__)
 """The forms that last as long as the command line says."""

@@ -1,4 +1,4 @@
-"""Workers of one run, and what happens to them: started, killed, stopped, woken; each with its own log."""
+"""Workers or gateways of one run, each with its own log: started, killed, stopped, woken."""
 
 import asyncio
 import os
@@ -20,16 +20,18 @@ from apportion.settings import Settings
 _STEPPED = Path(__file__).parent / "stepped.py"
 _PATH = f"{SOURCES}:{ROOT / 'tests'}"
 _ENDED_WITHIN_S = 40.0
+_READY_AT = re.compile(r"message=ready .*port=(\d+)")
 _LATE_RECORDS = re.compile(r'message="late records".* late=(\d+)')
 
 
 @dataclass(slots=True)
 class Member:
-    """A worker process and the file of its log."""
+    """A process and the file of its log."""
 
     process: Process
     log: Path
     strike: Strike | None = None
+    _port: int | None = None
 
     @property
     def lives(self) -> bool:
@@ -48,6 +50,13 @@ class Member:
         """How much memory it has in use."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
+    @property
+    def port(self) -> int | None:
+        """The port of a gateway; None until it is ready."""
+        if self._port is None and (ready := _READY_AT.search(self.log.read_text(errors="replace"))):
+            self._port = int(ready[1])
+        return self._port
 
     def send(self, number: signal.Signals) -> None:
         if self.lives:
@@ -69,19 +78,20 @@ class Member:
 
 @dataclass(slots=True)
 class Fleet:
-    """The workers of one run."""
+    """Processes of one run that serve the same command of `apportion`."""
 
     settings: Settings
     folder: Path
+    command: str = "run"
     members: list[Member] = field(default_factory=list)
 
     async def start(self, strike: Strike | None = None, **changes: str) -> Member:
-        """Start a worker; `changes` are variables, and a strike is to come over it."""
+        """Start a process; `changes` are variables, and a strike is to come over it."""
         variables = variables_of(self.settings) | ({STEP: strike.variable} if strike else {}) | changes
-        log = self.folder / f"worker-{len(self.members):03}.log"
+        log = self.folder / f"{self.command}-{len(self.members):03}.log"
         with log.open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, str(_STEPPED), "run"),
+                *(sys.executable, str(_STEPPED), self.command),
                 env=environment(**variables) | {"PYTHONPATH": _PATH},
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=stderr,
@@ -104,13 +114,18 @@ class Fleet:
             return [await member.ended() for member in living]
 
     @property
+    def ports(self) -> list[int]:
+        """The ports of the gateways that are ready."""
+        return [port for member in self.living if (port := member.port) is not None]
+
+    @property
     def killed(self) -> int:
         """How many were ended as kill -9 does."""
         return sum(member.process.returncode == -signal.SIGKILL for member in self.members)
 
     @property
     def failed(self) -> list[str]:
-        """Why workers ended by themselves: their last lines."""
+        """Why processes ended by themselves: their last lines."""
         codes = (0, None, -signal.SIGKILL, -signal.SIGTERM)
         ended = [member for member in self.members if member.process.returncode not in codes]
         return [(member.log.read_text(errors="replace").splitlines() or [""])[-1] for member in ended]

@@ -14,7 +14,7 @@ from random import Random
 from time import monotonic
 from typing import Any
 
-from reliability.fleet import Member
+from reliability.fleet import Fleet, Member
 from reliability.load import SESSIONS, Sent, load
 from reliability.proxy import network
 from reliability.runs import Run, run_of
@@ -61,41 +61,56 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Scene:
-    """A run that is going on, with a supervisor."""
+class Supervised:
+    """A fleet with a supervisor, which starts a process anew when one has ended.
 
-    run: Run
-    workers: int
+    `one_by_one`: a process is given a strike when no other has one, so that the others go on.
+    """
+
+    fleet: Fleet
+    processes: int
     strikes: list[Strike]
+    one_by_one: bool = False
     variables: dict[str, str] = field(default_factory=dict)
     missed: list[Strike] = field(default_factory=list)
 
     async def supervise(self) -> None:
-        """Keep so many workers running, each new one with the next strike; for ever."""
+        """Keep so many processes running, new ones with the next strike; for ever."""
         since_s: dict[int, float] = {}
         while True:
-            for member in self.run.fleet.living:
+            for member in self.fleet.living:
                 waited_s = monotonic() - since_s.setdefault(member.process.pid, monotonic())
                 if member.strike is not None and waited_s > _STRUCK_WITHIN_S and not member.is_stopped:
                     self.missed.append(member.strike)
                     member.strike = None
                     member.send(signal.SIGKILL)
-            codes = [member.process.returncode for member in self.run.fleet.members]
-            assert _MISTAKEN not in codes, "a worker refused its settings"
-            while len(self.run.fleet.living) < self.workers:
-                strike = self.strikes[-1] if self.strikes else None
-                await self.run.fleet.start(strike, **self.variables)
+            codes = [member.process.returncode for member in self.fleet.members]
+            assert _MISTAKEN not in codes, "a process refused its settings"
+            while len(self.fleet.living) < self.processes:
+                is_next = self.strikes and not (self.one_by_one and self._is_any_to_be_struck())
+                strike = self.strikes[-1] if is_next else None
+                await self.fleet.start(strike, **self.variables)
                 if strike is not None:
                     self.strikes.pop()  # only now, so that it is always either here or over somebody
             await asyncio.sleep(_LOOK_S)
 
     def is_struck(self) -> bool:
         """Return whether all strikes were carried out."""
-        return not self.strikes and not any(member.strike for member in self.run.fleet.living)
+        return not self.strikes and not self._is_any_to_be_struck()
 
     def is_still(self) -> bool:
         """Return whether all who were to stop have, or have ended before."""
-        return not any(member.strike and not member.is_stopped for member in self.run.fleet.living)
+        return not any(member.strike and not member.is_stopped for member in self.fleet.living)
+
+    def _is_any_to_be_struck(self) -> bool:
+        return any(member.strike for member in self.fleet.living)
+
+
+@dataclass(slots=True)
+class Scene(Supervised):
+    """A run that is going on, with its workers supervised."""
+
+    run: Run = field(kw_only=True)
 
     async def outcome(self, name: str, seed: int, since_s: float) -> Outcome:
         """Wait until all is answered, and audit what is there."""
@@ -110,11 +125,17 @@ class Scene:
 
 @asynccontextmanager
 async def scene_of(
-    servers: str, folder: Path, workers: int, strikes: Sequence[Strike] = (), **values: Any
+    servers: str,
+    folder: Path,
+    workers: int,
+    strikes: Sequence[Strike] = (),
+    *,
+    one_by_one: bool = False,
+    **values: Any,
 ) -> AsyncIterator[Scene]:
     """Make topics, and keep workers running."""
     async with run_of(servers, folder, **values) as run:
-        scene = Scene(run, workers, list(strikes))
+        scene = Scene(run.fleet, workers, list(strikes), one_by_one, run=run)
         async with asyncio.TaskGroup() as group:  # a supervisor that fails ends the scene
             supervising = group.create_task(scene.supervise())
             yield scene
@@ -129,7 +150,7 @@ async def killed_at_steps(
     policies = folder / "policies"
     policies.mkdir(parents=True)
     _write_policy(policies, version=1, budget_tokens=60)
-    own = {"policies": policies, "default_policy": "own", "policy_settle_s": 3.0}
+    own: dict[str, Any] = {"policies": policies, "default_policy": "own", "policy_settle_s": 3.0}
     async with scene_of(servers, folder, workers, strikes, **own, **values) as scene:
         events = load(scene.run.settings, seed, MANY, poison=0.01)
         half, changed = len(strikes) // 2, list[bool]()
@@ -184,8 +205,8 @@ async def rebalanced(
         left = list(phases)
         sending = asyncio.create_task(scene.run.send(events, PER_S, lambda: not left))
         while left:
-            scene.workers = left[0]
-            for member in scene.run.fleet.living[scene.workers :]:
+            scene.processes = left[0]
+            for member in scene.run.fleet.living[scene.processes :]:
                 member.send(signal.SIGTERM)
             await asyncio.sleep(random.uniform(0.4, 0.8) * phase_s)
             if living := scene.run.fleet.living:
@@ -234,11 +255,11 @@ async def compacted(
         fleet, run = scene.run.fleet, scene.run
         await compact_soon(run.settings, lag_s)
         scene.variables |= {COMPACTION_LAG_S: str(lag_s), LEFT_OUT: "1"}
-        scene.workers = len(strikes)
+        scene.processes = len(strikes)
         events = load(run.settings, seed, MANY, poison=0.01)
         zombies = await _stopped(scene, events)
         again = events[run.sent :]
-        scene.workers -= len(zombies)  # the supervisor keeps those that answer
+        scene.processes -= len(zombies)  # the supervisor keeps those that answer
         for zombie in zombies:
             zombie.strike = None
             zombie.send(signal.SIGCONT)
@@ -256,9 +277,9 @@ async def compacted(
         over.append(True)
         await sending
         await run.caught_up()
-        scene.workers = 0
+        scene.processes = 0
         await fleet.kill()
-        scene.workers = 1
+        scene.processes = 1
         await run.send(again, PER_S, _after(2.0))
         outcome = await scene.outcome(f"compacted with a lag of {lag_s} s", seed, since_s)
         assert zombies, "somebody was stopped"
@@ -270,7 +291,7 @@ async def _stopped(scene: Scene, events: Sequence[Sent]) -> list[Member]:
     fleet, run = scene.run.fleet, scene.run
     await run.send(events, PER_S, lambda: scene.is_still() and not scene.strikes)
     zombies = [member for member in fleet.living if member.is_stopped]
-    scene.workers = len(fleet.living) + 1  # the successor
+    scene.processes = len(fleet.living) + 1  # the successor
     await run.caught_up()
     return zombies
 

@@ -1,8 +1,9 @@
-"""The steps of a batch at which a worker is struck, by name, from taking a partition over to its commit.
+"""The steps at which a process is struck, by name: of a batch in a worker, and of a call in a gateway.
 
 A test asserts that each of them is there: a step that is renamed is renamed here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from signal import Signals
@@ -39,7 +40,14 @@ STEPS = {
     Guarantee.EFFECTIVELY_ONCE: _BEFORE | _EFFECTIVELY_ONCE | _BEHIND,
     Guarantee.EXACTLY_ONCE: _BEFORE | _EXACTLY_ONCE | _BEHIND,
 }
-_CALLS = {"seek": 1, "flow": 4, "revoked": 1, "assign": 1, "transactional id": 4}
+GATEWAY_STEPS = {
+    "call": "apportion.gateway.kafka_backend:KafkaBackend.compose",
+    "publish": "apportion.kafka.client:Publisher.publish",
+    "answers": "apportion.kafka.caller_reader:CallerReader.take",
+    "first answer": "apportion.gateway.kafka_backend:KafkaBackend._first_answer",
+}
+"""From the decoded request to its answer."""
+_CALLS = {"seek": 1, "flow": 4, "revoked": 1, "assign": 1, "transactional id": 4, "first answer": 1}
 """Up to which call; of the others, up to the eighth."""
 
 
@@ -62,14 +70,21 @@ class Strike:
         return f"{self.place}:{self.when}:{self.call}:{self.signal.name}"
 
 
-def strikes(
-    seed: int, signal: Signals, guarantee: Guarantee = Guarantee.EFFECTIVELY_ONCE, *, rounds: int = 1
-) -> list[Strike]:
-    """Return every step, before and after it, so often, at calls and in an order of that seed."""
+def strikes(seed: int, signal: Signals, guarantee: Guarantee = Guarantee.EFFECTIVELY_ONCE) -> list[Strike]:
+    """Return every step of a worker, before and after it, at calls and in an order of that seed."""
+    return _strikes(STEPS[guarantee], seed, signal)
+
+
+def gateway_strikes(seed: int, signal: Signals, *, rounds: int) -> list[Strike]:
+    """Return every step of a gateway, before and after it, so many times, in the same way."""
+    return _strikes(GATEWAY_STEPS, seed, signal, rounds)
+
+
+def _strikes(steps: Mapping[str, str], seed: int, signal: Signals, rounds: int = 1) -> list[Strike]:
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     chosen = [
         Strike(step, place, when, random.randint(1, _CALLS.get(step, 8)), signal)
-        for step, place in STEPS[guarantee].items()
+        for step, place in steps.items()
         for when in ("before", "after")
         for _ in range(rounds)
     ]

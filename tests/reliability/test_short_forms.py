@@ -14,8 +14,9 @@ from signal import SIGKILL, SIGSTOP
 import pytest
 from reliability import scenarios
 from reliability.batches import mutated_batches
+from reliability.gateway_kills import gateway_killed
 from reliability.scenarios import Outcome
-from reliability.steps import STEPS, strikes
+from reliability.steps import GATEWAY_STEPS, STEPS, gateway_strikes, strikes
 
 from apportion.settings.value_types import Guarantee
 
@@ -50,8 +51,10 @@ async def require_right_under_both_guarantees(
     assert exact.audited.repeated == exact.audited.late_rows == 0
 
 
-@pytest.mark.parametrize("step", sorted({place for steps in STEPS.values() for place in steps.values()}))
-def test_a_step_at_which_workers_are_struck_is_there(step: str) -> None:
+@pytest.mark.parametrize(
+    "step", sorted({place for steps in (*STEPS.values(), GATEWAY_STEPS) for place in steps.values()})
+)
+def test_a_step_at_which_processes_are_struck_is_there(step: str) -> None:
     module, _, path = step.partition(":")
     assert callable(reduce(getattr, path.split("."), importlib.import_module(module)))
 
@@ -101,6 +104,18 @@ async def test_connections_that_break_and_a_silent_broker_change_nothing(
 async def test_what_zombies_write_between_rows_survives_compaction(servers: str, tmp_path: Path) -> None:
     chosen = [each for each in strikes(SEED, SIGSTOP) if each.step in ("outputs acknowledged", "rows")]
     require_right(await scenarios.compacted(servers, tmp_path, SEED, chosen))
+
+
+@pytest.mark.asyncio
+async def test_calls_over_http_are_answered_and_charged_once_while_workers_and_gateways_are_killed(
+    servers: str, tmp_path: Path
+) -> None:
+    before = [strike for strike in strikes(SEED, SIGKILL) if strike.when == "before"]
+    workers = [strike for strike in before if strike.step == "rows"]
+    gateways = [strike for strike in gateway_strikes(SEED, SIGKILL, rounds=1) if strike.step == "publish"]
+    outcome = await gateway_killed(servers, tmp_path, SEED, workers, gateways, workers=2)
+    require_right(outcome)
+    assert outcome.kills == len(workers) + len(gateways) == 3
 
 
 @pytest.mark.asyncio

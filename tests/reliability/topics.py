@@ -77,7 +77,7 @@ async def changelog_ends(settings: Settings) -> dict[int, int]:
 async def is_compacted(settings: Settings, ends: Mapping[int, int]) -> bool:
     """Return whether the changelog has one record of each key before these offsets."""
     for partition, end in ends.items():
-        records = await _read(settings, changelog_topic(settings), partition)
+        records = await read_records(settings, changelog_topic(settings), partition)
         keys = [record.key for record in records if record.offset < end]
         if len(keys) > len(set(keys)):
             return False
@@ -92,7 +92,7 @@ async def audit_topics(settings: Settings, *, once: bool = False, compacted: boo
     """
     committed = await committed_offsets(settings)
     timeline = create_timeline(settings)
-    policies = await _read(settings, settings.policies_topic, 0)
+    policies = await read_records(settings, settings.policies_topic, 0)
     timeline, refused = timeline.extended(policies, settings.bounds)
     assert not refused, "the policies of a run are right"
     expectation = Expectation(
@@ -146,10 +146,10 @@ def _row(key: bytes, row: SessionRow | None) -> Row:
 
 
 def _read_soon(settings: Settings, partition: int, topic: str) -> "asyncio.Future[list[Record]]":
-    return asyncio.ensure_future(_read(settings, topic, partition))
+    return asyncio.ensure_future(read_records(settings, topic, partition))
 
 
-async def _read(settings: Settings, topic: str, partition: int) -> list[Record]:
+async def read_records(settings: Settings, topic: str, partition: int) -> list[Record]:
     """Return a partition's records from its beginning to its end."""
     place = TopicPartition(topic, partition)
     records: list[Record] = []

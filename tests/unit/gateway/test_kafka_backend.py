@@ -62,8 +62,8 @@ class Topics:
         self.opened.append(topics)
         return self.readers["decisions"]
 
-    async def find(self, settings: Settings, topic: str, partition: int, event_id: str) -> bytes | None:
-        assert (settings, partition) == (SETTINGS, 3)
+    async def find(self, topic: str, partition: int, event_id: str) -> bytes | None:
+        assert partition == 3
         return self.past.get(f"{topic} {event_id}")
 
 

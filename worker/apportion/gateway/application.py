@@ -91,7 +91,8 @@ class GatewayApp:
         """Bring the deadlines of all calls in flight forward to that time from now."""
         latest_s = asyncio.get_running_loop().time() + seconds
         for deadline in self._deadlines:
-            deadline.reschedule(min(latest_s, deadline.when() or latest_s))
+            if not deadline.expired():
+                deadline.reschedule(min(latest_s, deadline.when() or latest_s))
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: _Handler) -> web.StreamResponse:

@@ -25,14 +25,15 @@ from apportion.gateway.backend import (
     SubmittedRequest,
 )
 from apportion.gateway.trace_context import TraceHeaders
-from apportion.kafka.caller_reader import CallerReader, find_event, open_caller_reader
+from apportion.kafka.caller_reader import CallerReader, open_caller_reader
 from apportion.kafka.client import Publisher, open_publisher
 from apportion.kafka.connection import why_exposed
+from apportion.kafka.event_search import EventSearch
 from apportion.operations.log import log_warning
 from apportion.settings import Settings
 
 OpenReader = Callable[[tuple[str, ...]], Awaitable[CallerReader]]
-FindEvent = Callable[[Settings, str, int, str], Awaitable[bytes | None]]
+FindEvent = Callable[[str, int, str], Awaitable[bytes | None]]
 
 
 class _ComposedIds(Struct, frozen=True):
@@ -67,7 +68,9 @@ async def open_kafka_backend(settings: Settings) -> AsyncIterator["KafkaBackend"
 
             publisher = await stack.enter_async_context(open_publisher(settings))
             answers = await open_running((settings.composed_topic, settings.dead_letters_topic))
-            yield KafkaBackend(settings, publisher, answers, open_running, find_event)
+            search = EventSearch(settings)
+            readers += [tasks.create_task(search.run()) for _ in range(_SEARCHES_MAX)]
+            yield KafkaBackend(settings, publisher, answers, open_running, search.find)
             for reader in readers:
                 reader.cancel()
     except BaseExceptionGroup as failed:
@@ -93,7 +96,6 @@ class KafkaBackend:
         self._find = find
         self._decisions: CallerReader | None = None
         self._opening = asyncio.Lock()
-        self._searching = asyncio.Semaphore(_SEARCHES_MAX)
         self._name = uuid4().hex
         self._numbers = count()
 
@@ -156,8 +158,7 @@ class KafkaBackend:
 
     async def _past(self, topic: str, partition: int, event_id: str) -> bytes:
         try:
-            async with self._searching:
-                found = await self._find(self._settings, topic, partition, event_id)
+            found = await self._find(topic, partition, event_id)
         except KafkaError as error:
             raise BackendAwayError from error
         if found is None:

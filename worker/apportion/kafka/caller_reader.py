@@ -13,15 +13,12 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
 from apportion.core.wire.cloudevents import CALLER_HEADER
-from apportion.kafka.groupless_consumer import FETCH_MAX_BYTES, open_reader, patiently, read_to
+from apportion.kafka.groupless_consumer import FETCH_MAX_BYTES, open_reader, patiently
 from apportion.kafka.record_consumer import RecordConsumer
 from apportion.settings import Settings
 
-COMMITTED = "read_committed"
 _POLL_MS = 1_000
 _REACH_S = 2.0
-_FIRST_WINDOW = 256
-_WINDOW_GROWTH = 4
 
 
 class AnswersUnreadError(Exception):
@@ -86,28 +83,9 @@ class CallerReader:
 @asynccontextmanager
 async def open_caller_reader(settings: Settings, topics: Iterable[str]) -> AsyncIterator[CallerReader]:
     """Yield a reader that has every record that is written from now on; the caller runs it."""
-    async with open_reader(settings, COMMITTED, FETCH_MAX_BYTES) as consumer:
+    async with open_reader(settings, "read_committed", FETCH_MAX_BYTES) as consumer:
         places = [TopicPartition(topic, number) for topic in topics for number in range(settings.partitions)]
         consumer.assign(places)
         for place, end in (await patiently(consumer.end_offsets, places)).items():
             consumer.seek(place, end)
         yield CallerReader(consumer)
-
-
-async def find_event(settings: Settings, topic: str, partition: int, event_id: str) -> bytes | None:
-    """Return the value of a partition's record with this `ce_id`, or None; newer records are read first."""
-    place, wanted = TopicPartition(topic, partition), ("ce_id", event_id.encode())
-    async with open_reader(settings, COMMITTED, FETCH_MAX_BYTES) as consumer:
-        consumer.assign([place])
-        begin = (await patiently(consumer.beginning_offsets, [place]))[place]
-        end = (await patiently(consumer.end_offsets, [place]))[place]
-        window = _FIRST_WINDOW
-        while end > begin:
-            start = max(begin, end - window)
-            consumer.seek(place, start)
-            async for step in read_to(consumer, {place: end}):
-                for record in step.records:
-                    if wanted in record.headers:
-                        return bytes(record.value)
-            end, window = start, window * _WINDOW_GROWTH
-    return None
