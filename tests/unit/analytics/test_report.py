@@ -105,15 +105,46 @@ def test_what_is_held_is_added_up_by_policy_and_cause_for_chats_and_texts() -> N
     assert found == [(None, 2, 80, 18), ("room", 1, 5, 0)]
 
 
+def test_queries_are_added_up_by_policy_with_the_excerpts_that_they_brought() -> None:
+    excerpt = {"fidelity": "excerpt", "excerpt": {"passages": 9, "lines": [[3, 4]]}, "full_tokens": 90}
+    chosen = [
+        candidate("a", 1, outcome="selected", tokens=30, **excerpt),
+        candidate("b", 2, outcome="selected", tokens=6, **excerpt),
+        candidate("c", 3, outcome="selected", tokens=50, fidelity="full"),
+    ]
+    found = asked(
+        "queries",
+        [
+            decision(1, query={"terms": 4, "matched": 3, "passages": 20}, candidates=chosen),
+            decision(2, query={"terms": 2, "matched": 0, "passages": 10}),
+            decision(3),
+        ],
+    )
+    [row] = [{name: value for name, value in row.items() if name != "policy_name"} for row in found]
+    assert row == {
+        "decisions": 2,
+        "terms": 6,
+        "terms_matched": 3,
+        "unmatched": 1,
+        "passages": 30,
+        "excerpts": 2,
+        "excerpt_tokens": 36,
+        "excerpt_full_tokens": 180,
+    }
+
+
 def test_tables_of_an_earlier_version_lack_columns_and_are_reported(tmp_path: Path) -> None:
     values = list(as_lines([decision(1)]))
     lines = RecordLines(topic="t", partition=0, offsets=[0], timestamps_ms=[None], values=values)
     for table, rows in convert(lines).items():
         (tmp_path / table).mkdir()
-        later = [name for name in rows.column_names if name.startswith(("window_", "tool_results_"))]
+        later = [
+            name for name in rows.column_names if name.startswith(("window_", "tool_results_", "query_"))
+        ]
         pq.write_table(rows.drop_columns(later), tmp_path / table / "part.parquet")
     with open_tables((tmp_path,), ()) as tables:
-        assert report_of(tables).answers["held"].rows == []
+        answers = report_of(tables).answers
+        assert (answers["held"].rows, answers["queries"].rows) == ([], [])
 
 
 def test_a_session_is_told_by_its_last_decision_with_the_prompts_that_it_has_left() -> None:

@@ -19,6 +19,7 @@ NAMES = (
     "near_misses",
     "floors",
     "held",
+    "queries",
     "sessions",
     "session_shares",
     "latency",

@@ -16,7 +16,7 @@ function put() {
   const pair = (...those) => element("div", { class: "pair" }, those);
   const parts = [
     overviewSection(), utilisationSection(), droppedSection(), nearMissSection(), pair(floorsSection(), refusedSection()),
-    pair(sessionsSection(), latencySection()), reuseSection(), heldSection(), replayedSection(), decisionsSection(),
+    pair(sessionsSection(), latencySection()), reuseSection(), heldSection(), queriesSection(), replayedSection(), decisionsSection(),
   ].filter(Boolean);
   document.getElementById("main").replaceChildren(...parts);
   document.getElementById("sections").append(...[...document.querySelectorAll("main section")].map((each) =>

@@ -117,6 +117,21 @@ function heldSection() {
     ], rows), cut("held")]);
 }
 
+function queriesSection() {
+  const rows = answers.queries;
+  if (!rows.length) return null;
+  return section("queries", "Queries", "How much of the queries occurred in the candidates, and how much of large candidates was shown as excerpts.",
+    [table([
+      ["Policy", (row) => row.policy_name],
+      ["Decisions", (row) => count(row.decisions), true],
+      ["Terms found", (row) => percent(row.terms_matched, row.terms), true],
+      ["Found nothing", (row) => count(row.unmatched), true],
+      ["Passages each", (row) => count(Math.round(row.passages / row.decisions)), true],
+      ["Excerpts", (row) => count(row.excerpts), true],
+      ["Shown of them", (row) => percent(row.excerpt_tokens, row.excerpt_full_tokens), true],
+    ], rows), cut("queries")]);
+}
+
 function sessionsSection() {
   const rows = answers.sessions;
   const place = element("div", {});

@@ -1,0 +1,83 @@
+"""The commands of the evaluation, their results and tables."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from benchmarks.retrieval.commands import app
+from benchmarks.retrieval.results import Result, read_results
+from benchmarks.retrieval.tables import complete, table
+from typer.testing import CliRunner
+from unit.retrieval.test_dialogues import question, written
+
+
+def invoke(*arguments: str | Path) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_the_tables_of_stored_results_are_those_of_the_run(tmp_path: Path) -> None:
+    file, results = (
+        written(tmp_path, question(), question(category=1), dialogues=4),
+        tmp_path / "results.jsonl",
+    )
+    code, first, _ = invoke("locomo", file, "--limit", "20", "--results", results)
+    assert code == 0
+    assert "locomo: 2 cases" in first
+    assert "multi-hop: 1 cases" in first
+    assert "| whole turns | 20 | lead |" in first
+    assert invoke("tables", results) == (0, first, "")
+
+
+def test_the_same_data_give_the_same_results(tmp_path: Path) -> None:
+    file = written(tmp_path, question(), dialogues=4)
+    for name in ("a", "b"):
+        assert invoke("locomo", file, "--results", tmp_path / name)[0] == 0
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("locomo", "nowhere.json"), "nowhere.json"),
+        (("locomo", "nowhere.json", "--method", "luck"), "no method 'luck'; there are: lanes, query;"),
+        (("qmsum", "nowhere.jsonl"), "nowhere.jsonl"),
+        (("changes", "nowhere"), "no git repository here"),
+        (("tables", "nowhere"), "nowhere"),
+    ],
+)
+def test_data_that_cannot_be_read_end_the_command_with_2_and_a_line(
+    arguments: tuple[str, ...], says: str
+) -> None:
+    code, _, error = invoke(*arguments)
+    assert code == 2
+    assert says in error
+
+
+def test_a_line_that_is_no_result_is_refused_with_its_number(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    file.write_bytes(msgspec.json.encode(result()) + b"\n{}\n")
+    code, _, error = invoke("tables", file)
+    assert (code, f"{file}:2 is no result" in error) == (2, True)
+
+
+def result(case: str = "1", method: str = "ours", share: float = 1.0) -> Result:
+    return Result("changes", "jobs", case, "change", method, 100, 90, {"lines": share})
+
+
+def test_a_table_has_paired_leads_of_the_first_method() -> None:
+    results = [
+        result(case, method, share)
+        for case, shares in {"1": (1.0, 0.5), "2": (0.75, 0.25)}.items()
+        for method, share in zip(("ours", "theirs"), shares, strict=True)
+    ]
+    *_, ours, theirs = table(results, "lines")
+    assert ours == "| ours | 0.875 (0.75-1.00) |  |"
+    assert theirs == "| theirs | 0.375 (0.25-0.50) | +0.500 [+0.50, +0.50] |"
+
+
+def test_the_last_case_of_a_stopped_run_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    results = [result("1"), result("1", "theirs"), result("2")]
+    file.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in results))
+    assert complete(read_results(file)) == results[:2]
