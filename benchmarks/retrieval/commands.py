@@ -160,13 +160,20 @@ def tables(
         raise DataError(f"{file} has no result")
     _tell(results)
     if plots is not None:
-        from benchmarks.retrieval.plots import write_measures, write_shares  # noqa: PLC0415 - not in tests
+        _draw(results, plots)
 
-        data = results[0].data
-        if data == "locomo":
-            write_measures(plots / f"{data}.svg", results)
-        else:
-            write_shares(plots / f"{data}.svg", results, next(iter(results[0].measures)))
+
+def _draw(results: Sequence[Result], folder: Path) -> None:
+    try:
+        from benchmarks.retrieval.plots import write_measures, write_shares  # noqa: PLC0415 - not in tests
+    except ImportError as error:
+        raise DataError("plots need matplotlib: pip install '.[benchmarks]'") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{results[0].data}.svg"
+    if results[0].data == "locomo":
+        write_measures(file, results)
+    else:
+        write_shares(file, results, next(iter(results[0].measures)))
 
 
 def _selected(methods: Mapping[str, Method], names: Sequence[str] | None) -> Mapping[str, Method]:

@@ -10,6 +10,8 @@ from benchmarks.retrieval.methods import FOR_CHANGES, FOR_DIALOGUES, OF_LIBRARIE
 from benchmarks.retrieval.packing import Piece, packed
 from benchmarks.retrieval.peers import ranges
 
+from apportion.core.query.terms import terms_of
+
 CLASS = """import os
 
 class Jobs:
@@ -63,6 +65,18 @@ def test_bm25_prefers_the_rare_term_and_the_shorter_text() -> None:
     assert found[1] > found[3] > 0
     assert scores("none", texts, words) == [0, 0, 0, 0]
     assert scores("", [], words) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CLASS,
+        "getHTTPResponses the jobs do_it",
+        "class is as bus ABCs x1y2 __init__ ÜberTasks 日本語 naïve_cafés",
+    ],
+)
+def test_the_own_terms_are_those_of_the_rule(text: str) -> None:
+    assert set(own_terms(text)) == terms_of(text)
 
 
 def test_the_own_terms_split_names() -> None:
