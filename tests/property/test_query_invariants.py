@@ -16,6 +16,7 @@ from apportion.core.memory import Memory
 from apportion.core.query import relevance
 from apportion.core.query import terms as query_terms
 from apportion.core.query.content_runs import content_runs
+from apportion.core.query.passages import passages_of
 from apportion.core.query.relevance import Document, relevances
 from apportion.core.results import Fidelity
 from apportion.core.text.tokens import CounterName
@@ -162,6 +163,23 @@ def test_hostile_contents_never_pass_the_ceiling(content: str) -> None:
     outcome = answer(request(offered, query="job", budget_tokens=500), lanes_policy(counter="o200k_base"))
     used = COUNTERS["o200k_base"].count(outcome.composed.text or "")
     assert used == outcome.composed.tokens.used <= 500
+
+
+@pytest.mark.parametrize("paragraph", ["job\n\n", "a\n\n", "\n\n \na", "a\n \t\r\n    b\n\n"])
+@pytest.mark.parametrize("most", [100, 2_400])
+def test_a_content_of_tiny_paragraphs_has_a_passage_for_every_40_characters_at_most(
+    paragraph: str, most: int
+) -> None:
+    content = paragraph * 20_000
+    found = passages_of(content, most)
+    assert len(found) <= len(content) // 40 + 1
+    assert "\n".join(found.contents(content)).strip() == content.strip()
+
+
+@given(contents.filter(bool), st.integers(1, 200))
+@settings(deadline=None)
+def test_no_content_has_more_passages_than_one_for_every_40_characters(content: str, most: int) -> None:
+    assert len(passages_of(content, most)) <= len(content) // 40 + 1
 
 
 @given(st.lists(contents.filter(bool), max_size=6), queries)

@@ -4,19 +4,25 @@ A line ends after LF, and only there. A start is a non-blank line behind a blank
 indentation, with a tab as four. A range of more than `most` characters is cut at its starts of the least
 level, and each piece again. A range without a start inside is cut from the top into as many whole lines as
 fit, at least one. Each line counts one more than its characters.
+
+If passages have fewer than 40 characters on average, neighbours are joined: from the top, as many as have at
+most 80 characters together, at least one. So a content has at most one passage for every 40 characters.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, pairwise
+from operator import sub
 
 from msgspec import Struct
 
-_FIRST_START = re.compile(r"(?:[ \t\r]*\n)+([ \t]*)")
-"""Blank lines and the indentation of the line behind them."""
-_START = re.compile(r"\n" + _FIRST_START.pattern)
+_GAP = re.compile(r"(\n(?:[ \t\r]*\n)+[ \t]*)")
+"""The end of a line, the blank lines behind it, and the indentation of the next line."""
 _BLANKS = " \t\r"
 _TAB_LEVELS = 4
+AVERAGE_MIN_CHARACTERS = 40
+_JOINED_MAX_CHARACTERS = 2 * AVERAGE_MIN_CHARACTERS
 
 
 class Passages(Struct, frozen=True, gc=False):
@@ -51,48 +57,74 @@ def passages_of(content: str, most: int) -> Passages:
 
 def _cut(content: str, most: int) -> list[int]:
     """Return the offset of each passage, ascending."""
-    starts = _starts(content)
     end_of_all = len(content) + (not content.endswith("\n"))
+    if end_of_all <= most:
+        return [0]
+    starts, levels = _starts(content)
     cuts: list[int] = []
-    # ranges from the last to the first: beginning, end, and the starts inside
-    waiting: list[tuple[int, int, Sequence[tuple[int, int]]]] = [(0, end_of_all, starts)]
+    # ranges that are too large: beginning, end, the place of the first start inside, and behind the last
+    waiting = [(0, end_of_all, 0, len(starts))]
     while waiting:
-        begin, end, inside = waiting.pop()
-        if end - begin <= most:
-            cuts.append(begin)
-        elif not inside:
+        begin, end, first, last = waiting.pop()
+        if first == last:
             cuts += _by_lines(content, begin, end, most)
-        else:
-            waiting += reversed(_at_least_level(begin, end, inside))
-    return cuts
+            continue
+        least = min(levels[first:last])
+        places = [place for place, level in enumerate(levels[first:last], first) if level == least]
+        bounds = [first - 1, *places, last]
+        begins = [begin, *[starts[place] for place in places]]
+        ends = [*begins[1:], end]
+        sizes = list(map(sub, ends, begins))
+        cuts += [begin for begin, size in zip(begins, sizes, strict=True) if size <= most]
+        waiting += [
+            (begins[place], ends[place], bounds[place] + 1, bounds[place + 1])
+            for place, size in enumerate(sizes)
+            if size > most
+        ]
+    cuts.sort()
+    return _joined(cuts, end_of_all) if len(cuts) * AVERAGE_MIN_CHARACTERS > end_of_all else cuts
 
 
-def _at_least_level(
-    begin: int, end: int, inside: Sequence[tuple[int, int]]
-) -> list[tuple[int, int, Sequence[tuple[int, int]]]]:
-    """Return the pieces of a range that is cut at its starts of the least level."""
-    least = min([level for _, level in inside])
-    places = [place for place, (_, level) in enumerate(inside) if level == least]
-    bounds = [-1, *places, len(inside)]
-    pieces = []
-    for before, after in pairwise(bounds):
-        first = begin if before < 0 else inside[before][0]
-        last = end if after == len(inside) else inside[after][0]
-        pieces.append((first, last, inside[before + 1 : after]))
-    return pieces
-
-
-def _starts(content: str) -> list[tuple[int, int]]:
+def _starts(content: str) -> tuple[list[int], list[int]]:
     """Return the offset and the level of each start."""
-    starts = []
-    first = _FIRST_START.match(content)
-    # another start is behind the LF of a line that is not blank
-    for match in chain([first] if first else (), _START.finditer(content, first.end() if first else 0)):
-        indent = match[1]
-        starts.append((match.start(1), len(indent) + (_TAB_LEVELS - 1) * indent.count("\t")))
-    if starts and not content[starts[-1][0] :].strip(_BLANKS):
-        del starts[-1]
-    return starts
+    # in the text with an LF before it, its first line may follow a blank one as every other
+    pieces = _GAP.split("\n" + content)
+    indent_of, level_of = _Indents(), _Levels()
+    gaps = pieces[1::2]
+    ends = list(accumulate(map(len, pieces)))[1::2]
+    starts = [end - 1 - indent for end, indent in zip(ends, map(indent_of.__getitem__, gaps), strict=True)]
+    levels = list(map(level_of.__getitem__, gaps))
+    if starts and not content[starts[-1] :].strip(_BLANKS):
+        del starts[-1], levels[-1]
+    return starts, levels
+
+
+class _Indents(dict[str, int]):
+    """The number of characters behind the last LF of a gap; most gaps of a content are equal."""
+
+    def __missing__(self, gap: str) -> int:
+        indent = self[gap] = len(gap) - gap.rindex("\n") - 1
+        return indent
+
+
+class _Levels(dict[str, int]):
+    """The level of the line behind a gap."""
+
+    def __missing__(self, gap: str) -> int:
+        indent = gap[gap.rindex("\n") + 1 :]
+        level = self[gap] = len(indent) + (_TAB_LEVELS - 1) * indent.count("\t")
+        return level
+
+
+def _joined(cuts: Sequence[int], end: int) -> list[int]:
+    """Return the offsets of passages that are joined while they have few characters together."""
+    joined, place = [], 0
+    while place < len(cuts):
+        joined.append(cuts[place])
+        most = cuts[place] + _JOINED_MAX_CHARACTERS
+        # the passage before the first cut behind `most` ends behind it, too, unless it is the last
+        place = len(cuts) if end <= most else max(place + 1, bisect_right(cuts, most, place) - 1)
+    return joined
 
 
 def _by_lines(content: str, begin: int, end: int, most: int) -> list[int]:
