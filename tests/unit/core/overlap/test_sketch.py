@@ -1,12 +1,14 @@
 """The sketch of a content: which windows and which words of it are kept."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.naive_overlap import digit_words, keys
 
 from apportion.core.memory import ContentMemo
-from apportion.core.overlap.sketch import Sketch, sketch
+from apportion.core.overlap.sketch import Sketch, sketch, sketches
 
 SIGNS = st.text(
     st.sampled_from("abcXYZ019 .,-_\n\x00\x7féß漢🙂ǅ²") | st.characters(codec="utf-8"), max_size=60
@@ -56,7 +58,7 @@ def test_one_letter_a_million_times_has_one_key_at_most() -> None:
 def test_what_is_remembered_is_what_would_be_made() -> None:
     memo: ContentMemo[Sketch] = ContentMemo(10_000)
     contents = [f"content number {n % 3} of some length" for n in range(6)]
-    found = memo.get_all([str(n % 3) for n in range(6)], contents, sketch)
+    found = memo.get_all([str(n % 3) for n in range(6)], contents, sketches)
     assert found == [sketch(content) for content in contents]
     assert (memo.hits, memo.misses) == (3, 3)
 
@@ -65,9 +67,9 @@ def test_the_least_recently_used_sketches_go_when_they_weigh_too_much() -> None:
     memo: ContentMemo[Sketch] = ContentMemo(2_000)
     made: list[str] = []
 
-    def counted(content: str) -> Sketch:
-        made.append(content)
-        return sketch(content)
+    def counted(contents: Sequence[str]) -> list[Sketch]:
+        made.extend(contents)
+        return sketches(contents)
 
     for name in ("a", "b", "a", "c", "a", "b"):  # two of some 700 bytes fit
         memo.get_all([name], [name * 100], counted)
