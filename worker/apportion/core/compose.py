@@ -132,16 +132,6 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
             return counter.count_many(contents)
         return counts.count(counter, [candidate.facts.content or "" for candidate in candidates], contents)
 
-    def terms_of_contents(candidates: Sequence[Prepared], passage_characters: int) -> list[ContentTerms]:
-        from apportion.core.query.reading import read_contents  # noqa: PLC0415 - loads numpy, which most requests never need
-
-        contents = [candidate.content for candidate in candidates]
-        make = partial(read_contents, passage_characters=passage_characters)
-        if memory is None:
-            return make(contents)
-        keys = [f"{candidate.facts.content} {passage_characters}" for candidate in candidates]
-        return memory.terms.get_all(keys, contents, make)
-
     def overlap_of(candidates: Sequence[Prepared], threshold: int) -> Overlap:
         from apportion.core.overlap import pairs, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
 
@@ -161,9 +151,22 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         candidates=accepted.prepared.candidates,
         own=accepted.strategy.read_own(accepted.asked.request, _session_part(accepted)),
         count_contents=count_contents,
-        terms_of_contents=terms_of_contents,
+        terms_of_contents=partial(_terms_of_contents, memory),
         overlap_of=overlap_of,
     )
+
+
+def _terms_of_contents(
+    memory: Memory | None, candidates: Sequence[Prepared], passage_characters: int
+) -> list[ContentTerms]:
+    from apportion.core.query.reading import read_contents  # noqa: PLC0415 - loads numpy, which most requests never need
+
+    contents = [candidate.content for candidate in candidates]
+    make = partial(read_contents, passage_characters=passage_characters)
+    if memory is None:
+        return make(contents)
+    keys = [f"{candidate.facts.content} {passage_characters}" for candidate in candidates]
+    return memory.terms.get_all(keys, contents, make)
 
 
 def _session_part(accepted: Accepted) -> SessionPart:

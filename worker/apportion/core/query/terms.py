@@ -208,18 +208,21 @@ def _entries(
     return entries
 
 
-def terms_of(text: str) -> frozenset[str]:
-    """Return the different terms of a text."""
+def occurring_terms(text: str) -> list[str]:
+    """Return the terms of a text, each as often as it occurs, in no order that means anything."""
     raw = text.encode()
     table = read_terms(raw, (0, len(raw)))
-    return frozenset(
-        [
-            term
-            for entries in (table.parts, table.joined)
-            for _, start, size, _, is_derived in entries.tolist()
-            if is_term(term := table.plain[start : start + size].decode(), is_derived=is_derived)
-        ]
-    )
+    return [
+        term
+        for entries in (table.parts, table.joined)
+        for _, start, size, _, is_derived in entries.tolist()
+        if is_term(term := table.plain[start : start + size].decode(), is_derived=is_derived)
+    ]
+
+
+def terms_of(text: str) -> frozenset[str]:
+    """Return the different terms of a text."""
+    return frozenset(occurring_terms(text))
 
 
 def is_term(word: str, *, is_derived: bool) -> bool:

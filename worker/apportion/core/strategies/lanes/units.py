@@ -107,17 +107,9 @@ def compete(
 
     Where the query matches nothing, every candidate is one unit and stays as it is ranked.
     """
-    from apportion.core.query.relevance import Document, relevances  # noqa: PLC0415 - loads numpy
-
     offered = [artifact for artifact in ranked if artifact.bound is None]
     contents = _contents(task, [artifact.prepared for artifact in offered])
-    found = relevances(
-        terms,
-        [
-            Document(content, artifact.prepared.facts.path or "", _home(artifact))
-            for artifact, content in zip(offered, contents, strict=True)
-        ],
-    )
+    found = _relevances(offered, contents, terms)
     match = QueryMatch(found.terms, found.matched, found.passages)
     cut: dict[str, CutCandidate] = {}
     for artifact, content, shares in zip(offered, contents, found.by_document, strict=True):
@@ -167,8 +159,14 @@ def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentTerms
     return [next(of_others if cut else of_whole) for cut in is_cut]
 
 
-def _home(artifact: Artifact) -> str:
-    return artifact.prepared.facts.path or _NO_PATH + artifact.id
+def _relevances(
+    offered: Sequence[Artifact], contents: Sequence[ContentTerms], terms: Sequence[str]
+) -> "Relevances":
+    from apportion.core.query.relevance import Document, relevances  # noqa: PLC0415 - loads numpy
+
+    paths = [artifact.prepared.facts.path or "" for artifact in offered]
+    homes = [path or _NO_PATH + artifact.id for path, artifact in zip(paths, offered, strict=True)]
+    return relevances(terms, list(map(Document, contents, paths, homes)))
 
 
 def _units(
