@@ -17,8 +17,8 @@ from operator import sub
 
 from msgspec import Struct
 
-_GAP = re.compile(r"(\n(?:[ \t\r]*\n)+[ \t]*)")
-"""The end of a line, the blank lines behind it, and the indentation of the next line."""
+_GAP = re.compile(r"(\n[ \t\r]*\n[ \t\r\n]*)")
+"""The end of a line, the blank lines behind it, and the blanks that begin the next line."""
 _BLANKS = " \t\r"
 _TAB_LEVELS = 4
 AVERAGE_MIN_CHARACTERS = 40
@@ -87,33 +87,25 @@ def _cut(content: str, most: int) -> list[int]:
 
 def _starts(content: str) -> tuple[list[int], list[int]]:
     """Return the offset and the level of each start."""
-    # in the text with an LF before it, its first line may follow a blank one as every other
+    # with an LF before the content, its first line may follow a blank one as every other
     pieces = _GAP.split("\n" + content)
-    indent_of, level_of = _Indents(), _Levels()
-    gaps = pieces[1::2]
+    found = list(map(_Gaps().__getitem__, pieces[1::2]))
     ends = list(accumulate(map(len, pieces)))[1::2]
-    starts = [end - 1 - indent for end, indent in zip(ends, map(indent_of.__getitem__, gaps), strict=True)]
-    levels = list(map(level_of.__getitem__, gaps))
+    starts = [end - 1 - indent for end, (indent, _) in zip(ends, found, strict=True)]
+    levels = [level for _, level in found]
     if starts and not content[starts[-1] :].strip(_BLANKS):
         del starts[-1], levels[-1]
     return starts, levels
 
 
-class _Indents(dict[str, int]):
-    """The number of characters behind the last LF of a gap; most gaps of a content are equal."""
+class _Gaps(dict[str, tuple[int, int]]):
+    """The characters behind the last LF of a gap, and the level of its line. Most gaps are equal."""
 
-    def __missing__(self, gap: str) -> int:
-        indent = self[gap] = len(gap) - gap.rindex("\n") - 1
-        return indent
-
-
-class _Levels(dict[str, int]):
-    """The level of the line behind a gap."""
-
-    def __missing__(self, gap: str) -> int:
-        indent = gap[gap.rindex("\n") + 1 :]
-        level = self[gap] = len(indent) + (_TAB_LEVELS - 1) * indent.count("\t")
-        return level
+    def __missing__(self, gap: str) -> tuple[int, int]:
+        blanks = gap[gap.rindex("\n") + 1 :]
+        indent = blanks.partition("\r")[0]
+        found = self[gap] = len(blanks), len(indent) + (_TAB_LEVELS - 1) * indent.count("\t")
+        return found
 
 
 def _joined(cuts: Sequence[int], end: int) -> list[int]:

@@ -24,7 +24,8 @@ def read_contents(contents: Sequence[str], passage_characters: int) -> list[Cont
     bounds, firsts = [0], [0]
     for content, text, cut in zip(contents, texts, passages, strict=True):
         begin = bounds[-1]
-        bounds += [begin + offset for offset in _offsets_bytes(content, cut)[1:-1]]
+        if len(cut) > 1:
+            bounds += [begin + offset for offset in _offsets_bytes(content, cut)[1:-1]]
         bounds.append(begin + len(text))
         firsts.append(len(bounds) - 1)
     table = read_terms(b"".join(texts), bounds)

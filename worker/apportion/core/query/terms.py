@@ -51,7 +51,10 @@ _LOWER = bytes.maketrans(ascii_uppercase.encode(), ascii_lowercase.encode())
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(KEY_BYTES + 1)], np.uint64)
 _SHORTEST_PLURAL = 4
 _S = ord("s")
-_NOT_ASCII, _FIRST_BYTE = 0x80, 0xC0
+_NOT_ASCII = 0x80
+_LEAD_BITS = 0xC0
+"""Of a byte behind the first of a character, these bits are those of 0x80."""
+_FOLLOWING_MAX = 3
 _FIRST_OTHER, _FIRST_ALONE = 0xC3, 0xE2
 """The first bytes of U+00C0, behind U+0080 to U+00BF, and of U+2000."""
 _SEPARATING = ((0xE2, 0x80, 0xB9), (0xE3, 0x80, 0x80), (0xEF, 0xB8, 0xBF))
@@ -71,7 +74,6 @@ def _class_of(byte: int) -> int:
 
 
 _CLASSES = bytes(map(_class_of, range(256)))
-_LEAD_CLASSES = np.frombuffer(_CLASSES, np.uint8)
 
 
 def _transition(before: int, behind: int) -> int:
@@ -170,16 +172,15 @@ def _flags(text: bytes) -> NDArray[np.uint8]:
 def _with_characters(text: bytes, classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Set the classes of all bytes outside ASCII to those of their characters."""
     signs = np.frombuffer(text, np.uint8)
-    places = np.flatnonzero(signs >= _NOT_ASCII)
-    is_first = signs[places] >= _FIRST_BYTE
-    first = places[is_first]
-    leads, seconds = signs[first], signs[first + 1]
-    of_characters = _LEAD_CLASSES[leads]
     for lead, least, most in _SEPARATING:
-        of_characters[(leads == lead) & (seconds >= least) & (seconds <= most)] = _SEPARATOR
-    own = of_characters[np.cumsum(is_first) - 1]
-    own[(own == _ALONE) & ~is_first] = _TAIL
-    classes[places] = own
+        first = np.flatnonzero(signs == lead)
+        seconds = signs[first + 1]
+        classes[first[(seconds >= least) & (seconds <= most)]] = _SEPARATOR
+    follows = (signs & _LEAD_BITS) == _NOT_ASCII
+    copied = np.uint8(_TAIL) * follows[1:]
+    for _ in range(_FOLLOWING_MAX):  # bytes that follow begin without a class, which is 0
+        classes[1:] |= classes[:-1] & copied
+    classes += follows & (classes == _ALONE)  # of these the class is `_TAIL`, the next number
     return classes
 
 
