@@ -44,22 +44,18 @@ class Passages(Struct, frozen=True, gc=False):
 
 def passages_of(content: str, most: int) -> Passages:
     """Return the passages of a content of at least one character; with `most` 0 it is one, whole."""
-    whole = (0, len(content))
-    offsets = whole if not most or len(content) < most else (*_cut(content, most), len(content))
-    lines, line = [0], 0
-    for start, end in pairwise(offsets):
-        line += content.count("\n", start, end)
-        lines.append(line)
-    if not content.endswith("\n"):
-        lines[-1] += 1
-    return Passages(tuple(offsets), tuple(lines))
+    length, ends_inside = len(content), not content.endswith("\n")
+    if not most or length + ends_inside <= most:
+        return Passages((0, length), (0, content.count("\n") + ends_inside))
+    offsets = (*_cut(content, most), length)
+    counts = [content.count("\n", start, end) for start, end in pairwise(offsets)]
+    counts[-1] += ends_inside
+    return Passages(offsets, tuple(accumulate(counts, initial=0)))
 
 
 def _cut(content: str, most: int) -> list[int]:
-    """Return the offset of each passage, ascending."""
+    """Return the offset of each passage of a content that is too large for one, ascending."""
     end_of_all = len(content) + (not content.endswith("\n"))
-    if end_of_all <= most:
-        return [0]
     starts, levels = _starts(content)
     cuts: list[int] = []
     # ranges that are too large: beginning, end, the place of the first start inside, and behind the last

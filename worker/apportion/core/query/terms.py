@@ -112,7 +112,7 @@ class TermTable(Struct, frozen=True):
 def read_terms(text: bytes, bounds: Sequence[int]) -> TermTable:
     """Return the terms of a text in UTF-8. `bounds` divide it into pieces; no run may pass one."""
     flags = _flags(b"\0%b\0" % text)
-    events = np.flatnonzero(flags != 0)
+    events = np.flatnonzero(flags != 0).astype(np.int32)
     kinds = flags[events]
     starts_part, starts_run = kinds & _PART_STARTS, kinds & _RUN_STARTS
     underscores_before = _sums((kinds & _AT_UNDERSCORE) // _AT_UNDERSCORE)
@@ -144,14 +144,14 @@ def read_terms(text: bytes, bounds: Sequence[int]) -> TermTable:
     )
 
 
-def _sums(numbers: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def _sums(numbers: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
     """Return the sums of the numbers before each, and of all."""
-    sums = np.zeros(len(numbers) + 1, np.int64)
+    sums = np.zeros(len(numbers) + 1, np.int32)
     np.cumsum(numbers, out=sums[1:])
     return sums
 
 
-def _pieces(starts: NDArray[np.int64], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+def _pieces(starts: NDArray[np.int32], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the place of the piece that each of ascending starts is in."""
     return np.repeat(np.arange(len(bounds) - 1), np.diff(np.searchsorted(starts, bounds)))
 
