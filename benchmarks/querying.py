@@ -57,7 +57,7 @@ def _measure(name: str, contents: Sequence[str]) -> None:
 
 
 def _read(contents: Sequence[str]) -> None:
-    read = read_contents(contents, PASSAGE_CHARACTERS)
+    read = read_contents(contents, [PASSAGE_CHARACTERS] * len(contents))
     relevances(terms_of(QUERY), [Document(content, "", str(n)) for n, content in enumerate(read)])
 
 

@@ -49,7 +49,7 @@ def test_the_passages_of_a_content_are_those_of_the_definition(content: str, mos
 @settings(max_examples=500, deadline=None)
 @given(st.lists(texts.filter(bool), max_size=3), st.integers(1, 60) | st.just(0))
 def test_the_terms_of_passages_are_those_of_the_definition(contents: list[str], most: int) -> None:
-    for content, found in zip(contents, read_contents(contents, most), strict=True):
+    for content, found in zip(contents, read_contents(contents, [most] * len(contents)), strict=True):
         pieces = found.passages.contents(content)
         assert list(found.runs) == [len(query_rules.runs(piece)) for piece in pieces]
         terms: list[list[str]] = [[] for _ in pieces]

@@ -183,15 +183,15 @@ class ContentMemo(Generic[V]):
         self.misses = 0
 
     def get_all(
-        self, keys: Sequence[str], contents: Sequence[str], make: Callable[[Sequence[str]], Sequence[V]]
+        self, keys: Sequence[str], contents: Sequence[str], make: Callable[[Sequence[int]], Sequence[V]]
     ) -> list[V]:
-        """Return the value of each content, in order; `make` computes the values of different contents."""
+        """Return the value of each content, in order; `make` computes those at some places of `contents`."""
         known = self._values
-        unknown = {key: content for key, content in zip(keys, contents, strict=True) if key not in known}
+        unknown = {key: place for place, key in enumerate(keys) if key not in known}
         self.hits += len(keys) - len(unknown)
         self.misses += len(unknown)
-        for (key, content), made in zip(unknown.items(), make(list(unknown.values())), strict=True):
-            known[key] = made, made.weight_bytes(content)
+        for (key, place), made in zip(unknown.items(), make(list(unknown.values())), strict=True):
+            known[key] = made, made.weight_bytes(contents[place])
             self._bytes += known[key][1]
         if len(unknown) < len(keys):
             for key in keys:

@@ -94,8 +94,8 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
     configured total, for strategies that read `budget_tokens` beside the limit, else 0. `candidates` stand in
     no order that means anything. `own` is what this strategy alone reads, None if there is nothing.
     `count_contents` counts contents as `counter` does, each distinct one once. `terms_of_contents` returns
-    the terms of each content in passages of at most so many characters. `overlap_of` tells what candidates,
-    in canonical order, say of each other, by a threshold.
+    the terms of each content in passages of at most so many characters, 0 for one passage. `overlap_of` tells
+    what candidates, in canonical order, say of each other, by a threshold.
     """
 
     policy: P
@@ -105,7 +105,7 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
     candidates: tuple[Prepared, ...]
     own: T
     count_contents: Callable[[Sequence[Prepared]], list[int]]
-    terms_of_contents: Callable[[Sequence[Prepared], int], list[ContentTerms]]
+    terms_of_contents: Callable[[Sequence[Prepared], Sequence[int]], list[ContentTerms]]
     overlap_of: Callable[[Sequence[Prepared], int], Overlap]
 
     def key(self, scope: Sequence[Any]) -> str:

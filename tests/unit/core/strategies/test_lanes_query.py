@@ -144,7 +144,7 @@ def test_terms_are_remembered_within_a_bound_of_bytes() -> None:
         candidates = [candidate("a", content=f"{STEPS}\n{number}")]
         answer(request(candidates, query="refund"), lanes_policy(), memory=memory)
         answer(request(candidates, query="step"), lanes_policy(), memory=memory)
-    weight = read_contents([STEPS], 2_400)[0].weight_bytes(STEPS)
+    weight = read_contents([STEPS], [2_400])[0].weight_bytes(STEPS)
     assert weight < 20_000 < 20 * weight
     assert (memory.terms.hits, memory.terms.misses) == (20, 20)
 

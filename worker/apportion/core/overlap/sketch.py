@@ -9,7 +9,6 @@ h = w · 0x9E3779B97F4A7C15 mod 2**64. The window is kept if the four top bits o
 in sixteen. Its key is bits 12 to 59 of h.
 """
 
-from collections.abc import Sequence
 from string import ascii_lowercase, ascii_uppercase, digits
 
 import numpy as np
@@ -50,11 +49,6 @@ class Sketch(Struct, frozen=True, gc=False):
     def weight_bytes(self, content: str) -> int:
         """Return an upper estimate of its memory in bytes; its words are parts of the content."""
         return _SKETCH_BYTES + len(self.keys) + _WORD_BYTES * len(self.words) + len(content)
-
-
-def sketches(contents: Sequence[str]) -> list[Sketch]:
-    """Return the sketch of each content."""
-    return list(map(sketch, contents))
 
 
 def sketch(content: str) -> Sketch:

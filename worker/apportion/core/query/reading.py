@@ -11,14 +11,14 @@ from apportion.core.query.passages import Passages, passages_of
 from apportion.core.query.terms import ENTRY, read_terms
 
 
-def read_contents(contents: Sequence[str], passage_characters: int) -> list[ContentTerms]:
-    """Return the terms of contents in passages, in time linear in their length.
+def read_contents(contents: Sequence[str], passage_characters: Sequence[int]) -> list[ContentTerms]:
+    """Return the terms of contents in passages of these sizes, in time linear in their length.
 
     All are read at once: ten thousand small contents take as long as a large one.
     """
     if not contents:
         return []
-    passages = [passages_of(content, passage_characters) for content in contents]
+    passages = list(map(passages_of, contents, passage_characters))
     # each passage ends with an LF
     texts = [content.encode() if content[-1] == "\n" else content.encode() + b"\n" for content in contents]
     bounds, firsts = [0], [0]

@@ -25,6 +25,7 @@ _LOGARITHMS_MAX = 1 << 12
 _NONE = -1
 """In place of a term: no term of the query."""
 _INT64_MAX = (1 << 63) - 1
+_NOTHING = np.zeros(0, np.int64)
 
 
 class Document(Struct, frozen=True, gc=False):
@@ -162,6 +163,8 @@ def _in_passages(query: _Query, documents: Sequence[Document], places: _PassageR
 
 def _in_paths(query: _Query, paths: Sequence[str]) -> _Pairs:
     """Return the terms of the query in each path."""
+    if not any(paths):
+        return _Pairs(_NOTHING, _NOTHING, _NOTHING)
     texts = [path.encode() + b"\n" for path in paths]
     table = read_terms(b"".join(texts), list(accumulate(map(len, texts), initial=0)))
     entries = np.concatenate((table.parts, table.joined))
@@ -201,6 +204,8 @@ def _of_paths(
     runs: NDArray[np.int64], path_of: NDArray[np.int64], in_paths: _Pairs, scale: "_Scale"
 ) -> NDArray[np.int64]:
     """Return what the terms of its path add to each passage. It depends on path and length alone."""
+    if not len(in_paths.places):
+        return np.zeros(len(runs), np.int64)
     longest = int(runs.max()) + 1
     codes, own = np.unique(path_of * longest + runs, return_inverse=True)
     paths, lengths = np.divmod(codes, longest)

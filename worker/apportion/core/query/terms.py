@@ -128,7 +128,7 @@ def read_terms(text: bytes, bounds: Sequence[int]) -> TermTable:
     several = np.flatnonzero(np.diff(first) > 1)
     joined_starts, last = plain_starts[first[several]], first[several + 1] - 1
     joined_sizes = plain_starts[last] + sizes[last] - joined_starts
-    places = np.asarray(bounds)
+    places = np.asarray(bounds, np.int64)
     return TermTable(
         plain=plain,
         plain_bounds=places - underscores_before[np.searchsorted(events, places)],

@@ -147,16 +147,10 @@ def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentTerms
     """Return the terms of each candidate by passage; one passage where it may not be cut."""
     policy = task.policy
     characters = 0 if policy.prefix.weight else policy.query.passage_characters
-    is_cut = [
-        characters > 0 and not prepared.protected and policy.shrink_of(prepared) is not ShrinkStrategy.NEVER
-        for prepared in offered
+    is_whole = [
+        prepared.protected or policy.shrink_of(prepared) is ShrinkStrategy.NEVER for prepared in offered
     ]
-    whole = [prepared for prepared, cut in zip(offered, is_cut, strict=True) if not cut]
-    others = [prepared for prepared, cut in zip(offered, is_cut, strict=True) if cut]
-    of_whole, of_others = (
-        iter(task.terms_of_contents(each, most)) for each, most in ((whole, 0), (others, characters))
-    )
-    return [next(of_others if cut else of_whole) for cut in is_cut]
+    return task.terms_of_contents(offered, [0 if whole else characters for whole in is_whole])
 
 
 def _relevances(
