@@ -35,11 +35,14 @@ def test_relevance_is_that_of_the_definition(given_documents: list[tuple[str, st
     assert {"terms": found.terms, "matched": found.matched, "passages": found.passages} == match
 
 
-@pytest.mark.parametrize("frequency_max", [10, 1 << 60])
-def test_parts_are_exact_also_where_64_bits_may_not_do(frequency_max: int) -> None:
-    scale = relevance._Scale(7, [3_321, 514], frequency_max)
-    found = scale.parts(np.array([0, 1]), np.array([3, 2]), np.array([16, 16]))
-    assert found.tolist() == [3_321 * 22 * 21 // (210 + 21 + 144), 514 * 22 * 14 // (140 + 21 + 144)]
+@pytest.mark.parametrize("frequency", [3, 1 << 30, 1 << 62])
+def test_parts_are_exact_also_where_64_bits_do_not_do(frequency: int) -> None:
+    scale = relevance._Scale(1 << 20, [3_321, 514], frequency)
+    found = scale.parts(np.array([0, 1]), np.array([frequency, 2]), np.array([16, 16]))
+    assert found.tolist() == [
+        weight * 22 * f * (1 << 20) // (10 * f * (1 << 20) + 3 * (1 << 20) + 9 * 16)
+        for weight, f in ((3_321, frequency), (514, 2))
+    ]
 
 
 def test_all_contents_of_a_request_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

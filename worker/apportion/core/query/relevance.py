@@ -232,7 +232,7 @@ class _Scale:
         self, terms: NDArray[np.int64], frequencies: NDArray[np.int64] | int, lengths: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return what terms of these frequencies add to passages of these lengths."""
-        frequent = frequencies * self._average
+        frequent = np.asarray(frequencies, self._weights.dtype) * self._average
         parts = self._weights[terms] * 22 * frequent // (10 * frequent + 3 * self._average + 9 * lengths)
         return parts.astype(np.int64)
 
