@@ -233,7 +233,8 @@ class _Scale:
     ) -> NDArray[np.int64]:
         """Return what terms of these frequencies add to passages of these lengths."""
         frequent = np.asarray(frequencies, self._weights.dtype) * self._average
-        parts = self._weights[terms] * 22 * frequent // (10 * frequent + 3 * self._average + 9 * lengths)
+        scaled = self._weights[terms] * 22 * frequent
+        parts: NDArray[np.int64] = scaled // (10 * frequent + 3 * self._average + 9 * lengths)
         return parts.astype(np.int64)
 
 

@@ -164,8 +164,8 @@ def _flags(text: bytes) -> NDArray[np.uint8]:
     pairs = classes[:-1] << _CLASS_BITS | classes[1:]
     flags = np.frombuffer(pairs.tobytes().translate(_TRANSITIONS), np.uint8).copy()
     # of several capitals before a small letter, the last belongs to that
-    last_capitals = (pairs[:-1] == _CAPITAL_PAIR) & (pairs[1:] == _CAPITAL_SMALL)
-    flags[:-1] |= last_capitals * np.uint8(_PART_STARTS | _PART_ENDS)
+    capitals = np.flatnonzero(pairs[:-1] == _CAPITAL_PAIR)
+    flags[capitals[pairs[capitals + 1] == _CAPITAL_SMALL]] |= _PART_STARTS | _PART_ENDS
     return flags
 
 
