@@ -41,7 +41,7 @@ def test_the_terms_of_a_text_are_those_of_the_definition(text: str) -> None:
 @given(texts.filter(bool), st.integers(1, 60) | st.just(0))
 def test_the_passages_of_a_content_are_those_of_the_definition(content: str, most: int) -> None:
     found = passages_of(content, most)
-    lines, offsets = found.lines, found.offsets
+    lines, offsets = found.lines(content), found.offsets
     assert list(itertools.pairwise(lines)) == query_rules.passages(content, most)
     assert [content[:end].count("\n") for end in offsets[:-1]] == list(lines[:-1])
 

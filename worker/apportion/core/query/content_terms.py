@@ -10,7 +10,7 @@ from msgspec import Struct
 from apportion.core.query.passages import Passages
 
 _CONTENT_BYTES = 800
-_PASSAGE_BYTES = 160
+_PASSAGE_BYTES = 120
 
 
 class ContentTerms(Struct, frozen=True, gc=False):

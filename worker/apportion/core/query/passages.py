@@ -26,13 +26,12 @@ _JOINED_MAX_CHARACTERS = 2 * AVERAGE_MIN_CHARACTERS
 
 
 class Passages(Struct, frozen=True, gc=False):
-    """The places at which a content is cut, its beginning and its end included.
+    """The offsets at which a content is cut, its beginning and its end included.
 
-    Passage i is between places i and i + 1: in characters in `offsets`, in lines in `lines`.
+    Passage i is between offsets i and i + 1, in characters.
     """
 
     offsets: tuple[int, ...]
-    lines: tuple[int, ...]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -41,16 +40,19 @@ class Passages(Struct, frozen=True, gc=False):
         """Return the passages of the content that they were made from, each without the LF at its end."""
         return [content[start:end].removesuffix("\n") for start, end in pairwise(self.offsets)]
 
+    def lines(self, content: str) -> list[int]:
+        """Return the number of lines before each offset; a last line without an LF is one."""
+        counts = [content.count("\n", start, end) for start, end in pairwise(self.offsets)]
+        counts[-1] += not content.endswith("\n")
+        return list(accumulate(counts, initial=0))
+
 
 def passages_of(content: str, most: int) -> Passages:
     """Return the passages of a content of at least one character; with `most` 0 it is one, whole."""
-    length, ends_inside = len(content), not content.endswith("\n")
-    if not most or length + ends_inside <= most:
-        return Passages((0, length), (0, content.count("\n") + ends_inside))
-    offsets = (*_cut(content, most), length)
-    counts = [content.count("\n", start, end) for start, end in pairwise(offsets)]
-    counts[-1] += ends_inside
-    return Passages(offsets, tuple(accumulate(counts, initial=0)))
+    length = len(content)
+    if not most or length + (content[-1] != "\n") <= most:
+        return Passages((0, length))
+    return Passages((*_cut(content, most), length))
 
 
 def _cut(content: str, most: int) -> list[int]:
