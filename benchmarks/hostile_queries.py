@@ -45,7 +45,7 @@ def _contents() -> Iterator[tuple[str, str, Callable[[int], str]]]:
     yield "tiny paragraphs that match", "job", lambda n: "job\n\n" * (n // 5 + 1)
     yield "tiny paragraphs, one of which matches", "job", lambda n: "a\n\n" * (n // 3 + 1) + "job"
     yield "different tiny paragraphs", "job", lambda n: "".join(f"job{k}\n\n" for k in range(n // 9 + 1))
-    yield "paragraphs of 40 characters", "job", lambda n: ("job" + " a" * 18 + "\n\n") * (n // 41 + 1)
+    yield "paragraphs of 33 characters", "job", lambda n: (" a" * 15 + "a\n\n") * (n // 33 + 1) + "job"
     yield "a staircase", "job", _staircase
     yield "ideographs", "漢字", lambda n: "漢字" * (n // 6 + 1)
     yield "emoji", "漢字", lambda n: "\U0001f600" * (n // 4 + 1)

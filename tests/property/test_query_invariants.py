@@ -163,16 +163,16 @@ def test_hostile_contents_never_pass_the_ceiling(content: str) -> None:
 
 @pytest.mark.parametrize("paragraph", ["job\n\n", "a\n\n", "\n\n \na", "a\n \t\r\n    b\n\n"])
 @pytest.mark.parametrize("most", [100, 2_400])
-def test_a_content_of_tiny_paragraphs_has_a_passage_for_every_40_characters_at_most(
+def test_a_content_of_tiny_paragraphs_has_a_passage_for_every_32_characters_at_most(
     paragraph: str, most: int
 ) -> None:
     content = paragraph * 20_000
     found = passages_of(content, most)
-    assert len(found) <= len(content) // 40 + 1
+    assert len(found) <= len(content) // 32 + 1
     assert "\n".join(found.contents(content)).strip() == content.strip()
 
 
 @given(contents.filter(bool), st.integers(1, 200))
 @settings(deadline=None)
-def test_no_content_has_more_passages_than_one_for_every_40_characters(content: str, most: int) -> None:
-    assert len(passages_of(content, most)) <= len(content) // 40 + 1
+def test_no_content_has_more_passages_than_one_for_every_32_characters(content: str, most: int) -> None:
+    assert len(passages_of(content, most)) <= len(content) // 32 + 1

@@ -83,7 +83,7 @@ def passages(content: str, most: int) -> list[tuple[int, int]]:
     """Return the first line of each passage, from 0, and the line behind its last."""
     lines = lines_of(content)
     pieces = cut(lines, 0, len(lines), most) if most else [(0, len(lines))]
-    return joined(lines, pieces) if size_of(lines) < 40 * len(pieces) else pieces
+    return joined(lines, pieces) if size_of(lines) < 32 * len(pieces) else pieces
 
 
 def size_of(lines: Sequence[str]) -> int:
@@ -91,10 +91,10 @@ def size_of(lines: Sequence[str]) -> int:
 
 
 def joined(lines: Sequence[str], pieces: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the pieces, neighbours in one as long as that has at most 80 characters."""
+    """Return the pieces, neighbours in one as long as that has at most 64 characters."""
     found = [pieces[0]]
     for first, end in pieces[1:]:
-        if size_of(lines[found[-1][0] : end]) <= 80:
+        if size_of(lines[found[-1][0] : end]) <= 64:
             found[-1] = found[-1][0], end
         else:
             found.append((first, end))

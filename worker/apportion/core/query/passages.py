@@ -5,8 +5,8 @@ indentation, with a tab as four. A range of more than `most` characters is cut a
 level, and each piece again. A range without a start inside is cut from the top into as many whole lines as
 fit, at least one. Each line counts one more than its characters.
 
-If passages have fewer than 40 characters on average, neighbours are joined: from the top, as many as have at
-most 80 characters together, at least one. So a content has at most one passage for every 40 characters.
+If passages have fewer than 32 characters on average, neighbours are joined: from the top, as many as have at
+most 64 characters together, at least one. So a content has at most one passage for every 32 characters.
 """
 
 import re
@@ -21,7 +21,7 @@ _GAP = re.compile(r"(\n[ \t\r]*\n[ \t\r\n]*)")
 """The end of a line, the blank lines behind it, and the blanks that begin the next line."""
 _BLANKS = " \t\r"
 _TAB_LEVELS = 4
-AVERAGE_MIN_CHARACTERS = 40
+AVERAGE_MIN_CHARACTERS = 32
 _JOINED_MAX_CHARACTERS = 2 * AVERAGE_MIN_CHARACTERS
 
 
