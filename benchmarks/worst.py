@@ -5,7 +5,7 @@ of the dearest so far. Each is tried in a process of its own that is ended when 
 search finds is printed as its parameters, from which the request can be made again.
 
     python -m benchmarks.worst --seconds 60
-    python -m benchmarks.worst --seconds 0 --only patterns
+    python -m benchmarks.worst --seconds 0 --only query
     python -m benchmarks.worst --again '{"strategy":"lanes", …}'
 """
 
@@ -16,8 +16,7 @@ import msgspec
 import typer
 
 from apportion.cli._progress import progress
-from benchmarks import shapes
-from benchmarks.hostile import cases
+from benchmarks import hostile, hostile_queries, shapes
 from benchmarks.search import Search
 from benchmarks.trial import Bench, Case, Trial
 
@@ -40,7 +39,11 @@ def main(
             _print(case, bench.tried(case, timeout))
             return
         print("\nthe dearest known requests of up to 1 MiB: one core, cold, from bytes to bytes")
-        _known([case for case in cases() if only in case.name], bench, timeout)
+        _known(
+            [case for case in (*hostile_queries.cases(), *hostile.cases()) if only in case.name],
+            bench,
+            timeout,
+        )
         if seconds:
             print(f"\nthe dearest of each strategy that {seconds:g} s of searching found, seed {seed}")
             _search(bench, seconds, seed, min(timeout, _SEARCH_TIMEOUT_S))

@@ -10,13 +10,10 @@ from support.composing import answer, lanes_policy, request
 from support.drawn_lanes import LANES, constraints, tables
 from support.drawn_query import candidates, contents, queries, query_tables
 from support.expectations import assert_accounted
-from support.query_rules import lines_of, terms
+from support.query_rules import lines_of
 
 from apportion.core.memory import Memory
-from apportion.core.query import relevance
-from apportion.core.query import terms as query_terms
-from apportion.core.query.content_runs import content_runs
-from apportion.core.query.relevance import Document, relevances
+from apportion.core.query.passages import passages_of
 from apportion.core.results import Fidelity
 from apportion.core.text.tokens import CounterName
 from apportion.core.wire.codec import encode
@@ -76,7 +73,7 @@ def test_neither_order_nor_memory_changes_a_byte(
         )
     }
     assert len(answers) == 1
-    assert memory.runs.hits >= memory.runs.misses
+    assert memory.terms.hits >= memory.terms.misses
 
 
 @SETTINGS
@@ -164,22 +161,18 @@ def test_hostile_contents_never_pass_the_ceiling(content: str) -> None:
     assert used == outcome.composed.tokens.used <= 500
 
 
-@given(st.lists(contents.filter(bool), max_size=6), queries)
-@settings(deadline=None)
-def test_each_different_run_is_looked_up_once_and_only_those_that_may_have_a_term_are_split(
-    texts: list[str], query: str
+@pytest.mark.parametrize("paragraph", ["job\n\n", "a\n\n", "\n\n \na", "a\n \t\r\n    b\n\n"])
+@pytest.mark.parametrize("most", [100, 2_400])
+def test_a_content_of_tiny_paragraphs_has_a_passage_for_every_32_characters_at_most(
+    paragraph: str, most: int
 ) -> None:
-    split: list[str | bytes] = []
+    content = paragraph * 20_000
+    found = passages_of(content, most)
+    assert len(found) <= len(content) // 32 + 1
+    assert "\n".join(found.contents(content)).strip() == content.strip()
 
-    def counted(run: str | bytes) -> tuple[str, ...]:
-        split.append(run)
-        return query_terms.terms_of_run(run)
 
-    asked = frozenset(terms(query))
-    documents = [Document(content_runs(text, 100), frozenset(), str(n)) for n, text in enumerate(texts)]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(relevance, "terms_of_run", counted)
-        relevances(asked, documents)
-    letters = [(run if isinstance(run, str) else run.decode()).replace("_", "") for run in split]
-    assert len(set(split)) == len(split)
-    assert all(any(term.lower() in run.lower() for term in asked) for run in letters)
+@given(contents.filter(bool), st.integers(1, 200))
+@settings(deadline=None)
+def test_no_content_has_more_passages_than_one_for_every_32_characters(content: str, most: int) -> None:
+    assert len(passages_of(content, most)) <= len(content) // 32 + 1

@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import query_rules
@@ -13,8 +14,9 @@ from support.lanes_model import COUNTS
 from support.query_model import QueryModel, Unit
 
 from apportion.core.compose import Answered
-from apportion.core.query.content_runs import content_runs
-from apportion.core.query.terms import runs_of, terms_of_run
+from apportion.core.query.passages import passages_of
+from apportion.core.query.reading import read_contents
+from apportion.core.query.terms import ENTRY, is_term, occurring_terms
 
 SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TOTAL = 10_000
@@ -29,28 +31,33 @@ asked_for = st.fixed_dictionaries(
 texts = contents | st.text() | st.text(alphabet=" \t\r\nab")
 
 
-def as_text(run: str | bytes) -> str:
-    return run if isinstance(run, str) else run.decode()
-
-
 @settings(max_examples=500, deadline=None)
 @given(texts)
 def test_the_terms_of_a_text_are_those_of_the_definition(text: str) -> None:
-    found = {as_text(run): run for run in runs_of(text)}
-    assert sorted(map(as_text, runs_of(text))) == sorted(query_rules.runs(text))
-    for run in query_rules.runs(text):
-        assert list(terms_of_run(found[run])) == query_rules.terms_of_run(run)
+    assert sorted(occurring_terms(text)) == sorted(query_rules.terms(text))
 
 
 @settings(max_examples=500, deadline=None)
 @given(texts.filter(bool), st.integers(1, 60) | st.just(0))
 def test_the_passages_of_a_content_are_those_of_the_definition(content: str, most: int) -> None:
-    found = content_runs(content, most)
-    lines, offsets = found.passages.lines, found.passages.offsets
+    found = passages_of(content, most)
+    lines, offsets = found.lines(content), found.offsets
     assert list(itertools.pairwise(lines)) == query_rules.passages(content, most)
     assert [content[:end].count("\n") for end in offsets[:-1]] == list(lines[:-1])
-    for piece, runs in zip(found.passages.contents(content), found.runs, strict=True):
-        assert sorted(map(as_text, runs)) == sorted(query_rules.runs(piece))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(texts.filter(bool), max_size=3), st.integers(1, 60) | st.just(0))
+def test_the_terms_of_passages_are_those_of_the_definition(contents: list[str], most: int) -> None:
+    for content, found in zip(contents, read_contents(contents, [most] * len(contents)), strict=True):
+        pieces = found.passages.contents(content)
+        assert list(found.runs) == [len(query_rules.runs(piece)) for piece in pieces]
+        terms: list[list[str]] = [[] for _ in pieces]
+        for _, start, size, piece, is_derived in np.frombuffer(found.entries, ENTRY).tolist():
+            word = found.plain[start : start + size].decode()
+            if is_term(word, is_derived=is_derived):
+                terms[piece].append(word)
+        assert list(map(sorted, terms)) == [sorted(query_rules.terms(piece)) for piece in pieces]
 
 
 def assert_agrees(model: QueryModel, outcome: Answered) -> None:

@@ -82,11 +82,27 @@ def level(line: str) -> int:
 def passages(content: str, most: int) -> list[tuple[int, int]]:
     """Return the first line of each passage, from 0, and the line behind its last."""
     lines = lines_of(content)
-    return cut(lines, 0, len(lines), most) if most else [(0, len(lines))]
+    pieces = cut(lines, 0, len(lines), most) if most else [(0, len(lines))]
+    return joined(lines, pieces) if size_of(lines) < 32 * len(pieces) else pieces
+
+
+def size_of(lines: Sequence[str]) -> int:
+    return sum(len(line) + 1 for line in lines)
+
+
+def joined(lines: Sequence[str], pieces: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the pieces, neighbours in one as long as that has at most 64 characters."""
+    found = [pieces[0]]
+    for first, end in pieces[1:]:
+        if size_of(lines[found[-1][0] : end]) <= 64:
+            found[-1] = found[-1][0], end
+        else:
+            found.append((first, end))
+    return found
 
 
 def cut(lines: Sequence[str], first: int, end: int, most: int) -> list[tuple[int, int]]:
-    if end - first == 1 or sum(len(line) + 1 for line in lines[first:end]) <= most:
+    if end - first == 1 or size_of(lines[first:end]) <= most:
         return [(first, end)]
     starts = [at for at in range(first + 1, end) if is_blank(lines[at - 1]) and not is_blank(lines[at])]
     if starts:
@@ -95,7 +111,7 @@ def cut(lines: Sequence[str], first: int, end: int, most: int) -> list[tuple[int
         return [piece for pair in itertools.pairwise(bounds) for piece in cut(lines, *pair, most)]
     pieces, begin = [], first
     for at in range(first, end):
-        if at > begin and sum(len(line) + 1 for line in lines[begin : at + 1]) > most:
+        if at > begin and size_of(lines[begin : at + 1]) > most:
             pieces.append((begin, at))
             begin = at
     return [*pieces, (begin, end)]

@@ -12,7 +12,7 @@ from apportion.core.canonical import Facts
 from apportion.core.events import Constraints, ContextRequest, Conversation, LaneRequirement, Vitals
 from apportion.core.identity import digest
 from apportion.core.overlap.selection_order import Overlap
-from apportion.core.query.content_runs import content_runs
+from apportion.core.query.reading import read_contents
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategies.base import Strategy
 from apportion.core.strategies.conversation.kept_history import ConversationPart
@@ -25,7 +25,7 @@ from apportion.counters import COUNTERS
 PINNED = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
 NO_FACTS: dict[str, Any] = dict.fromkeys((field.name for field in fields(Facts)), UNSET)
 
-FUNCTIONS = {"count_contents", "runs_of_contents", "overlap_of"}
+FUNCTIONS = {"count_contents", "terms_of_contents", "overlap_of"}
 
 
 def prepared(name: str) -> Prepared:
@@ -42,9 +42,9 @@ TASK: Task[Any, Any] = Task(
     candidates=(prepared("a"), prepared("b")),
     own=SESSION,
     count_contents=lambda those: [len(one.content) for one in those],
-    runs_of_contents=lambda candidates, most: [
-        content_runs(candidate.content, most) for candidate in candidates
-    ],
+    terms_of_contents=lambda candidates, most: read_contents(
+        [candidate.content for candidate in candidates], most
+    ),
     overlap_of=lambda those, _: Overlap([() for _ in those], range(len(those)), {}),
 )
 OTHERWISE: dict[str, Any] = {

@@ -3,7 +3,7 @@
 Composing has no side effects. The same arguments give the same bytes on every machine.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from apportion.core.identity import decision_id, marking_key, secret_digest
 from apportion.core.memory import Memory
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.policy import Policy
-from apportion.core.query.content_runs import ContentRuns, content_runs
+from apportion.core.query.content_terms import ContentTerms
 from apportion.core.results import ContextComposed, ContextDecision, Reason, Status
 from apportion.core.session.row import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
 from apportion.core.task import Prepared, SessionPart, Task
@@ -132,23 +132,6 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
             return counter.count_many(contents)
         return counts.count(counter, [candidate.facts.content or "" for candidate in candidates], contents)
 
-    def runs_of_contents(candidates: Sequence[Prepared], passage_characters: int) -> list[ContentRuns]:
-        contents = [candidate.content for candidate in candidates]
-        make = partial(content_runs, passage_characters=passage_characters)
-        if memory is None:
-            return list(map(make, contents))
-        keys = [f"{candidate.facts.content} {passage_characters}" for candidate in candidates]
-        return memory.runs.get_all(keys, contents, make)
-
-    def overlap_of(candidates: Sequence[Prepared], threshold: int) -> Overlap:
-        from apportion.core.overlap import pairs, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
-
-        contents = [candidate.content for candidate in candidates]
-        digests = [candidate.facts.content or "" for candidate in candidates]
-        if memory is None:
-            return pairs.overlap_of(digests, [sketch.sketch(content) for content in contents], threshold)
-        return pairs.overlap_of(digests, memory.sketches.get_all(digests, contents, sketch.sketch), threshold)
-
     return Task(
         policy=policy,
         limit_tokens=accepted.limit_tokens,
@@ -157,9 +140,42 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
         candidates=accepted.prepared.candidates,
         own=accepted.strategy.read_own(accepted.asked.request, _session_part(accepted)),
         count_contents=count_contents,
-        runs_of_contents=runs_of_contents,
-        overlap_of=overlap_of,
+        terms_of_contents=partial(_terms_of_contents, memory),
+        overlap_of=partial(_overlap_of, memory),
     )
+
+
+def _terms_of_contents(
+    memory: Memory | None, candidates: Sequence[Prepared], passage_characters: Sequence[int]
+) -> list[ContentTerms]:
+    from apportion.core.query.reading import read_contents  # noqa: PLC0415 - loads numpy, which most requests never need
+
+    contents = [candidate.content for candidate in candidates]
+    if memory is None:
+        return read_contents(contents, passage_characters)
+
+    def make(places: Sequence[int]) -> list[ContentTerms]:
+        return read_contents(
+            [contents[place] for place in places], [passage_characters[place] for place in places]
+        )
+
+    both = zip(candidates, passage_characters, strict=True)
+    keys = [f"{candidate.facts.content} {characters}" for candidate, characters in both]
+    return memory.terms.get_all(keys, contents, make)
+
+
+def _overlap_of(memory: Memory | None, candidates: Sequence[Prepared], threshold: int) -> Overlap:
+    from apportion.core.overlap import pairs, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
+
+    contents = [candidate.content for candidate in candidates]
+    digests = [candidate.facts.content or "" for candidate in candidates]
+
+    def make(places: Iterable[int]) -> list[sketch.Sketch]:
+        return [sketch.sketch(contents[place]) for place in places]
+
+    if memory is None:
+        return pairs.overlap_of(digests, make(range(len(contents))), threshold)
+    return pairs.overlap_of(digests, memory.sketches.get_all(digests, contents, make), threshold)
 
 
 def _session_part(accepted: Accepted) -> SessionPart:

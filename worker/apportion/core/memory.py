@@ -13,7 +13,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from apportion.core.accountant import Composition
     from apportion.core.overlap.sketch import Sketch
-    from apportion.core.query.content_runs import ContentRuns
+    from apportion.core.query.content_terms import ContentTerms
     from apportion.core.text.tokens import TokenCounter
 
 COMPOSITIONS_MAX_BYTES = 64 << 20
@@ -182,15 +182,16 @@ class ContentMemo(Generic[V]):
         self.hits = 0
         self.misses = 0
 
-    def get_all(self, keys: Sequence[str], contents: Sequence[str], make: Callable[[str], V]) -> list[V]:
-        """Return the value of each content, in order; `make` computes the value of a content."""
+    def get_all(
+        self, keys: Sequence[str], contents: Sequence[str], make: Callable[[Sequence[int]], Sequence[V]]
+    ) -> list[V]:
+        """Return the value of each content, in order; `make` computes those at some places of `contents`."""
         known = self._values
-        unknown = {key: content for key, content in zip(keys, contents, strict=True) if key not in known}
+        unknown = {key: place for place, key in enumerate(keys) if key not in known}
         self.hits += len(keys) - len(unknown)
         self.misses += len(unknown)
-        for key, content in unknown.items():
-            made = make(content)
-            known[key] = made, made.weight_bytes(content)
+        for (key, place), made in zip(unknown.items(), make(list(unknown.values())), strict=True):
+            known[key] = made, made.weight_bytes(contents[place])
             self._bytes += known[key][1]
         if len(unknown) < len(keys):
             for key in keys:
@@ -210,10 +211,10 @@ class Memory:
         counts_max: int = 1 << 18,
         sketches_max_bytes: int = 1 << 26,
         compositions_max_bytes: int = COMPOSITIONS_MAX_BYTES,
-        runs_max_bytes: int = 1 << 26,
+        terms_max_bytes: int = 1 << 26,
     ) -> None:
         """Start empty; the bounds are in entries or bytes, as their names say."""
         self.compositions = CompositionCache(compositions_max, compositions_max_bytes)
         self.counts = CountMemo(counts_max)
         self.sketches: ContentMemo[Sketch] = ContentMemo(sketches_max_bytes)
-        self.runs: ContentMemo[ContentRuns] = ContentMemo(runs_max_bytes)
+        self.terms: ContentMemo[ContentTerms] = ContentMemo(terms_max_bytes)

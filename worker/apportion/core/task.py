@@ -17,7 +17,7 @@ from apportion.core.canonical import Facts
 from apportion.core.identity import canonical_json_of_any, digest
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.policy import Policy
-from apportion.core.query.content_runs import ContentRuns
+from apportion.core.query.content_terms import ContentTerms
 from apportion.core.text.tokens import TokenCounter
 from apportion.core.verdict import Bound
 
@@ -93,9 +93,9 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
     Where `limit_tokens` is 0 nothing may stand, and nothing needs to be counted. `total_tokens` is the
     configured total, for strategies that read `budget_tokens` beside the limit, else 0. `candidates` stand in
     no order that means anything. `own` is what this strategy alone reads, None if there is nothing.
-    `count_contents` counts contents as `counter` does, each distinct one once. `runs_of_contents` returns the
-    runs of each content in passages of at most so many characters. `overlap_of` tells what candidates, in
-    canonical order, say of each other, by a threshold.
+    `count_contents` counts contents as `counter` does, each distinct one once. `terms_of_contents` returns
+    the terms of each content in passages of at most so many characters, 0 for one passage. `overlap_of` tells
+    what candidates, in canonical order, say of each other, by a threshold.
     """
 
     policy: P
@@ -105,7 +105,7 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
     candidates: tuple[Prepared, ...]
     own: T
     count_contents: Callable[[Sequence[Prepared]], list[int]]
-    runs_of_contents: Callable[[Sequence[Prepared], int], list[ContentRuns]]
+    terms_of_contents: Callable[[Sequence[Prepared], Sequence[int]], list[ContentTerms]]
     overlap_of: Callable[[Sequence[Prepared], int], Overlap]
 
     def key(self, scope: Sequence[Any]) -> str:
@@ -147,6 +147,6 @@ _VIEWS: Mapping[str, Callable[[Task[Any, Any]], Any]] = {
     "candidates": _candidates,
 }
 """How a field enters the key, where not as it is."""
-_ELSEWHERE = frozenset({"own", "count_contents", "runs_of_contents", "overlap_of"})
+_ELSEWHERE = frozenset({"own", "count_contents", "terms_of_contents", "overlap_of"})
 _READ = tuple(_VIEWS.get(name, attrgetter(name)) for name in Task.__struct_fields__ if name not in _ELSEWHERE)
 """How each field is read for the key; functions of what it has are no inputs of their own."""

@@ -1,5 +1,7 @@
 """The sketch of a content: which windows and which words of it are kept."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +58,9 @@ def test_one_letter_a_million_times_has_one_key_at_most() -> None:
 def test_what_is_remembered_is_what_would_be_made() -> None:
     memo: ContentMemo[Sketch] = ContentMemo(10_000)
     contents = [f"content number {n % 3} of some length" for n in range(6)]
-    found = memo.get_all([str(n % 3) for n in range(6)], contents, sketch)
+    found = memo.get_all(
+        [str(n % 3) for n in range(6)], contents, lambda places: [sketch(contents[place]) for place in places]
+    )
     assert found == [sketch(content) for content in contents]
     assert (memo.hits, memo.misses) == (3, 3)
 
@@ -65,13 +69,16 @@ def test_the_least_recently_used_sketches_go_when_they_weigh_too_much() -> None:
     memo: ContentMemo[Sketch] = ContentMemo(2_000)
     made: list[str] = []
 
-    def counted(content: str) -> Sketch:
-        made.append(content)
-        return sketch(content)
+    def remember(name: str, content: str) -> None:
+        def make(places: Sequence[int]) -> list[Sketch]:
+            made.extend(content for _ in places)
+            return [sketch(content) for _ in places]
+
+        memo.get_all([name], [content], make)
 
     for name in ("a", "b", "a", "c", "a", "b"):  # two of some 700 bytes fit
-        memo.get_all([name], [name * 100], counted)
+        remember(name, name * 100)
     assert [content[0] for content in made] == ["a", "b", "c", "b"]
-    memo.get_all(["x"], ["x1 " * 1_000], counted)
-    memo.get_all(["b"], ["b" * 100], counted)
+    remember("x", "x1 " * 1_000)
+    remember("b", "b" * 100)
     assert made[-1][0] == "b", "one that alone weighs too much pushes all out, itself too"

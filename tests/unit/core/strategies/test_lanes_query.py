@@ -22,7 +22,7 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.memory import Memory
 from apportion.core.policy import PolicyError
 from apportion.core.publish import publish
-from apportion.core.query.content_runs import content_runs
+from apportion.core.query.reading import read_contents
 from apportion.core.results import Fidelity, Status
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import STRATEGIES
@@ -138,15 +138,15 @@ def test_queries_of_equal_terms_share_a_composition() -> None:
     assert first.decision.digests.input != second.decision.digests.input
 
 
-def test_runs_are_remembered_within_a_bound_of_bytes() -> None:
-    memory = Memory(runs_max_bytes=20_000)
+def test_terms_are_remembered_within_a_bound_of_bytes() -> None:
+    memory = Memory(terms_max_bytes=20_000)
     for number in range(20):
         candidates = [candidate("a", content=f"{STEPS}\n{number}")]
         answer(request(candidates, query="refund"), lanes_policy(), memory=memory)
         answer(request(candidates, query="step"), lanes_policy(), memory=memory)
-    weight = content_runs(STEPS, 2_400).weight_bytes(STEPS)
+    weight = read_contents([STEPS], [2_400])[0].weight_bytes(STEPS)
     assert weight < 20_000 < 20 * weight
-    assert (memory.runs.hits, memory.runs.misses) == (20, 20)
+    assert (memory.terms.hits, memory.terms.misses) == (20, 20)
 
 
 def test_one_passage_of_two_equal_ones_in_a_candidate_is_not_redundant() -> None:

@@ -4,29 +4,34 @@ A line ends after LF, and only there. A start is a non-blank line behind a blank
 indentation, with a tab as four. A range of more than `most` characters is cut at its starts of the least
 level, and each piece again. A range without a start inside is cut from the top into as many whole lines as
 fit, at least one. Each line counts one more than its characters.
+
+If passages have fewer than 32 characters on average, neighbours are joined: from the top, as many as have at
+most 64 characters together, at least one. So a content has at most one passage for every 32 characters.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, pairwise
+from operator import sub
 
 from msgspec import Struct
 
-_FIRST_START = re.compile(r"(?:[ \t\r]*\n)+([ \t]*)")
-"""Blank lines and the indentation of the line behind them."""
-_START = re.compile(r"\n" + _FIRST_START.pattern)
+_GAP = re.compile(r"(\n[ \t\r]*\n[ \t\r\n]*)")
+"""The end of a line, the blank lines behind it, and the blanks that begin the next line."""
 _BLANKS = " \t\r"
 _TAB_LEVELS = 4
+AVERAGE_MIN_CHARACTERS = 32
+_JOINED_MAX_CHARACTERS = 2 * AVERAGE_MIN_CHARACTERS
 
 
 class Passages(Struct, frozen=True, gc=False):
-    """The places at which a content is cut, its beginning and its end included.
+    """The offsets at which a content is cut, its beginning and its end included.
 
-    Passage i is between places i and i + 1: in characters in `offsets`, in lines in `lines`.
+    Passage i is between offsets i and i + 1, in characters.
     """
 
     offsets: tuple[int, ...]
-    lines: tuple[int, ...]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -35,64 +40,81 @@ class Passages(Struct, frozen=True, gc=False):
         """Return the passages of the content that they were made from, each without the LF at its end."""
         return [content[start:end].removesuffix("\n") for start, end in pairwise(self.offsets)]
 
+    def lines(self, content: str) -> list[int]:
+        """Return the number of lines before each offset; a last line without an LF is one."""
+        counts = [content.count("\n", start, end) for start, end in pairwise(self.offsets)]
+        counts[-1] += not content.endswith("\n")
+        return list(accumulate(counts, initial=0))
+
 
 def passages_of(content: str, most: int) -> Passages:
     """Return the passages of a content of at least one character; with `most` 0 it is one, whole."""
-    whole = (0, len(content))
-    offsets = whole if not most or len(content) < most else (*_cut(content, most), len(content))
-    lines, line = [0], 0
-    for start, end in pairwise(offsets):
-        line += content.count("\n", start, end)
-        lines.append(line)
-    if not content.endswith("\n"):
-        lines[-1] += 1
-    return Passages(tuple(offsets), tuple(lines))
+    length = len(content)
+    if not most or length + (content[-1] != "\n") <= most:
+        return Passages((0, length))
+    return Passages((*_cut(content, most), length))
 
 
 def _cut(content: str, most: int) -> list[int]:
-    """Return the offset of each passage, ascending."""
-    starts = _starts(content)
+    """Return the offset of each passage of a content that is too large for one, ascending."""
     end_of_all = len(content) + (not content.endswith("\n"))
+    starts, levels = _starts(content)
     cuts: list[int] = []
-    # ranges from the last to the first: beginning, end, and the starts inside
-    waiting: list[tuple[int, int, Sequence[tuple[int, int]]]] = [(0, end_of_all, starts)]
+    # ranges that are too large: beginning, end, the place of the first start inside, and behind the last
+    waiting = [(0, end_of_all, 0, len(starts))]
     while waiting:
-        begin, end, inside = waiting.pop()
-        if end - begin <= most:
-            cuts.append(begin)
-        elif not inside:
+        begin, end, first, last = waiting.pop()
+        if first == last:
             cuts += _by_lines(content, begin, end, most)
-        else:
-            waiting += reversed(_at_least_level(begin, end, inside))
-    return cuts
+            continue
+        least = min(levels[first:last])
+        places = [place for place, level in enumerate(levels[first:last], first) if level == least]
+        bounds = [first - 1, *places, last]
+        begins = [begin, *[starts[place] for place in places]]
+        ends = [*begins[1:], end]
+        sizes = list(map(sub, ends, begins))
+        cuts += [begin for begin, size in zip(begins, sizes, strict=True) if size <= most]
+        waiting += [
+            (begins[place], ends[place], bounds[place] + 1, bounds[place + 1])
+            for place, size in enumerate(sizes)
+            if size > most
+        ]
+    cuts.sort()
+    return _joined(cuts, end_of_all) if len(cuts) * AVERAGE_MIN_CHARACTERS > end_of_all else cuts
 
 
-def _at_least_level(
-    begin: int, end: int, inside: Sequence[tuple[int, int]]
-) -> list[tuple[int, int, Sequence[tuple[int, int]]]]:
-    """Return the pieces of a range that is cut at its starts of the least level."""
-    least = min([level for _, level in inside])
-    places = [place for place, (_, level) in enumerate(inside) if level == least]
-    bounds = [-1, *places, len(inside)]
-    pieces = []
-    for before, after in pairwise(bounds):
-        first = begin if before < 0 else inside[before][0]
-        last = end if after == len(inside) else inside[after][0]
-        pieces.append((first, last, inside[before + 1 : after]))
-    return pieces
-
-
-def _starts(content: str) -> list[tuple[int, int]]:
+def _starts(content: str) -> tuple[list[int], list[int]]:
     """Return the offset and the level of each start."""
-    starts = []
-    first = _FIRST_START.match(content)
-    # another start is behind the LF of a line that is not blank
-    for match in chain([first] if first else (), _START.finditer(content, first.end() if first else 0)):
-        indent = match[1]
-        starts.append((match.start(1), len(indent) + (_TAB_LEVELS - 1) * indent.count("\t")))
-    if starts and not content[starts[-1][0] :].strip(_BLANKS):
-        del starts[-1]
-    return starts
+    # with an LF before the content, its first line may follow a blank one as every other
+    pieces = _GAP.split("\n" + content)
+    found = list(map(_Gaps().__getitem__, pieces[1::2]))
+    ends = list(accumulate(map(len, pieces)))[1::2]
+    starts = [end - 1 - indent for end, (indent, _) in zip(ends, found, strict=True)]
+    levels = [level for _, level in found]
+    if starts and not content[starts[-1] :].strip(_BLANKS):
+        del starts[-1], levels[-1]
+    return starts, levels
+
+
+class _Gaps(dict[str, tuple[int, int]]):
+    """The characters behind the last LF of a gap, and the level of its line. Most gaps are equal."""
+
+    def __missing__(self, gap: str) -> tuple[int, int]:
+        blanks = gap[gap.rindex("\n") + 1 :]
+        indent = blanks.partition("\r")[0]
+        found = self[gap] = len(blanks), len(indent) + (_TAB_LEVELS - 1) * indent.count("\t")
+        return found
+
+
+def _joined(cuts: Sequence[int], end: int) -> list[int]:
+    """Return the offsets of passages that are joined while they have few characters together."""
+    joined, place = [], 0
+    while place < len(cuts):
+        joined.append(cuts[place])
+        most = cuts[place] + _JOINED_MAX_CHARACTERS
+        # the passage before the first cut behind `most` ends behind it, too, unless it is the last
+        place = len(cuts) if end <= most else max(place + 1, bisect_right(cuts, most, place) - 1)
+    return joined
 
 
 def _by_lines(content: str, begin: int, end: int, most: int) -> list[int]:

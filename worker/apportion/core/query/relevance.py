@@ -5,16 +5,16 @@ that answers elsewhere is worth more: three quarters are its own, one quarter th
 home, which is all candidates of a path.
 """
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, pairwise
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from apportion.core.lru import process_wide
-from apportion.core.query.content_runs import ContentRuns
-from apportion.core.query.terms import Run, plain, terms_of_run
+from apportion.core.query.content_terms import ContentTerms
+from apportion.core.query.terms import ENTRY, KEY_BYTES, STOP_WORDS, read_terms
 
 ALL = 1_000
 """The relevance of the best passage, in thousandths."""
@@ -22,17 +22,17 @@ _IN_PATH = 2
 """How often a term of the path counts in each passage."""
 _OWN, _HOME = 750, 250
 _LOGARITHMS_MAX = 1 << 12
-_NOTHING = b"(?!)"
-"""A pattern that no text has."""
-_SEARCHED_MAX = 64
-"""The largest number of different terms that are searched for at once."""
+_NONE = -1
+"""In place of a term: no term of the query."""
+_INT64_MAX = (1 << 63) - 1
+_NOTHING = np.zeros(0, np.int64)
 
 
 class Document(Struct, frozen=True, gc=False):
     """A candidate as a query sees it. Candidates of equal `home` are parts of one file."""
 
-    content: ContentRuns
-    path_terms: frozenset[str]
+    content: ContentTerms
+    path: str
     home: str
 
 
@@ -54,121 +54,198 @@ class Relevances(Struct, frozen=True):
         return not any(self.by_document)
 
 
-class _Occurrences(Struct, frozen=True, gc=False):
-    """The terms of the query in a document: in its path, and how often in each passage that has any."""
+class _PassageRow(Struct, frozen=True):
+    """Where the passages of all documents are, by their places in one row.
 
-    lengths: Sequence[int]
-    in_path: frozenset[str]
-    in_passages: Mapping[int, Mapping[str, int]]
+    `firsts` are the first passages of the documents, and the end. `documents` and `runs` are by passage.
+    `paths` are the places of the documents' paths among the different paths.
+    """
+
+    firsts: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    runs: NDArray[np.int64]
+    paths: NDArray[np.int64]
+
+
+class _Pairs(Struct, frozen=True):
+    """Terms of the query, by their place in it, in passages or paths; each pair once, with its number."""
+
+    places: NDArray[np.int64]
+    terms: NDArray[np.int64]
+    numbers: NDArray[np.int64]
 
 
 def relevances(terms: Iterable[str], documents: Sequence[Document]) -> Relevances:
     """Return how relevant passages are to a query of these different terms."""
-    query = frozenset(terms)
-    terms_of_runs = _QueryTermsOfRuns(query).__getitem__
-    found = [_occurrences(document, query, terms_of_runs) for document in documents]
-    passages = sum([len(occurrences.lengths) for occurrences in found])
-    runs = sum([sum(occurrences.lengths) for occurrences in found])
-    frequencies = _passage_frequencies(found)
-    scale = _Scale(
-        max(1, runs // max(1, passages)),
-        {term: _logarithm(passages + 1) - _logarithm(number) for term, number in frequencies.items()},
+    query = _Query(sorted(set(terms)))
+    if not documents:
+        return Relevances([], query.size, 0, 0)
+    paths = {path: place for place, path in enumerate(dict.fromkeys([each.path for each in documents]))}
+    lengths = [len(document.content.runs) for document in documents]
+    places = _PassageRow(
+        firsts=np.array(list(accumulate(lengths, initial=0))),
+        documents=np.repeat(np.arange(len(documents)), lengths),
+        runs=np.fromiter(chain.from_iterable([document.content.runs for document in documents]), np.int64),
+        paths=np.array([paths[document.path] for document in documents]),
     )
-    raw = [scale.raw(occurrences) for occurrences in found]
-    most = max([max(values, default=0) for values in raw], default=0)
-    shares = [[ALL * value // most for value in values] if most and any(values) else () for values in raw]
-    best: dict[str, int] = {}
-    for document, own in zip(documents, shares, strict=True):
-        if own:
-            best[document.home] = max(best.get(document.home, 0), *own)
+    in_passages = _in_passages(query, documents, places)
+    in_paths = _in_paths(query, list(paths))
+    raw, matched = _raw(query, places, in_passages, in_paths)
+    most = int(raw.max())
+    shares = ALL * raw // most if most else raw
+    found = _beside_home(shares, places, [document.home for document in documents])
+    is_relevant = np.maximum.reduceat(found, places.firsts[:-1]) > 0
+    values = found.tolist()
     by_document = [
-        [(_OWN * share + _HOME * best[document.home]) // ALL if share else 0 for share in own]
-        for document, own in zip(documents, shares, strict=True)
+        values[first:end] if relevant else ()
+        for relevant, (first, end) in zip(is_relevant.tolist(), pairwise(places.firsts.tolist()), strict=True)
     ]
-    return Relevances(
-        [own if any(own) else () for own in by_document], len(query), len(frequencies), passages
+    return Relevances(by_document, query.size, matched, len(values))
+
+
+class _Query:
+    """The different terms of a query, and the search for them in entries."""
+
+    def __init__(self, terms: Sequence[str]) -> None:
+        self.size = len(terms)
+        self._places = {term.encode(): place for place, term in enumerate(terms)}
+        self._stops = np.array([*[term in STOP_WORDS for term in terms], False])
+        by_key: dict[int, tuple[int, int]] = {}
+        long_keys = set()
+        for term, place in self._places.items():
+            key = int.from_bytes(term[:KEY_BYTES], "little")
+            by_key.setdefault(key, (_NONE, 0))
+            if len(term) <= KEY_BYTES:
+                by_key[key] = place, len(term)
+            else:
+                long_keys.add(key)
+        self._keys = np.array(sorted(by_key), np.uint64)
+        self._short = np.array([by_key[key] for key in sorted(by_key)], np.int64).reshape(-1, 2)
+        self._has_long = np.array([key in long_keys for key in sorted(by_key)], np.bool_)
+
+    def find(
+        self, entries: NDArray[np.void], plains: Sequence[bytes], bounds: Sequence[int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the places of entries that are terms of the query, and the places of these terms.
+
+        `bounds` divide the entries by the bytes that they refer to.
+        """
+        found = np.flatnonzero(np.isin(np.ascontiguousarray(entries["key"]), self._keys))
+        starts, sizes = entries["start"][found], entries["size"][found]
+        keys = np.searchsorted(self._keys, entries["key"][found])
+        # a term of eight bytes or fewer is its key
+        terms = np.where(self._short[keys, 1] == sizes, self._short[keys, 0], _NONE)
+        unclear = np.flatnonzero((terms == _NONE) & (sizes > KEY_BYTES) & self._has_long[keys])
+        texts = np.searchsorted(bounds, found[unclear], "right") - 1
+        words = zip(texts.tolist(), starts[unclear].tolist(), sizes[unclear].tolist(), strict=True)
+        terms[unclear] = [
+            self._places.get(plains[text][start : start + size], _NONE) for text, start, size in words
+        ]
+        is_term = (terms != _NONE) & ~(self._stops[terms] & ~entries["is_derived"][found])
+        return found[is_term], terms[is_term]
+
+    def pairs(self, places: NDArray[np.int64], terms: NDArray[np.int64]) -> _Pairs:
+        """Return each pair of a place and a term once."""
+        codes, numbers = np.unique(places * self.size + terms, return_counts=True)
+        return _Pairs(*(np.divmod(codes, max(1, self.size))), numbers)
+
+
+def _in_passages(query: _Query, documents: Sequence[Document], places: _PassageRow) -> _Pairs:
+    """Return the terms of the query in each passage."""
+    contents = [document.content for document in documents]
+    entries = np.frombuffer(b"".join([content.entries for content in contents]), ENTRY)
+    sizes = [len(content.entries) // ENTRY.itemsize for content in contents]
+    bounds = list(accumulate(sizes, initial=0))
+    found, terms = query.find(entries, [content.plain for content in contents], bounds)
+    of_documents = np.searchsorted(bounds, found, "right") - 1
+    return query.pairs(entries["piece"][found] + places.firsts[of_documents], terms)
+
+
+def _in_paths(query: _Query, paths: Sequence[str]) -> _Pairs:
+    """Return the terms of the query in each path."""
+    if not any(paths):
+        return _Pairs(_NOTHING, _NOTHING, _NOTHING)
+    texts = [path.encode() + b"\n" for path in paths]
+    table = read_terms(b"".join(texts), list(accumulate(map(len, texts), initial=0)))
+    entries = np.concatenate((table.parts, table.joined))
+    found, terms = query.find(entries, [table.plain], [0, len(entries)])
+    return query.pairs(entries["piece"][found].astype(np.int64), terms)
+
+
+def _raw(
+    query: _Query, places: _PassageRow, in_passages: _Pairs, in_paths: _Pairs
+) -> tuple[NDArray[np.int64], int]:
+    """Return the unscaled relevance of each passage, and the number of terms that occur."""
+    passages = len(places.runs)
+    path_of = places.paths[places.documents]
+    of_paths = np.bincount(path_of, minlength=int(places.paths.max()) + 1)
+    in_path = np.isin(
+        path_of[in_passages.places] * query.size + in_passages.terms,
+        in_paths.places * query.size + in_paths.terms,
     )
+    frequencies = np.bincount(in_passages.terms[~in_path], minlength=query.size)
+    np.add.at(frequencies, in_paths.terms, of_paths[in_paths.places])
+    highest = _logarithm(passages + 1)
+    weights = [highest - _logarithm(number) if number else 0 for number in frequencies.tolist()]
+    scale = _Scale(
+        max(1, int(places.runs.sum()) // passages),
+        weights,
+        int(in_passages.numbers.max(initial=0)) + _IN_PATH,
+    )
+    raw = _of_paths(places.runs, path_of, in_paths, scale)
+    terms, runs = in_passages.terms, places.runs[in_passages.places]
+    parts = scale.parts(terms, in_passages.numbers + _IN_PATH * in_path, runs)
+    parts -= np.where(in_path, scale.parts(terms, _IN_PATH, runs), 0)
+    np.add.at(raw, in_passages.places, parts)
+    return raw, int(np.count_nonzero(frequencies))
 
 
-class _QueryTermsOfRuns(dict[Run, tuple[str, ...]]):
-    """The terms of a query that each run has. A different run is looked up once.
-
-    Most runs have none: then their letters, without underscores and in lower case, contain none either.
-    To search for them takes a fifth of the time that the terms of a run take.
-    """
-
-    def __init__(self, query: frozenset[str]) -> None:
-        super().__init__()
-        self._query = query
-        any_term = b"|".join(sorted([re.escape(term.encode()) for term in query])) or _NOTHING
-        self._search = re.compile(any_term).search if len(query) <= _SEARCHED_MAX else None
-
-    def __missing__(self, run: Run) -> tuple[str, ...]:
-        terms: tuple[str, ...] = ()
-        if self._search is None or self._search(plain(run)):
-            query = self._query
-            terms = tuple([term for term in terms_of_run(run) if term in query])
-        self[run] = terms
-        return terms
+def _of_paths(
+    runs: NDArray[np.int64], path_of: NDArray[np.int64], in_paths: _Pairs, scale: "_Scale"
+) -> NDArray[np.int64]:
+    """Return what the terms of its path add to each passage. It depends on path and length alone."""
+    if not len(in_paths.places):
+        return np.zeros(len(runs), np.int64)
+    longest = int(runs.max()) + 1
+    codes, own = np.unique(path_of * longest + runs, return_inverse=True)
+    paths, lengths = np.divmod(codes, longest)
+    # each different pair of path and length, with each term of the path
+    first, end = (np.searchsorted(in_paths.places, paths, side) for side in ("left", "right"))
+    numbers = end - first
+    each = np.repeat(np.arange(len(codes)), numbers)
+    terms = in_paths.terms[np.arange(len(each)) - np.repeat(np.cumsum(numbers) - numbers - first, numbers)]
+    sums = np.zeros(len(codes), np.int64)
+    np.add.at(sums, each, scale.parts(terms, _IN_PATH, lengths[each]))
+    return sums[own]
 
 
-def _occurrences(
-    document: Document, query: frozenset[str], terms_of_runs: Callable[[Run], tuple[str, ...]]
-) -> _Occurrences:
-    content = document.content
-    in_passages: dict[int, dict[str, int]] = {}
-    for passage, runs in enumerate(content.runs):
-        terms = list(chain.from_iterable(filter(None, map(terms_of_runs, runs))))
-        if terms:
-            counts = in_passages[passage] = {}
-            for term in terms:  # they are few: a Counter takes longer
-                counts[term] = counts.get(term, 0) + 1
-    return _Occurrences(list(map(len, content.runs)), query & document.path_terms, in_passages)
+class _Scale:
+    """The weight of each term, and the average length of a passage, in runs."""
+
+    def __init__(self, average: int, weights: Sequence[int], frequency_max: int) -> None:
+        # exact in any case: integers of any size where 64 bits may not do
+        is_small = 22 * max([*weights, 1]) * frequency_max * average <= _INT64_MAX
+        self._weights = np.array(weights, np.int64 if is_small else object)
+        self._average = average
+
+    def parts(
+        self, terms: NDArray[np.int64], frequencies: NDArray[np.int64] | int, lengths: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return what terms of these frequencies add to passages of these lengths."""
+        frequent = np.asarray(frequencies, self._weights.dtype) * self._average
+        scaled = self._weights[terms] * 22 * frequent
+        parts: NDArray[np.int64] = scaled // (10 * frequent + 3 * self._average + 9 * lengths)
+        return parts.astype(np.int64)
 
 
-def _passage_frequencies(found: Iterable[_Occurrences]) -> dict[str, int]:
-    """Return in how many passages each term occurs, in the content or in the path."""
-    numbers: Counter[str] = Counter()
-    for occurrences in found:
-        for term in occurrences.in_path:
-            numbers[term] += len(occurrences.lengths)
-        for counts in occurrences.in_passages.values():
-            for term in counts:
-                if term not in occurrences.in_path:
-                    numbers[term] += 1
-    return numbers
-
-
-class _Scale(Struct, frozen=True):
-    """The weight of each term that occurs, and the average length of a passage, in runs."""
-
-    average: int
-    weights: Mapping[str, int]
-
-    def raw(self, found: _Occurrences) -> Sequence[int]:
-        """Return the unscaled relevance of each passage; none where no term occurs."""
-        in_path, lengths = found.in_path, found.lengths
-        if not in_path and not found.in_passages:
-            return ()
-        of_path = {length: self._of_path(in_path, length) for length in set(lengths)}
-        raw = [of_path[length] for length in lengths]
-        for passage, counts in found.in_passages.items():
-            length = lengths[passage]
-            for term, number in counts.items():
-                weight = self.weights[term]
-                if term in in_path:
-                    raw[passage] += self._part(weight, number + _IN_PATH, length)
-                    raw[passage] -= self._part(weight, _IN_PATH, length)
-                else:
-                    raw[passage] += self._part(weight, number, length)
-        return raw
-
-    def _of_path(self, in_path: Iterable[str], length: int) -> int:
-        return sum([self._part(self.weights[term], _IN_PATH, length) for term in in_path])
-
-    def _part(self, weight: int, frequency: int, length: int) -> int:
-        average = self.average
-        return weight * 22 * frequency * average // (10 * frequency * average + 3 * average + 9 * length)
+def _beside_home(shares: NDArray[np.int64], places: _PassageRow, homes: Sequence[str]) -> NDArray[np.int64]:
+    """Return the relevance of passages, each raised by the best of its home."""
+    numbers = {home: number for number, home in enumerate(dict.fromkeys(homes))}
+    home_of = np.array([numbers[home] for home in homes])
+    best = np.zeros(len(numbers), np.int64)
+    np.maximum.at(best, home_of, np.maximum.reduceat(shares, places.firsts[:-1]))
+    raised = (_OWN * shares + _HOME * best[home_of[places.documents]]) // ALL
+    return np.where(shares > 0, raised, 0)
 
 
 @process_wide(_LOGARITHMS_MAX)

@@ -5,94 +5,227 @@ script that is written without spaces. A run is split into parts at changes of c
 Each part is a term, in lower case and without a final `s`, unless it is a single ASCII character or a stop
 word. A run of several parts has one more term: all parts joined. All of it is exact and the same on every
 machine.
+
+Texts are read in UTF-8, by tables over pairs of neighbouring bytes. So the time depends on the length of a
+text, and neither on its words nor on the query.
 """
 
-import re
-from collections.abc import Callable
-from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits
-from typing import TypeAlias
+from collections.abc import Sequence
+from itertools import product
+from string import ascii_lowercase, ascii_uppercase, digits
+from typing import Any
 
-from apportion.core.lru import process_wide
-
-Run: TypeAlias = str | bytes
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
 
 _STOP_WORDS = (
     "a an and are as at be but by can do for from had has have how if in into is it its no not of on or so "
     "that the then there this to was we what when which will with you"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split(" "))
-_RUN = re.compile(
-    "[A-Za-z0-9_\u00c0-\u1fff]+|[\u2e80-\u2fff\u3040-\ufdff\U00010000-\U0010ffff]",
-)
-_PART = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^A-Za-z0-9_]+")
-_ASCII_PART = re.compile(b"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_OTHERS = bytes(byte for byte in range(128) if byte not in (ascii_letters + digits + "_").encode())
-_SEPARATED = bytes.maketrans(_OTHERS, b" " * len(_OTHERS))
-"""Maps ASCII outside of runs to a space."""
-_SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
-_SHORTEST_PLURAL = 4
-_RUNS_MAX = 1 << 16
-_RUN_REMEMBERED_MAX = 64
-"""The longest run whose terms are remembered, in characters; a run may be as long as an event."""
-_PATHS_MAX = 1 << 12
-
-
-def runs_of(text: str) -> list[Run]:
-    """Return the runs of a text, in no order that means anything; those in ASCII are bytes, mostly."""
-    # a table and a split take a tenth of the pattern's time
-    words = text.encode().translate(_SEPARATED).split()
-    if text.isascii():
-        return words  # type: ignore[return-value] # nobody adds to it
-    rest = b" ".join([word for word in words if not word.isascii()]).decode()
-    return [word for word in words if word.isascii()] + _RUN.findall(rest)
-
-
-def _split(run: Run) -> tuple[str, ...]:
-    if isinstance(run, bytes):
-        parts = [part.lower().decode() for part in _ASCII_PART.findall(run)]
-    else:
-        parts = [part.translate(_SMALL) for part in _PART.findall(run)]
-    terms = [
-        part[:-1]
-        if part[-1] == "s" and len(part) >= _SHORTEST_PLURAL and part[-2] != "s" and part.isascii()
-        else part
-        for part in parts
-        if part not in STOP_WORDS and (len(part) > 1 or not part.isascii())
+KEY_BYTES = 8
+"""The bytes of a term in its key."""
+ENTRY = np.dtype(
+    [
+        ("key", "<u8"),
+        ("start", np.uint32),
+        ("size", np.uint32),
+        ("piece", np.uint32),
+        ("is_derived", np.bool_),
     ]
-    if len(parts) > 1:
-        terms.append("".join(parts))
-    return tuple(terms)
+)
+"""A term in a text: its first eight bytes, its place and its bytes in `plain`, and the piece that it is in.
+
+`is_derived` is false if the term is a part as it stands: only then may it be a stop word, which is no term.
+"""
+
+_SEPARATOR, _SMALL, _CAPITAL, _DIGIT, _OTHER, _UNDERSCORE, _ALONE, _TAIL = range(8)
+"""Classes of bytes. `_TAIL` are the bytes of a character behind its first, if it is a run by itself."""
+_CLASS_BITS = 3
+_PART_STARTS, _PART_ENDS, _RUN_STARTS, _AT_UNDERSCORE = 1, 2, 4, 8
+"""What happens between two neighbouring bytes."""
+_CAPITAL_PAIR = _CAPITAL << _CLASS_BITS | _CAPITAL
+_CAPITAL_SMALL = _CAPITAL << _CLASS_BITS | _SMALL
+_LOWER = bytes.maketrans(ascii_uppercase.encode(), ascii_lowercase.encode())
+_MASKS = np.array([(1 << 8 * size) - 1 for size in range(KEY_BYTES + 1)], np.uint64)
+_SHORTEST_PLURAL = 4
+_S = ord("s")
+_NOT_ASCII = 0x80
+_LEAD_BITS = 0xC0
+"""Of a byte behind the first of a character, these bits are those of 0x80."""
+_FOLLOWING_MAX = 3
+_FIRST_OTHER, _FIRST_ALONE = 0xC3, 0xE2
+"""The first bytes of U+00C0, behind U+0080 to U+00BF, and of U+2000."""
+_SEPARATING = ((0xE2, 0x80, 0xB9), (0xE3, 0x80, 0x80), (0xEF, 0xB8, 0xBF))
+"""First bytes, and the first and the last second byte: U+2000 to 2E7F, U+3000 to 303F, U+FE00 to FFFF."""
 
 
-def plain(run: Run) -> bytes:
-    """Return a run in UTF-8, without underscores and with A to Z in lower case. Its terms are parts of it."""
-    encoded = run if isinstance(run, bytes) else run.encode()
-    return encoded.lower().translate(None, b"_")
+def _class_of(byte: int) -> int:
+    """Return the class of a byte that is the first of a character; of some, the second byte decides."""
+    if byte < _NOT_ASCII:
+        for class_, letters in ((_SMALL, ascii_lowercase), (_CAPITAL, ascii_uppercase), (_DIGIT, digits)):
+            if chr(byte) in letters:
+                return class_
+        return _UNDERSCORE if chr(byte) == "_" else _SEPARATOR
+    if byte < _FIRST_OTHER:
+        return _SEPARATOR
+    return _OTHER if byte < _FIRST_ALONE else _ALONE
 
 
-class _TermsOfRuns(dict[Run, tuple[str, ...]]):
-    """Cache of the terms of runs; it is cleared when it is full.
+_CLASSES = bytes(map(_class_of, range(256)))
 
-    Not `process_wide`: a text has a run every six characters, and a look-up there takes twice as long.
+
+def _transition(before: int, behind: int) -> int:
+    """Return what happens between two bytes of these classes, apart from a second capital before a small."""
+    joining = {_SMALL, _CAPITAL, _DIGIT, _OTHER}
+    in_parts = joining | {_ALONE, _TAIL}
+    goes_on = behind == _TAIL or (before == behind and behind in joining)
+    goes_on = goes_on or (before, behind) == (_CAPITAL, _SMALL)
+    run_goes_on = behind == _TAIL or {before, behind} <= joining | {_UNDERSCORE}
+    return (
+        _PART_STARTS * (behind in in_parts and not goes_on)
+        | _PART_ENDS * (before in in_parts and not goes_on)
+        | _RUN_STARTS * (behind in in_parts | {_UNDERSCORE} and not run_goes_on)
+        | _AT_UNDERSCORE * (behind == _UNDERSCORE)
+    )
+
+
+_TRANSITIONS = bytes([_transition(*pair) for pair in product(range(8), repeat=2)]).ljust(256, b"\0")
+
+
+class TermTable(Struct, frozen=True):
+    """The terms of a text that is divided into pieces.
+
+    `plain` is the text in UTF-8, in lower case and without underscores: the terms are parts of it.
+    `plain_bounds` are the bounds of the pieces in it. `runs` are the runs of each piece. `parts` and `joined`
+    are entries in the order of the text: of single parts, and of all parts of a run.
     """
 
-    def __missing__(self, run: Run) -> tuple[str, ...]:
-        terms = _split(run)
-        if len(run) <= _RUN_REMEMBERED_MAX:
-            if len(self) >= _RUNS_MAX:
-                self.clear()
-            self[run] = terms
-        return terms
+    plain: bytes
+    plain_bounds: NDArray[np.int64]
+    runs: NDArray[np.int64]
+    parts: NDArray[np.void]
+    joined: NDArray[np.void]
 
 
-terms_of_run: Callable[[Run], tuple[str, ...]] = _TermsOfRuns().__getitem__
-"""Returns the terms of a run; a term that occurs twice is in it twice."""
+def read_terms(text: bytes, bounds: Sequence[int]) -> TermTable:
+    """Return the terms of a text in UTF-8. `bounds` divide it into pieces; no run may pass one."""
+    flags = _flags(b"\0%b\0" % text)
+    events = np.flatnonzero(flags != 0).astype(np.int32)
+    kinds = flags[events]
+    starts_part, starts_run = kinds & _PART_STARTS, kinds & _RUN_STARTS
+    underscores_before = _sums((kinds & _AT_UNDERSCORE) // _AT_UNDERSCORE)
+    # within a part nothing happens: the next event is its end
+    of_parts, of_runs = np.flatnonzero(starts_part != 0), np.flatnonzero(starts_run != 0)
+    part_starts, run_starts = events[of_parts], events[of_runs]
+    sizes = events[of_parts + 1] - part_starts
+    plain = text.translate(_LOWER, b"_") + bytes(KEY_BYTES)
+    plain_starts = part_starts - underscores_before[of_parts]
+    is_plural = _are_plural(np.frombuffer(plain, np.uint8), plain_starts, sizes)
+    # the first part of each run, and the end; a run of underscores alone has none
+    first = np.append(_sums(starts_part)[of_runs], len(of_parts))
+    several = np.flatnonzero(np.diff(first) > 1)
+    joined_starts, last = plain_starts[first[several]], first[several + 1] - 1
+    joined_sizes = plain_starts[last] + sizes[last] - joined_starts
+    places = np.asarray(bounds, np.int64)
+    return TermTable(
+        plain=plain,
+        plain_bounds=places - underscores_before[np.searchsorted(events, places)],
+        runs=np.diff(np.searchsorted(run_starts, places)),
+        parts=_entries(plain, plain_starts, sizes - is_plural, _pieces(part_starts, places), is_plural),
+        joined=_entries(
+            plain,
+            joined_starts,
+            joined_sizes,
+            _pieces(run_starts[several], places),
+            np.ones(len(several), np.bool_),
+        ),
+    )
+
+
+def _sums(numbers: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
+    """Return the sums of the numbers before each, and of all."""
+    sums = np.zeros(len(numbers) + 1, np.int32)
+    np.cumsum(numbers, out=sums[1:])
+    return sums
+
+
+def _pieces(starts: NDArray[np.int32], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of the piece that each of ascending starts is in."""
+    return np.repeat(np.arange(len(bounds) - 1), np.diff(np.searchsorted(starts, bounds)))
+
+
+def _flags(text: bytes) -> NDArray[np.uint8]:
+    """Return what happens before each byte of a text but its first."""
+    classes = np.frombuffer(text.translate(_CLASSES), np.uint8)
+    if not text.isascii():
+        classes = _with_characters(text, classes.copy())
+    pairs = classes[:-1] << _CLASS_BITS | classes[1:]
+    flags = np.frombuffer(pairs.tobytes().translate(_TRANSITIONS), np.uint8).copy()
+    # of several capitals before a small letter, the last belongs to that
+    capitals = np.flatnonzero(pairs[:-1] == _CAPITAL_PAIR)
+    flags[capitals[pairs[capitals + 1] == _CAPITAL_SMALL]] |= _PART_STARTS | _PART_ENDS
+    return flags
+
+
+def _with_characters(text: bytes, classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Set the classes of all bytes outside ASCII to those of their characters."""
+    signs = np.frombuffer(text, np.uint8)
+    for lead, least, most in _SEPARATING:
+        first = np.flatnonzero(signs == lead)
+        seconds = signs[first + 1]
+        classes[first[(seconds >= least) & (seconds <= most)]] = _SEPARATOR
+    follows = (signs & _LEAD_BITS) == _NOT_ASCII
+    copied = np.uint8(_TAIL) * follows[1:]
+    for _ in range(_FOLLOWING_MAX):  # bytes that follow begin without a class, which is 0
+        classes[1:] |= classes[:-1] & copied
+    classes += follows & (classes == _ALONE)  # of these the class is `_TAIL`, the next number
+    return classes
+
+
+def _are_plural(
+    plain: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which parts lose a final `s`; a part that ends in one is of ASCII letters alone."""
+    last = starts + sizes - 1
+    is_plural: NDArray[np.bool_] = (plain[last] == _S) & (plain[last - 1] != _S)
+    is_plural &= sizes >= _SHORTEST_PLURAL
+    return is_plural
+
+
+def _entries(
+    plain: bytes,
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    pieces: NDArray[np.int64],
+    is_derived: NDArray[np.bool_],
+) -> NDArray[np.void]:
+    entries = np.empty(len(starts), ENTRY)
+    windows: NDArray[np.uint64] = np.ndarray((len(plain) - KEY_BYTES + 1,), "<u8", plain, 0, (1,))
+    entries["key"] = windows[starts] & _MASKS[np.minimum(sizes, KEY_BYTES)]
+    entries["start"], entries["size"], entries["piece"] = starts, sizes, pieces
+    entries["is_derived"] = is_derived
+    return entries
+
+
+def occurring_terms(text: str) -> list[str]:
+    """Return the terms of a text, each as often as it occurs, in no order that means anything."""
+    raw = text.encode()
+    table = read_terms(raw, (0, len(raw)))
+    return [
+        term
+        for entries in (table.parts, table.joined)
+        for _, start, size, _, is_derived in entries.tolist()
+        if is_term(term := table.plain[start : start + size].decode(), is_derived=is_derived)
+    ]
 
 
 def terms_of(text: str) -> frozenset[str]:
     """Return the different terms of a text."""
-    return frozenset([term for run in dict.fromkeys(runs_of(text)) for term in terms_of_run(run)])
+    return frozenset(occurring_terms(text))
 
 
-terms_of_path = process_wide(_PATHS_MAX)(terms_of)
-"""`terms_of` with a cache, for short paths."""
+def is_term(word: str, *, is_derived: bool) -> bool:
+    """Return whether an entry of this word is a term."""
+    return is_derived or (word not in STOP_WORDS and (len(word) > 1 or not word.isascii()))

@@ -34,7 +34,6 @@ from apportion.core.events import Candidate, ContextRequest
 from apportion.core.levers import Ceiling, Lever, Levers, Meaning, ScoreField
 from apportion.core.overlap.parts_order import DiscountedParts
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
-from apportion.core.query.terms import terms_of
 from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.base import CandidateNeeds, missing
@@ -137,8 +136,11 @@ class LanesStrategy:
         """Read the vitals, the lane requirements, the session, and the terms of the query."""
         constraints = request.constraints
         requirements = () if constraints is UNSET else constraints.lane_requirements
-        query = UNSET if request.query is UNSET else tuple(sorted(terms_of(request.query)))
-        return LanesPart(request.vitals, requirements, session, query)
+        if request.query is UNSET:
+            return LanesPart(request.vitals, requirements, session)
+        from apportion.core.query.terms import terms_of  # noqa: PLC0415 - loads numpy, which other requests never need
+
+        return LanesPart(request.vitals, requirements, session, tuple(sorted(terms_of(request.query))))
 
     def compose(self, task: LanesTask) -> Verdicts:
         """Choose by floors, ceilings and score, then render, shrinking and dropping what does not fit."""

@@ -18,6 +18,7 @@ class ExcerptForms:
         """`chosen` are places of passages, the best first."""
         self._content = content
         self._passages = passages
+        self._lines = passages.lines(content)
         self._chosen = chosen
         self._kept: dict[str, int] = {}
         self.text = self._render(len(chosen))
@@ -29,7 +30,7 @@ class ExcerptForms:
 
     def shown(self, text: str) -> Excerpt:
         """Return the lines that a form shows, which was rendered before."""
-        lines = self._passages.lines
+        lines = self._lines
         ranges = [(lines[first] + 1, lines[end]) for first, end in self._ranges(self._kept[text])]
         return Excerpt(len(self._passages), tuple(ranges))
 
@@ -44,7 +45,7 @@ class ExcerptForms:
         return ranges
 
     def _render(self, kept: int) -> str:
-        offsets, lines = self._passages.offsets, self._passages.lines
+        offsets, lines = self._passages.offsets, self._lines
         shown: list[str] = []
         line = 0
         for first, end in self._ranges(kept):

@@ -7,25 +7,27 @@ candidate become one verdict again: that of its best unit, selected if any unit 
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.canonical import Facts
 from apportion.core.events import Opt
-from apportion.core.identity import PATH_REMEMBERED_MAX
-from apportion.core.query.content_runs import ContentRuns
-from apportion.core.query.relevance import ALL, Document, Relevances, relevances
-from apportion.core.query.terms import terms_of, terms_of_path
+from apportion.core.identity import text_digest
+from apportion.core.query.content_terms import ContentTerms
 from apportion.core.results import Fidelity, QueryMatch
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.lanes.excerpt import ExcerptForms
 from apportion.core.strategies.lanes.own_part import LanesTask
 from apportion.core.strategies.lanes.policy import SCORE_PARTS, Lane, LanesPolicy
-from apportion.core.strategies.lanes.rank import Artifact, rank
+from apportion.core.strategies.lanes.rank import ONE, Artifact, rank
 from apportion.core.strategies.lanes.select import estimate
 from apportion.core.strategies.lanes.text import rendered
 from apportion.core.task import Prepared
+
+if TYPE_CHECKING:  # numpy, which requests without a query never need
+    from apportion.core.query.relevance import Relevances
 
 MARKER_TOKENS = 8
 """The tokens that a passage costs beside its own, for the lines that say what is left out."""
@@ -48,7 +50,7 @@ class CutCandidate(Struct, frozen=True):
     """A candidate that competes passage by passage."""
 
     artifact: Artifact
-    runs: ContentRuns
+    terms: ContentTerms
 
 
 class Competition(Struct, frozen=True):
@@ -90,12 +92,12 @@ class Competition(Struct, frozen=True):
         """Select a candidate with its chosen units, which are in canonical order."""
         whole = self.cut[best.id]
         best.cost = sum([unit.cost for unit in chosen])
-        if len(chosen) == len(whole.runs.digests):
+        if len(chosen) == len(whole.terms.passages):
             best.stand(Fidelity.FULL)
             return
         best.stand(Fidelity.EXCERPT)
         places = [place for unit in chosen if (place := _passage_of(unit)) is not None]
-        best.excerpt_forms = ExcerptForms(whole.artifact.prepared.content, whole.runs.passages, places)
+        best.excerpt_forms = ExcerptForms(whole.artifact.prepared.content, whole.terms.passages, places)
 
 
 def compete(
@@ -107,7 +109,7 @@ def compete(
     """
     offered = [artifact for artifact in ranked if artifact.bound is None]
     contents = _contents(task, [artifact.prepared for artifact in offered])
-    found = relevances(terms, [_document(*each) for each in zip(offered, contents, strict=True)])
+    found = _relevances(offered, contents, terms)
     match = QueryMatch(found.terms, found.matched, found.passages)
     cut: dict[str, CutCandidate] = {}
     for artifact, content, shares in zip(offered, contents, found.by_document, strict=True):
@@ -141,37 +143,35 @@ def _passage_of(artifact: Artifact) -> int | None:
     return unit.passage if isinstance(unit, Unit) else None
 
 
-def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentRuns]:
-    """Return the runs of each candidate by passage; one passage where it may not be cut."""
+def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentTerms]:
+    """Return the terms of each candidate by passage; one passage where it may not be cut."""
     policy = task.policy
     characters = 0 if policy.prefix.weight else policy.query.passage_characters
-    is_cut = [
-        characters > 0 and not prepared.protected and policy.shrink_of(prepared) is not ShrinkStrategy.NEVER
-        for prepared in offered
+    is_whole = [
+        prepared.protected or policy.shrink_of(prepared) is ShrinkStrategy.NEVER for prepared in offered
     ]
-    whole = [prepared for prepared, cut in zip(offered, is_cut, strict=True) if not cut]
-    others = [prepared for prepared, cut in zip(offered, is_cut, strict=True) if cut]
-    of_whole, of_others = (
-        iter(task.runs_of_contents(each, most)) for each, most in ((whole, 0), (others, characters))
-    )
-    return [next(of_others if cut else of_whole) for cut in is_cut]
+    return task.terms_of_contents(offered, [0 if whole else characters for whole in is_whole])
 
 
-def _document(artifact: Artifact, content: ContentRuns) -> Document:
-    path = artifact.prepared.facts.path or ""
-    make_terms = terms_of_path if len(path) <= PATH_REMEMBERED_MAX else terms_of
-    return Document(content, make_terms(path), path or _NO_PATH + artifact.id)
+def _relevances(
+    offered: Sequence[Artifact], contents: Sequence[ContentTerms], terms: Sequence[str]
+) -> "Relevances":
+    from apportion.core.query.relevance import Document, relevances  # noqa: PLC0415 - loads numpy
+
+    paths = [artifact.prepared.facts.path or "" for artifact in offered]
+    homes = [path or _NO_PATH + artifact.id for path, artifact in zip(paths, offered, strict=True)]
+    return relevances(terms, list(map(Document, contents, paths, homes)))
 
 
 def _units(
-    policy: LanesPolicy, offered: Sequence[Artifact], cut: Mapping[str, CutCandidate], found: Relevances
+    policy: LanesPolicy, offered: Sequence[Artifact], cut: Mapping[str, CutCandidate], found: "Relevances"
 ) -> list[Unit]:
     weight = policy.query.weight
     units: list[Unit] = []
     for artifact, shares in zip(offered, found.by_document, strict=True):
         prepared = artifact.prepared
         if artifact.id in cut:
-            units += _passages(prepared, cut[artifact.id].runs, shares, weight)
+            units += _passages(prepared, cut[artifact.id].terms, shares, weight)
         else:
             share = artifact.lexical or 0
             facts = _facts(prepared, share, weight)
@@ -179,11 +179,11 @@ def _units(
     return units
 
 
-def _passages(prepared: Prepared, runs: ContentRuns, shares: Sequence[int], weight: int) -> Iterator[Unit]:
-    contents = runs.passages.contents(prepared.content)
-    for passage, (content, digest, share) in enumerate(zip(contents, runs.digests, shares, strict=True)):
+def _passages(prepared: Prepared, terms: ContentTerms, shares: Sequence[int], weight: int) -> Iterator[Unit]:
+    contents = terms.passages.contents(prepared.content)
+    for passage, (content, share) in enumerate(zip(contents, shares, strict=True)):
         facts = _facts(prepared, share, weight)
-        facts.content, facts.token_estimate = digest, UNSET
+        facts.content, facts.token_estimate = text_digest(content), UNSET
         yield _unit(prepared, content, facts, passage, share)
 
 
@@ -215,7 +215,7 @@ def _relevance(own: Opt[int], share: int, weight: int) -> int:
     """Return the relevance of a unit, from the candidate's own and its relevance to the query."""
     if own is UNSET:
         return share
-    return ((ALL - weight) * own + weight * share + ALL // 2) // ALL
+    return ((ONE - weight) * own + weight * share + ONE // 2) // ONE
 
 
 def _ranked_units(
