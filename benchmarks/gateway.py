@@ -5,7 +5,8 @@
 `--local` is always measured. With brokers, such as localhost:29092, so is a gateway before a worker.
 
 Calls are sent at their times, whether or not earlier ones are answered. A latency counts from the time at
-which the call was to be sent. The bare handler reads a body and answers 2 KB.
+which the call was to be sent. Calls of the first WARM_S seconds do not count: a broker that has just started
+compiles its code. The bare handler reads a body and answers 2 KB.
 Then: the time to pass over an answer to another gateway's call, from the fetched bytes on.
 """
 
@@ -34,7 +35,7 @@ from benchmarks.measure import best_s, micro, table
 from benchmarks.shell.events import REQUESTS_A_SESSION, small_request
 
 _PORT = 18_733
-_WARM_CALLS = 50
+WARM_S = 6
 _BARE = f"""
 from aiohttp import web
 async def answer(request):
@@ -54,7 +55,7 @@ _WORKLOADS = (("lanes", "small requests", 500), ("agent", "requests of the recor
 def main(seconds: int = 10, brokers: str = "") -> None:
     """Print p50 and p99 of each server for each workload, and the processor's time of a call."""
     for policy, name, calls_per_s in _WORKLOADS:
-        bodies = _bodies(policy, calls_per_s * seconds + _WARM_CALLS)
+        bodies = _bodies(policy, calls_per_s * (WARM_S + seconds))
         size_bytes = sum(map(len, bodies)) // len(bodies)
         print(f"\n{name} ({size_bytes:,} bytes), {calls_per_s} calls/s for {seconds} s")
         for server, command in (_SERVERS | ({_OVER_KAFKA: _GATEWAY} if brokers else {})).items():
@@ -130,14 +131,14 @@ async def _measure(
 ) -> tuple[list[float], float]:
     """Return the latency of each call but the first ones, and the processor's seconds of the server."""
     async with _server(command, variables) as pid, ClientSession(connector=TCPConnector(limit=0)) as client:
-        for body in bodies[:_WARM_CALLS]:
-            await _call(client, body, perf_counter())
+        await _call(client, bodies[0], perf_counter())  # until a worker is ready
         calls, begun_s = [], perf_counter()
-        for number, body in enumerate(bodies[_WARM_CALLS:]):
+        for number, body in enumerate(bodies[1:]):
             due_s = begun_s + number / calls_per_s
             await asyncio.sleep(max(0.0, due_s - perf_counter()))
             calls.append(asyncio.create_task(_call(client, body, due_s)))
-        return await asyncio.gather(*calls), _busy_s(pid)
+        latencies_s = await asyncio.gather(*calls)
+        return latencies_s[WARM_S * calls_per_s :], _busy_s(pid)
 
 
 async def _call(client: ClientSession, body: bytes, due_s: float) -> float:
