@@ -53,11 +53,12 @@ _WORKLOADS = (("lanes", "small requests", 500), ("agent", "requests of the recor
 
 
 def main(seconds: int = 10, brokers: str = "") -> None:
-    """Print p50 and p99 of each server for each workload, and the processor's time of a call."""
+    """Print p50 and p99 of each server for each workload, both also as multiples of the bare handler's."""
     for policy, name, calls_per_s in _WORKLOADS:
         bodies = _bodies(policy, calls_per_s * (WARM_S + seconds))
         size_bytes = sum(map(len, bodies)) // len(bodies)
-        print(f"\n{name} ({size_bytes:,} bytes), {calls_per_s} calls/s for {seconds} s")
+        print(f"\n{name} ({size_bytes:,} bytes), {calls_per_s} calls/s for {seconds} s; {_load()}")
+        bare: tuple[float, float] | None = None
         for server, command in (_SERVERS | ({_OVER_KAFKA: _GATEWAY} if brokers else {})).items():
             variables = {
                 "APPORTION_DEFAULT_POLICY": policy,
@@ -68,11 +69,20 @@ def main(seconds: int = 10, brokers: str = "") -> None:
             with behind:
                 latencies_s, busy_s = asyncio.run(_measure(command, variables, bodies, calls_per_s))
             cuts = quantiles(latencies_s, n=100)
+            p50_s, p99_s = cuts[49], cuts[98]
+            bare = bare or (p50_s, p99_s)
             print(
-                f"  {server:<28} p50 {cuts[49] * 1e3:7.2f} ms   p99 {cuts[98] * 1e3:7.2f} ms   "
-                f"processor {busy_s / len(bodies) * 1e3:5.2f} ms a call"
+                f"  {server:<28} p50 {p50_s * 1e3:6.2f} ms ({p50_s / bare[0]:4.1f})   "
+                f"p99 {p99_s * 1e3:6.2f} ms ({p99_s / bare[1]:4.1f})   "
+                f"processor {busy_s / len(latencies_s) * 1e3:5.2f} ms a call"
             )
+        print(f"  {_load()}")
     _pass_over()
+
+
+def _load() -> str:
+    """Return the mean number of programs that ran or waited for a core in the last minute, as text."""
+    return f"load {os.getloadavg()[0]:.1f}"
 
 
 def _pass_over() -> None:
@@ -129,16 +139,18 @@ def _worker(variables: Mapping[str, str]) -> Iterator[None]:
 async def _measure(
     command: Sequence[str], variables: Mapping[str, str], bodies: Sequence[bytes], calls_per_s: int
 ) -> tuple[list[float], float]:
-    """Return the latency of each call but the first ones, and the processor's seconds of the server."""
+    """Return the latency of each call that counts, and the server's seconds of processor for them."""
     async with _server(command, variables) as pid, ClientSession(connector=TCPConnector(limit=0)) as client:
         await _call(client, bodies[0], perf_counter())  # until a worker is ready
-        calls, begun_s = [], perf_counter()
+        calls, begun_s, busy_before_s = [], perf_counter(), 0.0
         for number, body in enumerate(bodies[1:]):
+            if number == WARM_S * calls_per_s:
+                busy_before_s = _busy_s(pid)
             due_s = begun_s + number / calls_per_s
             await asyncio.sleep(max(0.0, due_s - perf_counter()))
             calls.append(asyncio.create_task(_call(client, body, due_s)))
         latencies_s = await asyncio.gather(*calls)
-        return latencies_s[WARM_S * calls_per_s :], _busy_s(pid)
+        return latencies_s[WARM_S * calls_per_s :], _busy_s(pid) - busy_before_s
 
 
 async def _call(client: ClientSession, body: bytes, due_s: float) -> float:
