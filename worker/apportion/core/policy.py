@@ -4,8 +4,10 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from enum import Enum
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -25,6 +27,16 @@ Thousandths = Annotated[int, Field(ge=0, le=1_000)]
 OwnName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,64}$")]
 """A policy's name for a lane, kind or category, in the same form as in events."""
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+
+
+_T = TypeVar("_T")
+_ADDED_LATER = "added later"
+AddedLater = Annotated[_T, _ADDED_LATER]
+"""The type of a field that a later version of Apportion added.
+
+Such a field enters the digest only if it differs from its default. So the digests of older policies do not
+change.
+"""
 
 
 def _rfc3339(value: Any) -> Any:
@@ -85,9 +97,25 @@ class CertificatePolicy(PolicyTable):
     enabled: bool = False
 
 
-def is_default(table: PolicyTable) -> bool:
-    """Return whether a table has only defaults. Tables of later versions are then left out of the digest."""
-    return table == type(table)()
+def _json_value(value: Any) -> Any:
+    """Return a policy's value as JSON has it, for its digest.
+
+    These rules are our own: a digest must not depend on how a version of pydantic writes a policy.
+    """
+    if isinstance(value, PolicyTable):
+        parts = ((name, field, getattr(value, name)) for name, field in type(value).model_fields.items())
+        return {
+            name: _json_value(part)
+            for name, field, part in parts
+            if _ADDED_LATER not in field.metadata or part != field.default
+        }
+    if isinstance(value, Mapping):
+        return {name: _json_value(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [_json_value(part) for part in value]
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return value.value if isinstance(value, Enum) else value
 
 
 class Policy(PolicyTable):
@@ -107,12 +135,8 @@ class Policy(PolicyTable):
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the canonical JSON of every key, defaults included.
-
-        A table that was added in a later version enters only if it differs from its default. So the digests
-        of older policies do not change.
-        """
-        return digest(canonical_json_of_any(self.model_dump(mode="json")))
+        """The digest of the canonical JSON of every key, defaults included; see `AddedLater`."""
+        return digest(canonical_json_of_any(_json_value(self)))
 
     @cached_property
     def ref(self) -> PolicyRef:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from apportion.core.policy import (
+    AddedLater,
     CertificatePolicy,
     Count,
     OverlapPolicy,
@@ -20,7 +21,6 @@ from apportion.core.policy import (
     Problem,
     clashing_priorities,
     integer,
-    is_default,
 )
 
 DEFAULT_TOTAL_TOKENS = 1_200
@@ -64,8 +64,8 @@ class CategoriesPolicy(Policy):
     budget_tokens: Count = DEFAULT_TOTAL_TOKENS
     categories: dict[OwnName, CategoryPolicy] = Field(DEFAULT_CATEGORIES, min_length=1, validate_default=True)
     reserve: ReservePolicy = ReservePolicy()
-    overlap: OverlapPolicy = Field(OverlapPolicy(), exclude_if=is_default)
-    certificate: CertificatePolicy = Field(CertificatePolicy(), exclude_if=is_default)
+    overlap: AddedLater[OverlapPolicy] = OverlapPolicy()
+    certificate: AddedLater[CertificatePolicy] = CertificatePolicy()
 
     @cached_property
     def age_edges_us(self) -> Sequence[int]:

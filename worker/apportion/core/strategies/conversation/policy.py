@@ -12,6 +12,7 @@ from pydantic import Field
 
 from apportion.core.events import MAX_INTEGER
 from apportion.core.policy import (
+    AddedLater,
     Count,
     OwnName,
     Policy,
@@ -19,7 +20,6 @@ from apportion.core.policy import (
     Problem,
     Thousandths,
     integer,
-    is_default,
 )
 
 DEFAULT_TOTAL_TOKENS = 100_000
@@ -75,8 +75,8 @@ class ConversationPolicy(Policy):
 
     budget_tokens: Count = DEFAULT_TOTAL_TOKENS
     conversation: ConversationTable = ConversationTable()
-    prefix: WindowPolicy = Field(WindowPolicy(), exclude_if=is_default)
-    tool_results: ToolResultsPolicy | None = Field(None, exclude_if=lambda table: table is None)
+    prefix: AddedLater[WindowPolicy] = WindowPolicy()
+    tool_results: AddedLater[ToolResultsPolicy | None] = None
 
     @cached_property
     def prefix_ttl_s(self) -> int:

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from apportion.core.events import MAX_INTEGER
 from apportion.core.policy import (
+    AddedLater,
     CertificatePolicy,
     Count,
     OverlapPolicy,
@@ -21,7 +22,6 @@ from apportion.core.policy import (
     Thousandths,
     clashing_priorities,
     integer,
-    is_default,
 )
 from apportion.core.recency import AGE_EDGES_S
 from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
@@ -63,8 +63,8 @@ class LanePolicy(PolicyTable):
     min_tokens: Count
     max_tokens: Count
     heading: str | None = None
-    max_items_per_source: Annotated[Count, Field(exclude_if=lambda most: most == 0)] = 0
-    max_share_per_source: Annotated[Thousandths, Field(exclude_if=lambda share: share == WHOLE)] = WHOLE
+    max_items_per_source: AddedLater[Count] = 0
+    max_share_per_source: AddedLater[Thousandths] = WHOLE
 
 
 class SourceQuota(Struct, frozen=True, gc=False):
@@ -228,14 +228,14 @@ class LanesPolicy(Policy):
     budget_tokens: Count = DEFAULT_TOTAL_TOKENS
     lanes: dict[OwnName, LanePolicy] = Field(default=DEFAULT_LANES, min_length=1)
     kinds: dict[OwnName, KindPolicy] = Field(default_factory=dict)
-    score: ScorePolicy = Field(ScorePolicy(), exclude_if=is_default)
+    score: AddedLater[ScorePolicy] = ScorePolicy()
     shrink: ShrinkPolicy = ShrinkPolicy()
     render: RenderPolicy = RenderPolicy()
     cache: CachePolicy = CachePolicy()
-    query: QueryPolicy = Field(QueryPolicy(), exclude_if=is_default)
-    prefix: PrefixPolicy = Field(PrefixPolicy(), exclude_if=is_default)
-    overlap: OverlapPolicy = Field(OverlapPolicy(), exclude_if=is_default)
-    certificate: CertificatePolicy = Field(CertificatePolicy(), exclude_if=is_default)
+    query: AddedLater[QueryPolicy] = QueryPolicy()
+    prefix: AddedLater[PrefixPolicy] = PrefixPolicy()
+    overlap: AddedLater[OverlapPolicy] = OverlapPolicy()
+    certificate: AddedLater[CertificatePolicy] = CertificatePolicy()
 
     @cached_property
     def cache_entries_max(self) -> int:
