@@ -267,8 +267,9 @@ async def worker_running(
     finally:
         if process.returncode is None:
             process.kill()
-        await process.wait()
-        await reading
+        async with asyncio.timeout(STOP_DEADLINE_S):
+            await process.wait()
+            await reading
         sys.stderr.write(worker.log)  # pytest shows it where a test fails
 
 
