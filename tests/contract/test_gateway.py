@@ -12,6 +12,7 @@ from aiohttp import ClientSession
 from support.commands import command, environment
 from support.gateways import Caller, artifact_body, body, gateway, problem
 from support.running import (
+    DEADLINE_S,
     STOP_DEADLINE_S,
     Stage,
     own_settings,
@@ -117,7 +118,7 @@ async def test_the_command_serves_the_topics_until_sigterm(bootstrap_servers: st
         )
         try:
             assert started.stderr is not None
-            ready = json.loads(await started.stderr.readline())
+            ready = json.loads(await asyncio.wait_for(started.stderr.readline(), DEADLINE_S))
             assert ready["message"] == "ready"
             url = f"http://127.0.0.1:{ready['port']}/v1/compose"
             async with ClientSession() as client, client.post(url, json=body(request_id="r1")) as answer:

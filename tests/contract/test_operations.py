@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientConnectorError, ClientSession
 from prometheus_client.parser import text_string_to_metric_families
-from support.commands import apportion
+from support.commands import apportion, started
 from support.composing import candidate
 from support.containers import free_port
 from support.prometheus_tools import ALERTS, expressions, program
@@ -124,9 +124,8 @@ def scraping(stage: Stage, tmp_path: Path) -> Iterator[str]:
     file.write_text(json.dumps(config), encoding="utf-8")
     places = (f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{port}")
     command = [program("prometheus"), f"--config.file={file}", *places]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - as found
+    with started(command, stderr=subprocess.DEVNULL):
         yield f"http://127.0.0.1:{port}"
-        process.terminate()
 
 
 @pytest.mark.parametrize("bootstrap_servers", ["embedded"], indirect=True)

@@ -5,10 +5,11 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from support.commands import ROOT, command, environment
+from support.commands import ROOT, command, environment, started
 
 from apportion.examples.demo.process import WorkerEndedError, worker_process
 
@@ -36,9 +37,9 @@ def folder(tmp_path: Path) -> Path:
     return temporary
 
 
-def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-    """Start the demo beside a folder for its temporary files, in a pipe."""
-    return subprocess.Popen(  # noqa: S603 - our own interpreter
+def start(folder: Path, *arguments: str, **variables: str) -> AbstractContextManager["subprocess.Popen[str]"]:
+    """Start the demo beside a folder for its temporary files, in a pipe, until the block ends."""
+    return started(
         command("demo", *arguments),
         cwd=folder.parent,
         env=environment(TMPDIR=str(folder), **variables),
@@ -89,6 +90,11 @@ def ended(demo: subprocess.Popen[str]) -> tuple[int, str]:
     return demo.returncode, shown
 
 
+def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
+    with start(folder, *arguments, **variables) as demo:
+        return ended(demo)
+
+
 def read_until(demo: subprocess.Popen[str], part: str) -> list[str]:
     """Return what is shown up to the first line that has this part, that line included."""
     assert demo.stdout is not None
@@ -104,7 +110,7 @@ def test_it_tells_what_the_readme_says_whatever_settings_lie_about_and_leaves_on
     folder: Path,
 ) -> None:
     (folder.parent / "apportion.toml").write_text('partitions = 8\nfingerprint_secret_file = "missing"\n')
-    exit_code, shown = ended(start(folder, COLUMNS="80", TERM="xterm-256color"))
+    exit_code, shown = run(folder, COLUMNS="80", TERM="xterm-256color")
     assert exit_code == 0, shown
     assert "\x1b" not in shown
     assert "\r" not in shown
@@ -119,23 +125,23 @@ def test_it_tells_what_the_readme_says_whatever_settings_lie_about_and_leaves_on
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_ctrl_c_and_a_crash_leave_no_process_and_no_file(folder: Path, how: signal.Signals) -> None:
-    demo = start(folder, "--requests", "300")
-    read_until(demo, "/8,000  ")
-    started = descendants(demo.pid)
-    assert len(started) >= 2, "the broker and the worker"
-    os.kill(demo.pid, how)
-    exit_code, _ = ended(demo)
+    with start(folder, "--requests", "300") as demo:
+        read_until(demo, "/8,000  ")
+        processes = descendants(demo.pid)
+        assert len(processes) >= 2, "the broker and the worker"
+        os.kill(demo.pid, how)
+        exit_code, _ = ended(demo)
     assert exit_code == (130 if how is signal.SIGINT else -signal.SIGKILL)
-    wait_until_gone(started)
+    wait_until_gone(processes)
     assert not list(folder.iterdir())
 
 
 def test_it_sums_up_before_it_stays_and_ends_well_with_ctrl_c(folder: Path) -> None:
-    demo = start(folder, "--requests", "1", "--keep")
-    shown = read_until(demo, "apportion send --brokers 127.0.0.1:")
-    assert any("1 decision verified" in line or "decisions verified" in line for line in shown)
-    os.kill(demo.pid, signal.SIGINT)
-    assert ended(demo) == (0, "Stopped.\n")
+    with start(folder, "--requests", "1", "--keep") as demo:
+        shown = read_until(demo, "apportion send --brokers 127.0.0.1:")
+        assert any("1 decision verified" in line or "decisions verified" in line for line in shown)
+        os.kill(demo.pid, signal.SIGINT)
+        assert ended(demo) == (0, "Stopped.\n")
 
 
 def test_dead_letters_are_told_in_full_and_are_exit_code_3(
@@ -146,8 +152,8 @@ def test_dead_letters_are_told_in_full_and_are_exit_code_3(
         'name = "tight"\nversion = "1"\nstrategy = "lanes"\ncounter = "chars4"\nbudget_tokens = 9\n'
         "[lanes.rules]\npriority = 0\nmin_tokens = 0\nmax_tokens = 9\n"
     )
-    exit_code, shown = ended(
-        start(folder, "--requests", "2", "--policies", str(policies), "--default-policy", "tight")
+    exit_code, shown = run(
+        folder, "--requests", "2", "--policies", str(policies), "--default-policy", "tight"
     )
     assert exit_code == 3, shown
     assert shown.count("dead letter: unknown_lane: policy tight has no such lane; it has ") == 2
@@ -155,12 +161,12 @@ def test_dead_letters_are_told_in_full_and_are_exit_code_3(
 
 
 def test_a_worker_that_dies_is_told_at_once(folder: Path) -> None:
-    demo = start(folder, "--requests", "300")
-    read_until(demo, "/8,000")
-    for worker in descendants(demo.pid):
-        if b"apportion.cli._child" in Path(f"/proc/{worker}/cmdline").read_bytes():
-            os.kill(worker, signal.SIGKILL)
-    exit_code, shown = ended(demo)
+    with start(folder, "--requests", "300") as demo:
+        read_until(demo, "/8,000")
+        for worker in descendants(demo.pid):
+            if b"apportion.cli._child" in Path(f"/proc/{worker}/cmdline").read_bytes():
+                os.kill(worker, signal.SIGKILL)
+        exit_code, shown = ended(demo)
     assert exit_code == 1
     assert "worker_ended: the worker ended; its last lines:" in shown
     assert "message=ready" in shown
@@ -190,7 +196,7 @@ async def test_a_worker_that_cannot_start_says_why_and_nothing_else(caplog: pyte
 def test_what_is_wrong_is_told_before_anything_starts(
     arguments: tuple[str, ...], exit_code: int, told: str, folder: Path
 ) -> None:
-    found, shown = ended(start(folder, *arguments))
+    found, shown = run(folder, *arguments)
     assert found == exit_code
     assert told in shown
     assert "broker" not in shown

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from support.commands import started
 
 from apportion.examples.broker import (
     BrokerEndedError,
@@ -125,7 +126,7 @@ def broker(temporary: Path) -> Iterator[EmbeddedBroker]:  # noqa: ARG001 - where
 def parent(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]:
     """In a session of its own, as a shell gives a foreground command a process group."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "worker"))
-    with subprocess.Popen(  # noqa: S603 - our own interpreter and code
+    with started(
         [sys.executable, "-c", PARENT],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -136,7 +137,6 @@ def parent(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]
         pids = int(process.stdout.readline()), broker_pid(temporary)
         assert all(map(is_running, pids))
         yield Parent(process, pids)
-        process.kill()
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_nothing_stays_when_its_parent_is_killed_while_it_starts(
 ) -> None:
     pid_file = tmp_path / "pid"
     program(f"#!/bin/sh\necho $$ > {pid_file}.new && mv {pid_file}.new {pid_file}\nexec sleep 60\n")
-    with subprocess.Popen([sys.executable, "-c", PARENT]) as parent:  # noqa: S603 - our own interpreter and code
+    with started([sys.executable, "-c", PARENT]) as parent:
         until(pid_file.exists)
         parent.kill()
     until(lambda: not is_running(int(pid_file.read_text())))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import command, environment, process
+from support.commands import command, environment, process, started
 
 from apportion.examples.broker import embedded_broker
 
@@ -18,18 +18,14 @@ def brokers() -> Iterator[str]:
     with embedded_broker() as broker:
         address = broker.bootstrap_servers
         assert process("topics", "create", "--brokers", address).exit_code == 0
-        worker = subprocess.Popen(  # noqa: S603 - our own interpreter
-            command("run", "--brokers", address),
-            env=environment(),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert worker.stderr is not None
-        assert any("message=ready" in line for line in worker.stderr), "the worker ended"
-        yield address
-        worker.terminate()
-        worker.communicate(timeout=20)
-        assert worker.returncode == 0
+        line = command("run", "--brokers", address)
+        with started(line, env=environment(), stderr=subprocess.PIPE, text=True) as worker:
+            assert worker.stderr is not None
+            assert any("message=ready" in line for line in worker.stderr), "the worker ended"
+            yield address
+            worker.terminate()
+            worker.communicate(timeout=20)
+            assert worker.returncode == 0
 
 
 def event(name: str, **changes: Any) -> bytes:

@@ -1,12 +1,15 @@
 """What tests of commands share: a command line, run in this process or in one of its own."""
 
 import os
+import signal
 import subprocess
 import sys
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 from unittest.mock import patch
 
 from apportion.cli import main
@@ -51,6 +54,27 @@ def process(*arguments: str | Path, stdin: bytes = b"", **variables: str) -> End
         command(*arguments), env=environment(**variables), input=stdin, capture_output=True, check=False
     )
     return Ended(done.returncode, done.stdout, done.stderr.decode())
+
+
+@contextmanager
+def started(line: Sequence[str | Path], **options: Any) -> Iterator["subprocess.Popen[Any]"]:
+    """Run a process until the block ends; it is killed then, even if the test fails."""
+    with subprocess.Popen(line, **options) as running:  # noqa: S603 - a test's own
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def give_signals_back() -> None:
+    """Let the processes that this one starts take signals that it was started to ignore.
+
+    A shell starts background commands with SIGINT ignored, and nohup ignores SIGHUP. Children inherit that.
+    A handler that does nothing is not inherited.
+    """
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def command(*arguments: str | Path) -> list[str]:

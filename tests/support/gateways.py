@@ -17,7 +17,7 @@ from apportion.gateway.local_backend import LocalBackend
 from apportion.gateway.openapi import openapi
 from apportion.gateway.tracing import CallSpans
 from apportion.settings import Settings
-from support.commands import command, environment
+from support.commands import command, environment, started
 from support.composing import candidate
 
 Caller = TestClient[Any, Any]
@@ -38,17 +38,12 @@ async def gateway(
 def running(*arguments: str | Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """Run a gateway as a process, and yield it and its address once it is ready."""
     line = command("gateway", "--local", "--gateway-port", "0", "--log-format", "json", *arguments)
-    with subprocess.Popen(line, env=environment(), stderr=subprocess.PIPE, text=True) as started:  # noqa: S603 - ours
-        assert started.stderr is not None
-        try:
-            assert (
-                started.stderr.readline() == "apportion: sessions are in memory and end with this process\n"
-            )
-            ready = json.loads(started.stderr.readline())
-            assert ready["message"] == "ready"
-            yield started, f"http://127.0.0.1:{ready['port']}"
-        finally:
-            started.kill()
+    with started(line, env=environment(), stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        assert serving.stderr.readline() == "apportion: sessions are in memory and end with this process\n"
+        ready = json.loads(serving.stderr.readline())
+        assert ready["message"] == "ready"
+        yield serving, f"http://127.0.0.1:{ready['port']}"
 
 
 def local(events: BinaryIO | None = None, decisions: BinaryIO | None = None, **values: Any) -> LocalBackend:

@@ -21,6 +21,7 @@ from msgspec import to_builtins
 
 from apportion.core.events import session_key
 from apportion.kafka.connection import connection_arguments
+from apportion.kafka.fetch_pacing import pace_fetches
 from apportion.kafka.partitioning import partition_of
 from apportion.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic, create_topics
 from apportion.settings import PREFIX, Settings
@@ -185,6 +186,7 @@ async def staged(settings: Settings, isolation_level: str = "read_uncommitted") 
             **common, max_partition_fetch_bytes=MESSAGE_MAX_BYTES, isolation_level=isolation_level
         ) as consumer,
     ):
+        pace_fetches(consumer)
         consumer.assign([TopicPartition(topic, n) for topic in topics for n in range(settings.partitions)])
         await consumer.seek_to_beginning()
         yield Stage(settings, producer, Outputs(settings, consumer))
@@ -265,8 +267,9 @@ async def worker_running(
     finally:
         if process.returncode is None:
             process.kill()
-        await process.wait()
-        await reading
+        async with asyncio.timeout(STOP_DEADLINE_S):
+            await process.wait()
+            await reading
         sys.stderr.write(worker.log)  # pytest shows it where a test fails
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import Ended, apportion, command, environment, process
+from support.commands import Ended, apportion, command, environment, process, started
 from support.composing import NOW, candidate
 
 SECRET = {"APPORTION_FINGERPRINT_SECRET": "a fixed secret for tests"}
@@ -355,7 +355,7 @@ def test_a_file_that_cannot_be_read_to_its_end_ends_it_with_its_name() -> None:
 
 def test_a_reader_of_the_decisions_that_goes_away_is_a_failure(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "decisions")
-    with subprocess.Popen(  # noqa: S603 - our own interpreter
+    with started(
         command("compose", "--decisions", "decisions"),
         env=environment(),
         stdin=subprocess.PIPE,
@@ -368,7 +368,7 @@ def test_a_reader_of_the_decisions_that_goes_away_is_a_failure(tmp_path: Path) -
         running.stdin.write(lines(request("r")))
         running.stdin.close()
         assert running.stderr.read() == b"apportion: file_failed: decisions: Broken pipe\n"
-    assert running.returncode == 1
+        assert running.wait() == 1
 
 
 def test_a_policy_that_is_refused_is_wrong_usage_and_named_with_its_file(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_the_events_are_never_written_over(tmp_path: Path) -> None:
 
 def test_a_reader_that_goes_away_ends_it_without_a_word(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_bytes(lines(*(request(f"r{number}") for number in range(2_000))))
-    with subprocess.Popen(  # noqa: S603 - our own interpreter
+    with started(
         command("compose", "events.jsonl"),
         env=environment(),
         stdout=subprocess.PIPE,
@@ -398,11 +398,11 @@ def test_a_reader_that_goes_away_ends_it_without_a_word(tmp_path: Path) -> None:
         assert json.loads(running.stdout.readline())["request_id"] == "r0"
         running.stdout.close()
         assert running.stderr.read() == b""
-    assert running.returncode == 1
+        assert running.wait() == 1
 
 
 def test_an_answer_is_there_before_the_next_line_is() -> None:
-    with subprocess.Popen(  # noqa: S603 - our own interpreter
+    with started(
         command("compose"), env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as running:
         assert running.stdin is not None
@@ -416,7 +416,7 @@ def test_an_answer_is_there_before_the_next_line_is() -> None:
 def test_a_terminal_shows_progress_over_a_file(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_bytes(lines(request("r")))
     ours, theirs = pty.openpty()
-    with subprocess.Popen(  # noqa: S603 - our own interpreter
+    with started(
         command("compose", "events.jsonl"),
         env=environment(TERM="xterm"),
         stdout=subprocess.DEVNULL,
@@ -424,8 +424,8 @@ def test_a_terminal_shows_progress_over_a_file(tmp_path: Path) -> None:
     ) as running:
         os.close(theirs)
         shown = b"".join(iter(lambda: _drained(ours), b"")).decode()
+        assert running.wait() == 0
     os.close(ours)
-    assert running.returncode == 0
     assert "composing" in shown
     assert process("compose", "events.jsonl").err == ""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.commands import started
 
 import apportion.cli
 import apportion.cli._commands
@@ -197,9 +198,7 @@ def test_config_draws_a_table_on_a_terminal(tmp_path: Path) -> None:
         "COLUMNS": "120",
         "TERM": "dumb",
     }
-    with subprocess.Popen(  # noqa: S603 - our own interpreter
-        command, cwd=tmp_path, env=environment, stdout=theirs
-    ):
+    with started(command, cwd=tmp_path, env=environment, stdout=theirs):
         os.close(theirs)
         shown = b"".join(iter(lambda: drained(ours), b"")).decode()
     os.close(ours)

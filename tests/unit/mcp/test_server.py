@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
-from support.commands import apportion, command, environment
+from support.commands import apportion, command, environment, started
 from support.composing import SECRET, candidate
 from support.recording import asked, published
 
@@ -332,19 +332,19 @@ def test_a_long_explanation_is_cut_and_lists_are_bounded(tmp_path: Path) -> None
 
 
 def test_ctrl_c_ends_the_command_while_its_client_is_connected(folder: Path) -> None:
-    with subprocess.Popen(  # noqa: S603 - our own
+    with started(
         command("mcp", folder / "decisions.jsonl"),
         env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-    ) as started:
-        assert started.stdin is not None
-        assert started.stdout is not None
-        started.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-        started.stdin.flush()
-        assert started.stdout.readline()
-        started.send_signal(signal.SIGINT)
-        assert started.wait(60) == -signal.SIGINT
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        server.stdin.flush()
+        assert server.stdout.readline()
+        server.send_signal(signal.SIGINT)
+        assert server.wait() == -signal.SIGINT
 
 
 def test_without_its_extra_the_command_says_what_to_install(

@@ -9,7 +9,7 @@ import sys
 from http import HTTPStatus
 from pathlib import Path
 
-from support.commands import ROOT, command, environment
+from support.commands import ROOT, command, environment, started
 from support.requiring import CURL
 
 PAGE = (ROOT / "docs" / "gateway.md").read_text("utf-8")
@@ -23,28 +23,24 @@ def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
     (start, nothing), (definition, _), *steps = STEPS
     assert (start.endswith(" &"), nothing, len(steps)) == (True, "", 5)
     gateway = [*shlex.split(start.removesuffix(" &"))[1:], "--gateway-port", "0", "--log-format", "json"]
-    with subprocess.Popen(  # noqa: S603 - our own
-        command(*gateway), env=environment(), cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    ) as started:
-        try:
-            assert started.stderr is not None
-            started.stderr.readline()
-            port = json.loads(started.stderr.readline())["port"]
-            own = f'apportion() {{ {shlex.quote(sys.executable)} -m apportion "$@"; }}\n{definition}\n'
-            for line, shown in steps:
-                script = own + line.replace("\n> ", "\n").replace("localhost:8080", f"127.0.0.1:{port}")
-                done = subprocess.run(  # noqa: S603 - of the page
-                    ["bash", "-c", script],  # noqa: S607 - likewise
-                    env=environment(HOME=os.devnull),
-                    cwd=tmp_path,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-                expected = ".*".join(map(re.escape, shown.rstrip("\n").split("…")))
-                assert re.fullmatch(expected, done.stdout.rstrip("\n")), (done.stdout, done.stderr)
-        finally:
-            started.kill()
+    line = command(*gateway)
+    with started(line, env=environment(), cwd=tmp_path, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        serving.stderr.readline()
+        port = json.loads(serving.stderr.readline())["port"]
+        own = f'apportion() {{ {shlex.quote(sys.executable)} -m apportion "$@"; }}\n{definition}\n'
+        for step, shown in steps:
+            script = own + step.replace("\n> ", "\n").replace("localhost:8080", f"127.0.0.1:{port}")
+            done = subprocess.run(  # noqa: S603 - of the page
+                ["bash", "-c", script],  # noqa: S607 - likewise
+                env=environment(HOME=os.devnull),
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            expected = ".*".join(map(re.escape, shown.rstrip("\n").split("…")))
+            assert re.fullmatch(expected, done.stdout.rstrip("\n")), (done.stdout, done.stderr)
 
 
 def test_every_error_of_the_gateway_is_in_the_table_with_its_status() -> None:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from apportion.analytics.batches import TakenError
 from apportion.analytics.partition import PartitionSink, WrittenFiles
 from apportion.analytics.store import Store
+from apportion.kafka.fetch_pacing import pace_fetches
 
 _POLL_MS = 200
 _RECORDS_MAX = 4_000
@@ -86,6 +87,7 @@ class TopicsSink:
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=_FETCH_BYTES,
         )
+        pace_fetches(self._consumer)
         self._consumer.subscribe(tuple(topics), listener=_Listener(self))
         async with self._consumer:
             while not stop.is_set() and not (once and self._has_caught_up()):

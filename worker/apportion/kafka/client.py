@@ -19,6 +19,7 @@ from apportion.core.results import ContextDeadLetter, ContextDecision
 from apportion.core.wire.not_json import one_line, why_not_json
 from apportion.kafka.admin import BrokerUnreachableError
 from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.fetch_pacing import pace_fetches
 from apportion.kafka.output_ownership import output_topics
 from apportion.kafka.partitioning import partition_of
 from apportion.kafka.topics import MESSAGE_MAX_BYTES, check_topics, of_worker, require_ready
@@ -114,6 +115,7 @@ async def open_client(settings: Settings) -> AsyncIterator["Client"]:
     async with open_publisher(settings) as publisher, AsyncExitStack() as stack:
         async with _reaching(settings):
             consumer = AIOKafkaConsumer(**_common(settings), max_partition_fetch_bytes=MESSAGE_MAX_BYTES)
+            pace_fetches(consumer)
             stack.push_async_callback(close_consumer, consumer)
             await consumer.start()
             partitions = range(settings.partitions)

@@ -22,6 +22,7 @@ from aiokafka.errors import (
 )
 
 from apportion.kafka.decompression import Decompressor
+from apportion.kafka.fetch_pacing import pace_fetches
 from apportion.kafka.record_batches import FetchedRecords
 
 _log = getLogger("aiokafka.consumer.fetcher")
@@ -35,6 +36,7 @@ class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no 
     def __init__(self, *, batch_decompressed_max_bytes: int, **options: Any) -> None:
         """Connect to nothing yet. A batch that is larger when it is decompressed is unreadable."""
         super().__init__(**options)
+        pace_fetches(self)
         self._fetcher: Any = None
         self._decompressor = Decompressor(batch_decompressed_max_bytes)
 
