@@ -23,12 +23,17 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 # Two processes that share no file of tests, as files share brokers. Long files come first, in the folders' order.
 SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
+# What needs no framework of agents and no tool beyond requirements/lowest.in.
+LOWEST := tests/golden tests/conformance $(addprefix tests/unit/,analytics cli client core counters examples explain fitting \
+  gateway kafka offline operations recompose registry replay schemas settings stream testing) \
+  --ignore tests/unit/core/test_certificate.py
+
 SEEDS ?= 1
 KILLS ?= 200
 GUARANTEE ?= effectively_once
 MINUTES ?= 30
 
-.PHONY: help demo test check format schemas requirements image sbom audit licences secret dashboard recording benchmarks \
+.PHONY: help demo test test-lowest check format schemas requirements image sbom audit licences secret dashboard recording benchmarks \
   check-cluster reliability-sink docs clean
 
 help: ## Show this help
@@ -41,6 +46,9 @@ test: $(VENV)/dev.done ## Set up, then run all checks and tests
 	@PYTHONPATH=tests $(BIN)/python -m support.forecast
 	$(MAKE) --no-print-directory check
 	$(BIN)/pytest $(SIDE_BY_SIDE)
+
+test-lowest: build/lowest.done ## Set up, then run unit and golden tests with the lowest versions of the libraries
+	build/lowest/bin/pytest $(SIDE_BY_SIDE) --quiet $(LOWEST)
 
 check: $(VENV)/dev.done ## Lint, format, types and architecture
 	$(BIN)/ruff check
@@ -59,6 +67,8 @@ requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
 	for extra in analytics benchmarks client demo dev docs mcp otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
+	$(COMPILE) pyproject.toml requirements/lowest.in $(addprefix --extra ,analytics client otel worker) \
+	  --resolution lowest-direct --output-file requirements/lowest.txt
 	$(COMPILE) benchmarks/shell/peers/requirements.in --output-file benchmarks/shell/peers/requirements.txt
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
 	printf 'cyclonedx-bom==7.5.0\n' | $(COMPILE) - --output-file requirements/sbom.txt
@@ -136,6 +146,12 @@ $(VENV)/dev.done: requirements/dev.txt requirements/build.txt pyproject.toml | $
 
 $(VENV)/docs.done: requirements/docs.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+build/lowest.done: requirements/lowest.txt pyproject.toml
+	$(PYTHON) -m venv --clear build/lowest
+	build/lowest/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lowest.txt
+	build/lowest/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # What the image installs, in an environment of its own, and beside it what lists it.
