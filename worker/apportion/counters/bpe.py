@@ -94,7 +94,8 @@ class ExactCounter:
         """Return the tokens of each text, in which the tokenizer splits what the pattern splits."""
         if any(map(has_long_run, texts)):
             return [*map(self._runs.count, texts)]
-        return self._tokenizer.count_batch(texts, 1)
+        # the tokenizer's `count_batch` takes 33 µs more a call, as much as counting 100 short texts
+        return [*map(self._tokenizer.count, texts)]
 
 
 @cache
