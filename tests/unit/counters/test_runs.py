@@ -19,7 +19,6 @@ class Heard:
     def __init__(self, encoding: str, *, doubts: bool = False) -> None:
         self._tokenizer: Tokenizer = bpe.load_tokenizer(encoding)
         self._doubts = doubts
-        self.count_batch = self._tokenizer.count_batch
         self.decode_bytes = self._tokenizer.decode_bytes
         self.counted: list[str] = []
         self.encoded: list[str] = []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from apportion.core.text.tokens import CounterName, TokenCounter
 from apportion.counters.long_s import LONG_S, taken_apart
-from apportion.counters.runs import RunCounter, Tokenizer, has_long_run
+from apportion.counters.runs import RunCounter, Tokenizer
 
 _EXTENSION = "toktok._toktok"
 """The module of toktok-rs that takes a folder of vocabularies. It is private, so the pin is exact."""
@@ -81,20 +81,13 @@ class ExactCounter:
         if LONG_S not in text:
             return self._runs.count(text)
         apart = taken_apart(text, self._pattern, CLASSES)
-        tokens = sum(self._counted(apart.pieces))
+        tokens = sum(map(self._runs.count, apart.pieces))
         return tokens + apart.number * self._tokenizer.count(LONG_S) - apart.merging
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, in their order."""
-        if any(LONG_S in text for text in texts):
-            return [*map(self.count, texts)]
-        return self._counted(texts)
-
-    def _counted(self, texts: Sequence[str]) -> list[int]:
-        """Return the tokens of each text, in which the tokenizer splits what the pattern splits."""
-        if any(map(has_long_run, texts)):
-            return [*map(self._runs.count, texts)]
-        return self._tokenizer.count_batch(texts, 1)
+        # The tokenizer's `count_batch` takes 33 µs more a call, as much as counting 100 short texts.
+        return [*map(self.count, texts)]
 
 
 @cache

@@ -44,10 +44,6 @@ class Tokenizer(Protocol):
         """Return the number of tokens of a text."""
         ...
 
-    def count_batch(self, texts: Sequence[str], threads: int, /) -> list[int]:
-        """Return the number of tokens of each text."""
-        ...
-
     def encode_ordinary(self, text: str, /) -> list[int]:
         """Return the tokens of a text, in which no special token is recognised."""
         ...
