@@ -68,8 +68,8 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
         """Begin to fetch what is assigned."""
         super().__init__(*arguments, **options)
         self._decompressor = decompressor
-        self._fetched_again: dict[TopicPartition, int] = {}
-        """The offsets that are fetched again, because their answer reached behind its own end."""
+        self._fetched_again: dict[TopicPartition, tuple[Any, int]] = {}
+        """Assignments and offsets that are fetched again, because their answer began with a damaged batch."""
 
     async def _proc_fetch_request(self, assignment: Any, node_id: int, request: Any) -> bool:
         """Send a request, and keep what it brings; return whether somebody who waits has something to take.
@@ -106,10 +106,11 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
     def _keep(self, place: TopicPartition, answer: "_Answer", assignment: Any, offset: int) -> bool:
         """Keep what was fetched of a partition; return whether there is anything.
 
-        A first batch that reaches behind the end of its answer is fetched again before it counts as damaged.
+        A first batch that cannot be trusted is fetched again before it counts as damaged.
         """
         state = assignment.state_value(place)
         state.highwater, state.lso = answer.end_offset, answer.last_stable_offset
+        before = self._fetched_again.pop(place, None)
         if not answer.data:
             return False
         records = FetchedRecords(
@@ -120,12 +121,10 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
             self._decompressor,
             answer.aborted if self._isolation_level == READ_COMMITTED else (),
         )
-        # A broker takes the end before it reads the data, and others may append between the two. The end of
-        # the next answer is taken later than these data were read.
-        if not records.reaches_behind_end:
-            self._fetched_again.pop(place, None)
-        elif self._fetched_again.get(place) != offset:
-            self._fetched_again[place] = offset
+        # A bit may flip on the way. Or the broker took the end before it read the data, and others appended
+        # between the two: the end of the next answer is taken later than these data were read.
+        if records.begins_damaged and before != (assignment, offset):
+            self._fetched_again[place] = assignment, offset
             return False
         self._records[place] = FetchResult(
             place, partition_records=records, assignment=assignment, backoff=self._prefetch_backoff
