@@ -1,7 +1,7 @@
 """A Kafka consumer that no record can stop.
 
 It is aiokafka's consumer, but for the reading of record batches: `FetchedRecords` gives an `UnreadableRecord`
-in the place of what cannot be read. Consumer groups are left out.
+in the place of what cannot be read.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _NO_RESET = 0
 
 
 class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no types
-    """A consumer in no group. Takes all other options of `AIOKafkaConsumer`."""
+    """A consumer. Takes all other options of `AIOKafkaConsumer`."""
 
     def __init__(self, *, batch_decompressed_max_bytes: int, **options: Any) -> None:
         """Connect to nothing yet. A batch that is larger when it is decompressed is unreadable."""
@@ -45,7 +45,7 @@ class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no 
             KafkaError: no broker answered.
         """
         await super().start()
-        await self._fetcher.close()  # it has fetched nothing: nothing is assigned yet
+        await self._fetcher.close()  # it has given nothing: what it has fetched is fetched again
         self._fetcher = RecordFetcher(
             self._client,
             self._subscription,
