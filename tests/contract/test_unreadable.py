@@ -170,7 +170,7 @@ async def test_one_corpus_of_hostile_batches_ends_no_reader_of_a_topic_that_clie
     sink = await asyncio.create_subprocess_exec(
         *command("sink", "--tables", tmp_path, "--once"), env=environment(**variables_of(settings))
     )
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(3 * DEADLINE_S):
         assert await sink.wait() == 3
     store = Store(str(tmp_path))
     rows = [row for row in rows_of(store, Table.UNREADABLE) if row["topic"] == usage]

@@ -138,8 +138,7 @@ class Flow:
     def refused(self, batch: Batch) -> None:
         """Count a batch that brokers refuse for its size, all before it being durable.
 
-        It is a failure of its event if that was written alone. Otherwise the next worker composes the events
-        one by one.
+        It is its event's failure if written alone. If not, the next worker composes events one by one.
         """
         self._is_suspect, self.may_move = True, False
         if batch.events == len(self.in_flight) == 1:
