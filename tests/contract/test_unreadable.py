@@ -1,16 +1,32 @@
 """A record that cannot be read stops no worker: it is one dead letter, and those around it are answered."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiokafka.errors import KafkaError
 from support.batches import GZIP, ZSTD, bomb, produce, raw_batch, raw_record, with_bad_header_name
+from support.commands import command, environment
 from support.composing import lanes_policy
-from support.running import NEVER_TOO_MANY, Stage, own_settings, request, staged, worker_running
+from support.hostile import hostile_batches
+from support.running import (
+    DEADLINE_S,
+    NEVER_TOO_MANY,
+    Stage,
+    own_settings,
+    request,
+    staged,
+    variables_of,
+    worker_running,
+)
+from support.sinking import USAGE, rows_of
 
+from apportion.analytics.store import Store
+from apportion.analytics.tables import Table
 from apportion.core.policies.timeline import policy_key, policy_value
 from apportion.kafka.partitioning import partition_of
 from apportion.kafka.topics import changelog_topic
@@ -126,6 +142,40 @@ async def test_an_unreadable_record_in_the_policies_topic_stops_no_start_and_is_
     refused = [letter for letter in outputs.dead_letters if letter["source"]["topic"] == topic]
     assert {one["error"]["code"] for one in refused} == {"unreadable_record"}
     assert [one["source"]["offset"] for one in refused] == [offset, later]
+
+
+async def test_one_corpus_of_hostile_batches_ends_no_reader_of_a_topic_that_clients_write(
+    stage: Stage, tmp_path: Path
+) -> None:
+    settings, client, place = stage.settings, stage.producer.client, home(stage.settings)
+    usage = settings.usage_topic
+    good, hostile = [], 0
+    for number, batch in enumerate(hostile_batches().values()):
+        for topic, partition in (
+            (settings.requests_topic, place),
+            (settings.policies_topic, 0),
+            (usage, place),
+        ):
+            hostile += topic == usage
+            await produce(client, topic, partition, batch)
+        good.append(f"r{number}")
+        await stage.send(request(good[-1]))
+        await produce(client, usage, place, raw_batch([raw_record(0, KEY, USAGE)]))
+    async with worker_running(settings) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(good))
+        assert await worker.stop() == 0
+    letters = (await stage.outputs.wait_for_end()).dead_letters
+    for topic in (settings.requests_topic, settings.policies_topic):
+        assert sum(letter["source"]["topic"] == topic for letter in letters) == hostile, topic
+    sink = await asyncio.create_subprocess_exec(
+        *command("sink", "--tables", tmp_path, "--once"), env=environment(**variables_of(settings))
+    )
+    async with asyncio.timeout(3 * DEADLINE_S):
+        assert await sink.wait() == 3
+    store = Store(str(tmp_path))
+    rows = [row for row in rows_of(store, Table.UNREADABLE) if row["topic"] == usage]
+    assert len(rows) == hostile
+    assert len(rows_of(store, Table.USAGE)) == len(good)
 
 
 async def test_a_record_of_the_changelog_that_cannot_be_read_ends_the_worker(stage: Stage) -> None:

@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 from reliability import scenarios
 from reliability.batches import mutated_batches
 from reliability.brokers import FAULTS, brokers_away
+from reliability.dear_batches import searched
 from reliability.gateway_kills import gateway_killed
 from reliability.noisy import noisy_for
 from reliability.scenarios import Outcome
@@ -134,13 +135,15 @@ TIMED = (soak.__name__, noisy.__name__)
 """The forms that last as long as the command line says."""
 
 
-async def batches(servers: str, seeds: Sequence[int]) -> bool:
-    """10,000 mutated record batches between good requests, each seed."""
+async def batches(servers: str, seeds: Sequence[int], minutes: float = 30) -> bool:
+    """10,000 mutated record batches between good requests, then a search for dear ones, each seed."""
     is_right = True
     for seed in seeds:
         campaign = await mutated_batches(servers, seed, _MUTATED_BATCHES)
         print(campaign, *campaign.faults[:20], sep="\n  ", flush=True)
-        is_right = is_right and campaign.is_right
+        search = await searched(seed, minutes)
+        print(search, *search.faults[:20], sep="\n  ", flush=True)
+        is_right = is_right and campaign.is_right and search.is_right
     return is_right
 
 
@@ -176,7 +179,9 @@ def arguments() -> argparse.ArgumentParser:
         default=Guarantee.EFFECTIVELY_ONCE,
         help="of the workers",
     )
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long soak and noisy send")
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="how long soak and noisy send, and batches searches"
+    )
     return parser
 
 
@@ -189,7 +194,7 @@ def main() -> int:
     with nullcontext("") if chosen.form == brokers.__name__ else kafka_running() as servers:
         seeds = range(int(first), int(last or first) + 1)
         if chosen.form == batches.__name__:
-            return 0 if asyncio.run(batches(servers, seeds)) else 1
+            return 0 if asyncio.run(batches(servers, seeds, chosen.minutes)) else 1
         done = run(chosen.form, servers, folder, seeds, chosen.guarantee, chosen.minutes)
         return 0 if asyncio.run(done) else 1
 

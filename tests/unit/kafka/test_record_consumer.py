@@ -147,6 +147,31 @@ async def test_an_end_that_was_too_early_once_is_not_held_against_the_same_offse
     assert not await asked.fetch(Answer(good(0), end=0))
 
 
+async def test_a_batch_with_a_wrong_checksum_is_fetched_again_before_it_counts_as_damaged(
+    asked: Asked,
+) -> None:
+    flipped = good(0)[:-3] + bytes([good(0)[-3] ^ 1]) + good(0)[-2:]
+    assert not await asked.fetch(Answer(flipped))
+    assert await asked.fetch(Answer(good(0)))
+    (record,) = await asked.read()
+    assert (record.offset, type(record) is UnreadableRecord) == (0, False)
+    asked.consumer.seek(PLACE, 0)
+    assert not await asked.fetch(Answer(flipped))
+    assert await asked.fetch(Answer(flipped))
+    (record,) = await asked.read()
+    assert (record.offset, type(record) is UnreadableRecord) == (0, True)
+
+
+async def test_an_empty_answer_or_another_assignment_begins_anew(asked: Asked) -> None:
+    assert not await asked.fetch(Answer(good(0), end=0))
+    assert not await asked.fetch(Answer(end=0))
+    assert not await asked.fetch(Answer(good(0), end=0))
+    asked.consumer.assign([PLACE])
+    asked.consumer.seek(PLACE, 0)
+    assert not await asked.fetch(Answer(good(0), end=0))
+    assert await asked.fetch(Answer(good(0), end=1))
+
+
 @pytest.mark.parametrize(
     ("code", "error"),
     [(OUT_OF_RANGE, OffsetOutOfRangeError), (NOT_ALLOWED, TopicAuthorizationFailedError)],

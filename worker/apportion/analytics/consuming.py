@@ -11,14 +11,15 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 from msgspec import Struct
 
 from apportion.analytics.batches import TakenError
 from apportion.analytics.partition import PartitionSink, WrittenFiles
 from apportion.analytics.store import Store
-from apportion.kafka.fetch_pacing import pace_fetches
+from apportion.kafka.record_batches import record_of
+from apportion.kafka.record_consumer import RecordConsumer
 
 _POLL_MS = 200
 _RECORDS_MAX = 4_000
@@ -81,13 +82,12 @@ class TopicsSink:
             KafkaError: no broker answers.
         """
         self._topics = topics
-        self._consumer = AIOKafkaConsumer(
+        self._consumer = RecordConsumer(
             **arguments,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=_FETCH_BYTES,
         )
-        pace_fetches(self._consumer)
         self._consumer.subscribe(tuple(topics), listener=_Listener(self))
         async with self._consumer:
             while not stop.is_set() and not (once and self._has_caught_up()):
@@ -162,7 +162,7 @@ class TopicsSink:
                 return False
             if sink.is_empty:
                 self._since_s[place] = monotonic()
-            sink.take(record.offset, record.timestamp, record.value)
+            sink.take(record.offset, record.timestamp, record.value, record_of(record).unreadable)
         return True
 
     def _is_full(self, place: TopicPartition, sink: PartitionSink) -> bool:

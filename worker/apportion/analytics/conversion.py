@@ -53,6 +53,8 @@ class RecordLines(Struct, frozen=True, kw_only=True):
     offsets: Sequence[int]
     timestamps_ms: Sequence[int | None]
     values: Sequence[bytes | None]
+    unreadable: Sequence[str] = ()
+    """Why the client could not read each record; empty for what it could, or for all."""
     kinds: frozenset[Any] = KINDS
     """The types of records that are accepted; a topic's writers may not write those of another topic."""
 
@@ -68,7 +70,12 @@ def convert(lines: RecordLines) -> Mapping[Table, pa.Table]:
     """
     places: dict[Any, list[int]] = {kind: [] for kind in _TABLES}
     wrong: dict[int, UnreadableError] = {}
+    for index, reason in enumerate(lines.unreadable):
+        if reason:
+            wrong[index] = UnreadableError(ErrorCode.UNREADABLE_RECORD, reason)
     for index, value in enumerate(lines.values):
+        if index in wrong:
+            continue
         try:
             kind = recognised(value)
         except UnreadableError as error:

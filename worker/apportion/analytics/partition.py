@@ -89,7 +89,7 @@ class PartitionSink:
         self.is_empty = True
         self._first = b""
         self._bytes = 0
-        self._lines: list[tuple[int, int | None, bytes | None]] = []
+        self._lines: list[tuple[int, int | None, bytes | None, str]] = []
         self._lines_bytes = 0
         self._pieces: dict[tuple[Table, datetime | None], _Rows] = {}
         self._unreadable: Counter[str] = Counter()
@@ -109,13 +109,13 @@ class PartitionSink:
         """Offset where the batch has to end, because a previous sink claimed it; None: anywhere."""
         return None if self._unfinished is None else self._unfinished.end
 
-    def take(self, offset: int, timestamp_ms: int | None, value: bytes | None) -> None:
-        """Add the next record. Its offset is below `until`, if that is set."""
+    def take(self, offset: int, timestamp_ms: int | None, value: bytes | None, unreadable: str = "") -> None:
+        """Add the next record, or why it is `unreadable`. Its offset is below `until`, if that is set."""
         assert self.position <= offset, "records come by ascending offset"
         assert self.until is None or offset < self.until, "a claimed batch ends where it was claimed to"
         if self.is_empty:
             self.is_empty, self._first = False, value or b""
-        self._lines.append((offset, timestamp_ms, value))
+        self._lines.append((offset, timestamp_ms, value, unreadable))
         self._lines_bytes += len(value or b"")
         self.position = offset + 1
         if len(self._lines) >= CHUNK_LINES or self._lines_bytes >= CHUNK_BYTES:
@@ -172,13 +172,14 @@ class PartitionSink:
     def _make_rows(self) -> None:
         if not self._lines:
             return
-        offsets, timestamps_ms, values = zip(*self._lines, strict=True)
+        offsets, timestamps_ms, values, unreadable = zip(*self._lines, strict=True)
         lines = RecordLines(
             topic=self._topic,
             partition=self._partition,
             offsets=offsets,
             timestamps_ms=timestamps_ms,
             values=values,
+            unreadable=unreadable,
             kinds=self._kinds,
         )
         self._lines, self._bytes, self._lines_bytes = [], self._bytes + self._lines_bytes, 0

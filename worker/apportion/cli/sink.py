@@ -167,6 +167,7 @@ async def _consume(
         "group_id": group,
         "session_timeout_ms": int(settings.session_timeout_s * 1000),
         "rebalance_timeout_ms": int(settings.rebalance_timeout_s * 1000),
+        "batch_decompressed_max_bytes": settings.batch_decompressed_max_bytes,
     }
     rolling = Rolling(settings.sink_roll_bytes, settings.sink_roll_s, settings.sink_memory_bytes)
     try:

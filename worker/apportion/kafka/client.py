@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 from msgspec import UNSET, Struct, UnsetType
 
@@ -19,9 +19,9 @@ from apportion.core.results import ContextDeadLetter, ContextDecision
 from apportion.core.wire.not_json import one_line, why_not_json
 from apportion.kafka.admin import BrokerUnreachableError
 from apportion.kafka.connection import close_consumer, connection_arguments
-from apportion.kafka.fetch_pacing import pace_fetches
 from apportion.kafka.output_ownership import output_topics
 from apportion.kafka.partitioning import partition_of
+from apportion.kafka.record_consumer import RecordConsumer
 from apportion.kafka.topics import MESSAGE_MAX_BYTES, check_topics, of_worker, require_ready
 from apportion.settings import Settings
 
@@ -114,8 +114,11 @@ async def open_client(settings: Settings) -> AsyncIterator["Client"]:
     """
     async with open_publisher(settings) as publisher, AsyncExitStack() as stack:
         async with _reaching(settings):
-            consumer = AIOKafkaConsumer(**_common(settings), max_partition_fetch_bytes=MESSAGE_MAX_BYTES)
-            pace_fetches(consumer)
+            consumer = RecordConsumer(
+                **_common(settings),
+                batch_decompressed_max_bytes=settings.batch_decompressed_max_bytes,
+                max_partition_fetch_bytes=MESSAGE_MAX_BYTES,
+            )
             stack.push_async_callback(close_consumer, consumer)
             await consumer.start()
             partitions = range(settings.partitions)
@@ -181,7 +184,7 @@ class Publisher:
 class Client:
     """Publisher of events that also matches their answers; made by `open_client`."""
 
-    def __init__(self, settings: Settings, publisher: Publisher, consumer: AIOKafkaConsumer) -> None:
+    def __init__(self, settings: Settings, publisher: Publisher, consumer: RecordConsumer) -> None:
         self._settings = settings
         self._publisher = publisher
         self._consumer = consumer
@@ -233,7 +236,7 @@ class Client:
             return []
         batches = await self._consumer.getmany(timeout_ms=int(_POLL_S * 1000))
         records = [record for batch in batches.values() for record in batch]
-        replies = [self._read(record.topic, record.value) for record in records]
+        replies = [self._read(record.topic, record.value) for record in records if record.value]
         return [reply for reply in replies if reply is not None]
 
     def _read(self, topic: str, value: bytes) -> Reply | None:

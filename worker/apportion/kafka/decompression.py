@@ -30,8 +30,10 @@ class Decompressor:
         # the system gives pages of an anonymous mapping as they are written: small batches take little
         self._target = mmap(-1, max_bytes)
 
-    def decompress(self, codec: int, data: memoryview) -> bytes:
-        """Return decompressed data. Takes at most `max_bytes` of memory for data that are larger.
+    def decompress(self, codec: int, data: memoryview) -> bytes | memoryview:
+        """Return decompressed data, of over 1 MiB as a view: no copy is made of them.
+
+        Takes at most `max_bytes` of memory for data that are larger.
 
         Raises:
             NotDecompressedError: the data are damaged, of an unknown codec, or larger than the bound.
@@ -39,16 +41,15 @@ class Decompressor:
         decoder = _snappy if codec == _SNAPPY else _STREAMS.get(codec)
         if decoder is None:
             raise NotDecompressedError(f"its compression has the unknown number {codec}")
-        size = self.max_bytes
+        target, size = self._target, self.max_bytes
         try:
-            size = decoder(data, self._target)
-            return self._target[:size]
+            size = decoder(data, target)
+            return target[:size] if size <= _KEPT_BYTES else memoryview(target)[:size]
         except (cramjam.DecompressionError, ValueError):
             bound = f"{self.max_bytes} bytes (batch_decompressed_max_bytes)"
             raise NotDecompressedError(f"it is no compressed data of up to {bound}") from None
         finally:
-            if size > _KEPT_BYTES:
-                self._target.close()
+            if size > _KEPT_BYTES:  # its memory goes with the view
                 self._target = mmap(-1, self.max_bytes)
 
 

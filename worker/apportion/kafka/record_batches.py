@@ -8,7 +8,7 @@ documentation of its protocol; only the current one (magic 2) is read.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from aiokafka import TopicPartition
 from aiokafka.record.util import calc_crc32c
@@ -17,6 +17,9 @@ from aiokafka.structs import ConsumerRecord
 from apportion.core.wire.record import Record
 from apportion.kafka.decompression import Decompressor, NotDecompressedError
 
+Buffer: TypeAlias = bytes | memoryview
+"""Records of a batch; a view of decompressed ones, which would take their size twice if they were copied."""
+
 _HEADER = Struct(">qiibIhiqqqhii")
 _LENGTH_END = 12
 """The length of a batch counts from behind itself."""
@@ -24,6 +27,15 @@ _CRC_END = 21
 _MAGIC = 2
 _CODEC, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _VARINT_MAX_BITS = 63
+HEADERS_MAX = 1_000
+"""Headers of a readable record. Each takes 2 bytes of a batch at least, and about 200 bytes as an object."""
+RECORDS_MAX = 100_000
+"""Records of a readable batch: 32 MiB hold so many of 335 bytes. Each costs an answer or a dead letter."""
+_GIVEN_MAX_BYTES = 16 << 20
+"""What the objects that one fetch gives may take, about; only the last of them may go over it."""
+_COPIED_MAX_BYTES = 1 << 20
+_RECORD_BYTES, _RECORD_HEADER_BYTES = 500, 200
+"""What the objects of a record and of a header take beside their bytes, at most about."""
 _TIMES_MS = range(-(2**63), 2**63)
 
 
@@ -92,13 +104,15 @@ class FetchedRecords:
         self._decompressor = decompressor
         self._aborted = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
         self._aborted_producers: set[int] = set()
+        self._given_bytes = 0
+        first = self._batch_at(0)
+        self._first_fault = self._fault(first) if first else "the length of its batch is wrong"
         self._records = self._read()
 
     @property
-    def reaches_behind_end(self) -> bool:
-        """Whether the first batch says that it has offsets at the partition's end or behind it."""
-        first = self._batch_at(0)
-        return first is not None and first.last_offset >= self._end_offset
+    def begins_damaged(self) -> bool:
+        """Whether the first batch cannot be trusted: its length, checksum, format or place is wrong."""
+        return bool(self._data and self._first_fault)
 
     def __iter__(self) -> "FetchedRecords":
         return self
@@ -107,26 +121,20 @@ class FetchedRecords:
         return next(self._records)
 
     def _read(self) -> Iterator[ConsumerRecord]:
-        """Yield records until the data end, or more is decompressed than one batch may have.
+        """Yield records until the data end, or more is decompressed or given than one fetch may.
 
-        What remains is fetched again. So is what follows a batch whose length cannot be trusted.
+        What remains is fetched again. So is what follows a damaged batch, and such a batch behind the first.
         """
+        if self._first_fault:
+            if self._data:
+                yield self._unreadable_range(self._last_offset_of_damaged(), self._first_fault)
+            return
         start = decompressed_bytes = 0
         while decompressed_bytes <= self._decompressor.max_bytes:
             batch = self._batch_at(start)
-            if batch is None:
-                if start == 0 and self._data:
-                    yield self._unreadable_range(self.next_fetch_offset, "the length of its batch is wrong")
+            if batch is None or (start and self._fault(batch)):
                 return
-            if fault := self._fault(batch):
-                last_offset = self._last_offset_of_damaged(batch)
-                if last_offset is None:
-                    return
-                yield self._unreadable_range(last_offset, fault)
-                following = self._batch_at(batch.end)
-                if following is None or following.base_offset != self.next_fetch_offset:
-                    return
-            elif self._is_left_out(batch):
+            if self._is_left_out(batch):
                 self.next_fetch_offset = batch.last_offset + 1
             else:
                 try:
@@ -136,8 +144,15 @@ class FetchedRecords:
                 else:
                     decompressed_bytes += len(body)
                     yield from self._records_of(batch, body)
+                    del body  # before the next one is made
+                    if not self._has_room:
+                        return
                     self.next_fetch_offset = batch.last_offset + 1
             start = batch.end
+
+    @property
+    def _has_room(self) -> bool:
+        return self._given_bytes < _GIVEN_MAX_BYTES
 
     def _batch_at(self, start: int) -> _EncodedBatch | None:
         """Return the header of the batch at a place of the data; None if no whole batch is there."""
@@ -175,17 +190,24 @@ class FetchedRecords:
         following = self._batch_at(batch.end)  # a gap, as compaction leaves it, unless others are in it
         return following is None or not position < following.base_offset <= batch.last_offset
 
-    def _last_offset_of_damaged(self, batch: _EncodedBatch) -> int | None:
-        """Return the last offset that a damaged batch has; None to fetch it again, with what follows it."""
-        position = self.next_fetch_offset
+    def _last_offset_of_damaged(self) -> int:
+        """Return the last offset that a damaged first batch has, or an earlier one of it.
+
+        A whole batch that follows bounds it. Otherwise two fields of the damaged batch do, its last offset
+        and its number of records. So one wrong field takes no offsets of other batches along.
+        """
+        batch, position = self._batch_at(0), self.next_fetch_offset
+        if batch is None:
+            return position
         following = self._batch_at(batch.end)
         said = batch.last_offset if position <= batch.last_offset < self._end_offset else None
         if following and position < following.base_offset < self._end_offset and self._is_whole(following):
             before = following.base_offset - 1
             return before if said is None else min(before, said)
-        if batch.start > 0:
-            return None
-        return position if said is None else said
+        if said is None:
+            return position
+        count = min(batch.record_count, batch.last_offset - batch.base_offset + 1)
+        return max(position, min(said, position + count - 1))
 
     def _is_left_out(self, batch: _EncodedBatch) -> bool:
         """Return whether a batch is of an aborted transaction, or the marker that ends one."""
@@ -196,18 +218,20 @@ class FetchedRecords:
             return True
         return bool(batch.attributes & _TRANSACTIONAL) and batch.producer_id in self._aborted_producers
 
-    def _body(self, batch: _EncodedBatch) -> bytes:
+    def _body(self, batch: _EncodedBatch) -> Buffer:
         """Return the records of a batch, decompressed.
 
         Raises:
-            NotDecompressedError: they cannot be, or not within the bound.
+            NotDecompressedError: they cannot be, or not within the bound, or they are too many.
         """
+        if batch.record_count > RECORDS_MAX:
+            raise NotDecompressedError(f"its batch has {batch.record_count} records, more than {RECORDS_MAX}")
         start, codec = batch.start + _HEADER.size, batch.attributes & _CODEC
         if codec == 0:
             return self._data[start : batch.end]
         return self._decompressor.decompress(codec, memoryview(self._data)[start : batch.end])
 
-    def _records_of(self, batch: _EncodedBatch, body: bytes) -> Iterator[ConsumerRecord]:
+    def _records_of(self, batch: _EncodedBatch, body: Buffer) -> Iterator[ConsumerRecord]:
         """Yield the records of a batch that are at the position or behind it."""
         start, offset = 0, batch.base_offset
         for _ in range(batch.record_count):
@@ -225,33 +249,43 @@ class FetchedRecords:
             offset = record.offset + 1
             if record.offset >= self.next_fetch_offset:
                 self.next_fetch_offset = offset
+                objects_bytes = _RECORD_BYTES + _RECORD_HEADER_BYTES * len(record.headers)
+                self._given_bytes += start - begin + objects_bytes
                 yield record
+                if not self._has_room:
+                    return
         if start != len(body) and max(offset, self.next_fetch_offset) <= batch.last_offset:
             yield self._unreadable_range(batch.last_offset, "its batch has records of wrong lengths")
 
     def _record(
-        self, batch: _EncodedBatch, expected_offset: int, data: bytes, begin: int, end: int
+        self, batch: _EncodedBatch, expected_offset: int, data: Buffer, begin: int, end: int
     ) -> ConsumerRecord:
         """Return the record that lies between two places, without its length, at this offset or later."""
+        if isinstance(data, memoryview) and end - begin <= _COPIED_MAX_BYTES:
+            data, begin, end = bytes(data[begin:end]), 0, end - begin  # parsed in half the time of a view
         offset = expected_offset
         try:
             delta_ms, at = _varint(data, begin + 1)
             offset_delta, at = _varint(data, at)
-            fits = expected_offset <= batch.base_offset + offset_delta <= batch.last_offset
-            if at > end or not fits:
-                return self._unreadable(offset, "its length or offset does not fit into its batch")
-            offset = batch.base_offset + offset_delta
+            said = batch.base_offset + offset_delta
+            fits = at <= end and expected_offset <= said <= batch.last_offset
+            if not fits or said < self.next_fetch_offset:  # what is before the position is given to nobody
+                reason = "its length or offset does not fit into its batch"
+                return self._unreadable(said if fits else offset, reason)
+            offset = said
+            by_broker = bool(batch.attributes & _LOG_APPEND_TIME)
+            timestamp = batch.max_timestamp if by_broker else batch.first_timestamp + delta_ms
+            if timestamp not in _TIMES_MS:
+                return self._unreadable(offset, "its timestamp is out of range")
             key, at = _nullable_bytes(data, at, end)
             value, at = _nullable_bytes(data, at, end)
-            headers, at = _headers(data, at, end)
+            header_count, at = _varint(data, at)
+            if header_count > HEADERS_MAX:
+                reason = f"it has {header_count} headers, more than {HEADERS_MAX}"
+                return self._unreadable(offset, reason, timestamp, key, value)
+            headers = _headers(data, at, end, header_count)
         except (IndexError, ValueError):
             return self._unreadable(offset, "its key, value or headers have wrong lengths")
-        if at != end:
-            return self._unreadable(offset, "its length is wrong")
-        by_broker = bool(batch.attributes & _LOG_APPEND_TIME)
-        timestamp = batch.max_timestamp if by_broker else batch.first_timestamp + delta_ms
-        if timestamp not in _TIMES_MS:
-            return self._unreadable(offset, "its timestamp is out of range")
         try:
             named = tuple([(name.decode(), content) for name, content in headers])
         except UnicodeDecodeError:
@@ -300,7 +334,7 @@ class FetchedRecords:
         )
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: Buffer, at: int) -> tuple[int, int]:
     """Return a zigzag number of variable length, and the place behind it.
 
     Raises:
@@ -320,7 +354,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return (number >> 1) ^ -(number & 1), at
 
 
-def _nullable_bytes(data: bytes, at: int, data_end: int) -> tuple[bytes | None, int]:
+def _nullable_bytes(data: Buffer, at: int, data_end: int) -> tuple[bytes | None, int]:
     """Return bytes behind their length, None if that is negative, and the place behind them.
 
     Raises:
@@ -332,16 +366,15 @@ def _nullable_bytes(data: bytes, at: int, data_end: int) -> tuple[bytes | None, 
     end = at + length
     if end > data_end:
         raise ValueError("the data end before that")
-    return data[at:end], end
+    return bytes(data[at:end]), end
 
 
-def _headers(data: bytes, at: int, data_end: int) -> tuple[list[tuple[bytes, bytes | None]], int]:
-    """Return names and values of headers behind their number, and the place behind them.
+def _headers(data: Buffer, at: int, data_end: int, count: int) -> list[tuple[bytes, bytes | None]]:
+    """Return names and values of so many headers, which end where the data do.
 
     Raises:
-        IndexError, ValueError: a length is wrong.
+        IndexError, ValueError: their number or a length is wrong.
     """
-    count, at = _varint(data, at)
     if count < 0:
         raise ValueError("a negative number of headers")
     headers = []
@@ -351,4 +384,6 @@ def _headers(data: bytes, at: int, data_end: int) -> tuple[list[tuple[bytes, byt
             raise ValueError("a header without a name")
         value, at = _nullable_bytes(data, at, data_end)
         headers.append((name, value))
-    return headers, at
+    if at != data_end:
+        raise ValueError("a record is longer than what it has")
+    return headers

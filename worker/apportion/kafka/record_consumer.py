@@ -1,7 +1,7 @@
 """A Kafka consumer that no record can stop.
 
 It is aiokafka's consumer, but for the reading of record batches: `FetchedRecords` gives an `UnreadableRecord`
-in the place of what cannot be read. Consumer groups are left out.
+in the place of what cannot be read.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _NO_RESET = 0
 
 
 class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no types
-    """A consumer in no group. Takes all other options of `AIOKafkaConsumer`."""
+    """A consumer. Takes all other options of `AIOKafkaConsumer`."""
 
     def __init__(self, *, batch_decompressed_max_bytes: int, **options: Any) -> None:
         """Connect to nothing yet. A batch that is larger when it is decompressed is unreadable."""
@@ -47,7 +47,7 @@ class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no 
             KafkaError: no broker answered.
         """
         await super().start()
-        await self._fetcher.close()  # it has fetched nothing: nothing is assigned yet
+        await self._fetcher.close()  # it has given nothing: what it has fetched is fetched again
         self._fetcher = RecordFetcher(
             self._client,
             self._subscription,
@@ -70,8 +70,8 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
         """Begin to fetch what is assigned."""
         super().__init__(*arguments, **options)
         self._decompressor = decompressor
-        self._fetched_again: dict[TopicPartition, int] = {}
-        """The offsets that are fetched again, because their answer reached behind its own end."""
+        self._fetched_again: dict[TopicPartition, tuple[Any, int]] = {}
+        """Assignments and offsets that are fetched again, because their answer began with a damaged batch."""
 
     async def _proc_fetch_request(self, assignment: Any, node_id: int, request: Any) -> bool:
         """Send a request, and keep what it brings; return whether somebody who waits has something to take.
@@ -108,10 +108,11 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
     def _keep(self, place: TopicPartition, answer: "_Answer", assignment: Any, offset: int) -> bool:
         """Keep what was fetched of a partition; return whether there is anything.
 
-        A first batch that reaches behind the end of its answer is fetched again before it counts as damaged.
+        A first batch that cannot be trusted is fetched again before it counts as damaged.
         """
         state = assignment.state_value(place)
         state.highwater, state.lso = answer.end_offset, answer.last_stable_offset
+        before = self._fetched_again.pop(place, None)
         if not answer.data:
             return False
         records = FetchedRecords(
@@ -122,12 +123,10 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
             self._decompressor,
             answer.aborted if self._isolation_level == READ_COMMITTED else (),
         )
-        # A broker takes the end before it reads the data, and others may append between the two. The end of
-        # the next answer is taken later than these data were read.
-        if not records.reaches_behind_end:
-            self._fetched_again.pop(place, None)
-        elif self._fetched_again.get(place) != offset:
-            self._fetched_again[place] = offset
+        # A bit may flip on the way. Or the broker took the end before it read the data, and others appended
+        # between the two: the end of the next answer is taken later than these data were read.
+        if records.begins_damaged and before != (assignment, offset):
+            self._fetched_again[place] = assignment, offset
             return False
         self._records[place] = FetchResult(
             place, partition_records=records, assignment=assignment, backoff=self._prefetch_backoff

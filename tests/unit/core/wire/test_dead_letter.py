@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.results import DeadLetterValue
 from apportion.core.wire.codec import encode
-from apportion.core.wire.dead_letter import COMPLETE_MAX_BYTES, KEPT_BYTES, dead_letter, holding
+from apportion.core.wire.dead_letter import (
+    COMPLETE_MAX_BYTES,
+    HEADERS_MAX_BYTES,
+    KEPT_BYTES,
+    dead_letter,
+    holding,
+)
 from apportion.core.wire.record import Headers, Record
 from apportion.kafka.topics import MESSAGE_MAX_BYTES
 
@@ -75,26 +81,36 @@ def test_of_a_value_over_1_mib_its_digest_size_and_first_256_kib_are_kept(size: 
     assert (found["value_bytes"], found["value_digest"]) == (size, sha256(value))
 
 
-@pytest.mark.parametrize(
-    "oversized",
-    [
-        record(key=b"k" * (3 << 20)),
-        record(headers=tuple((f"h{number}", b"." * 1000) for number in range(3000))),
-        record(b"." * (1 << 20), headers=(("h" * (2 << 20), b""),)),
-    ],
-    ids=["key", "headers", "names"],
-)
-def test_key_and_headers_beyond_any_use_are_left_out_and_the_letter_says_so(oversized: Record) -> None:
+LARGE = b"." * COMPLETE_MAX_BYTES
+EMPTY, ESCAPED = ("", b""), ("\1" * 1000, None)
+OVERSIZED = {
+    "key": (record(LARGE, b"k" * (3 << 20), (EMPTY,)), ["key"]),
+    "headers": (
+        record(LARGE, headers=tuple((f"h{number}", b"." * 1000) for number in range(3000))),
+        ["headers"],
+    ),
+    "names": (record(LARGE, headers=(("h" * (2 << 20), b""),)), ["headers"]),
+    "empty headers": (record(LARGE, headers=(EMPTY,) * 700_000), ["headers"]),
+    "escaped names": (record(LARGE, headers=(ESCAPED,) * 200), ["headers"]),
+    "both": (record(LARGE, b"k" * (1 << 20), (EMPTY,) * 700_000), ["key", "headers"]),
+}
+
+
+@pytest.mark.parametrize(("oversized", "left_out"), OVERSIZED.values(), ids=OVERSIZED)
+def test_what_is_too_large_is_left_out_and_the_letter_says_so(oversized: Record, left_out: list[str]) -> None:
     found = letter(oversized)
-    assert found["key"] is None
-    assert found["headers"] == []
-    assert found["error"]["message"].endswith("left out")
+    assert (found["key"] is None) == ("key" in left_out)
+    assert (found["headers"] == []) == ("headers" in left_out)
+    assert [name for name in ("key", "headers") if f"its {name}" in found["error"]["message"]] == left_out
+    assert len(json.dumps(found)) < MESSAGE_MAX_BYTES - KEPT_BYTES
 
 
 def test_the_largest_dead_letter_fits_into_its_topic() -> None:
-    largest = record(b"." * COMPLETE_MAX_BYTES, b"k" * 1000, (("h", b"." * (KEPT_BYTES - 1001)),))
+    headers = (EMPTY,) * (HEADERS_MAX_BYTES // 8)
+    largest = record(LARGE, b"k" * KEPT_BYTES, headers[1:])
     assert letter(largest)["key"] is not None
-    assert len(encode(dead_letter(largest, ERROR, "1.0"))) < MESSAGE_MAX_BYTES - KEPT_BYTES
+    assert letter(largest)["headers"]
+    assert len(encode(dead_letter(largest, ERROR, "1.0"))) < MESSAGE_MAX_BYTES - KEPT_BYTES - (64 << 10)
 
 
 def test_one_that_shall_hold_nothing_of_the_event_has_its_digest_its_size_and_its_key() -> None:

@@ -10,7 +10,7 @@ from weakref import ref
 
 import pytest
 import pytest_asyncio
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from support.pipeline_stage import DEADLINE_S, PipelineStage, read
 
 from apportion.kafka.commit_metadata import CommitMetadata, decode_metadata, encode_metadata
@@ -72,10 +72,10 @@ class Broker:
             if topic in (None, message.topic) and not message.acknowledged.done():
                 message.acknowledged.set_result(None)
 
-    def lose(self, topic: str) -> None:
+    def lose(self, topic: str, error: type[Exception] = KafkaTimeoutError) -> None:
         for message in self.sent:
-            if message.topic == topic:
-                message.acknowledged.set_exception(KafkaTimeoutError())
+            if message.topic == topic and not message.acknowledged.done():
+                message.acknowledged.set_exception(error())
                 message.acknowledged.exception()
 
     async def has_sent(self, topic: str, count: int = 1) -> None:
@@ -567,4 +567,21 @@ async def test_an_event_that_was_answered_before_its_worker_died_is_not_set_asid
     before = len(stage.broker.sent)
     await stage.answer(read(7))
     assert len(stage.broker.sent) == before
+    stage.pipeline.abandon()
+
+
+async def test_an_event_whose_answer_no_broker_takes_is_found_counted_and_set_aside(stage: Stage) -> None:
+    taken_over(stage, CommitMetadata(), event_failures_max=2)
+    await stage.answer(read(7), read(8))
+    for found in [(7, 0, "batch"), (7, 1, "batch"), (7, 2, "batch")]:
+        stage.broker.lose(COMPOSED, MessageSizeTooLargeError)
+        await stage.until(lambda: stage.failures)
+        stage.failures.clear()
+        stage.pipeline.abandon()
+        await stage.commit()
+        assert marks(stage)[-1] == found
+        taken_over(stage, stage.commits[-1][1], event_failures_max=2)
+        await stage.answer(read(7))
+    [letter] = [message for message in stage.broker.sent if message.topic == SETTINGS.dead_letters_topic]
+    assert json.loads(letter.values[0])["error"]["code"] == "event_failed"
     stage.pipeline.abandon()

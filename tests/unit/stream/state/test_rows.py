@@ -11,9 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from apportion.core.events import Candidate
+from apportion.core.identity import digest
 from apportion.core.session.pool import Pooled
 from apportion.core.session.row import EMPTY, Carried, Injection, SeenRequest, Session
-from apportion.stream.state.faults import ArtifactMissingError, ChangelogTruncatedError
+from apportion.stream.state.faults import ArtifactMissingError, ChangelogTruncatedError, ForeignRecordError
 from apportion.stream.state.row_format import (
     Row,
     StateRecord,
@@ -111,6 +112,35 @@ def test_a_row_of_another_version_is_refused(version: int) -> None:
     for reading in (decode_row, seen_offset_of):
         with pytest.raises(UnreadableRowError, match=f"version {version}, and this worker reads version 2"):
             reading(value)
+
+
+FOREIGN = [b"hello", b"", b'{"a": 1}', encode_row(Row(1, EMPTY))[:20], b"\xff" * 40]
+
+
+@pytest.mark.parametrize("value", FOREIGN)
+def test_a_foreign_record_is_named_by_its_place_until_a_tombstone_follows_it(value: bytes) -> None:
+    row, foreign = (KEY, encode_row(Row(3, session(3))), ()), (b"k", value, ())
+    for records in ([foreign], [row, foreign], [foreign, row]):
+        place = f"record at offset {records.index(foreign)} that is no row.*{digest(b'k')}"
+        with pytest.raises(ForeignRecordError, match=place):
+            read(*records)
+        assert len(read(*records, (b"k", None, ()))) == len(records) - 1
+
+
+@pytest.mark.parametrize("value", FOREIGN)
+def test_a_foreign_record_under_a_session_s_key_costs_no_row(value: bytes) -> None:
+    row, foreign = Row(3, session(3)), (KEY, value, ())
+    for rows in (read((KEY, encode_row(row), ()), foreign), read(foreign, (KEY, encode_row(row), ()))):
+        assert rows.row(KEY) == row
+    later = read((KEY, encode_row(row), ()))
+    assert later.repair(log_of([foreign], first=1)) == 1
+    assert upkeep(later) == [(KEY, encode_row(row), ())]
+
+
+def test_a_row_of_a_newer_version_is_found_when_it_is_read() -> None:
+    newer = bytes([3]) + encode_row(Row(1, EMPTY))[1:]
+    with pytest.raises(UnreadableRowError, match="version 3"):
+        read((KEY, newer, ()))
 
 
 def test_the_row_that_has_seen_most_counts_wherever_it_stands() -> None:

@@ -1,8 +1,10 @@
 """Dead letters: records that hold refused events as they were received.
 
-The value of an oversized record is shortened, so that every dead letter fits into its topic.
+What would be too large is left out, so that every dead letter fits into its topic: the rest of a long value,
+headers, and a long key, each by a limit of its own.
 """
 
+from msgspec import json
 from msgspec.structs import replace
 
 from apportion.core.errors import EventError
@@ -10,24 +12,32 @@ from apportion.core.identity import digest
 from apportion.core.results import ContextDeadLetter, DeadLetterSource, DeadLetterValue, Failure
 from apportion.core.wire.record import Record
 
+_encode_headers = json.Encoder().encode
+
 COMPLETE_MAX_BYTES = 1 << 20
 """The longest value that is kept whole; of a longer one, digest, size and first bytes are kept."""
 KEPT_BYTES = 256 << 10
-"""The kept bytes of a longer value; also the limit for key and headers together."""
+"""The kept bytes of a longer value; also the longest key that is kept."""
+HEADERS_MAX_BYTES = 512 << 10
+"""The longest headers that are kept, as a dead letter holds them: an empty one takes 8 bytes there."""
 
 
 def dead_letter(record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
     """Return the dead letter of a refused record; the same record always gives the same dead letter.
 
-    Key and headers of over 256 KiB together are left out, and the message says so. A header without a value
-    gets an empty value.
+    A key of over 256 KiB, and headers of over 512 KiB as they are written, are left out, and the message says
+    so. A header without a value gets an empty value.
     """
     value = record.value or b""
     complete = len(value) <= COMPLETE_MAX_BYTES
-    message, key, headers = error.message, record.key, record.headers
-    if _bytes_beside_value(record) > KEPT_BYTES:
-        message += f"; key and headers are over {KEPT_BYTES} bytes and left out"
-        key, headers = None, ()
+    message, key = error.message, record.key
+    headers = tuple([(name, content or b"") for name, content in record.headers])
+    if key is not None and len(key) > KEPT_BYTES:
+        message += f"; its key is over {KEPT_BYTES} bytes and left out"
+        key = None
+    if headers and len(_encode_headers(headers)) > HEADERS_MAX_BYTES:
+        message += f"; its headers are over {HEADERS_MAX_BYTES} bytes as written and left out"
+        headers = ()
     return ContextDeadLetter(
         error=Failure(code=error.code, message=message, pointer=error.pointer),
         source=DeadLetterSource(
@@ -37,7 +47,7 @@ def dead_letter(record: Record, error: EventError, engine_version: str) -> Conte
             timestamp_ms=record.timestamp_ms,
         ),
         key=key,
-        headers=tuple((name, content or b"") for name, content in headers),
+        headers=headers,
         value=record.value if complete else value[:KEPT_BYTES],
         value_bytes=len(value),
         value_digest=digest(value),
@@ -54,7 +64,3 @@ def holding(letter: ContextDeadLetter, kept: DeadLetterValue) -> ContextDeadLett
     if kept is DeadLetterValue.FULL:
         return letter
     return replace(letter, headers=(), value=None, value_complete=not letter.value_bytes)
-
-
-def _bytes_beside_value(record: Record) -> int:
-    return len(record.key or b"") + sum(len(name) + len(value or b"") for name, value in record.headers)

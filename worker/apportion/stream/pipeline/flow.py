@@ -56,7 +56,7 @@ class Flow:
         self.set_aside = offset if 0 < event_failures_max <= self.failures else None
         self._committed = offset, metadata.failures, metadata.under_way
         self._alone = ALONE_MAX if metadata.under_way else 0
-        self._is_begun = self._is_proven = False
+        self._is_begun = self._is_proven = self._is_suspect = False
         self.may_move = False
         """Whether a batch is being written that moves the offset with it, or was given up and may yet."""
         self.failed_offset: int | None = None
@@ -108,7 +108,7 @@ class Flow:
         if self._alone:
             is_next = self.waiting > 0 and not self.in_flight
             return EVENT if is_next and not self.is_over else BATCH
-        return "" if self._is_proven or self.is_over else BATCH
+        return "" if (self._is_proven or self.is_over) and not self._is_suspect else BATCH
 
     def begin(self, records: Sequence[ConsumerRecord]) -> None:
         """Count records that were fetched, and are to be composed next."""
@@ -135,6 +135,15 @@ class Flow:
             changelog_end_offset=self.rows.changelog_end,
         )
 
+    def refused(self, batch: Batch) -> None:
+        """Count a batch that brokers refuse for its size, all before it being durable.
+
+        It is its event's failure if written alone. If not, the next worker composes events one by one.
+        """
+        self._is_suspect, self.may_move = True, False
+        if batch.events == len(self.in_flight) == 1:
+            self.failed_offset = batch.offset
+
     def commit_after(self, batches: Sequence[Batch]) -> tuple[int, str]:
         """Return the offset that is right when these are durable, which come next, with its metadata."""
         window = self.window.copy()
@@ -160,7 +169,7 @@ class Flow:
         """
         offset, failures, under_way = self.durable_offset, self._failures, self._under_way
         if self.failed_offset is not None and not self.in_flight:
-            offset, under_way = self.failed_offset, ""
+            offset, under_way = self.failed_offset, BATCH if self._is_suspect else ""
             failures = 1 + (self.failures if offset == self._begun_offset else 0)
         elif offset == self.committed_offset and (self.may_move or not self._is_begun):
             return None  # an offset that a batch moves must not be put back

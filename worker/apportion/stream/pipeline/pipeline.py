@@ -8,6 +8,7 @@ be committed behind the last batch of which all is durable. Knows neither Faust 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.structs import ConsumerRecord
 
 from apportion.kafka.commit_metadata import CommitMetadata, decode_metadata, encode_metadata
@@ -253,6 +254,8 @@ class Pipeline:
                 self._failed(error)
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose what it gave
+                if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
+                    flow.refused(batch)
                 self._failed(NotDurableError(self._topic, flow.partition, batch.offset, error))
                 return
             flow.may_move = False
@@ -291,7 +294,7 @@ class Pipeline:
             if flow.writing is not None:
                 flow.writing.cancel()
                 flow.writing = None
-            if flow.in_flight:
+            if flow.in_flight and flow.failed_offset != flow.in_flight[0].batch.offset:
                 flow.failed_offset = None
             while flow.in_flight:
                 writing = flow.in_flight.pop()

@@ -3,6 +3,7 @@
 The messages never ask to destroy what may still be needed.
 """
 
+from apportion.core.identity import digest
 from apportion.kafka.faults import StreamError
 
 _AFRESH = "to let its sessions start afresh, run with --sessions-afresh"
@@ -41,6 +42,19 @@ class ChangelogTruncatedError(StreamError):
         super().__init__(
             f"{place} ends at offset {end}, and workers have written up to {written}: it was made anew, cut, "
             f"or lost with its broker; bring that back before anything is answered, or {_AFRESH}"
+        )
+
+
+class ForeignRecordError(StreamError):
+    """Another program has written to the changelog."""
+
+    code = "changelog_foreign"
+
+    def __init__(self, place: str, offset: int, key: bytes) -> None:
+        super().__init__(
+            f"{place} has a record at offset {offset} that is no row of a session, under a key with the "
+            f"digest {digest(key)}. Find out who wrote it, write a tombstone for that key to that partition, "
+            "and start again"
         )
 
 

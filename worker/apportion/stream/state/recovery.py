@@ -53,7 +53,7 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
         ChangelogTruncatedError, OffsetOutOfRangeError, RequestsReplacedError: the topics do not match the
             commits and rows, or requests are gone that no row has seen.
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or of a newer version.
-        ChangelogDamagedError: a record of the changelog cannot be read.
+        ChangelogDamagedError, ForeignRecordError: a record of the changelog cannot be read, or is no row.
         RecoveryFailedError: nothing could be read for `recovery_timeout_s`.
     """
     if not rows:

@@ -34,6 +34,8 @@ SEEN_HEADER = "seen_offset"
 NEVER_US = (1 << 63) - 1
 
 _VERSION = 2
+_VERSIONS = range(1, 32)
+"""What a row of any version may begin with: no printable character, as another program's data may."""
 _SEEN = Layout(">Q")
 _PREFIX = Layout(">BQqqH")
 _NAME = Layout(">QI")
@@ -126,6 +128,17 @@ def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
     own = digests[len(recent) * _HEX :]
     session = replace(body.session, recent=recent, pool=tuple(pool), own_digest=_DIGEST + own if own else "")
     return Row(seen_offset, session, timestamp_ms, names)
+
+
+def is_row(value: bytes) -> bool:
+    """Return whether a value is a row; if it is none, another program wrote it.
+
+    Raises:
+        UnreadableRowError: a newer version wrote it.
+    """
+    if not value or value[0] not in _VERSIONS:
+        return False
+    return len(value) >= _PREFIX.size if value[0] == _VERSION else bool(_prefix(value))
 
 
 def seen_offset_of(value: bytes) -> int:

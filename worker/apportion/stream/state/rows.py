@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from apportion.stream.state.artifacts import Artifacts
 from apportion.stream.state.expiry import ExpiryIndex
-from apportion.stream.state.faults import ArtifactMissingError, ChangelogTruncatedError
+from apportion.stream.state.faults import ArtifactMissingError, ChangelogTruncatedError, ForeignRecordError
 from apportion.stream.state.row_cache import RowsInUse
 from apportion.stream.state.row_format import (
     NEVER_US,
@@ -24,6 +24,7 @@ from apportion.stream.state.row_format import (
     decode_row,
     encode_row,
     expires_us_of,
+    is_row,
     seen_offset_of,
     seen_offset_of_tombstone,
     timestamp_ms_of,
@@ -91,6 +92,8 @@ class PartitionRows:
         self._again: dict[bytes, None] = {}
         self._orphans: list[bytes] = []
         self._gaps: list[Gap] = []
+        self._foreign: dict[bytes, int] = {}
+        """Offsets of records that are no rows, by keys for which nothing of ours was read."""
 
     def __len__(self) -> int:
         return len(self._values.keys() | self._changed.keys()) if self._changed else len(self._values)
@@ -206,7 +209,7 @@ class PartitionRows:
                 seen_offset = seen_offset_of_tombstone(record.headers)
                 is_late = seen_offset is not None and seen_offset < seen_offset_of(current)
             else:
-                is_late = seen_offset_of(record.value) < seen_offset_of(current)
+                is_late = not is_row(record.value) or seen_offset_of(record.value) < seen_offset_of(current)
             if is_late:
                 self._again[session] = None
                 late += 1
@@ -229,10 +232,17 @@ class PartitionRows:
         record = None
         for record in records:
             key, value = record.key, record.value
+            if self._foreign:
+                self._foreign.pop(key, None)
             if SEPARATOR in key:
                 self._read_artifact(key, value)
             elif value is None:
                 self._read_tombstone(key, seen_offset_of_tombstone(record.headers))
+            elif not is_row(value):
+                if key in values:
+                    self._again[key] = None
+                else:
+                    self._foreign[key] = record.offset
             else:
                 current = values.get(key)
                 if (current is not None or self._gone) and not self._counts(key, value, current):
@@ -251,7 +261,11 @@ class PartitionRows:
 
         Raises:
             ArtifactMissingError: a row names an artifact that is missing from the changelog.
+            ForeignRecordError: another program wrote a record, and no tombstone for its key follows.
         """
+        if self._foreign:
+            key, offset = next(iter(self._foreign.items()))
+            raise ForeignRecordError(self._place, offset, key)
         needed = {key: names for key, value in self._values.items() if (names := artifact_names(value))}
         self._require_artifacts(needed, afresh=afresh)
         self._orphans += self._artifacts.keep(needed)
