@@ -7,9 +7,11 @@ import asyncio
 import shlex
 import ssl
 import subprocess
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
+from aiokafka import client as kafka_client
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import create_conn
 from aiokafka.errors import (
@@ -24,6 +26,10 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from apportion.settings import Settings, SettingsError, environment_without_secrets, read_secret
 from apportion.settings.value_types import SaslMechanism
+
+# Brokers create a missing topic, with their defaults, if a client asks for its metadata and does not say no.
+# The client has no option for that, and every client of ours gets its arguments from this module.
+kafka_client.MetadataRequest = partial(MetadataRequest, allow_auto_topic_creation=False)
 
 
 class TokenCommandError(KafkaError):  # type: ignore[misc] # aiokafka ships no types

@@ -215,6 +215,11 @@ async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
     )
 
 
+def worker_topics(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the topics that the worker needs."""
+    return tuple(topic.name for topic in plan_topics(settings) if topic.name != settings.usage_topic)
+
+
 def of_worker(reports: Iterable[TopicReport], settings: Settings) -> tuple[TopicReport, ...]:
     """Return the reports of the topics that the worker needs."""
     return tuple(report for report in reports if report.topic != settings.usage_topic)
