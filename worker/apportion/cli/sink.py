@@ -1,6 +1,6 @@
 """`apportion sink`: decisions, dead letters and usage as tables."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -149,6 +149,7 @@ async def _consume(
     from apportion.core.events import ContextUsage
     from apportion.kafka.admin import BrokerUnreachableError
     from apportion.kafka.connection import connection_arguments
+    from apportion.kafka.topic_watch import TopicsWatch, view_topics
     from apportion.kafka.topics import check_topics, require_ready
 
     outputs, usage = frozenset({Decision, DeadLetter}), frozenset({ContextUsage})
@@ -169,9 +170,18 @@ async def _consume(
         "rebalance_timeout_ms": int(settings.rebalance_timeout_s * 1000),
     }
     rolling = Rolling(settings.sink_roll_bytes, settings.sink_roll_s, settings.sink_memory_bytes)
+
+    async def topic_ids() -> Mapping[str, str]:
+        return (await view_topics(settings, topics)).topic_ids
+
     try:
-        sinking = TopicsSink(store, rolling, SinkReports(report, _warn_lost))
+        sinking = TopicsSink(store, rolling, SinkReports(report, _warn_lost, _warn_made_anew), topic_ids)
+        watch = asyncio.create_task(TopicsWatch(settings, topics).follow())
+        watch.add_done_callback(lambda _: stop.set())
         await sinking.run(topics, arguments, stop, once=once)
+        if watch.done():
+            await watch
+        watch.cancel()
     except KafkaError as error:
         raise BrokerUnreachableError(settings) from error
 
@@ -179,6 +189,14 @@ async def _consume(
 def _warn_lost(offsets: str) -> None:
     typer.echo(
         f"apportion: records_lost: {offsets} were deleted from the topic before they were read", err=True
+    )
+
+
+def _warn_made_anew(partition: str) -> None:
+    typer.echo(
+        f"apportion: topic_replaced: {partition} is of a topic that was made anew; rows of the earlier topic "
+        "stay in the tables, and the new one is read from its beginning",
+        err=True,
     )
 
 

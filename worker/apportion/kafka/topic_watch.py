@@ -1,17 +1,15 @@
 """Identity of topics: the cluster's id, and the topics' ids, which a topic that is made anew does not keep.
 
-Brokers before Kafka 2.8 have no topic ids. There, only missing topics and another cluster are recognised.
+Brokers before Kafka 2.8 have no topic ids, and there no change is recognised.
 """
 
 import asyncio
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Any
 
 from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
 from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.metadata import MetadataRequest_v5
 from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
@@ -76,16 +74,14 @@ class _MetadataRequest(RequestStruct):  # type: ignore[misc] # likewise
     )
 
 
-class _TopicsRequest(Request[MetadataRequest_v5 | _MetadataRequest]):  # type: ignore[misc] # likewise
+class _TopicsRequest(Request[_MetadataRequest]):  # type: ignore[misc] # likewise
     API_KEY = 3
 
     def __init__(self, topics: Collection[str]) -> None:
-        self._topics = topics
+        self._topics = [(0, 0, topic, {}) for topic in topics]
 
-    def build(self, request_struct_class: type[Any]) -> Any:
-        if request_struct_class is MetadataRequest_v5:
-            return MetadataRequest_v5(topics=list(self._topics), allow_auto_topic_creation=False)
-        return _MetadataRequest(topics=[(0, 0, topic, {}) for topic in self._topics], tags={})
+    def build(self, request_struct_class: type[_MetadataRequest]) -> _MetadataRequest:
+        return request_struct_class(topics=self._topics, tags={})
 
 
 class TopicsView(Struct, frozen=True):
@@ -115,18 +111,19 @@ async def view_topics(settings: Settings, topics: Collection[str]) -> TopicsView
                     return _view(await connection.send(_TopicsRequest(topics)))
                 finally:
                     connection.close()
+            except NotImplementedError:  # the broker has no version with ids
+                return TopicsView("", dict.fromkeys(topics, ""))
             except (OSError, KafkaError) as error:
                 failure = error
     raise KafkaConnectionError(str(failure)) from failure
 
 
-def _view(response: Any) -> TopicsView:
+def _view(response: _MetadataResponse) -> TopicsView:
     ids = {}
-    for code, name, *fields in response.topics:
+    for code, topic, id_high, id_low, *_ in response.topics:
         if code != UnknownTopicOrPartitionError.errno:
-            has_id = response.API_VERSION == _MetadataResponse.API_VERSION and code == NoError.errno
-            number = (fields[0] % (1 << 64) << 64 | fields[1] % (1 << 64)) if has_id else 0
-            ids[name] = f"{number:032x}" if number else ""
+            number = (id_high % (1 << 64) << 64) | id_low % (1 << 64)
+            ids[topic] = f"{number:032x}" if number else ""
     return TopicsView(response.cluster_id or "", ids)
 
 
