@@ -32,7 +32,16 @@ _COMPACTION_LAG_S = 60 * 60
 """The time before compaction may remove a superseded row from the changelog."""
 _TOMBSTONES_S = 24 * 60 * 60
 """The time that tombstones stay in a compacted topic; a read from its beginning must be faster."""
-_MORE_IS_FINE = frozenset(("replication_factor", "min.insync.replicas", "max.message.bytes", "retention.ms"))
+_MORE_IS_FINE = frozenset(
+    (
+        "replication_factor",
+        "min.insync.replicas",
+        "max.message.bytes",
+        "retention.ms",
+        "delete.retention.ms",
+        "min.compaction.lag.ms",
+    )
+)
 _FOR_EVER = "-1"
 _POLL_S = 0.05
 
