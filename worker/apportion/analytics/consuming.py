@@ -41,8 +41,8 @@ class SinkReports(Struct, frozen=True):
 
     Attributes:
         written: called with each batch, once it is written.
-        lost: called with a range of offsets that were deleted before they were written.
-        made_anew: called with a topic's partition that the tables know from an earlier topic of that name.
+        lost: called with a range of offsets deleted before they were written.
+        made_anew: called with a partition of which the tables have rows of an earlier topic.
     """
 
     written: Callable[[WrittenFiles], None]
