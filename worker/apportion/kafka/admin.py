@@ -13,21 +13,20 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from apportion.kafka.connection import connection_arguments, why_refused
+from apportion.kafka.connection import connection_arguments, why_unusable
 from apportion.settings import Settings
 
 
 class BrokerUnreachableError(Exception):
-    """No broker answered; the message names the addresses."""
+    """No broker answered, or none can be used; the message names the addresses, and why if that is known."""
 
     code = "broker_unreachable"
 
-    def __init__(self, settings: Settings) -> None:
-        addresses = ", ".join(settings.brokers)
-        super().__init__(
-            f"no Kafka broker answered at {addresses} within {settings.request_timeout_s:g} s; "
-            f"is one running there? (brokers: {settings.origin('brokers')})"
-        )
+    def __init__(self, settings: Settings, why: str = "") -> None:
+        addresses, origin = ", ".join(settings.brokers), settings.origin("brokers")
+        within = f"no Kafka broker answered at {addresses} within {settings.request_timeout_s:g} s"
+        found = f"no Kafka broker can be used: {why}" if why else f"{within}; is one running there?"
+        super().__init__(f"{found} (brokers: {origin})")
 
 
 class BrokerRefusedError(Exception):
@@ -105,6 +104,5 @@ async def _start(client: AIOKafkaAdminClient, settings: Settings) -> None:
     try:
         await client.start()
     except KafkaError:
-        if why := await why_refused(settings):
-            raise BrokerRefusedError(why) from None
-        raise
+        is_refused, why = await why_unusable(settings)
+        raise (BrokerRefusedError(why) if is_refused else BrokerUnreachableError(settings, why)) from None

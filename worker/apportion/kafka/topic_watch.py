@@ -4,8 +4,8 @@ Brokers before Kafka 2.8 have no topic ids, and there no change is recognised.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
 
 from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
@@ -127,6 +127,11 @@ def _view(response: _MetadataResponse) -> TopicsView:
     return TopicsView(response.cluster_id or "", ids)
 
 
+async def topic_ids(settings: Settings, topics: Collection[str]) -> Mapping[str, str]:
+    """Return the `topic_ids` of `view_topics`."""
+    return (await view_topics(settings, topics)).topic_ids
+
+
 class TopicsWatch:
     """Watch over the topics of a process that is running, from `begin` on."""
 
@@ -177,3 +182,18 @@ class TopicsWatch:
             if was != now and was and now:
                 return TopicRecreatedError(topic)
         return None
+
+
+@asynccontextmanager
+async def stop_on_change(
+    settings: Settings, topics: Collection[str], stop: asyncio.Event
+) -> AsyncIterator[None]:
+    """Set `stop` when the topics change; at the end of the block, raise what `TopicsWatch.follow` raised."""
+    watch = asyncio.create_task(TopicsWatch(settings, topics).follow())
+    watch.add_done_callback(lambda _: stop.set())
+    try:
+        yield
+        if watch.done():
+            await watch
+    finally:
+        watch.cancel()
