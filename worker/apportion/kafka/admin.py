@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
@@ -92,17 +92,19 @@ async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]
     )
     try:
         async with asyncio.timeout(timeout_s):
-            await _start(client, settings)
+            await client.start()
         yield client
     except (KafkaError, TimeoutError) as error:
-        raise why_unanswered(settings, error) from error
+        raise await _cause(settings, error) from error
     finally:
         await client.close()
 
 
-async def _start(client: AIOKafkaAdminClient, settings: Settings) -> None:
-    try:
-        await client.start()
-    except KafkaError:
-        is_refused, why = await why_unusable(settings)
-        raise (BrokerRefusedError(why) if is_refused else BrokerUnreachableError(settings, why)) from None
+async def _cause(settings: Settings, error: Exception) -> Exception:
+    """Return the error to raise after a failed operation, with what the brokers answer now."""
+    if isinstance(error, KafkaError) and not_allowed(settings, error) is None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(settings.request_timeout_s):
+                is_refused, why = await why_unusable(settings)
+            return BrokerRefusedError(why) if is_refused else BrokerUnreachableError(settings, why)
+    return why_unanswered(settings, error)
