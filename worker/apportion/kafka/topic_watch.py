@@ -78,7 +78,7 @@ class _TopicsRequest(Request[_MetadataRequest]):  # type: ignore[misc] # likewis
     API_KEY = 3
 
     def __init__(self, topics: Collection[str]) -> None:
-        self._topics = [(0, 0, topic, {}) for topic in topics]
+        self._topics = [(0, 0, topic, dict[int, bytes]()) for topic in topics]
 
     def build(self, request_struct_class: type[_MetadataRequest]) -> _MetadataRequest:
         return request_struct_class(topics=self._topics, tags={})
