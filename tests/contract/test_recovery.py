@@ -9,7 +9,7 @@ from signal import SIGCONT, SIGSTOP
 
 import pytest
 import pytest_asyncio
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import RecordsToDelete
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.structs import TopicPartition
@@ -309,6 +309,30 @@ async def test_a_requests_topic_that_is_made_anew_while_a_worker_runs_ends_it(st
         await stage.producer.flush()
         worker.process.send_signal(SIGCONT)
         await ended_with(worker, "topic_replaced")
+
+
+async def test_a_commit_of_another_client_that_passes_over_requests_stops_the_worker_unless_accepted(
+    stage: Stage,
+) -> None:
+    await answered(stage, "before")
+    lost, after = requests("lost", 8), requests("after", 8)
+    await stage.send(*lost)
+    await stage.producer.flush()
+    places = [TopicPartition(stage.settings.requests_topic, number) for number in range(4)]
+    common = connection_arguments(stage.settings)
+    async with AIOKafkaConsumer(**common, group_id=stage.settings.app_id, enable_auto_commit=False) as other:
+        other.assign(places)
+        await other.commit(await other.end_offsets(places))
+    async with worker_running(stage.settings, until_ready=False) as worker:
+        await ended_with(worker, "foreign_commit")
+    accepting = stage.settings.model_copy(update={"accept_foreign_commits": True})
+    await stage.send(*after)
+    async with worker_running(accepting) as worker:
+        await stage.outputs.wait_for(lambda out: out.answered(ids(after)))
+        assert await worker.stop() == 0
+    async with worker_running(stage.settings) as worker:
+        assert await worker.stop() == 0
+    assert not stage.outputs.answered(ids(lost))
 
 
 async def test_requests_that_retention_took_after_they_were_answered_stop_nobody(stage: Stage) -> None:

@@ -18,8 +18,9 @@ from support.sinking import DEAD_LETTERS, ONE_FOR_EACH, RECORDED, USAGE, assert_
 
 from apportion.analytics.store import Store
 from apportion.analytics.tables import Table
+from apportion.kafka.admin import admin_client
 from apportion.kafka.connection import connection_arguments
-from apportion.kafka.topics import create_topics
+from apportion.kafka.topics import TopicStatus, create_topics
 from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio
@@ -92,6 +93,35 @@ async def test_sinks_that_are_killed_lose_and_double_nothing(kafka: str, tmp_pat
     async with sinking(settings, tmp_path, "--once") as process, asyncio.timeout(DEADLINE_S):
         assert await process.wait() in (0, 3)
     assert_holds(Store(str(tmp_path)), held)
+
+
+async def test_a_topic_that_was_made_anew_is_written_from_its_beginning_beside_the_old_rows(
+    kafka: str, tmp_path: Path
+) -> None:
+    """While the new topic is shorter than the rows of the old one, and once it is longer."""
+    settings = own_settings(kafka, partitions=1)
+    await create_topics(settings)
+    held: Held = {}
+    await publish(settings, held, 0)
+    for waves in ((), (1,), (2, 3)):
+        for wave in waves:
+            await publish(settings, held, wave)
+        async with sinking(settings, tmp_path, "--once") as process, asyncio.timeout(DEADLINE_S):
+            assert await process.wait() in (0, 3)
+        if not waves:
+            async with admin_client(settings) as admin:
+                await admin.delete_topics([settings.decisions_topic])
+            await recreated(settings)
+    [decided] = [values for (topic, _), values in held.items() if topic == settings.decisions_topic]
+    places = places_of(Store(str(tmp_path)), Table.DECISIONS, Table.UNREADABLE)
+    offsets = [offset for topic, _, offset in places if topic == settings.decisions_topic]
+    assert offsets == sorted([*range(WAVE + 1), *range(len(decided) - WAVE - 1)])
+
+
+async def recreated(settings: Settings) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while TopicStatus.CREATED not in {report.status for report in await create_topics(settings)}:  # noqa: ASYNC110 - the broker sends no event
+            await asyncio.sleep(0.05)
 
 
 async def test_two_sinks_share_the_partitions_and_one_takes_over_from_the_other(

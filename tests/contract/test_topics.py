@@ -164,22 +164,33 @@ async def test_more_copies_than_planned_are_fine_and_fewer_in_sync_are_not(
         assert [str(difference) for difference in report.differences] == told
 
 
-async def test_another_retention_is_told(named: Named) -> None:
-    await create_topics(named())
-    reports = await check_topics(named(retention_s=60, audit_retention_s=90))
-    differing = {
-        report.topic.rpartition("-")[2]: report.differences for report in reports if report.differences
+async def test_a_topic_that_allows_more_than_planned_is_fine_and_one_that_allows_less_is_not(
+    named: Named,
+) -> None:
+    """Longer times, larger records, and any compression: a client reads them all."""
+    settings = named()
+    requests = plan_topics(settings)[0]
+    larger = {"max.message.bytes": "10485760", "retention.ms": "-1", "compression.type": "lz4"}
+    configs = tuple((dict(requests.configs) | larger).items())
+    await create(settings, Topic(requests.name, requests.partitions, requests.replication_factor, configs))
+    await create_topics(settings)
+    for shorter in (settings, named(retention_s=60, audit_retention_s=90)):
+        require_ready(await check_topics(shorter))
+    reports = await check_topics(named(retention_s=700_000, audit_retention_s=3_000_000))
+    told = {report.topic.rpartition("-")[2]: [str(each) for each in report.differences] for report in reports}
+    kept, audited = (
+        "retention.ms is 604800000, planned 700000000",
+        "retention.ms is 2592000000, planned 3000000000",
+    )
+    told_of_audited = [audited]
+    assert told == {
+        "requests": [],
+        "policies": ["min.compaction.lag.ms is 691200000, planned 786400000"],
+        "composed": [kept],
+        "changelog": [],
+        **dict.fromkeys(("decisions", "dead_letters", "usage"), told_of_audited),
     }
-    week, month, minute, more, day = "604800000", "2592000000", "60000", "90000", 86_400_000
-    assert differing == {
-        "requests": (TopicDifference("retention.ms", minute, week),),
-        "policies": (TopicDifference("min.compaction.lag.ms", str(int(minute) + day), str(int(week) + day)),),
-        "composed": (TopicDifference("retention.ms", minute, week),),
-        "decisions": (TopicDifference("retention.ms", more, month),),
-        "dead_letters": (TopicDifference("retention.ms", more, month),),
-        "usage": (TopicDifference("retention.ms", more, month),),
-    }
-    with pytest.raises(TopicsNotReadyError, match=r"-requests \(differs: retention.ms is 604800000, planned"):
+    with pytest.raises(TopicsNotReadyError, match=r"-composed \(differs: retention.ms is 604800000, planned"):
         require_ready(reports)
 
 

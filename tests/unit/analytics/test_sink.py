@@ -23,6 +23,7 @@ from apportion.analytics.files import OtherFileError, forget_lines, sink_lines
 from apportion.analytics.partition import PartitionSink, WrittenFiles
 from apportion.analytics.store import Store
 from apportion.analytics.tables import Table
+from apportion.kafka.faults import TopicRecreatedError
 
 LINES = (*RECORDED[:40], b"no JSON", *DEAD_LETTERS, *RECORDED[40:60])
 CHUNK = 7
@@ -107,6 +108,18 @@ def test_of_two_sinks_of_one_partition_the_second_finds_out_and_drops_what_it_re
     with pytest.raises(TakenError):
         first.finish()
     assert_holds(store, {("t", 0): LINES[:10]})
+
+
+def test_without_ids_a_topic_that_ends_before_its_rows_is_named_and_a_first_id_is_taken_as_the_same(
+    tmp_path: Path,
+) -> None:
+    store = Store(str(tmp_path))
+    sunk(store)
+    with pytest.raises(TopicRecreatedError):
+        PartitionSink(store, "t", 0, end=len(LINES) - 1)
+    assert PartitionSink(store, "t", 0, topic_id="a", end=len(LINES)).position == len(LINES)
+    anew = PartitionSink(store, "t", 0, topic_id="a", end=1)
+    assert (anew.is_made_anew, anew.position) == (True, 0)
 
 
 def test_a_sink_that_awakes_after_its_successor_has_finished_its_batch_changes_nothing(

@@ -1,6 +1,7 @@
 """What the clients are given to connect by, and what is told of a file or command that does not serve."""
 
 import asyncio
+import socket
 import ssl
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
 from pydantic import SecretStr
 
+from apportion.kafka import connection
 from apportion.kafka.connection import (
     TokenCommand,
     TokenCommandError,
@@ -41,6 +43,46 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
             capture_output=True,
         )
     return folder
+
+
+class Answering:
+    """A connection to a broker that advertises an address."""
+
+    def __init__(self, host: str) -> None:
+        self.brokers = [(1, host, 9092, None)]
+
+    async def send(self, _: Any) -> "Answering":
+        return self
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        (
+            "broker.invalid",
+            "answered, and advertises broker.invalid:9092, which is not a known name: correct",
+        ),
+        (socket.gaierror(), "is not a known name"),
+        (ConnectionRefusedError(), "refuses connections"),
+        (TimeoutError(), "is silent"),
+        (OSError("no route"), "cannot be reached (no route)"),
+    ],
+)
+def test_why_a_broker_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, host: str | OSError, why: str
+) -> None:
+    async def connect(*_: Any, **__: Any) -> Answering:
+        if isinstance(host, OSError):
+            raise host
+        return Answering(host)
+
+    monkeypatch.setattr(connection, "create_conn", connect)
+    is_refused, told = asyncio.run(connection.why_unusable(Settings(brokers=("b:1",))))
+    assert not is_refused
+    assert told.startswith(f"b:1 {why}")
 
 
 def login(**values: Any) -> Settings:

@@ -15,7 +15,7 @@ from datetime import datetime
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from apportion.analytics.store import Store
 from apportion.analytics.tables import SCHEMA_VERSION, Table
@@ -38,6 +38,7 @@ class TableBatch(Struct, frozen=True, kw_only=True):
 
     `bytes` is the size of all values of the batch, `first_digest` the digest of the first value. Together
     they show whether a second file of lines under the same name is the same file.
+    `topic` is `TOPIC@ID` if the tables also have rows of an earlier topic of that name.
     """
 
     topic: str
@@ -48,6 +49,7 @@ class TableBatch(Struct, frozen=True, kw_only=True):
     first_digest: str
     files: tuple[File, ...]
     schema_version: int = SCHEMA_VERSION
+    topic_id: str | UnsetType = UNSET
 
 
 class TakenError(Exception):

@@ -6,7 +6,7 @@ it, its next batch fails, because its successor has claimed the offsets.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -18,6 +18,7 @@ from msgspec import Struct
 from apportion.analytics.batches import TakenError
 from apportion.analytics.partition import PartitionSink, WrittenFiles
 from apportion.analytics.store import Store
+from apportion.kafka.faults import TopicRecreatedError
 from apportion.kafka.record_batches import record_of
 from apportion.kafka.record_consumer import RecordConsumer
 
@@ -42,17 +43,27 @@ class SinkReports(Struct, frozen=True):
 
     Attributes:
         written: called with each batch, once it is written.
-        lost: called with a range of offsets that were deleted before they were read.
+        lost: called with a range of offsets deleted before they were written.
+        made_anew: called with a partition of which the tables have rows of an earlier topic.
     """
 
     written: Callable[[WrittenFiles], None]
     lost: Callable[[str], None]
+    made_anew: Callable[[str], None]
 
 
 class TopicsSink:
     """Reads topics, until it is stopped or has caught up."""
 
-    def __init__(self, store: Store, rolling: Rolling, reports: SinkReports) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rolling: Rolling,
+        reports: SinkReports,
+        topic_ids: Callable[[], Awaitable[Mapping[str, str]]],
+    ) -> None:
+        """`topic_ids` returns the id of each topic that exists now, "" if brokers have none."""
+        self._topic_ids = topic_ids
         self._store = store
         self._rolling = rolling
         self._reports = reports
@@ -119,9 +130,14 @@ class TopicsSink:
 
     async def _begin(self, place: TopicPartition) -> None:
         kinds = self._topics[place.topic]
-        sink = await asyncio.to_thread(PartitionSink, self._store, place.topic, place.partition, kinds)
+        topic_id = (await self._topic_ids()).get(place.topic, "")
         first = (await self._consumer.beginning_offsets([place]))[place]
-        self._ends[place] = (await self._consumer.end_offsets([place]))[place]
+        end = self._ends[place] = (await self._consumer.end_offsets([place]))[place]
+        sink = await asyncio.to_thread(
+            PartitionSink, self._store, place.topic, place.partition, kinds, topic_id, end
+        )
+        if sink.is_made_anew:
+            self._reports.made_anew(f"{place.topic}/{place.partition}")
         if first > sink.position and not sink.is_new:
             self._reports.lost(f"{place.topic}/{place.partition}/{sink.position} to {first - 1}")
         sink.skip(first)
@@ -160,6 +176,8 @@ class TopicsSink:
         for record in records:
             if sink.until is not None and record.offset >= sink.until and not await self._end(place, sink):
                 return False
+            if record.offset < sink.position:  # the client went back to the beginning of a shorter topic
+                raise TopicRecreatedError(place.topic)
             if sink.is_empty:
                 self._since_s[place] = monotonic()
             sink.take(record.offset, record.timestamp, record.value, record_of(record).unreadable)
@@ -183,6 +201,15 @@ class TopicsSink:
         return False
 
     async def _write(self, place: TopicPartition, sink: PartitionSink) -> bool:
+        """Write a batch; return False if another sink has written it.
+
+        Raises:
+            TopicRecreatedError: the batch may have records of a new topic at old offsets; it is not written.
+        """
+        known = {sink.topic_id, (await self._topic_ids()).get(place.topic, "")} - {""}
+        if len(known) > 1:
+            self._reports.lost(f"{place.topic}/{place.partition}/{sink.start} to {sink.position - 1}")
+            raise TopicRecreatedError(place.topic)
         try:
             written = await asyncio.to_thread(sink.finish)
         except TakenError:

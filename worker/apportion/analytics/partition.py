@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.analytics.batches import (
@@ -30,6 +30,7 @@ from apportion.analytics.conversion import KINDS, RecordLines, convert
 from apportion.analytics.store import Store
 from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core.identity import digest
+from apportion.kafka.faults import TopicRecreatedError
 
 CHUNK_LINES = 1_000
 """Lines that are converted at once, as one row group of each file. More than fits into a processor's cache
@@ -62,16 +63,36 @@ class WrittenFiles(Struct, frozen=True):
 class PartitionSink:
     """Takes a partition's records by ascending offset, from `position` on, and writes them in batches."""
 
-    def __init__(self, store: Store, topic: str, partition: int, kinds: frozenset[Any] = KINDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        topic: str,
+        partition: int,
+        kinds: frozenset[Any] = KINDS,
+        topic_id: str = "",
+        end: int | None = None,
+    ) -> None:
         """Look up which batches of the partition are written; records of other `kinds` are unreadable.
 
+        `topic_id` is the topic's id, "" if the brokers have none; `end` is where the partition ends. If the
+        tables have rows of a topic of the same name that is gone, batches of the new one go by `TOPIC@ID`.
+
         Raises:
+            TopicRecreatedError: the topic is a new one, and the brokers have no ids to tell the two apart.
             StoreError: the store cannot be read.
             InTheWayError: a file with the name of a batch's file holds other rows.
         """
         self._store = store
         self._topic, self._partition, self._kinds = topic, partition, kinds
+        self._batches_of, self.topic_id = topic, topic_id
         last = last_batch(store, topic, partition)
+        if last is not None and _is_of_another_topic(last, topic_id, end):
+            if not topic_id:
+                raise TopicRecreatedError(topic)
+            self._batches_of = f"{topic}@{topic_id}"
+            last = last_batch(store, self._batches_of, partition)
+        self.is_made_anew = last is None and self._batches_of != topic
+        """Whether the tables hold rows of a topic of this name that is gone, and none of this one."""
         self._unfinished = last if last is not None and missing(store, last) else None
         self.is_new = last is None
         """Whether the tables hold nothing of the partition."""
@@ -85,7 +106,7 @@ class PartitionSink:
 
     def _begin(self, start: int) -> None:
         """Begin a batch where the last one ended, so that every sink gives it the same name."""
-        self._start = start
+        self.start = start
         self.is_empty = True
         self._first = b""
         self._bytes = 0
@@ -153,9 +174,10 @@ class PartitionSink:
     def _made(self) -> tuple[TableBatch, dict[str, bytes]]:
         """Return the batch that ends here, and the content of its files by path."""
         batch = TableBatch(
-            topic=self._topic,
+            topic=self._batches_of,
+            topic_id=self.topic_id or UNSET,
             partition=self._partition,
-            start=self._start,
+            start=self.start,
             end=self.position if self._unfinished is None else self._unfinished.end,
             bytes=self._bytes,
             first_digest=digest(self._first),
@@ -190,6 +212,11 @@ class PartitionSink:
                 if (table, hour) not in self._pieces:
                     self._pieces[table, hour] = _Rows(table)
                 self._pieces[table, hour].add(piece)
+
+
+def _is_of_another_topic(last: TableBatch, topic_id: str, end: int | None) -> bool:
+    known = {topic_id, last.topic_id} - {"", UNSET}
+    return len(known) > 1 or (end is not None and end < last.end)
 
 
 class _Rows:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -140,6 +140,7 @@ async def _consume(
     settings: "Settings", store: "Store", report: "Callable[[WrittenFiles], None]", *, once: bool
 ) -> None:
     import asyncio
+    from functools import partial
     from signal import SIGINT, SIGTERM
 
     from aiokafka.errors import KafkaError
@@ -148,7 +149,7 @@ async def _consume(
     from apportion.analytics.records import DeadLetter, Decision
     from apportion.core.events import ContextUsage
     from apportion.kafka.admin import BrokerUnreachableError
-    from apportion.kafka.connection import connection_arguments
+    from apportion.kafka.topic_watch import stop_on_change, topic_ids
     from apportion.kafka.topics import check_topics, require_ready
 
     outputs, usage = frozenset({Decision, DeadLetter}), frozenset({ContextUsage})
@@ -161,25 +162,40 @@ async def _consume(
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for signal in (SIGINT, SIGTERM):
         loop.add_signal_handler(signal, stop.set)
+    rolling = Rolling(settings.sink_roll_bytes, settings.sink_roll_s, settings.sink_memory_bytes)
+    reports, ids = SinkReports(report, _warn_lost, _warn_made_anew), partial(topic_ids, settings, topics)
+    try:
+        async with stop_on_change(settings, topics, stop):
+            await TopicsSink(store, rolling, reports, ids).run(topics, _arguments(settings), stop, once=once)
+    except KafkaError as error:
+        raise BrokerUnreachableError(settings) from error
+
+
+def _arguments(settings: "Settings") -> dict[str, Any]:
+    """Return the arguments of the client of a sink's group."""
+    from apportion.kafka.connection import connection_arguments
+
     group = f"{settings.app_id}-sink"
-    arguments = connection_arguments(settings) | {
+    return connection_arguments(settings) | {
         "client_id": group,
         "group_id": group,
         "session_timeout_ms": int(settings.session_timeout_s * 1000),
         "rebalance_timeout_ms": int(settings.rebalance_timeout_s * 1000),
         "batch_decompressed_max_bytes": settings.batch_decompressed_max_bytes,
     }
-    rolling = Rolling(settings.sink_roll_bytes, settings.sink_roll_s, settings.sink_memory_bytes)
-    try:
-        sinking = TopicsSink(store, rolling, SinkReports(report, _warn_lost))
-        await sinking.run(topics, arguments, stop, once=once)
-    except KafkaError as error:
-        raise BrokerUnreachableError(settings) from error
 
 
 def _warn_lost(offsets: str) -> None:
     typer.echo(
-        f"apportion: records_lost: {offsets} were deleted from the topic before they were read", err=True
+        f"apportion: records_lost: {offsets} were deleted from the topic before they were written", err=True
+    )
+
+
+def _warn_made_anew(partition: str) -> None:
+    typer.echo(
+        f"apportion: topic_replaced: {partition} is of a topic that was made anew; rows of the earlier topic "
+        "stay in the tables, and the new one is read from its beginning",
+        err=True,
     )
 
 

@@ -29,6 +29,8 @@ from apportion.kafka.caller_reader import CallerReader, open_caller_reader
 from apportion.kafka.client import Publisher, open_publisher
 from apportion.kafka.connection import why_exposed
 from apportion.kafka.event_search import EventSearch
+from apportion.kafka.output_ownership import output_topics
+from apportion.kafka.topic_watch import TopicsWatch
 from apportion.operations.log import log_warning
 from apportion.settings import Settings
 
@@ -54,6 +56,7 @@ async def open_kafka_backend(settings: Settings) -> AsyncIterator["KafkaBackend"
         BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
         TopicsNotReadyError: topics are missing or differ.
         AnswersUnreadError: the answers can no longer be read.
+        AnotherClusterError, TopicGoneError, TopicRecreatedError: the topics are not those of the start.
     """
     if why := why_exposed(settings):
         log_warning("unencrypted connection", why=why)
@@ -69,6 +72,8 @@ async def open_kafka_backend(settings: Settings) -> AsyncIterator["KafkaBackend"
             publisher = await stack.enter_async_context(open_publisher(settings))
             answers = await open_running((settings.composed_topic, settings.dead_letters_topic))
             search = EventSearch(settings)
+            used = (settings.requests_topic, *output_topics(settings))
+            readers.append(tasks.create_task(TopicsWatch(settings, used).follow()))
             readers += [tasks.create_task(search.run()) for _ in range(_SEARCHES_MAX)]
             yield KafkaBackend(settings, publisher, answers, open_running, search.find)
             for reader in readers:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
@@ -13,21 +13,20 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from apportion.kafka.connection import connection_arguments, why_refused
+from apportion.kafka.connection import connection_arguments, why_unusable
 from apportion.settings import Settings
 
 
 class BrokerUnreachableError(Exception):
-    """No broker answered; the message names the addresses."""
+    """No broker answered, or none can be used; the message names the addresses, and why if that is known."""
 
     code = "broker_unreachable"
 
-    def __init__(self, settings: Settings) -> None:
-        addresses = ", ".join(settings.brokers)
-        super().__init__(
-            f"no Kafka broker answered at {addresses} within {settings.request_timeout_s:g} s; "
-            f"is one running there? (brokers: {settings.origin('brokers')})"
-        )
+    def __init__(self, settings: Settings, why: str = "") -> None:
+        addresses, origin = ", ".join(settings.brokers), settings.origin("brokers")
+        within = f"no Kafka broker answered at {addresses} within {settings.request_timeout_s:g} s"
+        found = f"no Kafka broker can be used: {why}" if why else f"{within}; is one running there?"
+        super().__init__(f"{found} (brokers: {origin})")
 
 
 class BrokerRefusedError(Exception):
@@ -93,18 +92,19 @@ async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]
     )
     try:
         async with asyncio.timeout(timeout_s):
-            await _start(client, settings)
+            await client.start()
         yield client
     except (KafkaError, TimeoutError) as error:
-        raise why_unanswered(settings, error) from error
+        raise await _cause(settings, error) from error
     finally:
         await client.close()
 
 
-async def _start(client: AIOKafkaAdminClient, settings: Settings) -> None:
-    try:
-        await client.start()
-    except KafkaError:
-        if why := await why_refused(settings):
-            raise BrokerRefusedError(why) from None
-        raise
+async def _cause(settings: Settings, error: Exception) -> Exception:
+    """Return the error to raise after a failed operation, with what the brokers answer now."""
+    if isinstance(error, KafkaError) and not_allowed(settings, error) is None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(settings.request_timeout_s):
+                is_refused, why = await why_unusable(settings)
+            return BrokerRefusedError(why) if is_refused else BrokerUnreachableError(settings, why)
+    return why_unanswered(settings, error)

@@ -5,11 +5,14 @@ No secret is shown in a message. No secret is sent to a broker whose certificate
 
 import asyncio
 import shlex
+import socket
 import ssl
 import subprocess
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
+from aiokafka import client as kafka_client
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import create_conn
 from aiokafka.errors import (
@@ -24,6 +27,10 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from apportion.settings import Settings, SettingsError, environment_without_secrets, read_secret
 from apportion.settings.value_types import SaslMechanism
+
+# Brokers create a missing topic, with their defaults, if a client asks for its metadata and does not say no.
+# The client has no option for that, and every client of ours gets its arguments from this module.
+kafka_client.MetadataRequest = partial(MetadataRequest, allow_auto_topic_creation=False)
 
 
 class TokenCommandError(KafkaError):  # type: ignore[misc] # aiokafka ships no types
@@ -101,6 +108,10 @@ _REFUSALS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 """Messages by type of error; the first match counts. Without a match, the broker is away."""
 
 
+_ADVERTISED_S = 2.0
+"""The time limit of a connection to an address that a broker advertises."""
+
+
 def connection_arguments(settings: Settings) -> dict[str, Any]:
     """Return the arguments of every aiokafka client for addresses, TLS and SASL.
 
@@ -155,28 +166,52 @@ def _is_local(address: str) -> bool:
         return False
 
 
-async def why_refused(settings: Settings) -> str | None:
-    """Return why a broker refuses us, and what to do; None if no broker gives a reason.
+async def why_unusable(settings: Settings) -> tuple[bool, str]:
+    """Return whether a broker refuses us, and for each address why it cannot be used, and what to do.
 
     Asks each broker once more, because clients only log the reason and raise that no broker answered.
     """
-    arguments = security_arguments(settings)
+    arguments, whys = security_arguments(settings) | {"client_id": settings.app_id}, []
     for address in settings.brokers:
         host, _, port = address.rpartition(":")
         try:
-            connection = await create_conn(
-                host.strip("[]"), int(port), client_id=settings.app_id, **arguments
-            )
+            connection = await create_conn(host.strip("[]"), int(port), **arguments)
             try:
-                await connection.send(
-                    MetadataRequest[0]([])
-                )  # a listener that requires a login hangs up here
+                # A listener that requires a login hangs up here.
+                answer = await connection.send(MetadataRequest([]))
             finally:
                 connection.close()
         except (OSError, KafkaError) as error:
             if why := _why(error, settings):
-                return f"{address} {why}"
+                return True, f"{address} {why}"
+            whys.append(f"{address} {_why_away(error)} (is a broker running there?)")
+        else:
+            whys += [
+                f"{address} {why}" for broker in answer.brokers if (why := await _why_lost(*broker[1:3]))
+            ]
+    return False, "; ".join(whys)
+
+
+async def _why_lost(host: str, port: int) -> str | None:
+    """Return why the address that a broker advertises cannot be reached; None if it can."""
+    try:
+        async with asyncio.timeout(_ADVERTISED_S):
+            _, writer = await asyncio.open_connection(host, port)
+    except OSError as error:
+        return (
+            f"answered, and advertises {host}:{port}, which {_why_away(error)}: correct the broker's "
+            "advertised.listeners, or this machine's names and routes"
+        )
+    writer.close()
     return None
+
+
+def _why_away(error: Exception) -> str:
+    if isinstance(error, socket.gaierror):
+        return "is not a known name"
+    if isinstance(error, ConnectionRefusedError):
+        return "refuses connections"
+    return "is silent" if isinstance(error, TimeoutError) else f"cannot be reached ({error})"
 
 
 def _why(error: Exception, settings: Settings) -> str | None:

@@ -1,5 +1,7 @@
 """Errors of Kafka clients, each with a code."""
 
+from collections.abc import Iterable
+
 
 class StreamError(Exception):
     """The worker stops, because continuing would lose an event, charge it twice, or refuse a valid one."""
@@ -16,4 +18,40 @@ class OffsetOutOfRangeError(StreamError):
         super().__init__(
             f"{place} goes on at offset {offset}, and the topic has those from {begin} to before {end}: what "
             "lay between is gone; docs/operations.md says how to go on without it"
+        )
+
+
+class TopicGoneError(StreamError):
+    """A topic was deleted while this process used it."""
+
+    code = "topic_gone"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"the topic {topic} is gone: somebody deleted it. Restore it; or `apportion topics create` makes "
+            "an empty topic, and docs/operations.md says what is lost with the old one"
+        )
+
+
+class TopicRecreatedError(StreamError):
+    """A topic was deleted and made anew while this process used it: its id differs."""
+
+    code = "topic_replaced"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"the topic {topic} was deleted and made anew while this process ran, so its offsets count other "
+            "records now; start again, and see docs/operations.md for what was lost with the old one"
+        )
+
+
+class AnotherClusterError(StreamError):
+    """Another cluster answers at the brokers' addresses: the cluster's id differs."""
+
+    code = "another_cluster"
+
+    def __init__(self, brokers: Iterable[str], was: str, now: str) -> None:
+        super().__init__(
+            f"another cluster answers at {', '.join(brokers)}: its id is {now}, and was {was} at the start. "
+            "Correct the address; or, if the new cluster is meant, create its topics and start again"
         )

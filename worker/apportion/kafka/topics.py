@@ -32,7 +32,17 @@ _COMPACTION_LAG_S = 60 * 60
 """The time before compaction may remove a superseded row from the changelog."""
 _TOMBSTONES_S = 24 * 60 * 60
 """The time that tombstones stay in a compacted topic; a read from its beginning must be faster."""
-_MORE_IS_FINE = frozenset(("replication_factor", "min.insync.replicas"))
+_MORE_IS_FINE = frozenset(
+    (
+        "replication_factor",
+        "min.insync.replicas",
+        "max.message.bytes",
+        "retention.ms",
+        "delete.retention.ms",
+        "min.compaction.lag.ms",
+    )
+)
+_FOR_EVER = "-1"
 _POLL_S = 0.05
 
 Configs = tuple[tuple[str, str], ...]
@@ -215,6 +225,11 @@ async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
     )
 
 
+def worker_topics(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the topics that the worker needs."""
+    return tuple(topic.name for topic in plan_topics(settings) if topic.name != settings.usage_topic)
+
+
 def of_worker(reports: Iterable[TopicReport], settings: Settings) -> tuple[TopicReport, ...]:
     """Return the reports of the topics that the worker needs."""
     return tuple(report for report in reports if report.topic != settings.usage_topic)
@@ -304,6 +319,8 @@ def _report(topic: Topic, actual: _Actual | None, *, created: bool = False) -> T
 
 
 def _is_met(name: str, planned: str, actual: str | None) -> bool:
+    if name == "compression.type" and actual is not None:
+        return True  # each is read
     if name in _MORE_IS_FINE and actual is not None:
-        return int(actual) >= int(planned)
+        return int(actual) >= int(planned) or (name, actual) == ("retention.ms", _FOR_EVER)
     return actual == planned

@@ -108,6 +108,9 @@ class ClusterSettings(BaseModel):
     sessions_afresh: bool = False
     """Continue although sessions are lost, because the changelog was truncated or lacks artifacts. Lost
     sessions start as new ones. Unset it once every partition has answered an event."""
+    accept_foreign_commits: bool = False
+    """Continue at offsets that another client than a worker has committed for the group, although the
+    requests before them get no answer. Unset it once every partition has answered an event."""
     max_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Refuse events that are further behind the latest event of their partition (too_late), in seconds, so
     that rows of sessions that expired longer ago can be removed. At least 7200. 0: accept all, and remove no

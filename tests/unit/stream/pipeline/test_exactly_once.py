@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, ProducerFenced
+from aiokafka.errors import (
+    InvalidProducerIdMapping,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFenced,
+)
 from support.pipeline_stage import KEY, PipelineStage, read
 
 from apportion.kafka.commit_metadata import decode_metadata
@@ -180,6 +186,19 @@ async def test_what_is_not_acknowledged_aborts_the_transaction_and_ends_it(stage
     assert stage.rows.row(KEY) is None
     assert stage.rows.changelog_offset == 0
     assert stage.pipeline.committable() == {}
+
+
+async def test_an_id_that_brokers_have_forgotten_is_initialised_again_and_nothing_is_written_twice(
+    stage: Stage,
+) -> None:
+    forgotten = KafkaError("Unexpected error during batch delivery")
+    forgotten.__cause__ = InvalidProducerIdMapping()
+    stage.cluster.errors["offset 5"] = [forgotten]
+    await stage.answer(read(4))
+    await stage.durable(5)
+    filling = ["begin", COMPOSED, DECISIONS, CHANGELOG, "offset 5"]
+    assert stage.done == [*filling, "stop 0", "start 0", *filling, "commit"]
+    assert stage.failures == []
 
 
 @pytest.mark.parametrize("step", ["offset 5", "commit"])

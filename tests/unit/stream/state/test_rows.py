@@ -14,7 +14,12 @@ from apportion.core.events import Candidate
 from apportion.core.identity import digest
 from apportion.core.session.pool import Pooled
 from apportion.core.session.row import EMPTY, Carried, Injection, SeenRequest, Session
-from apportion.stream.state.faults import ArtifactMissingError, ChangelogTruncatedError, ForeignRecordError
+from apportion.stream.state.faults import (
+    ArtifactMissingError,
+    ChangelogTruncatedError,
+    ForeignRecordError,
+    UnreadableStateError,
+)
 from apportion.stream.state.row_format import (
     Row,
     StateRecord,
@@ -27,6 +32,7 @@ from apportion.stream.state.row_format import (
     seen_offset_of,
 )
 from apportion.stream.state.rows import PartitionRows
+from apportion.version import __version__
 
 PLACE = "changelog partition 0"
 LATENESS_S = 10
@@ -141,6 +147,18 @@ def test_a_row_of_a_newer_version_is_found_when_it_is_read() -> None:
     newer = bytes([3]) + encode_row(Row(1, EMPTY))[1:]
     with pytest.raises(UnreadableRowError, match="version 3"):
         read((KEY, newer, ()))
+
+
+def test_an_artifact_with_a_field_of_a_newer_version_is_named_with_the_version_of_the_worker() -> None:
+    rows = PartitionRows(PLACE, 0)
+    rows.hold(KEY, Row(1, replace(EMPTY, pool=(artifact("a", "b"),))))
+    [[(name, value, headers), row]] = rows.changes([KEY])
+    assert value is not None
+    newer = value.replace(b'"artifact":{', b'"artifact":{"newer":1,', 1)
+    with pytest.raises(
+        UnreadableStateError, match=rf"version {__version__}.*unknown field `newer`.*newer version"
+    ):
+        read((name, newer, headers), row).row(KEY)
 
 
 def test_the_row_that_has_seen_most_counts_wherever_it_stands() -> None:

@@ -28,12 +28,14 @@ from apportion.kafka.output_ownership import output_topics, require_own_outputs
 from apportion.kafka.policies_topic import PolicyReader, write
 from apportion.kafka.producer import RecordProducer
 from apportion.kafka.reader import RequestReader
+from apportion.kafka.topic_watch import TopicsWatch
 from apportion.kafka.topics import (
     changelog_topic,
     check_topics,
     of_worker,
     require_ready,
     require_same_partitions,
+    worker_topics,
 )
 from apportion.operations.log import log_fact
 from apportion.operations.numbers import Numbers
@@ -101,6 +103,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         self.numbers = Numbers(settings.metrics_by_tenant)
         self.pipeline = self._pipeline()
         self.probe = Probe(self._sources(), self.numbers)
+        self.topics_watch = TopicsWatch(settings, worker_topics(settings))
 
     def _pipeline(self) -> Pipeline:
         """Return the path from the requests topic to the others."""
@@ -175,6 +178,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         self.add_future(self.policies.follow(self._refuse))
         self.add_future(self._watch())
         self.add_future(age_compositions(self.answers.memory))
+        self.add_future(self.topics_watch.follow())
         self.add_future(RequestsWatch(self.settings, self._durable_offsets).follow())
         if self.settings.guarantee is not Guarantee.EXACTLY_ONCE:
             self.add_future(GapWatch(self.settings, self.pipeline, self.numbers).follow())

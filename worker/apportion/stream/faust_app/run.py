@@ -70,7 +70,7 @@ async def _live_and_stop(app: WorkerApp) -> None:
         loop.add_signal_handler(number, asked.set)
     asking, living = loop.create_task(asked.wait()), loop.create_task(_live(app))
     await asyncio.wait({asking, living}, return_when=asyncio.FIRST_COMPLETED)
-    failure = None if asked.is_set() else _failure(app, living)
+    failure = None if asked.is_set() else await app.topics_watch.cause_of(_failure(app, living))
     log_fact("stopping", reason="signal" if failure is None else type(failure).__name__)
     await _stop(app, failure)
     log_fact("stopped")

@@ -3,7 +3,8 @@
 Decides which batches share a transaction, in which order it is made, and how long it may take. The owner of a
 partition writes under the partition's own transactional id. Taking it over ends all transactions of earlier
 owners, and none of them can begin another. So no generation has to stand beside an offset (KIP-447), which
-the client would not send. A transaction is never tried again: what is not committed is composed again.
+the client would not send. A transaction is tried again only if brokers had forgotten the id. What is
+not committed is composed again.
 """
 
 import asyncio
@@ -110,25 +111,44 @@ class ExactlyOnceWriter:
             return
         await self._membership.held()
         batch = writing.batch
-        waiting, producer = self._waiting[batch.partition], self._producers[batch.partition]
+        waiting = self._waiting[batch.partition]
         together = tuple(waiting)
         try:
             async with asyncio.timeout(self._within_s):
-                rows = await self._transact(producer, together)
+                rows = await self._transact(batch.partition, together)
         except _REPLACED:
             raise FencedError(self._settings.requests_topic, batch.partition, batch.offset) from None
         except (KafkaError, TimeoutError):
-            await producer.abort()
+            if producer := self._producers.get(batch.partition):
+                await producer.abort()
             raise
         for committed in together:
             waiting.popleft()
             committed.is_committed = True
         count_rows(writing.rows, rows, alone=True)
 
-    async def _transact(self, producer: TransactionalProducer, together: Sequence[Writing]) -> list[Sent]:
-        """Make a transaction of these batches, and return where their rows stand."""
+    async def _transact(self, partition: int, together: Sequence[Writing]) -> list[Sent]:
+        """Make a transaction of these batches, and return where their rows stand.
+
+        Brokers forget a transactional id that was idle for `transactional.id.expiration.ms`. It is then
+        initialised again, and the transaction, of which nothing was written, is made again.
+        """
+        try:
+            rows = await self._fill(partition, together)
+        except KafkaError as error:
+            if not isinstance(error.__cause__ or error, InvalidProducerIdMapping):
+                raise
+            await self._membership.held()  # else the id may be unknown because another worker has a newer one
+            await self._producers[partition].stop()
+            await self._connect(partition)
+            rows = await self._fill(partition, together)
+        await self._producers[partition].commit()
+        return rows
+
+    async def _fill(self, partition: int, together: Sequence[Writing]) -> list[Sent]:
+        """Begin a transaction, and return when all of these batches is in it."""
+        producer = self._producers[partition]
         batches = [writing.batch for writing in together]
-        partition = batches[0].partition
         offset, metadata = together[0].commit_after(batches)
         await producer.begin()
         outputs: list[Sent] = []
@@ -140,7 +160,6 @@ class ExactlyOnceWriter:
         place = TopicPartition(self._settings.requests_topic, partition)
         sent = [*outputs, *rows]
         await asyncio.gather(acknowledged(sent), producer.send_offset(place, offset, metadata, sent))
-        await producer.commit()
         return rows
 
     def abandon(self, writing: Writing) -> None:

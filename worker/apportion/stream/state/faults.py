@@ -71,6 +71,20 @@ class RequestsReplacedError(StreamError):
         )
 
 
+class ForeignCommitError(StreamError):
+    """Another client has committed an offset of the group, ahead of what sessions have seen."""
+
+    code = "foreign_commit"
+
+    def __init__(self, place: str, committed: int, first: int) -> None:
+        super().__init__(
+            f"{place}: another client than a worker has committed offset {committed}, and sessions have seen "
+            f"nothing from {first} on: requests from there to {committed - 1} would get no answer. Reset the "
+            "group's offset with kafka-consumer-groups.sh, or, to go on without them, run once with "
+            "--accept-foreign-commits"
+        )
+
+
 class RecoveryFailedError(StreamError):
     """The state of assigned partitions could not be read to its end."""
 

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
+from apportion.kafka.commit_metadata import NOTHING_KNOWN
 from apportion.kafka.commits import CommittedOffset, read_commits
 from apportion.kafka.faults import OffsetOutOfRangeError
 from apportion.kafka.groupless_consumer import (
@@ -30,12 +31,13 @@ from apportion.settings import Settings
 from apportion.stream.state.faults import (
     ChangelogDamagedError,
     ChangelogTruncatedError,
+    ForeignCommitError,
     RecoveryFailedError,
     UnreadableStateError,
 )
 from apportion.stream.state.row_format import UnreadableRowError
 from apportion.stream.state.rows import PartitionRows
-from apportion.stream.state.topic_identity import require_same_requests
+from apportion.stream.state.topic_identity import Seen, require_same_requests
 
 
 def partition_rows(settings: Settings, partition: int) -> PartitionRows:
@@ -52,6 +54,7 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
     Raises:
         ChangelogTruncatedError, OffsetOutOfRangeError, RequestsReplacedError: the topics do not match the
             commits and rows, or requests are gone that no row has seen.
+        ForeignCommitError: another client's commit would pass over requests.
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or of a newer version.
         ChangelogDamagedError, ForeignRecordError: a record of the changelog cannot be read, or is no row.
         RecoveryFailedError: nothing could be read for `recovery_timeout_s`.
@@ -68,6 +71,8 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
                 await _read(settings, rows, ends, moved)
                 seen = {partition: last for partition, own in rows.items() if (last := own.last_seen)}
                 await require_same_requests(asking, settings.requests_topic, seen)
+                if not settings.accept_foreign_commits:
+                    await _require_own_commits(settings, asking, commits, seen)
                 uncommitted = {n: offset for n, (offset, _) in seen.items() if commits[n].offset is None}
                 await _require_following(settings, asking, uncommitted)
     except TimeoutError:
@@ -182,6 +187,29 @@ async def _require_offsets(
     for place, offset in offsets.items():
         if not begins[place] <= offset <= ends[place]:
             raise OffsetOutOfRangeError(named(place), offset, begins[place], ends[place])
+
+
+async def _require_own_commits(
+    settings: Settings,
+    asking: AIOKafkaConsumer,
+    commits: Mapping[int, CommittedOffset],
+    seen: Mapping[int, Seen],
+) -> None:
+    """Check that a commit without a worker's metadata passes over no request that sessions have not seen.
+
+    Raises:
+        ForeignCommitError: another client has moved the group's offset forward.
+    """
+    foreign = {
+        TopicPartition(settings.requests_topic, partition): commit.offset
+        for partition, commit in commits.items()
+        if commit.offset is not None and commit.metadata == NOTHING_KNOWN
+    }
+    begins = await patiently(asking.beginning_offsets, foreign)
+    for place, offset in foreign.items():
+        first = max(begins[place], seen[place.partition][0] + 1 if place.partition in seen else 0)
+        if offset > first:
+            raise ForeignCommitError(named(place), offset, first)
 
 
 def require_readable(place: TopicPartition, records: Iterable[ConsumerRecord]) -> None:

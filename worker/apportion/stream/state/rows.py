@@ -8,11 +8,16 @@ that it reads.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError
 
 from apportion.stream.state.artifacts import Artifacts
 from apportion.stream.state.expiry import ExpiryIndex
-from apportion.stream.state.faults import ArtifactMissingError, ChangelogTruncatedError, ForeignRecordError
+from apportion.stream.state.faults import (
+    ArtifactMissingError,
+    ChangelogTruncatedError,
+    ForeignRecordError,
+    UnreadableStateError,
+)
 from apportion.stream.state.row_cache import RowsInUse
 from apportion.stream.state.row_format import (
     NEVER_US,
@@ -32,6 +37,7 @@ from apportion.stream.state.row_format import (
     with_names,
 )
 from apportion.stream.state.stream_time import StreamTime
+from apportion.version import __version__
 
 _UPKEEP_MAX = 500
 """How many sessions are let go, or written again, beside one batch."""
@@ -118,14 +124,18 @@ class PartitionRows:
         """Return a session's row, or None if it has none.
 
         Raises:
-            UnreadableRowError: a newer version wrote it.
+            UnreadableStateError: a newer version wrote it.
         """
         row = self._changed.get(key) or self._in_use.get(key)
         if row is None:
             value = self._values.get(key)
             if value is None:
                 return None
-            row = decode_row(value, self._artifacts.decoded(key, artifact_names(value)))
+            try:
+                row = decode_row(value, self._artifacts.decoded(key, artifact_names(value)))
+            except ValidationError as error:  # a form of our number with fields that we do not know
+                why = f"a row or an artifact that version {__version__}, which this worker is, cannot read"
+                raise UnreadableStateError(self._place, f"{why} ({error})") from None
             self._in_use.put(key, row)
         return row
 

@@ -1,0 +1,74 @@
+"""Topics that are deleted, made anew or replaced under processes that use them."""
+
+import asyncio
+
+import pytest
+from support.running import DEADLINE_S, ids, own_settings, requests, staged, worker_running
+
+from apportion.gateway.kafka_backend import open_kafka_backend
+from apportion.kafka import topic_watch
+from apportion.kafka.admin import admin_client
+from apportion.kafka.faults import AnotherClusterError, TopicGoneError, TopicRecreatedError
+from apportion.kafka.topic_watch import TopicsView, TopicsWatch
+from apportion.kafka.topics import create_topics
+from apportion.settings import Settings
+
+pytestmark = pytest.mark.asyncio
+
+
+async def delete(settings: Settings, topic: str) -> None:
+    async with admin_client(settings) as admin:
+        await admin.delete_topics([topic])
+
+
+async def exists(settings: Settings, topic: str) -> bool:
+    async with admin_client(settings) as admin:
+        return topic in await admin.list_topics()
+
+
+async def serve(settings: Settings) -> None:
+    async with asyncio.timeout(DEADLINE_S), open_kafka_backend(settings):
+        await asyncio.Event().wait()
+
+
+async def test_a_deleted_topic_ends_worker_and_gateway_and_no_client_makes_it(bootstrap_servers: str) -> None:
+    settings = own_settings(bootstrap_servers)
+    topic, sent = settings.requests_topic, requests("before", 8)
+    async with staged(settings) as stage, worker_running(settings) as worker:
+        await stage.send(*sent)
+        await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
+        serving = asyncio.create_task(serve(settings))
+        await asyncio.sleep(1)
+        await delete(settings, topic)
+        assert await worker.ended() == 1
+        with pytest.raises(TopicGoneError, match=topic):
+            await serving
+    assert f"apportion: topic_gone: the topic {topic} is gone" in worker.log
+    assert not await exists(settings, topic)
+
+
+async def test_a_topic_that_was_made_anew_has_another_id(kafka: str) -> None:
+    settings = own_settings(kafka)
+    await create_topics(settings)
+    watch = TopicsWatch(settings, [settings.usage_topic])
+    assert await watch.change() is None
+    await delete(settings, settings.usage_topic)
+    async with asyncio.timeout(DEADLINE_S):
+        while await exists(settings, settings.usage_topic):  # noqa: ASYNC110 - the broker sends no event
+            await asyncio.sleep(0.05)
+    assert isinstance(await watch.change(), TopicGoneError)
+    await create_topics(settings)
+    assert isinstance(await watch.cause_of(OSError()), TopicRecreatedError)
+
+
+async def test_a_cluster_in_the_place_of_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    views = [TopicsView("one", {"t": "1"}), TopicsView("", {"t": ""}), TopicsView("two", {})]
+
+    async def view(*_: object) -> TopicsView:
+        return views.pop(0)
+
+    monkeypatch.setattr(topic_watch, "view_topics", view)
+    watch, failure = TopicsWatch(Settings(), ["t"]), OSError()
+    assert await watch.cause_of(failure) is failure
+    assert [await watch.change(), await watch.change()] == [None, None]
+    assert isinstance(await watch.cause_of(failure), AnotherClusterError)
