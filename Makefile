@@ -28,7 +28,7 @@ KILLS ?= 200
 GUARANTEE ?= effectively_once
 MINUTES ?= 30
 
-.PHONY: help demo test check format schemas requirements image sbom audit licences secret dashboard recording benchmarks \
+.PHONY: help demo test explore check format schemas requirements image sbom audit licences secret dashboard recording benchmarks \
   check-cluster reliability-sink docs clean
 
 help: ## Show this help
@@ -41,6 +41,10 @@ test: $(VENV)/dev.done ## Set up, then run all checks and tests
 	@PYTHONPATH=tests $(BIN)/python -m support.forecast
 	$(MAKE) --no-print-directory check
 	$(BIN)/pytest $(SIDE_BY_SIDE)
+
+explore: $(VENV)/dev.done ## Draw new examples of the property tests for MINUTES, until one fails; before each release
+	@end=$$(($$(date +%s) + $(MINUTES) * 60)); while test $$(date +%s) -lt $$end; do \
+	  HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q $(SIDE_BY_SIDE) tests/property || exit 1; done
 
 check: $(VENV)/dev.done ## Lint, format, types and architecture
 	$(BIN)/ruff check

@@ -1,7 +1,11 @@
-"""What holds in all tests."""
+"""Settings of all tests."""
+
+import os
 
 from hypothesis import settings
 
-# An example may take as long as a machine that others use makes it take: no test judges by a clock.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# No example has a deadline, because tests share machines. `make test` and CI draw the same examples in each run,
+# so that only a change makes a test fail. `make explore` draws new examples.
+settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
