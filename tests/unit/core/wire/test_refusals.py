@@ -83,7 +83,7 @@ def test_a_type_that_is_no_text_is_a_wrong_type(kind: Any) -> None:
     [
         (5, ""),
         ({"sections": [5]}, ".sections[0]"),
-        ({"sections": [], "preamble": None}, ".preamble"),
+        ({"sections": [], "preamble": 5}, ".preamble"),
         ({"sections": [{"title": "x", "entries": ["x", 1]}]}, ".sections[0].entries[1]"),
     ],
 )

@@ -14,6 +14,8 @@ _FIELD = re.compile(
 )
 """Matches whole messages only, because quoted text of a client may look like the end of a message."""
 
+_TIMESTAMP = "expected an RFC 3339 timestamp with an offset, as 2026-01-31T12:00:00Z"
+
 
 def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of messages, a line each
     """Return the error for a message of msgspec: code and pointer, without quoted values."""
@@ -29,9 +31,10 @@ def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of messages, a 
         return EventError(ErrorCode.UNKNOWN_TYPE, "no such type of event", pointer)
     if what.startswith("Invalid enum value"):
         return EventError(ErrorCode.INVALID_VALUE, "not one of the values that this field knows", pointer)
+    if "datetime" in what and ", got " in what:
+        return EventError(ErrorCode.WRONG_TYPE, f"{what.replace('`', '')}; {_TIMESTAMP}", pointer)
     if ", got " in what or what == "Expected `str`":
         return EventError(ErrorCode.WRONG_TYPE, what.replace("`", ""), pointer)
     if "datetime" in what or "timezone" in what:
-        message = "expected an RFC 3339 timestamp with an offset, as 2026-01-31T12:00:00Z"
-        return EventError(ErrorCode.INVALID_TIMESTAMP, message, pointer)
+        return EventError(ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP, pointer)
     return EventError(ErrorCode.INVALID_VALUE, what.replace("`", ""), pointer)
