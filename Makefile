@@ -33,8 +33,8 @@ KILLS ?= 200
 GUARANTEE ?= effectively_once
 MINUTES ?= 30
 
-.PHONY: help demo test test-lowest check format schemas requirements image sbom audit licences secret dashboard recording benchmarks \
-  check-cluster reliability-sink docs clean
+.PHONY: help demo test explore test-lowest check format schemas requirements image sbom audit licences secret dashboard \
+  recording benchmarks check-cluster reliability-sink docs clean
 
 help: ## Show this help
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1	/' | expand -t 26
@@ -49,6 +49,10 @@ test: $(VENV)/dev.done ## Set up, then run all checks and tests
 
 test-lowest: build/lowest.done ## Set up, then run unit and golden tests with the lowest versions of the libraries
 	build/lowest/bin/pytest $(SIDE_BY_SIDE) --quiet $(LOWEST)
+
+explore: $(VENV)/dev.done ## Draw new examples of the property tests for MINUTES, until one fails; before each release
+	@end=$$(($$(date +%s) + $(MINUTES) * 60)); while test $$(date +%s) -lt $$end; do \
+	  HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q $(SIDE_BY_SIDE) tests/property || exit 1; done
 
 check: $(VENV)/dev.done ## Lint, format, types and architecture
 	$(BIN)/ruff check

@@ -1,5 +1,6 @@
-"""What holds in all tests."""
+"""Settings of all tests."""
 
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -8,9 +9,11 @@ import pytest
 from hypothesis import settings
 from support.commands import give_signals_back
 
-# An example may take as long as a machine that others use makes it take: no test judges by a clock.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# Tests share machines, so no example has a deadline. `make test` and CI draw the same examples in each run:
+# only a change makes a test fail. `make explore` draws new examples.
+settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 _DEADLINE_S, _AGAIN_S = 900.0, 60.0
 """The time limit of a test with its fixtures, and of each cleanup after it: no read waits for ever."""

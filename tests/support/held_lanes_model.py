@@ -92,7 +92,7 @@ class HeldModel(Model):
         return Tried(self.chosen, self.used, self.value)
 
     def candidate(self, name: str) -> RankedCandidate | None:
-        counting = (artifact for artifact in self.ranked if artifact.superseded_by is None)
+        counting = (artifact for artifact in self.ranked if not artifact.is_outdated)
         return next((artifact for artifact in counting if artifact.id == name), None)
 
     def hash(self, candidate: RankedCandidate) -> str:

@@ -66,6 +66,7 @@ class RankedCandidate:
     cost: int = 0
     margin: tuple[int, int] | None = None
     redundant: tuple[int, str] | None = None
+    is_outdated: bool = False
     superseded_by: str | None = None
     form: Shrunk = field(default_factory=lambda: Shrunk("", 0))
 
@@ -128,9 +129,9 @@ class Model:
         )
         supersede(ranked)
         for place, candidate in enumerate(ranked):
-            if candidate.superseded_by is not None:
-                candidate.reason = "superseded"
-            elif any(other.id == candidate.id and not other.superseded_by for other in ranked[:place]):
+            if candidate.is_outdated:
+                candidate.reason = "superseded" if candidate.superseded_by else "duplicate"
+            elif any(other.id == candidate.id and not other.is_outdated for other in ranked[:place]):
                 candidate.reason = "duplicate"
             elif candidate.reason is None:
                 candidate.cost = candidate.raw.get("token_estimate") or self.count(candidate.raw["content"])
@@ -332,7 +333,7 @@ class Model:
 
 
 def supersede(ranked: Sequence[RankedCandidate]) -> None:
-    """Say of each candidate by which newer one of its subject it is superseded."""
+    """Mark the candidates with a newer one of their subject, and name that if its id is another."""
     for candidate in ranked:
         rivals = [
             other
@@ -341,8 +342,8 @@ def supersede(ranked: Sequence[RankedCandidate]) -> None:
         ]
         if candidate in rivals and not candidate.protected:
             newest = max(rivals, key=created)
-            if newest is not candidate:
-                candidate.superseded_by = newest.id
+            candidate.is_outdated = newest is not candidate
+            candidate.superseded_by = newest.id if newest.id != candidate.id else None
 
 
 def created(candidate: RankedCandidate) -> datetime:

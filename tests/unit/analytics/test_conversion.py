@@ -246,6 +246,12 @@ def test_other_attributes_of_a_span_are_left_out_of_the_row_of_its_usage() -> No
     assert "a secret" not in str(tables[Table.USAGE].to_pylist())
 
 
+def test_null_for_an_absent_number_of_a_provider_is_absent() -> None:
+    with_null = json.loads(USAGE) | {"gen_ai.provider.name": None, "gen_ai.usage.output_tokens": None}
+    [row] = convert(lines(json.dumps(with_null).encode()))[Table.USAGE].to_pylist()
+    assert (row["gen_ai_provider_name"], row["gen_ai_usage_output_tokens"]) == (None, None)
+
+
 def test_a_decision_in_the_topic_of_usage_is_unreadable() -> None:
     tables = convert(replace(lines(RECORDED), kinds=frozenset({ContextUsage})))
     assert tables[Table.DECISIONS].num_rows == 0

@@ -216,3 +216,20 @@ def test_only_what_is_superseded_names_a_newer_candidate() -> None:
         for outcome in (first, again)
     ]
     assert named == [[(None, None), ("superseded", "1")], [("duplicate", None), ("duplicate", None)]]
+
+
+def test_of_one_id_and_one_subject_the_newest_counts_and_the_others_are_duplicates() -> None:
+    candidates = [
+        candidate(
+            "x",
+            content="port 8080",
+            subject="port",
+            relevance=relevance / 10,
+            recency_bucket=None,
+            created_at=f"2026-03-01T1{hour}:00:00Z",
+        )
+        for relevance, hour in ((9, 0), (5, 1), (1, 0))
+    ]
+    entries = answer(request(candidates), lanes_policy()).decision.candidates
+    named = [(entry.reason or None, entry.superseded_by or None) for entry in entries]
+    assert named == [("duplicate", None), (None, None), ("duplicate", None)]

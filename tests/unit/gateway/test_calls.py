@@ -44,6 +44,13 @@ def test_what_a_call_leaves_out_is_filled_in() -> None:
     assert abs(event.requested_at.timestamp() - time.time()) < 3600
 
 
+def test_nulls_and_half_a_surrogate_pair_are_repaired_as_in_the_topic() -> None:
+    nulls = as_json(body(request_id=None, requested_at=None, policy=None))
+    assert UUID(request_of(nulls, None, BOUNDS).event.request_id).version == 7
+    cut = as_json(body(query="cut")).replace(b"cut", rb"cut \ud83d")
+    assert request_of(cut, None, BOUNDS).event.query == "cut \ufffd"
+
+
 @pytest.mark.parametrize("key", ["k1", '"k1"'])
 def test_the_idempotency_key_is_the_request_id(key: str) -> None:
     assert request_of(as_json(body()), key, BOUNDS).event.request_id == "k1"

@@ -12,6 +12,7 @@ STANDARD = {
     "collections",
     "copy",
     "datetime",
+    "difflib",
     "decimal",
     "enum",
     "functools",

@@ -275,3 +275,14 @@ def test_a_closed_set_is_text_in_a_file_too(tmp_path: Path) -> None:
         DeadLetterValue.DIGEST,
         Partitioner.CRC32,
     )
+
+
+def test_reply_headers_are_split_at_commas_and_are_none_that_answers_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("APPORTION_REPLY_HEADERS", "kafka_correlationId, x-id")
+    assert load_settings().reply_headers == ("kafka_correlationId", "x-id")
+    for name in ("Content-Type", "ce_id", "traceparent", "a b"):
+        monkeypatch.setenv("APPORTION_REPLY_HEADERS", name)
+        with pytest.raises(SettingsError, match="reply_headers"):
+            load_settings()

@@ -20,6 +20,7 @@ from apportion.core.events import ContextRequest, ContextUsage
 from apportion.core.policy import PolicyError
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.wire.codec import decode, encode
+from apportion.core.wire.repair import without_nulls
 
 FOLDER = Path(__file__).parents[3] / "schemas"
 EXAMPLES = sorted(FOLDER.glob("examples/*/*.json"))
@@ -67,6 +68,11 @@ def is_read(name: str, event: Any) -> bool:
     except (EventError, PolicyError, UnreadableError):
         return False
     return read_event.__struct_config__.tag == name
+
+
+def with_nulls_absent(event: Any) -> Any:
+    """Return an event without nulls for optional fields, which workers take and schemas do not."""
+    return json.loads(without_nulls(json.dumps(event).encode()))
 
 
 def mutations(event: Any) -> Iterator[Any]:
@@ -152,7 +158,7 @@ def test_the_schema_of_a_strategys_requests_asks_for_what_the_strategy_does(stra
     )
     codes = set()
     for mutation in mutations(event):
-        valid = REQUEST_VALIDATORS[strategy].is_valid(mutation)
+        valid = REQUEST_VALIDATORS[strategy].is_valid(with_nulls_absent(mutation))
         try:
             asked = decode(json.dumps(mutation).encode(), BOUNDLESS)
         except EventError:
@@ -199,7 +205,7 @@ def test_a_schema_takes_what_the_decoder_takes_and_nothing_else(example: Path) -
     taken = 0
     for event in mutations(json.loads(example.read_bytes())):
         is_taken = is_read(name, event)
-        assert VALIDATORS[name].is_valid(event) == is_taken, event
+        assert VALIDATORS[name].is_valid(with_nulls_absent(event)) == is_taken, event
         taken += is_taken
     assert taken, "some mutations do no harm"
 

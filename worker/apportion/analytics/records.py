@@ -109,6 +109,7 @@ class UnreadableError(Exception):
 
 _decoder = msgspec.json.Decoder(Decision | DeadLetter | ContextUsage)
 _alone_decoder = msgspec.json.Decoder(_DecisionAlone | DeadLetter | ContextUsage)
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _version_decoder = msgspec.json.Decoder(Version)
 
 
@@ -142,12 +143,25 @@ def read(value: bytes | None) -> Any:
     try:
         record = _decoder.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(value, error) from None
+        record = _usage_with_nulls(value)
+        if record is None:
+            raise _unreadable(value, error) from None
     if type(record) is Decision:
         if record.schema_version != results.SCHEMA_VERSION:  # type: ignore[attr-defined] # made while it runs
             raise _other_version()
         _require_parts(record)
     return record
+
+
+def _usage_with_nulls(value: bytes) -> ContextUsage | None:
+    """Return the usage event of a value with nulls for absent fields, or None if it is none."""
+    try:
+        fields = _fields_decoder.decode(value)
+        given = {name: part for name, part in fields.items() if bytes(part) != b"null"}
+        record = _decoder.decode(msgspec.json.encode(given))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return record if isinstance(record, ContextUsage) else None
 
 
 def in_columns(record: Any) -> Any:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from apportion.core.accept import Accepted
 from apportion.core.accountant import Composition, entries_of, reason_counts
 from apportion.core.engine import Engine
-from apportion.core.events import Opt, Trigger
+from apportion.core.events import MendedRequest, Opt, Trigger
 from apportion.core.identity import (
     canonical_json,
     digest,
@@ -217,9 +217,11 @@ def _summary(answer: AnswerParts, listing: Listing) -> str:
     """Return a summary of the decision in one line."""
     selected, used, limit = len(answer.made.items), answer.made.used_tokens, answer.accepted.limit_tokens
     line = f"{answer.status}: {selected} of {listing.total} candidates, {used} of {limit} tokens"
-    if not listing.reasons:
-        return line
-    return line + "; left out: " + ", ".join([f"{count.reason} {count.count}" for count in listing.reasons])
+    if listing.reasons:
+        line += "; left out: " + ", ".join([f"{count.reason} {count.count}" for count in listing.reasons])
+    if isinstance(answer.accepted.asked.request, MendedRequest):
+        line += "; halves of surrogate pairs in the request became U+FFFD"
+    return line
 
 
 def traced(trigger: Opt[Trigger], secret: bytes | None) -> Opt[Trigger]:

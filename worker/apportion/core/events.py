@@ -1,7 +1,8 @@
 """Incoming events, typed as they are on the wire. The schemas in `schemas/` are generated from these types.
 
 Each type checks its fields one by one. The fields that a request needs depend on the strategy of its policy;
-`core.accept` checks those. An absent field is `UNSET`; `null` is a wrong type.
+`core.accept` checks those. An absent field is `UNSET`, and so is an optional field that is `null`
+(`core.wire.repair`).
 """
 
 from datetime import datetime
@@ -243,6 +244,10 @@ class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request
     """The chat history (`conversation`)."""
 
 
+class MendedRequest(ContextRequest, frozen=True, tag_field="type", tag="context-request"):
+    """A request in which halves of surrogate pairs were replaced; its decision says so."""
+
+
 class ContextArtifact(Closed, frozen=True, tag_field="type", tag="context-artifact"):
     """Publishes a candidate for all later requests of a session."""
 
@@ -317,6 +322,7 @@ class ContextUsage(Struct, frozen=True, kw_only=True, tag_field="type", tag="con
 
 
 Event: TypeAlias = ContextRequest | ContextArtifact | ContextRetraction
+MendedEvent: TypeAlias = MendedRequest | ContextArtifact | ContextRetraction
 
 
 def session_key(tenant: str, session_id: str) -> str:

@@ -23,7 +23,8 @@ class Dated(Protocol):
 def mark_superseded(ranked: Sequence[Dated]) -> None:
     """Reject all but the newest candidate of each subject; `ranked` is in canonical order, which ends ties.
 
-    Candidates that are already out do not count. Protected ones count and are never rejected.
+    A rejected candidate with the id of the newest is its duplicate. Candidates that are already out do not
+    count. Protected ones count and are never rejected.
     """
     dated = [verdict for verdict in ranked if verdict.prepared.newness and verdict.prepared.bound is None]
     newest: dict[object, Dated] = {}
@@ -33,5 +34,9 @@ def mark_superseded(ranked: Sequence[Dated]) -> None:
             newest[verdict.prepared.facts.subject] = verdict
     for verdict in dated:
         best = newest[verdict.prepared.facts.subject]
-        if best is not verdict and not verdict.prepared.protected:
+        if best is verdict or verdict.prepared.protected:
+            continue
+        if best.id == verdict.id:
+            verdict.bound = Bound.ID
+        else:
             verdict.bound, verdict.superseded_by = Bound.SUBJECT, best.id

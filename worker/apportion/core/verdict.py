@@ -142,13 +142,13 @@ def mark_covered(verdicts: Sequence[Verdict], covered: Mapping[int, tuple[int, i
 def mark_repeats(ranked: Sequence[Verdict]) -> None:
     """Reject all but the best-ranked candidate of each id; `ranked` has the best-ranked first.
 
-    Superseded candidates do not count.
+    Candidates that their subject has rejected do not count.
     """
     if len(set(map(_id_of, ranked))) == len(ranked):
         return
     seen: set[str] = set()
     for verdict in ranked:
-        if verdict.bound is Bound.SUBJECT:
+        if verdict.bound is Bound.SUBJECT or verdict.bound is Bound.ID:
             continue
         if verdict.id in seen:
             verdict.bound = Bound.ID

@@ -18,6 +18,7 @@ from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextRequest, Event
 from apportion.core.wire.codec import decode
+from apportion.core.wire.repair import with_whole_pairs
 from apportion.formats import BODIES
 from apportion.gateway.backend import SubmittedArtifact, SubmittedRequest
 from apportion.gateway.problems import ProblemError
@@ -117,16 +118,24 @@ def _now() -> str:
 def _decoded(body: bytes, given: Mapping[str, str], bounds: Bounds) -> tuple[Event, bytes]:
     """Return a body's event, and the body with the fields that it leaves out."""
     try:
-        fields = _fields.decode(body)
+        fields = _fields_of(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         decode(body, bounds)  # raises an error that says more
         raise
+    fields = {name: text for name, text in fields.items() if name not in given or bytes(text) != b"null"}
     if "type" in fields and bytes(fields["type"]) != json.encode(given["type"]):
         message = f"this path takes {given['type']}; leave type out"
         raise EventError(ErrorCode.UNKNOWN_TYPE, message, "$.type")
     absent = {name: text for name, text in given.items() if name not in fields}
     value = _encoded({**absent, **fields})
     return decode(value, bounds), value
+
+
+def _fields_of(body: bytes) -> dict[str, Raw]:
+    try:
+        return _fields.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _fields.decode(with_whole_pairs(body))
 
 
 def _encoded(fields: Mapping[str, str | Raw]) -> bytes:

@@ -42,6 +42,7 @@ from apportion.settings.value_types import (
     OptionalSecret,
     OptionalText,
     Positive,
+    ReplyHeaders,
     Seconds,
 )
 
@@ -112,6 +113,9 @@ class Settings(ClusterSettings):
     """Content of the refused event in a dead letter. full: all of it up to 1 MiB, so that it can be read and
     sent again, and the first 256 KiB of a larger value. digest: only the digest and size of its value, and no
     headers."""
+    reply_headers: ReplyHeaders = ()
+    """Headers of an event that its composed event, decision and dead letter copy, up to 16 of up to 256 bytes
+    each: kafka_correlationId for Spring's ReplyingKafkaTemplate. Answers go to their own topics only."""
     event_max_bytes: Annotated[int, Field(ge=1, le=4 << 20)] = _BOUNDS.event_max_bytes
     """Largest event, in bytes. An event that exceeds this or one of the following bounds is a dead letter."""
     candidates_max: Positive = _BOUNDS.candidates_max

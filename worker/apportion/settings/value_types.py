@@ -108,6 +108,11 @@ OptionalUrl = (
     ]
     | None
 )
+_HEADER = r"(?!(?:content-type|ce_.*|__value_schema_id|traceparent|tracestate|apportion-caller)$)[\w.-]{1,64}"
+ReplyHeader = Annotated[
+    str, _matches(f"(?i:{_HEADER})", "1 to 64 of A-Z a-z 0-9 . _ -, and no header that answers have anyway")
+]
+ReplyHeaders = Annotated[tuple[ReplyHeader, ...], BeforeValidator(_split), Field(max_length=16)]
 TopicName = Annotated[str, _matches(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "1 to 249 of A-Z a-z 0-9 . _ -")]
 TopicPrefix = Annotated[str, _matches(r"[a-zA-Z0-9._-]{0,200}", "up to 200 of A-Z a-z 0-9 . _ -")]
 AppId = Annotated[str, _matches(r"[a-zA-Z0-9._-]{1,200}", "1 to 200 of A-Z a-z 0-9 . _ -")]

@@ -92,6 +92,12 @@ def test_the_trace_and_the_caller_are_passed_on_and_no_other_header() -> None:
     )
 
 
+def test_listed_headers_are_copied_in_the_listed_spelling_up_to_256_bytes() -> None:
+    received: Headers = (("KAFKA_correlationId", b"\0\xff"), ("long", b"x" * 257), ("other", b"y"))
+    headers = EventHeaders("t", "s", reply_headers=("kafka_correlationId", "long")).build("1", received)
+    assert headers[5:] == (("kafka_correlationId", b"\0\xff"),)
+
+
 def test_a_trace_may_be_as_long_as_everybody_must_take() -> None:
     received: Headers = (("traceparent", b"0" * 256), ("tracestate", b"a" * 512))
     assert EventHeaders("t", "s").build("1", received)[5:] == received

@@ -4,9 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict as to_dict
 
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
+from apportion.core.events import ContextRequest, MendedRequest
 from apportion.core.wire import codec
 from apportion.core.wire.codec import decode, event_of
 from apportion.core.wire.record import Record
@@ -33,7 +35,6 @@ def refusal(value: bytes | None, bounds: Bounds | None = None) -> tuple[str, str
         (b"", "empty_value"),
         (b"secret", "not_json"),
         (b'{"a": NaN}', "not_json"),
-        (b'{"type":"context-request","request_id":"\\ud800"}', "not_json"),
         (b'{"type":"context-request","request_id":"\xed\xa0\x80"}', "not_json"),
         (b"\xff\xfe", "not_json"),
         (b"[" * 100_000, "too_deep"),
@@ -65,7 +66,7 @@ def test_what_is_no_event_is_refused_as_a_whole(value: bytes | None, code: str) 
         ({"budget_tokens": True}, "wrong_type", "$.budget_tokens"),
         ({"surprise": 1}, "unknown_field", "$.surprise"),
         ({"candidates": [{}, {"lane": 5}]}, "wrong_type", "$.candidates[1].lane"),
-        ({"candidates": [{"lane": None}]}, "wrong_type", "$.candidates[0].lane"),
+        ({"candidates": [{"lane": 5}]}, "wrong_type", "$.candidates[0].lane"),
         ({"candidates": [{"relevance": 1.1}]}, "invalid_value", "$.candidates[0].relevance"),
         ({"candidates": [{"relevance": "0.5"}]}, "wrong_type", "$.candidates[0].relevance"),
         ({"candidates": [{"surprise": 1}]}, "unknown_field", "$.candidates[0].surprise"),
@@ -209,3 +210,69 @@ def test_a_record_holds_its_event_as_its_value_or_in_an_envelope() -> None:
     value = Record("t", 0, 0, 0, None, json.dumps(GOOD).encode())
     envelope = Record("t", 0, 1, 0, None, json.dumps({"data": GOOD}).encode(), structured)
     assert event_of(value, Bounds()) == event_of(envelope, Bounds()) == decode(value.value, Bounds())
+
+
+def test_null_for_an_optional_field_is_absent_at_any_depth() -> None:
+    candidate = {"id": "a", "content": "a", "tags": None, "path": None}
+    asked = GOOD | {"policy": None, "query": None, "constraints": {"pinned": None}, "candidates": [candidate]}
+    absent = GOOD | {"constraints": {}, "candidates": [{"id": "a", "content": "a"}]}
+    first, second = (decode(json.dumps(each).encode(), Bounds()) for each in (asked, absent))
+    assert codec.encode(first) == codec.encode(second)
+
+
+def test_null_in_a_message_of_a_provider_stays() -> None:
+    message = {"role": "assistant", "content": None, "name": None}
+    chat = {"new_message": message, "messages": [message], "system_prompt": None}
+    event = decode(json.dumps(GOOD | {"policy": None, "conversation": chat}).encode(), Bounds())
+    assert isinstance(event, ContextRequest)
+    assert event.conversation
+    assert (event.conversation.new_message, *event.conversation.messages) == (message, message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "pointer"),
+    [
+        ({"request_id": None}, "wrong_type", "$.request_id"),
+        ({"unknown": None, "policy": None}, "unknown_field", "$.unknown"),
+        ({"candidates": [None], "policy": None}, "wrong_type", "$.candidates[0]"),
+        ({"vitals": {"oxygen": 2}, "policy": None}, "invalid_value", "$.vitals.oxygen"),
+    ],
+)
+def test_other_nulls_and_other_faults_stay_errors(changes: dict[str, Any], code: str, pointer: str) -> None:
+    assert refusal(json.dumps(GOOD | changes).encode()) == (code, pointer)
+
+
+@pytest.mark.parametrize(
+    ("escaped", "text"),
+    [
+        (r"cut \ud83d", "cut \ufffd"),
+        (r"\ud83d\ud83d\ude80", "\ufffd\U0001f680"),
+        (r"\uDE80 \ud83d\n", "\ufffd \ufffd\n"),
+        (r"\\ud83d \ud83d", "\\ud83d \ufffd"),
+    ],
+)
+def test_half_a_surrogate_pair_is_replaced(escaped: str, text: str) -> None:
+    value = json.dumps(GOOD | {"query": "?"}).replace("?", escaped).encode()
+    event = decode(value, Bounds())
+    assert isinstance(event, MendedRequest)
+    assert event.query == text
+    assert decode(codec.encode(event), Bounds()) == ContextRequest(**to_dict(event))
+
+
+def test_a_whole_pair_needs_no_repair() -> None:
+    event = decode(json.dumps(GOOD | {"query": "\U0001f680"}).encode(), Bounds())
+    assert type(event) is ContextRequest
+
+
+@pytest.mark.parametrize("frame", [b"\0\0\0\0\7", b"\1" + bytes(range(16))])
+def test_the_frame_of_a_schema_registry_is_named(frame: bytes) -> None:
+    with pytest.raises(EventError, match=r"schema registry's frame .*send plain JSON") as caught:
+        decode(frame + json.dumps(GOOD).encode(), Bounds())
+    assert caught.value.code == "not_json"
+
+
+@pytest.mark.parametrize("time", [1_767_225_600, None, [], "yesterday", "2026-01-01T00:00:00"])
+def test_a_wrong_timestamp_is_refused_with_the_form(time: Any) -> None:
+    with pytest.raises(EventError, match="as 2026-01-31T12:00:00Z") as caught:
+        decode(json.dumps(GOOD | {"requested_at": time}).encode(), Bounds())
+    assert caught.value.pointer == "$.requested_at"

@@ -83,7 +83,7 @@ def test_a_type_that_is_no_text_is_a_wrong_type(kind: Any) -> None:
     [
         (5, ""),
         ({"sections": [5]}, ".sections[0]"),
-        ({"sections": [], "preamble": None}, ".preamble"),
+        ({"sections": [], "preamble": 5}, ".preamble"),
         ({"sections": [{"title": "x", "entries": ["x", 1]}]}, ".sections[0].entries[1]"),
     ],
 )
@@ -258,3 +258,27 @@ def test_a_lane_requirement_of_an_unknown_lane_is_told_the_lanes() -> None:
     with pytest.raises(EventError) as caught:
         answer(request([], constraints=required), lanes_policy())
     assert caught.value.message.endswith("; it has policy, rules, local, structure, retrieved, history")
+
+
+@pytest.mark.parametrize(
+    ("changes", "hint"),
+    [
+        ({"candidates": [{"relevence": 1}]}, "; did you mean relevance?"),
+        ({"budget_token": 1}, "; did you mean budget_tokens?"),
+        ({"candidates": [{"embedding": 1}]}, "this field"),
+        ({"candidates" * 1_000: 1}, "this field"),
+    ],
+)
+def test_an_unknown_field_is_refused_with_the_name_that_is_like_it(changes: Any, hint: str) -> None:
+    with pytest.raises(EventError) as caught:
+        decode(json.dumps(REQUEST | changes).encode(), Bounds())
+    assert caught.value.code == "unknown_field"
+    assert caught.value.message.endswith(hint)
+
+
+def test_a_bare_candidate_is_refused_once_with_all_that_it_lacks() -> None:
+    bare = request([{"id": "a", "content": "Rotate the key."}])
+    with pytest.raises(EventError) as caught:
+        answer(bare, lanes_policy())
+    assert (caught.value.code, caught.value.pointer) == ("missing_field", "$.candidates[0].kind")
+    assert caught.value.message.endswith("lacks lane, relevance, specificity, risk_alignment, created_at")

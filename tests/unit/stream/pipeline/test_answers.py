@@ -202,6 +202,14 @@ def test_the_largest_value_leaves_room_for_the_longest_key_and_headers() -> None
     assert VALUE_MAX_BYTES + 2 * beside < MESSAGE_MAX_BYTES
 
 
+def test_listed_headers_are_on_composed_event_decision_and_dead_letter() -> None:
+    made = answers(settings=Settings(partitions=1, reply_headers=("kafka_correlationId",)))
+    correlated = replace(record(request("r")), headers=(("kafka_correlationId", b"\7"), ("other", b"x")))
+    refused = made.refuse(correlated, _refusal(replace(correlated, value=b"no event")))
+    sent = (*made.messages(made.answer(correlated, None)), refused)
+    assert [message.headers[-1] for message in sent] == [("kafka_correlationId", b"\7")] * 3
+
+
 def test_a_refused_record_becomes_a_dead_letter_named_by_its_place() -> None:
     bad = Record("context-requests", 2, 9, 1_000, b"key", b"no event", (("traceparent", b"00-1"),))
     message = answers().refuse(bad, _refusal(bad))

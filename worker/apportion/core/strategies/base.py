@@ -87,8 +87,11 @@ class Strategy(Protocol[P, T]):
 
 
 def missing(candidate: Candidate, fields: tuple[str, ...]) -> EventError | None:
-    """Return the error for the first of these fields that the candidate lacks."""
-    for field in fields:
-        if getattr(candidate, field) is UNSET:
-            return EventError(ErrorCode.MISSING_FIELD, "this policy's strategy needs this field", f".{field}")
-    return None
+    """Return the error for these fields that the candidate lacks: it points at the first and names all."""
+    absent = [field for field in fields if getattr(candidate, field) is UNSET]
+    if not absent:
+        return None
+    more = f"; the candidate also lacks {', '.join(absent[1:])}" if absent[1:] else ""
+    return EventError(
+        ErrorCode.MISSING_FIELD, f"this policy's strategy needs this field{more}", f".{absent[0]}"
+    )

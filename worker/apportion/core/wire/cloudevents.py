@@ -4,6 +4,8 @@ Attributes of received events are not read, because our events carry their own d
 Source: Kafka Protocol Binding for CloudEvents 1.0.2, sections 3.2 and 3.3.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -20,6 +22,8 @@ CALLER_HEADER = "apportion-caller"
 _PASSED_ON_MAX_BYTES = {"traceparent": 256, "tracestate": 512, CALLER_HEADER: 128}
 """Headers that answers copy from their events, and their largest sizes; longer headers are dropped. The sizes
 of a trace are those that W3C Trace Context requires every receiver to pass on."""
+_REPLY_MAX_BYTES = 256
+"""The largest value of a header that a setting lists."""
 
 
 class _Envelope(Struct):
@@ -72,11 +76,19 @@ def event_value(record: Record, bounds: Bounds) -> bytes | None:
 class EventHeaders:
     """The headers of sent events of one type and source (binary mode)."""
 
-    def __init__(self, event_type: str, source: str, more: tuple[tuple[str, bytes], ...] = ()) -> None:
+    def __init__(
+        self,
+        event_type: str,
+        source: str,
+        more: tuple[tuple[str, bytes], ...] = (),
+        reply_headers: tuple[str, ...] = (),
+    ) -> None:
         """`source` and the event's id together identify an event, however often it is sent.
 
-        `more` are headers that all events of the type have besides.
+        `more` are headers that all events of the type have besides. `reply_headers` are copied from their
+        causes, like the headers of a trace.
         """
+        self._passed_on = _PASSED_ON_MAX_BYTES | dict.fromkeys(reply_headers, _REPLY_MAX_BYTES)
         self._version = ("ce_specversion", b"1.0")
         self._source = ("ce_source", source.encode())
         self._type = ("ce_type", event_type.encode())
@@ -94,15 +106,15 @@ class EventHeaders:
             headers = (_JSON, self._version, named, self._source, self._type, ("ce_time", time.encode()))
         if self._more:
             headers += self._more
-        return (*headers, *_passed_on(received)) if received else headers
+        return (*headers, *_copied(received, self._passed_on)) if received else headers
 
 
-def _passed_on(received: Headers) -> list[tuple[str, bytes]]:
+def _copied(received: Headers, max_bytes: Mapping[str, int]) -> list[tuple[str, bytes]]:
     first: dict[str, bytes | None] = {}
     for name, value in received:
         first.setdefault(lowered(name), value)
     return [
         (name, value)
-        for name, most in _PASSED_ON_MAX_BYTES.items()
-        if (value := first.get(name)) and len(value) <= most
+        for name, most in max_bytes.items()
+        if (value := first.get(lowered(name))) and len(value) <= most
     ]

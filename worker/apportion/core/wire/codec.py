@@ -22,12 +22,14 @@ from apportion.core.events import (
     Event,
     Label,
     LayerContent,
+    MendedEvent,
 )
 from apportion.core.nesting import bytes_are_deeper, has_many_brackets, is_deeper
 from apportion.core.wire.cloudevents import event_value
 from apportion.core.wire.not_json import one_line, why_not_json
 from apportion.core.wire.record import Record
 from apportion.core.wire.refusal import refusal
+from apportion.core.wire.repair import with_whole_pairs, without_nulls
 
 
 class _Layers(msgspec.Struct):
@@ -35,6 +37,7 @@ class _Layers(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(Event, strict=True)
+_mended_decoder = msgspec.json.Decoder(MendedEvent, strict=True)
 _layers_decoder = msgspec.json.Decoder(_Layers)
 _layer_decoder = msgspec.json.Decoder(LayerContent, strict=True)
 _encoder = msgspec.json.Encoder()
@@ -77,7 +80,7 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
     try:
         event: Event = _decoder.decode(value)
     except _BROKEN as error:
-        raise _refused(value, error, bounds) from None
+        event = _repaired(value, error, bounds)
     if isinstance(event, ContextRequest) and event.conversation is not UNSET:
         chat = event.conversation
         may_be = not has_many_brackets(value) or bytes_are_deeper(value, bounds.nesting_max)
@@ -87,14 +90,33 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
     return event
 
 
-def _refused(value: bytes, error: Exception, bounds: Bounds) -> EventError:
-    """Return the error for a value that could not be decoded.
+def _repaired(value: bytes, error: Exception, bounds: Bounds) -> Event:
+    """Return the event of a value that could not be decoded as it is.
 
     The depth at which msgspec gives up depends on the Python version. So the depth is checked first, whatever
     error msgspec raised.
+
+    Raises:
+        EventError: no repair helps.
     """
     if isinstance(error, RecursionError) or bytes_are_deeper(value, bounds.nesting_max):
-        return _too_deep(bounds)
+        raise _too_deep(bounds)
+    whole = value if isinstance(error, msgspec.ValidationError) else with_whole_pairs(value)
+    decoder: msgspec.json.Decoder[Event] = _decoder if whole == value else _mended_decoder
+    try:
+        return decoder.decode(whole)
+    except _BROKEN as again:
+        error = again
+    if isinstance(error, msgspec.ValidationError) and b"null" in whole:
+        whole = without_nulls(whole)
+        try:
+            return decoder.decode(whole)
+        except _BROKEN as again:
+            error = again
+    raise _refused(whole, error) from None
+
+
+def _refused(value: bytes, error: Exception) -> EventError:
     if isinstance(error, msgspec.ValidationError):
         refused = refusal(str(error))
         pointer = _named(value, refused.pointer)

@@ -12,6 +12,9 @@ _ENCODINGS = (
 )
 """The beginnings of values in other encodings: a byte order mark, or a `{` of more than one byte."""
 
+_REGISTRY_FRAME = re.compile(rb"(?:\x00.{4}|\x01.{16})\s*\{", re.DOTALL)
+"""The beginning that a registry's serializers write: byte 0 and a schema's id, or byte 1 and its GUID."""
+
 _REASON = re.compile(r"JSON is malformed: (?P<what>.+) \(byte (?P<byte>[0-9]+)\)")
 _TOO_EARLY = "it ends too early, or within an escape"
 
@@ -21,6 +24,9 @@ def why_not_json(value: bytes, reason: str) -> str:
 
     Columns and lines count from 1, in characters. msgspec may have read a little past the mistake.
     """
+    if _REGISTRY_FRAME.match(value):
+        frame = "a schema registry's frame (byte 0 and four bytes of schema id, or byte 1 and a GUID)"
+        return f"the value begins with {frame}: send plain JSON without it (docs/schemas.md)"
     for description, beginnings in _ENCODINGS:
         if value.startswith(beginnings):
             return f"the value {description}"

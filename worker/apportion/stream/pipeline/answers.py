@@ -85,7 +85,8 @@ class Answers:
         settings, source = self._settings, source_of(self._settings)
 
         def new_headers(topic: str, event_type: str) -> EventHeaders:
-            return EventHeaders(event_type, source, (headers[topic],) if topic in headers else ())
+            more = (headers[topic],) if topic in headers else ()
+            return EventHeaders(event_type, source, more, settings.reply_headers)
 
         self._composed_headers = new_headers(settings.composed_topic, "context-composed.v1")
         self._decision_headers = new_headers(settings.decisions_topic, "context-decision.v1")

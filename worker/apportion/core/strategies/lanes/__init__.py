@@ -109,6 +109,8 @@ class LanesStrategy:
 
     def unsuitable(self, candidate: Candidate, policy: LanesPolicy) -> EventError | None:
         """Return why this candidate cannot be used: a field is missing, its lane or kind is unknown."""
+        is_dated = candidate.created_at is not UNSET or candidate.recency_bucket is not UNSET
+        has_age = is_dated or not policy.score.recency
         if (  # written out: `missing` alone takes 0.3 µs more, 4 % of what a candidate takes in all
             candidate.content is UNSET
             or candidate.kind is UNSET
@@ -117,11 +119,11 @@ class LanesStrategy:
             or candidate.specificity is UNSET
             or candidate.risk_alignment is UNSET
         ):
-            error = missing(candidate, (*REQUIRED, *policy.weighted))
+            needs = (*REQUIRED, *policy.weighted)
+            error = missing(candidate, needs if has_age else (*needs, "created_at"))
             if error is not None:
                 return error
-        is_dated = candidate.created_at is not UNSET or candidate.recency_bucket is not UNSET
-        if not is_dated and policy.score.recency:
+        if not has_age:
             return EventError(ErrorCode.MISSING_FIELD, "give created_at or recency_bucket", ".created_at")
         if candidate.lane not in policy.lanes:
             return EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), ".lane")

@@ -1,0 +1,56 @@
+"""Repairs of refused values: nulls for absent fields, and halves of surrogate pairs, from other serializers.
+
+A good event needs no repair and pays nothing.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from apportion.core import events
+
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+"""An escape in a JSON string; an escaped backslash is matched as a whole, and what follows it is text."""
+
+_OPTIONAL = frozenset(
+    field.encode_name
+    for struct in vars(events).values()
+    if isinstance(struct, type) and issubclass(struct, Struct)
+    for field in msgspec.structs.fields(struct)
+    if not field.required
+)
+_VERBATIM = ("messages", "new_message")
+"""Fields of a conversation that keep their nulls: a provider's message may need them."""
+
+
+def with_whole_pairs(value: bytes) -> bytes:
+    """Return JSON with U+FFFD for each half of a surrogate pair; the length stays, and so do all places."""
+    return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape["half"] else escape[0], value)
+
+
+def without_nulls(value: bytes) -> bytes:
+    """Return JSON without the members that are null and named as an optional field of an event.
+
+    JSON with a number that is too long to be read or written is returned as it is.
+    """
+    try:
+        return msgspec.json.encode(_without_nulls(msgspec.json.decode(value)))
+    except (msgspec.DecodeError, ValueError):
+        return value
+
+
+def _without_nulls(node: Any, name: str = "") -> Any:
+    if isinstance(node, list):
+        return [_without_nulls(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: item if name == "conversation" and key in _VERBATIM else _without_nulls(item, key)
+        for key, item in node.items()
+        if item is not None or key not in _OPTIONAL
+    }
