@@ -7,7 +7,7 @@ from types import MappingProxyType
 from aiohttp import web
 from msgspec import UNSET, Struct, json
 
-from apportion.core.errors import EventError
+from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Opt
 from apportion.formats import FormatError
 
@@ -65,10 +65,16 @@ def response_of(error: ProblemError) -> web.Response:
     )
 
 
+def too_large(detail: str) -> ProblemError:
+    """Return the problem of a body that is too large."""
+    return ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.TOO_LARGE, detail)
+
+
 def refused(error: EventError | FormatError, request_id: Opt[str] = UNSET) -> ProblemError:
     """Return the problem of a refused event, or of an answer that a format cannot express."""
+    is_too_large = error.code == ErrorCode.TOO_LARGE
     return ProblemError(
-        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_too_large else HTTPStatus.UNPROCESSABLE_ENTITY,
         error.code,
         error.message,
         pointer=error.pointer,
