@@ -35,9 +35,8 @@ from apportion.gateway.calls import (
     wait_s,
 )
 from apportion.gateway.numbers import GatewayNumbers
-from apportion.gateway.problems import ProblemError, of_http, refused, response_of, too_large
+from apportion.gateway.problems import ProblemError, internal_error, of_http, refused, response_of, too_large
 from apportion.gateway.trace_context import TraceHeaders, trace_headers
-from apportion.operations.log import log_warning
 from apportion.settings import Settings
 
 if TYPE_CHECKING:  # its library is an extra
@@ -143,9 +142,7 @@ class GatewayApp:
         except web.HTTPException as error:
             raise of_http(error) from None
         except Exception as error:  # noqa: BLE001 - each call gets a response
-            log_warning("call failed", error=type(error).__name__)
-            detail = "an internal error; the log of the gateway names its type"
-            raise ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", detail) from None
+            raise internal_error(error) from None
 
     async def _compose(self, request: web.Request) -> web.Response:
         query = compose_query(request.query)

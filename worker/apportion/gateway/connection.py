@@ -9,8 +9,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError, LineTooLong
 
 from apportion.gateway.numbers import GatewayNumbers
-from apportion.gateway.problems import ProblemError, of_http, response_of
-from apportion.operations.log import log_warning
+from apportion.gateway.problems import ProblemError, internal_error, of_http, response_of
 
 _HEAD_S = 10.0
 _HEAD_MAX_BYTES = 1 << 16
@@ -83,14 +82,13 @@ class CallerConnection(web.RequestHandler):
     def handle_error(
         self,
         request: web.BaseRequest,  # noqa: ARG002 - as in aiohttp
-        status: int = 500,
+        status: int = 500,  # noqa: ARG002
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002 - it quotes the caller
     ) -> web.StreamResponse:
-        """Return the problem of a head that cannot be read."""
-        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-            log_warning("call failed", error=type(exc).__name__)
-        return self._problem(_unread(exc))
+        """Return the problem of a head that cannot be read, or of a defect before the middleware."""
+        is_unread = isinstance(exc, HttpProcessingError)
+        return self._problem(_unread(exc) if is_unread else internal_error(exc))
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -123,8 +121,5 @@ def _unread(error: BaseException | None) -> ProblemError:
     if isinstance(error, LineTooLong):
         status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
         return ProblemError(status, "head_too_large", "a line of the head has 8,190 bytes at most")
-    if isinstance(error, HttpProcessingError):
-        detail = "the head of the call is not HTTP/1.1, or has an unknown method"
-        return ProblemError(HTTPStatus.BAD_REQUEST, "invalid_head", detail)
-    detail = "an internal error; the log of the gateway names its type"
-    return ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", detail)
+    detail = "the head of the call is not HTTP/1.1, or has an unknown method"
+    return ProblemError(HTTPStatus.BAD_REQUEST, "invalid_head", detail)

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, json
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Opt
 from apportion.formats import FormatError
+from apportion.operations.log import log_warning
 
 PROBLEM_JSON = "application/problem+json"
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -80,6 +81,13 @@ def refused(error: EventError | FormatError, request_id: Opt[str] = UNSET) -> Pr
         pointer=error.pointer,
         request_id=request_id,
     )
+
+
+def internal_error(error: BaseException | None) -> ProblemError:
+    """Log a defect by its type, and return its problem."""
+    log_warning("call failed", error=type(error).__name__)
+    detail = "an internal error; the log of the gateway names its type"
+    return ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", detail)
 
 
 def of_http(error: web.HTTPException) -> ProblemError:
