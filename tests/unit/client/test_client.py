@@ -149,7 +149,8 @@ def test_a_gateway_that_is_away_is_told_with_the_request(connect: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(422, RefusedError), (401, GatewayError), (410, GatewayError), (500, GatewayError)]
+    ("status", "kind"),
+    [(422, RefusedError), (413, RefusedError), (401, GatewayError), (410, GatewayError), (500, GatewayError)],
 )
 def test_a_problem_is_an_error_and_not_repeated(connect: Any, status: int, kind: type[GatewayError]) -> None:
     problem = b'{"title":"x","status":1,"code":"wrong_type","detail":"correct it","pointer":"$.policy"}'

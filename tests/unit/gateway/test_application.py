@@ -203,6 +203,23 @@ async def test_more_calls_than_allowed_at_once_are_sent_away() -> None:
         assert (await client.post("/v1/artifacts", json=artifact_body())).status == 202
 
 
+@pytest.mark.parametrize(("path", "sent"), [("/v1/compose", body()), ("/v1/artifacts", artifact_body())])
+async def test_a_call_can_wait_for_less_than_the_gateway(path: str, sent: dict[str, Any]) -> None:
+    async with gateway(Scripted(), gateway_wait_s=30) as client, asyncio.timeout(10):
+        late = await client.post(path, json=sent, headers={"Prefer": "wait=1"})
+        assert await problem(late) == (504, "no_answer", None)
+
+
+@pytest.mark.parametrize(("path", "sent"), [("/v1/compose", body()), ("/v1/artifacts", artifact_body())])
+async def test_an_event_that_is_too_large_with_what_is_filled_in_is_refused_as_a_body_is(
+    path: str, sent: dict[str, Any]
+) -> None:
+    data, headers = msgspec.json.encode(sent), {"Content-Type": "application/json"}
+    async with gateway(event_max_bytes=len(data)) as client:
+        refused = await client.post(path, data=data, headers=headers)
+        assert await problem(refused) == (413, "too_large", "$")
+
+
 async def test_an_answer_that_does_not_come_in_time_names_the_request() -> None:
     async with gateway(Scripted(), gateway_wait_s=0.05) as client:
         late = await client.post("/v1/compose", json=body(request_id="r1"))

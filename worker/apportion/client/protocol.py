@@ -148,7 +148,7 @@ def _error_of(response: HttpResponse, call: HttpCall) -> GatewayError:
 
 
 def _error_type(status: int) -> type[GatewayError]:
-    if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+    if status in (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
         return RefusedError
     return UnansweredError if status in _RETRIED else GatewayError
 
