@@ -45,7 +45,7 @@ class CallerConnection(web.RequestHandler):
 
     @property
     def awaits_head(self) -> bool:
-        """Whether no call is handled."""
+        """True while no call is handled."""
         return self._waiter is not None and not self._waiter.done()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
