@@ -100,7 +100,10 @@ export class GatewayClient {
 
   /** Takes a published artifact back. */
   async retract(id: string, from: { session_id: string; source: string; tenant?: string }): Promise<void> {
-    const path = `/v1/artifacts/${encodeURIComponent(id)}?${new URLSearchParams(from)}`;
+    // Clients and proxies change other ids in a path, such as `..`.
+    const path = /^[\w~-][\w.~-]*$/.test(id)
+      ? `/v1/artifacts/${id}?${new URLSearchParams(from)}`
+      : `/v1/artifacts?${new URLSearchParams({ id, ...from })}`;
     await this.#send({ method: "DELETE", path, requestId: "" });
   }
 

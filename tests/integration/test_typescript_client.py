@@ -75,7 +75,7 @@ def test_the_types_are_those_of_the_schemas(built: Path) -> None:
 def test_it_speaks_with_a_gateway(built: Path) -> None:
     artifact = {"session_id": "s1", "source": "tests", "artifact": candidate("b", 5)}
     with running() as (_, url):
-        published, first, second, shaped, retracted, refused, own_id = called(
+        published, first, second, shaped, retracted, dots, refused, own_id = called(
             built,
             url,
             {},
@@ -84,10 +84,11 @@ def test_it_speaks_with_a_gateway(built: Path) -> None:
             ["compose", REQUEST],
             ["composeAs", "openai", {**REQUEST, "request_id": "r2"}],
             ["retract", "b", {"session_id": "s1", "source": "tests"}],
+            ["retract", "..", {"session_id": "s1", "source": "tests"}],
             ["compose", {**REQUEST, "request_id": "r3", "policy": "nope"}],
             ["compose", {"session_id": "s1", "candidates": []}],
         )
-    assert published == retracted == {"value": None}
+    assert published == retracted == dots == {"value": None}
     assert {entry["id"] for entry in first["value"]["decision"]["candidates"]} == {"a", "b"}
     assert second["value"] == first["value"]["composed"]
     assert [message["role"] for message in shaped["value"]["body"]["messages"]] == ["user"]

@@ -7,20 +7,20 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from aiohttp import ClientResponse
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp import ClientResponse, ClientSession
 
 from apportion.gateway.access import create_access
 from apportion.gateway.application import GatewayApp
 from apportion.gateway.backend import Backend
 from apportion.gateway.local_backend import LocalBackend
 from apportion.gateway.openapi import openapi
+from apportion.gateway.serving import serving
 from apportion.gateway.tracing import CallSpans
 from apportion.settings import Settings
 from support.commands import command, environment, started
 from support.composing import candidate
 
-Caller = TestClient[Any, Any]
+Caller = ClientSession
 
 
 @asynccontextmanager
@@ -28,9 +28,9 @@ async def gateway(
     backend: Backend | None = None, spans: CallSpans | None = None, **values: Any
 ) -> AsyncIterator[Caller]:
     """Serve a gateway with these settings; without a backend, that of `--local`."""
-    settings = Settings(**values)
+    settings = Settings(**{"gateway_port": 0} | values)
     app = GatewayApp(settings, create_access(settings), backend or local(**values), openapi(), spans)
-    async with TestClient(TestServer(app.application())) as client:
+    async with serving(app, settings) as port, ClientSession(f"http://127.0.0.1:{port}") as client:
         yield client
 
 
@@ -49,6 +49,11 @@ def running(*arguments: str | Path) -> Iterator[tuple["subprocess.Popen[str]", s
 def local(events: BinaryIO | None = None, decisions: BinaryIO | None = None, **values: Any) -> LocalBackend:
     """Return a backend without Kafka."""
     return LocalBackend(Settings(**values), events, decisions)
+
+
+def url_of(client: Caller) -> str:
+    """Return the URL of a served gateway."""
+    return str(client._base_url)
 
 
 def body(**changes: Any) -> dict[str, Any]:

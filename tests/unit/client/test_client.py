@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from support.commands import environment
 from support.composing import candidate
 from support.fitted_chats import chat
-from support.gateways import gateway
+from support.gateways import gateway, url_of
 from support.scripted_server import Scripted, ScriptedServer, scripted_server
 
 from apportion import Candidate, ContextArtifact, ContextRequest, FitOptions, LocalSessions, fit, fit_async
@@ -149,7 +149,8 @@ def test_a_gateway_that_is_away_is_told_with_the_request(connect: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(422, RefusedError), (401, GatewayError), (410, GatewayError), (500, GatewayError)]
+    ("status", "kind"),
+    [(422, RefusedError), (413, RefusedError), (401, GatewayError), (410, GatewayError), (500, GatewayError)],
 )
 def test_a_problem_is_an_error_and_not_repeated(connect: Any, status: int, kind: type[GatewayError]) -> None:
     problem = b'{"title":"x","status":1,"code":"wrong_type","detail":"correct it","pointer":"$.policy"}'
@@ -182,15 +183,17 @@ def test_a_url_that_is_none_is_refused_at_once(url: str) -> None:
 
 def test_artifacts_are_published_and_taken_back(connect: Any) -> None:
     accepted = Scripted(202)
-    responses = (accepted, Scripted(503, BUSY), accepted)
+    responses = (accepted, Scripted(503, BUSY), accepted, accepted)
     with scripted_server(*responses) as server, connect(server.url, backoff_s=0.0) as client:
         client.publish(ARTIFACT)
-        client.retract("a/b c", session_id="s 1", source="tests", tenant="acme")
+        client.retract("a.b", session_id="s 1", source="tests", tenant="acme")
+        client.retract("../b c", session_id="s 1", source="tests", tenant="acme")
     published, *retracted = server.received
     assert (published.method, published.path, published.body) == ("POST", "/v1/artifacts", encode(ARTIFACT))
     assert [(received.method, received.path, received.body) for received in retracted] == [
-        ("DELETE", "/v1/artifacts/a%2Fb%20c?session_id=s+1&source=tests&tenant=acme", b"")
-    ] * 2
+        *[("DELETE", "/v1/artifacts/a.b?session_id=s+1&source=tests&tenant=acme", b"")] * 2,
+        ("DELETE", "/v1/artifacts?id=..%2Fb+c&session_id=s+1&source=tests&tenant=acme", b""),
+    ]
 
 
 def test_a_client_of_ones_own_is_used_and_left_open() -> None:
@@ -214,13 +217,14 @@ def test_a_client_of_ones_own_is_used_and_left_open() -> None:
 @pytest.mark.asyncio
 async def test_both_clients_speak_with_a_gateway() -> None:
     async with gateway() as caller:
-        url = str(caller.make_url("/"))
+        url = url_of(caller)
         async with AsyncGatewayClient(url) as client:
             await client.publish(ARTIFACT)
             first = await client.compose(REQUEST, with_decision=True)
             assert first.decision is not None
             assert {entry.id for entry in first.decision.candidates} == {"a", "b"}
-            await client.retract("b", session_id="s1", source="tests")
+            for artifact_id in ("b", ".", "..", "a/../b", "a\nb", "//"):
+                await client.retract(artifact_id, session_id="s1", source="tests")
 
         def repeat() -> ComposedAnswer:
             with GatewayClient(url) as client:
@@ -242,7 +246,7 @@ async def test_fit_gives_the_same_through_a_gateway_as_in_this_process() -> None
         return fit(chat(30), 300, session_id=session_id, client=client, artifacts=artifacts, options=options)
 
     async with gateway() as caller:
-        url = str(caller.make_url("/"))
+        url = url_of(caller)
         async with AsyncGatewayClient(url) as client:
             typed: AsyncFitClient = client
             there = await fit_async(

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from http import HTTPMethod
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
-from support.gateways import artifact_body, body, gateway, problem
+from aiohttp import ClientResponse, ClientSession
+from support.gateways import Caller, artifact_body, body, gateway, problem
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.results import ContextComposed, ContextDecision
@@ -22,6 +23,7 @@ from apportion.gateway.backend import (
     SubmittedArtifact,
     SubmittedRequest,
 )
+from apportion.gateway.serving import serving
 from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio
@@ -105,7 +107,7 @@ async def test_a_format_that_cannot_express_the_answer_is_a_problem() -> None:
 
 
 async def test_a_published_artifact_is_used_until_it_is_retracted() -> None:
-    async def selected(client: TestClient[Any, Any]) -> set[str]:
+    async def selected(client: Caller) -> set[str]:
         answer = await (await client.post("/v1/compose", json=body(candidates=[]))).json()
         return {item["id"] for item in answer["items"]}
 
@@ -135,7 +137,9 @@ async def test_a_refused_event_is_a_problem_with_its_code_and_place() -> None:
     [
         (HTTPMethod.GET, "/v2/compose", (404, "not_found", None)),
         (HTTPMethod.GET, "/v1/compose", (405, "method_not_allowed", None)),
-        (HTTPMethod.DELETE, "/v1/artifacts", (405, "method_not_allowed", None)),
+        (HTTPMethod.PUT, "/v1/compose", (405, "method_not_allowed", None)),
+        (HTTPMethod.DELETE, "/v1/artifacts?session_id=s&source=x", (422, "missing_field", "$.id")),
+        (HTTPMethod.DELETE, "/v1/artifacts/a?session_id=s&id=b", (400, "invalid_query", None)),
         (HTTPMethod.DELETE, "/v1/artifacts/a?session_id=s", (422, "missing_field", "$.source")),
         (HTTPMethod.POST, "/v1/compose", (415, "unsupported_media_type", None)),
         (HTTPMethod.POST, "/v1/compose?format=xml", (400, "invalid_query", None)),
@@ -199,6 +203,23 @@ async def test_more_calls_than_allowed_at_once_are_sent_away() -> None:
         assert (await client.post("/v1/artifacts", json=artifact_body())).status == 202
 
 
+@pytest.mark.parametrize(("path", "sent"), [("/v1/compose", body()), ("/v1/artifacts", artifact_body())])
+async def test_a_call_can_wait_for_less_than_the_gateway(path: str, sent: dict[str, Any]) -> None:
+    async with gateway(Scripted(), gateway_wait_s=30) as client, asyncio.timeout(10):
+        late = await client.post(path, json=sent, headers={"Prefer": "wait=1"})
+        assert await problem(late) == (504, "no_answer", None)
+
+
+@pytest.mark.parametrize(("path", "sent"), [("/v1/compose", body()), ("/v1/artifacts", artifact_body())])
+async def test_an_event_that_is_too_large_with_what_is_filled_in_is_refused_as_a_body_is(
+    path: str, sent: dict[str, Any]
+) -> None:
+    data, headers = msgspec.json.encode(sent), {"Content-Type": "application/json"}
+    async with gateway(event_max_bytes=len(data)) as client:
+        refused = await client.post(path, data=data, headers=headers)
+        assert await problem(refused) == (413, "too_large", "$")
+
+
 async def test_an_answer_that_does_not_come_in_time_names_the_request() -> None:
     async with gateway(Scripted(), gateway_wait_s=0.05) as client:
         late = await client.post("/v1/compose", json=body(request_id="r1"))
@@ -240,8 +261,9 @@ async def test_at_the_end_calls_in_flight_get_a_last_deadline() -> None:
         sending.set()
         await stalled.wait()
 
-    app = GatewayApp(Settings(), Access(None, "lanes"), backend, b"{}")
-    async with TestClient(TestServer(app.application())) as client:
+    settings = Settings(gateway_port=0)
+    app = GatewayApp(settings, Access(None, "lanes"), backend, b"{}")
+    async with serving(app, settings) as port, ClientSession(f"http://127.0.0.1:{port}") as client:
         headers = {"Content-Type": "application/json"}
         slow = asyncio.create_task(client.post("/v1/compose", data=pieces(), headers=headers))
         await sending.wait()
@@ -271,3 +293,73 @@ async def test_calls_are_counted_by_path_and_status() -> None:
     assert 'apportion_gateway_calls_total{path="/v1/artifacts/{id}",status="202"} 1.0' in text
     assert 'apportion_gateway_calls_total{path="other",status="404"} 1.0' in text
     assert "my-secret" not in text
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    file = tmp_path / "tokens.toml"
+    file.write_text("".join(f'[{name}]\ntoken="{name * 16}"\ntenants=["{name}"]\n' for name in "ab"))
+    return file
+
+
+async def test_a_token_takes_half_of_the_places_and_bodies_without_end_take_none(tokens: Path) -> None:
+    backend = Scripted()
+
+    def call(client: Caller, tenant: str, data: Any) -> asyncio.Task[ClientResponse]:
+        headers = {"Authorization": f"Bearer {tenant * 16}", "Content-Type": "application/json"}
+        return asyncio.create_task(client.post("/v1/compose", data=data, headers=headers))
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"{"
+        await backend.may_answer.wait()
+
+    values: dict[str, Any] = {"gateway_tokens_file": tokens, "gateway_in_flight_max": 4}
+    async with gateway(backend, **values) as client:
+        stalled = [call(client, "a", endless()) for _ in range(8)]
+        waiting = [call(client, "a", msgspec.json.encode(body(tenant="a"))) for _ in range(2)]
+        await backend.asked.wait()
+        await asyncio.sleep(0.05)
+        refused = await call(client, "a", msgspec.json.encode(body(tenant="a")))
+        assert await problem(refused) == (429, "too_many_calls", None)
+        waiting.append(call(client, "b", msgspec.json.encode(body(tenant="b"))))
+        await asyncio.sleep(0.05)
+        backend.may_answer.set()
+        assert [(await answer).status for answer in waiting] == [200] * 3
+        await asyncio.gather(*stalled)
+
+
+async def body_bytes(client: Caller) -> float:
+    text = await (await client.get("/metrics")).text()
+    (line,) = [line for line in text.splitlines() if line.startswith("apportion_gateway_body_bytes ")]
+    return float(line.split()[1])
+
+
+async def test_bytes_of_bodies_have_a_bound_of_which_a_token_has_half(tokens: Path) -> None:
+    backend, mebibyte = Scripted(), 1 << 20
+    values: dict[str, Any] = {"gateway_tokens_file": tokens, "gateway_bodies_max_bytes": 8 * mebibyte}
+
+    async def part(sent: int) -> AsyncIterator[bytes]:
+        yield b"x" * sent
+        await backend.may_answer.wait()
+
+    async with gateway(backend, event_max_bytes=4 * mebibyte, **values) as client:
+
+        def call(tenant: str, size: int, sent: int) -> asyncio.Task[ClientResponse]:
+            headers = {"Authorization": f"Bearer {tenant * 16}", "Content-Type": "application/json"}
+            headers |= {"Content-Length": str(size)} if size else {}
+            return asyncio.create_task(client.post("/v1/compose", data=part(sent), headers=headers))
+
+        held = [call("a", 2 * mebibyte, 1) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        for size, sent in ((mebibyte, 1), (0, mebibyte)):
+            refused = await call("a", size, sent)
+            assert await problem(refused) == (429, "too_many_bytes", None)
+            assert refused.headers["Retry-After"] == "1"
+        other = call("b", mebibyte, 1)
+        await asyncio.sleep(0.1)
+        assert await body_bytes(client) == 5 * mebibyte
+        for calling in (*held, other):
+            calling.cancel()
+        await asyncio.gather(*held, other, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        assert await body_bytes(client) == 0

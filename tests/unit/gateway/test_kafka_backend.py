@@ -1,17 +1,19 @@
 """The backend over Kafka: which record is the answer to a call, without a broker."""
 
 import asyncio
+import itertools
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import msgspec
 import pytest
-from aiokafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 from msgspec.structs import replace
-from support.composing import NOW
-from support.gateways import body
+from support.composing import NOW, candidate
+from support.gateways import body, gateway
 
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
@@ -211,3 +213,40 @@ async def test_an_error_of_the_gateway_stays_what_it_is_and_ends_the_readers(con
         assert await backend.why_not_ready() == ("no broker answers",)
     assert not consumer.may_fail.is_set()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_event_that_fits_no_record_is_too_large() -> None:
+    topics = Topics()
+
+    def refuse(_: bytes) -> None:
+        raise MessageSizeTooLargeError
+
+    topics.before_answers = refuse
+    with pytest.raises(EventError) as refused:
+        await topics.backend.compose(REQUEST, with_decision=False)
+    assert refused.value.code is ErrorCode.TOO_LARGE
+
+
+async def test_a_request_in_flight_takes_twice_its_bytes_at_most() -> None:
+    topics, calls, most = Topics(), 24, 1 << 20
+    published, all_published = itertools.count(1), asyncio.Event()
+    topics.before_answers = lambda _: all_published.set() if next(published) == calls else None
+    candidates = [candidate(f"c{number}", 1) for number in range(most // 256)]
+    data = msgspec.json.encode(body(candidates=candidates))
+    assert most / 2 < len(data) <= most
+    async with gateway(topics.backend) as client:
+        tracemalloc.start()
+        try:
+            headers = {"Content-Type": "application/json"}
+            waiting = [
+                asyncio.create_task(client.post("/v1/compose", data=data, headers=headers))
+                for _ in range(calls)
+            ]
+            await asyncio.wait_for(all_published.wait(), 60)
+            await asyncio.sleep(0)
+            assert tracemalloc.get_traced_memory()[0] < 2 * calls * len(data)
+        finally:
+            tracemalloc.stop()
+        for call in waiting:
+            call.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)

@@ -1,6 +1,8 @@
 """`apportion gateway --local`: the command from its start to its end, and the files that it writes."""
 
+import errno
 import json
+import os
 import signal
 import socket
 import urllib.request
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import apportion, process
-from support.gateways import artifact_body, body, gateway, local, running
+from support.gateways import artifact_body, body, gateway, local, problem, running
 
 from apportion.gateway import local_backend
 
@@ -68,3 +70,34 @@ async def test_the_first_answers_are_kept_up_to_a_bound(monkeypatch: pytest.Monk
         gone = await client.post("/v1/compose", json=body(request_id="r1"))
         assert (gone.status, (await gone.json(content_type=None))["code"]) == (410, "answer_gone")
         assert (await client.post("/v1/compose", json=body(request_id="r2"))).status == 200
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("full", ["events", "decisions"])
+async def test_a_full_disk_refuses_before_it_charges_and_leaves_no_half_line(
+    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {name: tmp_path / f"{name}.jsonl" for name in ("events", "decisions")}
+    write = os.write
+
+    def half(number: int, data: bytes) -> int:
+        """Write a half of what goes to the full file, and nothing more."""
+        if not os.path.samestat(os.fstat(number), names[full].stat()):
+            return write(number, data)
+        if len(data) < 100:
+            raise OSError(errno.ENOSPC, "no space")
+        return write(number, data[: len(data) - 50])
+
+    with names["events"].open("wb") as events, names["decisions"].open("wb") as decisions:
+        async with gateway(local(events, decisions)) as client:
+            first = await (await client.post("/v1/compose", json=body(request_id="r1"))).json()
+            with monkeypatch.context() as patched:
+                patched.setattr("os.write", half)
+                refused = await client.post("/v1/compose", json=body(request_id="r2"))
+                assert await problem(refused) == (503, "not_recorded", None)
+            repeated = await client.post("/v1/compose", json=body(request_id="r2"))
+            assert "Idempotency-Replayed" not in repeated.headers
+            second = await repeated.json()
+    assert second["session"]["spent_tokens"] == first["tokens"]["used"] + second["tokens"]["used"]
+    verified = apportion("verify", names["events"], names["decisions"])
+    assert (verified.exit_code, verified.out) == (0, b"2 decisions verified, 0 differences\n"), verified.err

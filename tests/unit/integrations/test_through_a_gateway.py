@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatResult
-from support.gateways import gateway, local
+from support.gateways import gateway, local, url_of
 from support.hooked import LIMIT_TOKENS, QUESTIONS, require_verified
 
 from apportion import Candidate, ContextArtifact, FitError
@@ -45,7 +45,7 @@ async def test_hooks_compose_through_a_gateway_whose_decisions_verify(tmp_path: 
     written = (tmp_path / "events", tmp_path / "decisions")
     with written[0].open("wb") as events, written[1].open("wb") as decisions:
         async with gateway(local(events, decisions)) as server:
-            url = str(server.make_url(""))
+            url = url_of(server)
             with GatewayClient(url) as client:
                 await to_thread(agent({"client": client})[0].invoke, QUESTION, THREAD)
                 await agent({"client": client})[0].ainvoke(QUESTION, THREAD)
@@ -60,7 +60,7 @@ async def test_hooks_compose_through_a_gateway_whose_decisions_verify(tmp_path: 
 async def test_artifacts_that_others_publish_to_the_session_reach_the_model_if_that_is_asked_for() -> None:
     note = Candidate(id="note", kind="semantic_match", lane="retrieved", content="See ADR 4.", relevance=0.9)
     now = datetime.now(UTC)
-    async with gateway(local()) as server, AsyncGatewayClient(str(server.make_url(""))) as client:
+    async with gateway(local()) as server, AsyncGatewayClient(url_of(server)) as client:
         await client.publish(
             ContextArtifact(session_id="t1", published_at=now, source="search", artifact=note)
         )

@@ -24,6 +24,7 @@ app = typer.Typer(add_completion=False)
         "gateway_tokens_file",
         "gateway_wait_s",
         "gateway_in_flight_max",
+        "gateway_bodies_max_bytes",
         "default_policy",
         "tracing",
     )

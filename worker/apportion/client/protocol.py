@@ -1,8 +1,9 @@
 """The gateway's protocol without I/O: calls as HTTP requests, and HTTP responses as answers or errors."""
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from msgspec import DecodeError, Struct, json
 
@@ -20,6 +21,10 @@ _RETRIED = frozenset(
     }
 )
 """Statuses after which the same call can succeed; 502 is that of a proxy before the gateway."""
+
+
+_SEGMENT = re.compile(r"[\w~-][\w.~-]*", re.ASCII)
+"""An id that clients and proxies pass on unchanged as a part of a path; others go into the query."""
 
 
 class HttpCall(Struct, frozen=True):
@@ -82,8 +87,10 @@ def publish_call(artifact: ContextArtifact) -> HttpCall:
 
 def retract_call(artifact_id: str, *, session_id: str, source: str, tenant: str) -> HttpCall:
     """Return the call that takes an artifact back."""
-    query = urlencode({"session_id": session_id, "source": source, "tenant": tenant})
-    return HttpCall("DELETE", f"/v1/artifacts/{quote(artifact_id, safe='')}?{query}")
+    query = {"session_id": session_id, "source": source, "tenant": tenant}
+    if _SEGMENT.fullmatch(artifact_id):
+        return HttpCall("DELETE", f"/v1/artifacts/{artifact_id}?{urlencode(query)}")
+    return HttpCall("DELETE", f"/v1/artifacts?{urlencode({'id': artifact_id, **query})}")
 
 
 def read_answer(response: HttpResponse, call: HttpCall, *, with_decision: bool) -> ComposedAnswer:
@@ -141,7 +148,7 @@ def _error_of(response: HttpResponse, call: HttpCall) -> GatewayError:
 
 
 def _error_type(status: int) -> type[GatewayError]:
-    if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+    if status in (HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
         return RefusedError
     return UnansweredError if status in _RETRIED else GatewayError
 

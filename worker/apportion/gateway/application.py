@@ -1,14 +1,14 @@
 """The HTTP application: paths, limits and deadlines of calls."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from http import HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from msgspec import UNSET, json
+from msgspec import UNSET, Struct, json
 from prometheus_client.exposition import choose_encoder
 
 from apportion.core.errors import EventError
@@ -17,11 +17,13 @@ from apportion.core.results import ContextComposed
 from apportion.core.wire.codec import encode
 from apportion.formats import BODIES, FormatError, shaped
 from apportion.gateway.access import Access
+from apportion.gateway.admission import Pool
 from apportion.gateway.backend import (
     AnswerGoneError,
     Backend,
     BackendAwayError,
     GatewayAnswer,
+    NotRecordedError,
     SubmittedArtifact,
 )
 from apportion.gateway.calls import (
@@ -33,9 +35,8 @@ from apportion.gateway.calls import (
     wait_s,
 )
 from apportion.gateway.numbers import GatewayNumbers
-from apportion.gateway.problems import ProblemError, of_http, refused, response_of
+from apportion.gateway.problems import ProblemError, internal_error, of_http, refused, response_of, too_large
 from apportion.gateway.trace_context import TraceHeaders, trace_headers
-from apportion.operations.log import log_warning
 from apportion.settings import Settings
 
 if TYPE_CHECKING:  # its library is an extra
@@ -47,6 +48,14 @@ _TRACED_PREFIX = "/v1/"
 _SPAN: "web.RequestKey[CallSpan]" = web.RequestKey("span")
 _composed = json.Decoder(ContextComposed)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class _Admission(Struct, frozen=True):
+    """What a call of a known caller may take from the gateway, and the check of what its token grants."""
+
+    take_bytes: Callable[[int], None]
+    take_places: Callable[[int], None]
+    require: Callable[[Event], None]
 
 
 class GatewayApp:
@@ -67,18 +76,21 @@ class GatewayApp:
         self._backend = backend
         self._openapi = openapi
         self._spans = spans
-        self._numbers = GatewayNumbers()
+        self.numbers = GatewayNumbers()
         self._deadlines: set[asyncio.Timeout] = set()
-        self._in_flight = 0
+        numbers, calls, size = self.numbers, settings.gateway_in_flight_max, settings.gateway_bodies_max_bytes
+        self._places = Pool("gateway_in_flight_max", calls, "too_many_calls", numbers.in_flight)
+        self._bytes = Pool("gateway_bodies_max_bytes", size, "too_many_bytes", numbers.body_bytes)
 
     def application(self) -> web.Application:
         """Return the application for aiohttp."""
-        app = web.Application(client_max_size=self._settings.event_max_bytes, middlewares=[self._answer])
+        app = web.Application(middlewares=[self._answer])
         app.add_routes(
             [
                 web.post("/v1/compose", self._compose),
                 web.post("/v1/artifacts", self._publish),
-                web.delete("/v1/artifacts/{id:.+}", self._retract),
+                web.delete("/v1/artifacts", self._retract),
+                web.delete(r"/v1/artifacts/{id:(?s:.+)}", self._retract),
                 web.get("/openapi.json", self._document),
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
@@ -111,8 +123,8 @@ class GatewayApp:
                 response = response_of(error)
             if span := request.get(_SPAN):
                 span.answered(response.status, "" if problem is None else problem.details.code)
-        self._numbers.calls.labels(path, str(response.status)).inc()
-        self._numbers.seconds.labels(path).observe(perf_counter() - began_s)
+        self.numbers.calls.labels(path, str(response.status)).inc()
+        self.numbers.seconds.labels(path).observe(perf_counter() - began_s)
         return response
 
     async def _handled(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -130,20 +142,19 @@ class GatewayApp:
         except web.HTTPException as error:
             raise of_http(error) from None
         except Exception as error:  # noqa: BLE001 - each call gets a response
-            log_warning("call failed", error=type(error).__name__)
-            detail = "an internal error; the log of the gateway names its type"
-            raise ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", detail) from None
+            raise internal_error(error) from None
 
     async def _compose(self, request: web.Request) -> web.Response:
         query = compose_query(request.query)
-        async with self._admitted(request) as require:
+        with self._admitted(request) as call:
             key = request.headers.get("Idempotency-Key")
-            submitted = request_of(await self._body(request), key, self._bounds, _trace_of(request))
-            require(submitted.event)
+            submitted = request_of(await self._body(request, call), key, self._bounds, _trace_of(request))
+            call.require(submitted.event)
             request_id = submitted.event.request_id
-            seconds = wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
-            async with self._deadline(seconds, request_id):
-                answer = await self._backend.compose(submitted, with_decision=query.with_decision)
+            answering = self._backend.compose(submitted, with_decision=query.with_decision)
+            del submitted  # the backend alone has it, and keeps what it needs until the answer
+            async with self._deadline(self._wait_s(request), request_id):
+                answer = await answering
         if span := request.get(_SPAN):
             span.name_answer(answer.composed)
         headers = {"Idempotency-Replayed": "true"} if answer.is_repeated else None
@@ -151,60 +162,74 @@ class GatewayApp:
         return web.Response(body=body, content_type=_JSON, headers=headers)
 
     async def _publish(self, request: web.Request) -> web.Response:
-        async with self._admitted(request) as require:
-            submitted = artifact_of(await self._body(request), self._bounds, _trace_of(request))
-            return await self._deliver(submitted, require)
+        with self._admitted(request) as call:
+            submitted = artifact_of(await self._body(request, call), self._bounds, _trace_of(request))
+            return await self._deliver(request, submitted, call)
 
     async def _retract(self, request: web.Request) -> web.Response:
-        async with self._admitted(request) as require:
-            named, trace = request.match_info["id"], _trace_of(request)
+        with self._admitted(request) as call:
+            call.take_places(1)
+            named, trace = request.match_info.get("id"), _trace_of(request)
             submitted = retraction_of(named, request.query, self._bounds, trace)
-            return await self._deliver(submitted, require)
+            return await self._deliver(request, submitted, call)
 
-    async def _deliver(self, submitted: SubmittedArtifact, require: Callable[[Event], None]) -> web.Response:
-        require(submitted.event)
-        async with self._deadline(self._settings.gateway_wait_s):
+    async def _deliver(
+        self, request: web.Request, submitted: SubmittedArtifact, call: _Admission
+    ) -> web.Response:
+        call.require(submitted.event)
+        async with self._deadline(self._wait_s(request)):
             await self._backend.publish(submitted)
         return web.Response(status=HTTPStatus.ACCEPTED)
 
-    @asynccontextmanager
-    async def _admitted(self, request: web.Request) -> AsyncIterator[Callable[[Event], None]]:
-        """Admit a call of a known caller within the limit, and yield the check of what its token grants."""
+    def _wait_s(self, request: web.Request) -> float:
+        return wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
+
+    @contextmanager
+    def _admitted(self, request: web.Request) -> Iterator[_Admission]:
+        """Admit a call of a known caller, and at its end give back what it took."""
         grant = self._access.grant_of(request.headers.get("Authorization"), _host_of(request))
-        if self._in_flight >= self._settings.gateway_in_flight_max:
-            headers = {"Retry-After": "1"}
-            detail = "the gateway handles as many calls as gateway_in_flight_max allows; try again"
-            raise ProblemError(HTTPStatus.TOO_MANY_REQUESTS, "too_many_calls", detail, headers=headers)
-        self._in_flight += 1
-        self._numbers.in_flight.set(self._in_flight)
 
         def require(event: Event) -> None:
             self._access.require(grant, event)
             if span := request.get(_SPAN):
                 span.name_session(event.session_id)
 
-        try:
-            yield require
-        finally:
-            self._in_flight -= 1
-            self._numbers.in_flight.set(self._in_flight)
+        with self._bytes.holding(grant) as take_bytes, self._places.holding(grant) as take_places:
+            yield _Admission(take_bytes, take_places, require)
 
-    async def _body(self, request: web.Request) -> bytes:
+    async def _body(self, request: web.Request, call: _Admission) -> bytes:
+        """Return the body of a call, which has a place from then on."""
         if request.content_type != _JSON:
             detail = f"send JSON, with Content-Type {_JSON}"
             raise ProblemError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
         try:
             async with self._at_most(self._settings.gateway_wait_s):
-                return await request.read()
+                body = await self._read(request, call.take_bytes)
         except TimeoutError:
             detail = "the body did not arrive within gateway_wait_s"
             raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", detail) from None
         except web.RequestPayloadError:
             detail = "the body does not have the encoding or the length that the head of the call names"
             raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid_body", detail) from None
-        except web.HTTPRequestEntityTooLarge:
-            detail = f"the body has more than {self._settings.event_max_bytes} bytes (event_max_bytes)"
-            raise ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", detail) from None
+        call.take_places(1)
+        return body
+
+    async def _read(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
+        """Return a body. The bytes that its head announces are taken at once, so that it is read to its end.
+
+        aiohttp's own `read` keeps the body until the response.
+        """
+        body, most = bytearray(), self._settings.event_max_bytes
+        taken = min(request.content_length or 0, most)
+        take_bytes(taken)
+        async for piece in request.content.iter_any():
+            body += piece
+            if len(body) > most:
+                raise too_large(f"the body has more than {most} bytes (event_max_bytes)")
+            if len(body) > taken:
+                take_bytes(len(body) - taken)
+                taken = len(body)
+        return bytes(body)
 
     @asynccontextmanager
     async def _deadline(self, seconds: float, request_id: Opt[str] = UNSET) -> AsyncIterator[None]:
@@ -219,6 +244,11 @@ class GatewayApp:
         except AnswerGoneError:
             detail = "the session has answered this request, and the answer is gone; use a new request_id"
             raise ProblemError(HTTPStatus.GONE, "answer_gone", detail, request_id=request_id) from None
+        except NotRecordedError:
+            detail = "a file of --events or --decisions cannot be written, and nothing was charged; make room"
+            raise ProblemError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "not_recorded", detail, request_id=request_id
+            ) from None
         except BackendAwayError:
             detail = "the event may not have been delivered; repeat the call with the same request_id"
             raise ProblemError(
@@ -249,7 +279,7 @@ class GatewayApp:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode_all, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode_all(self._numbers.registry), headers={"Content-Type": content_type})
+        return web.Response(body=encode_all(self.numbers.registry), headers={"Content-Type": content_type})
 
 
 def _trace_of(request: web.Request) -> TraceHeaders:

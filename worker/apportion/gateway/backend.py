@@ -16,6 +16,10 @@ class BackendAwayError(Exception):
     """The event could not be delivered."""
 
 
+class NotRecordedError(Exception):
+    """The event or its decision could not be written to a file; nothing was charged."""
+
+
 class SubmittedRequest(Struct, frozen=True):
     """A request as it was decoded, and as the JSON from which it was decoded; `trace` is that of its call."""
 

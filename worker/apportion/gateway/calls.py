@@ -82,16 +82,17 @@ def artifact_of(body: bytes, bounds: Bounds, trace: TraceHeaders = ()) -> Submit
 
 
 def retraction_of(
-    artifact_id: str, query: Mapping[str, str], bounds: Bounds, trace: TraceHeaders = ()
+    artifact_id: str | None, query: Mapping[str, str], bounds: Bounds, trace: TraceHeaders = ()
 ) -> SubmittedArtifact:
-    """Return the retraction of an artifact; the query names its session.
+    """Return the retraction of an artifact; the query names its session, and its id if the path does not.
 
     Raises:
         EventError: a field is missing or invalid.
         ProblemError: a parameter is unknown.
     """
-    _require_known(query, _RETRACTED_BY)
-    named = {"type": _RETRACTION, "id": artifact_id, "published_at": _now(), **query}
+    by_path = {} if artifact_id is None else {"id": artifact_id}
+    _require_known(query, _RETRACTED_BY if by_path else ("id", *_RETRACTED_BY))
+    named = {"type": _RETRACTION, **by_path, "published_at": _now(), **query}
     value = _encoded(named)
     return SubmittedArtifact(decode(value, bounds), value, trace)
 

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from itertools import count
 from uuid import uuid4
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from msgspec import UNSET, Struct, json
 
-from apportion.core.errors import EventError
+from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Event, Opt, session_key
 from apportion.core.results import ContextDeadLetter
 from apportion.core.wire.cloudevents import CALLER_HEADER
@@ -31,6 +31,7 @@ from apportion.kafka.connection import why_exposed
 from apportion.kafka.event_search import EventSearch
 from apportion.kafka.output_ownership import output_topics
 from apportion.kafka.topic_watch import TopicsWatch
+from apportion.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.operations.log import log_warning
 from apportion.settings import Settings
 
@@ -113,12 +114,15 @@ class KafkaBackend:
             BackendAwayError: the request may not have been delivered, or its answer cannot be read.
         """
         key = _key(request.event)
+        value, trace = request.value, request.trace
+        del request  # decoded, an event takes several times its bytes
         caller = f"{self._name}/{next(self._numbers)}".encode()
         decisions = await self._decision_reader() if with_decision else None
         with ExitStack() as stack:
             answer = stack.enter_context(self._answers.expecting(caller, key))
             decision = stack.enter_context(decisions.expecting(caller, key)) if decisions else None
-            await self._publish(key, request.value, (*request.trace, (CALLER_HEADER, caller)))
+            await self._publish(key, value, (*trace, (CALLER_HEADER, caller)))
+            del value
             record = await answer
             if record.topic == self._settings.dead_letters_topic:
                 error = _dead_letter.decode(record.value).error
@@ -144,6 +148,9 @@ class KafkaBackend:
     async def _publish(self, key: bytes, value: bytes, headers: TraceHeaders) -> None:
         try:
             await self._publisher.publish(key, value, headers)
+        except MessageSizeTooLargeError:
+            message = f"the event and its headers are larger than a record can be ({MESSAGE_MAX_BYTES} bytes)"
+            raise EventError(ErrorCode.TOO_LARGE, message) from None
         except KafkaError as error:
             raise BackendAwayError from error
 

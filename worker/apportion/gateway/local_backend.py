@@ -1,6 +1,7 @@
 """The backend without Kafka: an engine in this process, with all sessions in memory."""
 
 import os
+from contextlib import suppress
 from typing import BinaryIO
 
 from msgspec import UNSET, json
@@ -9,7 +10,13 @@ from apportion.assembly import create_catalogue, create_engine
 from apportion.core.detail import in_detail
 from apportion.core.lru import Bounded
 from apportion.core.wire.codec import encode
-from apportion.gateway.backend import AnswerGoneError, GatewayAnswer, SubmittedArtifact, SubmittedRequest
+from apportion.gateway.backend import (
+    AnswerGoneError,
+    GatewayAnswer,
+    NotRecordedError,
+    SubmittedArtifact,
+    SubmittedRequest,
+)
 from apportion.offline.sessions import Sessions
 from apportion.settings import Settings
 
@@ -39,11 +46,13 @@ class LocalBackend:
         Raises:
             EventError: the request is refused.
             AnswerGoneError: it was answered before, and the first answer is gone.
+            NotRecordedError: a file cannot be written.
         """
-        outcome = self._sessions.handle(request.event)
+        session, outcome = self._sessions.answer(request.event)
         assert outcome is not None, "a request has an answer"
         composed, decision = outcome.composed, encode(in_detail(outcome.decision, self._detail))
         self._record(request.value, decision)
+        self._sessions.keep(request.event, session)
         if composed.duplicate_of is UNSET:
             answer = encode(composed), decision
             self._answers.put(composed.decision_id, answer)
@@ -60,23 +69,42 @@ class LocalBackend:
 
         Raises:
             EventError: the event is refused.
+            NotRecordedError: a file cannot be written.
         """
-        self._sessions.handle(event.event)
+        session, _ = self._sessions.answer(event.event)
         self._record(event.value)
+        self._sessions.keep(event.event, session)
 
     async def why_not_ready(self) -> tuple[str, ...]:
         """Return no reason: the engine is always ready."""
         return ()
 
     def _record(self, event: bytes, decision: bytes = b"") -> None:
+        """Write both lines, or none of them."""
+        lines: list[tuple[int, bytes]] = []
         if self._events is not None:
-            _write_line(self._events, json.format(event, indent=-1))
+            lines.append((self._events.fileno(), json.format(event, indent=-1)))
         if self._decisions is not None and decision:
-            _write_line(self._decisions, decision)
+            lines.append((self._decisions.fileno(), decision))
+        sizes = [os.fstat(number).st_size for number, _ in lines]
+        try:
+            for number, line in lines:
+                _write_line(number, line)
+        except OSError:
+            for (number, _), size in zip(lines, sizes, strict=True):
+                _cut(number, size)
+            raise NotRecordedError from None
 
 
-def _write_line(file: BinaryIO, line: bytes) -> None:
+def _cut(number: int, size: int) -> None:
+    """Shorten a file to a size; a pipe or a device keeps what it has."""
+    with suppress(OSError):
+        os.ftruncate(number, size)
+        os.lseek(number, size, os.SEEK_SET)
+
+
+def _write_line(number: int, line: bytes) -> None:
     """Write a line without buffering, so that the file has the whole line when the call is answered."""
     left = memoryview(line + b"\n")
     while left:
-        left = left[os.write(file.fileno(), left) :]
+        left = left[os.write(number, left) :]

@@ -27,5 +27,8 @@ class GatewayNumbers:
         self.in_flight = Gauge(
             "apportion_gateway_in_flight", "Calls that are handled now.", registry=self.registry
         )
+        self.body_bytes = Gauge(
+            "apportion_gateway_body_bytes", "Bytes of the bodies of calls in flight.", registry=self.registry
+        )
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)

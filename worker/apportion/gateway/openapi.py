@@ -79,8 +79,13 @@ def _paths() -> dict[str, Any]:
             "post": {
                 "summary": "Publish an artifact for later requests of a session.",
                 "requestBody": _body(ContextArtifact),
-                "responses": _accepted(408, 413, 415),
-            }
+                "responses": _accepted(400, 408, 413, 415),
+            },
+            "delete": {
+                "summary": "Take a published artifact back. The id can be any text, such as `..`.",
+                "parameters": [_parameter("query", "id", required=True), *_retraction_parameters()],
+                "responses": _accepted(400),
+            },
         },
         "/v1/artifacts/{id}": {
             "delete": {

@@ -7,9 +7,10 @@ from types import MappingProxyType
 from aiohttp import web
 from msgspec import UNSET, Struct, json
 
-from apportion.core.errors import EventError
+from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Opt
 from apportion.formats import FormatError
+from apportion.operations.log import log_warning
 
 PROBLEM_JSON = "application/problem+json"
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -65,15 +66,28 @@ def response_of(error: ProblemError) -> web.Response:
     )
 
 
+def too_large(detail: str) -> ProblemError:
+    """Return the problem of a body that is too large."""
+    return ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.TOO_LARGE, detail)
+
+
 def refused(error: EventError | FormatError, request_id: Opt[str] = UNSET) -> ProblemError:
     """Return the problem of a refused event, or of an answer that a format cannot express."""
+    is_too_large = error.code == ErrorCode.TOO_LARGE
     return ProblemError(
-        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_too_large else HTTPStatus.UNPROCESSABLE_ENTITY,
         error.code,
         error.message,
         pointer=error.pointer,
         request_id=request_id,
     )
+
+
+def internal_error(error: BaseException | None) -> ProblemError:
+    """Log a defect by its type, and return its problem."""
+    log_warning("call failed", error=type(error).__name__)
+    detail = "an internal error; the log of the gateway names its type"
+    return ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", detail)
 
 
 def of_http(error: web.HTTPException) -> ProblemError:

@@ -2,7 +2,8 @@
 
 import asyncio
 import signal
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -10,6 +11,7 @@ from aiohttp import web
 from apportion.gateway.access import Access, create_access
 from apportion.gateway.application import GatewayApp
 from apportion.gateway.backend import Backend
+from apportion.gateway.connection import CallerConnection, connections_max
 from apportion.gateway.openapi import openapi
 from apportion.operations.log import log_fact, log_to_stderr
 from apportion.settings import Settings
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 END_S = 8.0
 """Time that calls in flight have after SIGTERM: supervisors kill after ten seconds, or more."""
+
+
+_CONNECTIONS_OF_A_CALL = 4
+"""Connections for each call that can be in flight; most connections of a caller are idle."""
 
 
 class GatewayPortTakenError(Exception):
@@ -60,24 +66,37 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     async with opening as backend:
         app = GatewayApp(settings, access, backend, openapi(), spans)
-        runner = web.AppRunner(
-            app.application(), access_log=None, handle_signals=False, shutdown_timeout=END_S + 1
-        )
-        await runner.setup()
-        try:
-            await _listen(runner, settings)
+        async with serving(app, settings) as port:
+            log_fact("ready", host=settings.gateway_host, port=port)
             await ending.wait()
             log_fact("stopping", reason="signal")
             app.end_within(END_S)
-        finally:
-            await runner.cleanup()
     log_fact("stopped")
 
 
-async def _listen(runner: web.AppRunner, settings: Settings) -> None:
+@asynccontextmanager
+async def serving(app: GatewayApp, settings: Settings) -> AsyncIterator[int]:
+    """Serve HTTP at the gateway's address, and yield its port; at the end wait for calls in flight.
+
+    Raises:
+        GatewayPortTakenError: the address is in use, or does not belong to this machine.
+    """
+    runner = web.AppRunner(app.application(), handle_signals=False, shutdown_timeout=END_S + 1)
+    await runner.setup()
+    server, most = runner.server, connections_max(_CONNECTIONS_OF_A_CALL * settings.gateway_in_flight_max)
+    assert server is not None, "it was set up"
+    try:
+        with closing(
+            await _listening(lambda: CallerConnection(server, app.numbers, most), settings)
+        ) as sites:
+            yield sites.sockets[0].getsockname()[1]
+    finally:
+        await runner.cleanup()
+
+
+async def _listening(connect: Callable[[], CallerConnection], settings: Settings) -> asyncio.Server:
     host, port = settings.gateway_host, settings.gateway_port
     try:
-        await web.TCPSite(runner, host, port).start()
+        return await asyncio.get_running_loop().create_server(connect, host, port)
     except OSError:
         raise GatewayPortTakenError(host, port) from None
-    log_fact("ready", host=host, port=runner.addresses[0][1])

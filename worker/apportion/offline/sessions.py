@@ -34,10 +34,21 @@ class Sessions:
         Raises:
             EventError: the event is refused, and its session is unchanged.
         """
-        key = session_key(event.tenant, event.session_id)
-        session, outcome = self._composer.handle(event, self._rows.get(key))
-        self._rows.put(key, session)
+        session, outcome = self.answer(event)
+        self.keep(event, session)
         return outcome
+
+    def answer(self, event: Event) -> tuple[Session, Answered | None]:
+        """Return the next row of an event's session, for `keep`, and the answer.
+
+        Raises:
+            EventError: the event is refused.
+        """
+        return self._composer.handle(event, self.session(event.tenant, event.session_id))
+
+    def keep(self, event: Event, session: Session) -> None:
+        """Make a row that of an event's session."""
+        self._rows.put(session_key(event.tenant, event.session_id), session)
 
     def session(self, tenant: str, session_id: str) -> Session:
         """Return the row of a session; an unknown session has the empty row."""

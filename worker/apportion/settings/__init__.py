@@ -172,7 +172,11 @@ class Settings(ClusterSettings):
     """Longest time that a gateway waits for an answer, in seconds; a call can ask for less (Prefer: wait=…).
     The same time limits the reading of a call's body."""
     gateway_in_flight_max: Positive = 256
-    """Largest number of calls that a gateway handles at once; further calls are refused (429)."""
+    """Largest number of calls that a gateway handles at once; further calls are refused (429). One token has
+    half of them at most."""
+    gateway_bodies_max_bytes: Annotated[int, Field(ge=8 << 20)] = 64 << 20
+    """Largest size of the bodies of all calls that a gateway reads and handles at once, in bytes; further
+    calls are refused (429). One token has half of it at most."""
     metrics_by_tenant: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Number of tenants, the first ones, that the metrics name; all others are other. 0: no metrics by
     tenant."""

@@ -1,0 +1,55 @@
+"""Pools of what a gateway has for its calls: places, and bytes of bodies.
+
+Without a share, one stuck caller would take a whole pool.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from prometheus_client import Gauge
+
+from apportion.gateway.problems import ProblemError
+from apportion.settings.gateway_tokens import TokenGrant
+
+_AGAIN = {"Retry-After": "1"}
+
+
+class Pool:
+    """Units that calls hold. A token that holds as many as are free gets no more: it has half at most."""
+
+    def __init__(self, setting: str, size: int, code: str, gauge: Gauge) -> None:
+        """`setting` is the name of the size; `code` is that of a refusal; `gauge` shows the units held."""
+        self._size = size
+        self._code = code
+        self._detail = f"{setting} ({size}) is reached, or this token's share of it; try again"
+        self._gauge = gauge
+        self._held = 0
+        self._held_by: Counter[TokenGrant | None] = Counter()
+
+    @contextmanager
+    def holding(self, grant: TokenGrant | None) -> Iterator[Callable[[int], None]]:
+        """Yield a function that takes units for a call; at the end they are free again.
+
+        Without a grant there is no share. The function raises ProblemError (429) if there are too few units.
+        """
+        held = 0
+
+        def take(units: int) -> None:
+            nonlocal held
+            free = self._size - self._held
+            if units > free or (grant is not None and self._held_by[grant] >= free):
+                raise ProblemError(HTTPStatus.TOO_MANY_REQUESTS, self._code, self._detail, headers=_AGAIN)
+            held += units
+            self._add(grant, units)
+
+        try:
+            yield take
+        finally:
+            self._add(grant, -held)
+
+    def _add(self, grant: TokenGrant | None, units: int) -> None:
+        self._held += units
+        self._held_by[grant] += units
+        self._gauge.set(self._held)
