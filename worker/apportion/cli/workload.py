@@ -18,7 +18,7 @@ _Out = Annotated[Path | None, typer.Option("-o", "--out", help="Write to this fi
 
 @app.command()
 def from_git(
-    repository: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Any git repository.")],
+    repository: Annotated[Path, typer.Argument(help="Any git repository.")],
     *,
     revision: Annotated[str, typer.Option(help="The last commit of the history.")] = "HEAD",
     max_requests: Annotated[
@@ -46,7 +46,7 @@ def from_git(
 
 @app.command()
 def from_files(
-    folder: Annotated[Path, typer.Argument(metavar="PATH", exists=True, file_okay=False, help="Any folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="PATH", help="Any folder.")],
     *,
     query: Annotated[str, typer.Option(metavar="TEXT", help="The question that the context is for.")],
     max_file_bytes: Annotated[

@@ -1,6 +1,7 @@
 """Serving of a gateway: from the settings to its end at SIGTERM or SIGINT."""
 
 import asyncio
+import os
 import signal
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
@@ -26,8 +27,12 @@ class GatewayPortTakenError(Exception):
 
     code = "gateway_port_taken"
 
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(f"cannot listen on {host}:{port}: change gateway_host or gateway_port")
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        reason = os.strerror(error.errno) if error.errno else error
+        super().__init__(
+            f"cannot listen on {host}:{port}: {reason}; change gateway_host (--gateway-host) or gateway_port"
+            " (--gateway-port)"
+        )
 
 
 def run_gateway(settings: Settings, opening: AbstractAsyncContextManager[Backend]) -> None:
@@ -35,7 +40,7 @@ def run_gateway(settings: Settings, opening: AbstractAsyncContextManager[Backend
 
     Raises:
         SettingsError: other machines would reach a gateway without tokens, or the tokens are invalid.
-        GatewayPortTakenError: the address is in use, or does not belong to this machine.
+        GatewayPortTakenError: the address is in use or not allowed, or does not belong to this machine.
     """
     access = create_access(settings)
     log_to_stderr(settings.log_format)
@@ -78,6 +83,6 @@ async def _listen(runner: web.AppRunner, settings: Settings) -> None:
     host, port = settings.gateway_host, settings.gateway_port
     try:
         await web.TCPSite(runner, host, port).start()
-    except OSError:
-        raise GatewayPortTakenError(host, port) from None
+    except OSError as error:
+        raise GatewayPortTakenError(host, port, error) from None
     log_fact("ready", host=host, port=runner.addresses[0][1])

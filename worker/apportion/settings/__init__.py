@@ -215,6 +215,8 @@ def load_settings(
     flags: Mapping[str, Any] = MappingProxyType({}),
     config: Path | None = None,
     environment: Mapping[str, str] = os.environ,
+    *,
+    flag_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Settings:
     """Return the settings: flags override the environment, then the file, then the defaults.
 
@@ -226,6 +228,7 @@ def load_settings(
         flags: values of the command line, by the setting's name.
         config: the file; by default APPORTION_CONFIG, else `apportion.toml` if it exists.
         environment: variables; those named APPORTION_… are settings.
+        flag_names: flags of another name than their setting's, by setting.
 
     Raises:
         SettingsError: settings are invalid. The error lists all problems of all sources.
@@ -246,7 +249,11 @@ def load_settings(
         if not _SERVICE_LINK.match(f"{variable}={text}")
     }
     texts = {name: environment[variable] for name, variable in variables.items()} | dict(flags)
-    origins = dict.fromkeys(file_values, str(path)) | variables | {name: flag_of(name) for name in flags}
+    origins = (
+        dict.fromkeys(file_values, str(path))
+        | variables
+        | {name: flag_names.get(name, flag_of(name)) for name in flags}
+    )
     problems += [_unknown(name, origin) for name, origin in origins.items() if name not in NAMES]
     values = {name: value for name, value in (file_values | _parsed(texts)).items() if name in NAMES}
     return _validated(values, origins, problems)
