@@ -1,6 +1,8 @@
 """Files that a command reads and writes. A file of lines may be compressed by gzip."""
 
 import gzip
+import os
+import stat
 import sys
 import zlib
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from typing import Annotated, BinaryIO, TypeAlias, cast
 import typer
 
 _STDIN = Path("-")
-_GZIP = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 _USAGE = 2
 
 EventsFile: TypeAlias = Annotated[
@@ -92,8 +94,8 @@ def _open(path: Path, mode: str) -> BinaryIO:
 
 
 def _unzipped(file: BinaryIO) -> BinaryIO:
-    if file.isatty():
-        return file
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file  # to look ahead could wait for a writer
     with naming(file):
-        is_gzip = cast("BufferedReader", file).peek(len(_GZIP)).startswith(_GZIP)
+        is_gzip = cast("BufferedReader", file).peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
     return cast("BinaryIO", gzip.open(file)) if is_gzip else file

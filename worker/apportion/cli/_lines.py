@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
-from apportion.cli._files import naming
+from apportion.cli._files import GZIP_MAGIC, naming
 from apportion.cli._progress import progress
 
 if TYPE_CHECKING:
@@ -44,7 +44,10 @@ def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "
         if first is None:
             typer.echo(f"apportion: {source.name}: is empty", err=True)
             return
-        found = _OUR_TYPE.match(first.value or b"")
+        value = first.value or b""
+        if value.startswith(GZIP_MAGIC):
+            raise WrongFileError(f"{source.name}: is compressed by gzip: use `gunzip -c`, or give the file")
+        found = _OUR_TYPE.match(value)
         if found and (name := found[1].decode()) not in holding:
             raise WrongFileError(
                 f"{source.name}: line 1 is a {name}, expected {' or '.join(holding)}: are the files swapped?"

@@ -77,7 +77,8 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
         typer.Option(
             "--format",
             help="Write each answer for a provider: its ids, its status and, as `body`, the messages"
-            " (openai, anthropic) or the parts of the text (text). Without it: composed events.",
+            " (openai, anthropic) or the parts of the text (text). Without it: composed events. On a"
+            " terminal, text prints the text itself.",
         ),
     ] = None,
 ) -> None:
@@ -156,7 +157,10 @@ def _write_all(
             _write(decided, in_detail(answer.decision, settings.decision_detail))
         if explain is not None:
             explain(answer.decision)
-        _write(sys.stdout.buffer, form.shape(answer.composed))
+        if form.is_shown_as_text(answer.composed):
+            typer.echo(_shown_text(answer.composed.text))
+        else:
+            _write(sys.stdout.buffer, form.shape(answer.composed))
     return counts
 
 
@@ -166,6 +170,11 @@ class _Form:
     def __init__(self, output_format: ComposeFormat | None) -> None:
         self.missing = 0
         self._format = output_format
+
+    def is_shown_as_text(self, composed: "ContextComposed") -> bool:
+        """Return whether the answer goes to a terminal as the text itself, instead of a line of JSON."""
+        is_asked = self._format is ComposeFormat.TEXT and sys.stdout.isatty()
+        return is_asked and isinstance(composed.text, str)
 
     def shape(self, composed: "ContextComposed") -> "Struct":
         if self._format is None:
@@ -189,6 +198,12 @@ def _write(file: BinaryIO, event: "Struct") -> None:
     with naming(file):
         while left:
             left = left[os.write(file.fileno(), left) :]
+
+
+def _shown_text(text: object) -> str:
+    from apportion.printable import printable
+
+    return "\n".join(printable(line) for line in str(text).expandtabs().splitlines())
 
 
 def _explainer() -> "Callable[[ContextDecision], None]":

@@ -1,5 +1,6 @@
 """`apportion workload from-files`, `from-git` and `recorded`: realistic events to try things with."""
 
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -67,11 +68,17 @@ def from_files(
       apportion workload from-files . --query "Where is a lane's floor enforced?" |
         apportion compose --policy search --format text
     """
-    from apportion.examples.workload.files import from_files
+    from apportion.examples.workload.files import LeftOut, from_files
+
+    os.scandir(folder).close()  # a wrong path is an error of the system
 
     made = from_files(folder, query, file_bytes_max=max_file_bytes, bytes_max=max_bytes)
-    left_out = ", ".join([f"{reason} {count:,}" for reason, count in made.left_out.items()])
-    typer.echo(f"apportion: files {made.files:,}; left out: {left_out or 'none'}", err=True)
+    others = {reason: count for reason, count in made.left_out.items() if reason is not LeftOut.NO_ROOM}
+    left_out = ", ".join([f"{reason} {count:,}" for reason, count in others.items()])
+    files = f"files {made.files:,}"
+    if unfit := made.left_out.get(LeftOut.NO_ROOM, 0):
+        files = f"the {made.files:,} of {made.files + unfit:,} files that fit the query best (--max-bytes)"
+    typer.echo(f"apportion: {files}; left out: {left_out or 'none'}", err=True)
     _write([made.event], None, out)
 
 
