@@ -24,6 +24,7 @@ COMMANDS = (
     "explain",
     "replay",
     "snapshot",
+    "forget",
     "sink",
     "report",
     "mcp",

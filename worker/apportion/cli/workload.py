@@ -42,6 +42,8 @@ def from_git(
     """
     from apportion.examples.workload.requests import from_git
 
+    os.scandir(repository).close()  # likewise
+
     _write(from_git(repository, revision, max_requests=max_requests, policy=policy), max_requests, out)
 
 
