@@ -13,7 +13,13 @@ pytestmark = pytest.mark.asyncio
 async def test_a_session_is_forgotten_with_its_pool_while_no_worker_runs(bootstrap_servers: str) -> None:
     settings = own_settings(bootstrap_servers, partitions=2)
     key = b"default/s"
-    artifact = {"type": "context-artifact", "session_id": "s", "published_at": NOW} | candidate("pooled", 20)
+    artifact = {
+        "type": "context-artifact",
+        "session_id": "s",
+        "published_at": NOW,
+        "source": "tests",
+        "artifact": candidate("pooled", 20),
+    }
     async with staged(settings) as stage:
         async with worker_running(settings) as worker:
             await stage.send(artifact, request("r1"), request("other", "t"))
