@@ -55,8 +55,7 @@ def explain(
 
     Examples:
       apportion explain 6891f1 --decisions decisions.jsonl
-      apportion explain 6891f1 --decisions decisions.jsonl --candidate a
-        --events events.jsonl
+      apportion explain 6891f1 --decisions decisions.jsonl --candidate a --events events.jsonl
       apportion explain 6891f1 --from-topics --candidate a
     """
     if events is not None and candidate is None:
