@@ -36,13 +36,18 @@ class FileFailedError(Exception):
 def open_events(path: Path | None) -> AbstractContextManager[BinaryIO]:
     """Open a file of events, or stdin, which stays open."""
     if path is None or path == _STDIN:
-        return nullcontext(_unzipped(sys.stdin.buffer))
+        stdin = sys.stdin.buffer
+        return nullcontext(cast("BinaryIO", gzip.open(stdin)) if _is_gzip(stdin) else stdin)
     return open_to_read(path)
 
 
 def open_to_read(path: Path) -> BinaryIO:
     """Open a file of bytes, or the bytes that are compressed in it by gzip."""
-    return _unzipped(_open(path, "rb"))
+    file = _open(path, "rb")
+    if not _is_gzip(file):
+        return file
+    file.close()  # gzip closes only a file that it has opened
+    return cast("BinaryIO", gzip.open(path))
 
 
 def open_to_write(path: Path) -> BinaryIO:
@@ -93,9 +98,8 @@ def _open(path: Path, mode: str) -> BinaryIO:
         raise FileFailedError(path, error, _USAGE) from None
 
 
-def _unzipped(file: BinaryIO) -> BinaryIO:
+def _is_gzip(file: BinaryIO) -> bool:
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file  # to look ahead could wait for a writer
+        return False  # to look ahead could wait for a writer
     with naming(file):
-        is_gzip = cast("BufferedReader", file).peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
-    return cast("BinaryIO", gzip.open(file)) if is_gzip else file
+        return cast("BufferedReader", file).peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
