@@ -242,12 +242,7 @@ def load_settings(
             file_values = _with_paths_from(path.parent, read_toml(path))
         except SettingsError as error:
             problems += error.problems
-    variables = {
-        variable.removeprefix(PREFIX).lower(): variable
-        for variable, text in environment.items()
-        if variable.startswith(PREFIX) and variable != CONFIG_VARIABLE and text
-        if not _SERVICE_LINK.match(f"{variable}={text}")
-    }
+    variables = _variables(environment)
     texts = {name: environment[variable] for name, variable in variables.items()} | dict(flags)
     origins = (
         dict.fromkeys(file_values, str(path))
@@ -257,6 +252,16 @@ def load_settings(
     problems += [_unknown(name, origin) for name, origin in origins.items() if name not in NAMES]
     values = {name: value for name, value in (file_values | _parsed(texts)).items() if name in NAMES}
     return _validated(values, origins, problems)
+
+
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are settings, by the setting's name."""
+    return {
+        variable.removeprefix(PREFIX).lower(): variable
+        for variable, text in environment.items()
+        if variable.startswith(PREFIX) and variable != CONFIG_VARIABLE and text
+        if not _SERVICE_LINK.match(f"{variable}={text}")
+    }
 
 
 @cache
