@@ -244,11 +244,8 @@ def load_settings(
             problems += error.problems
     variables = _variables(environment)
     texts = {name: environment[variable] for name, variable in variables.items()} | dict(flags)
-    origins = (
-        dict.fromkeys(file_values, str(path))
-        | variables
-        | {name: flag_names.get(name, flag_of(name)) for name in flags}
-    )
+    given = {name: flag_names.get(name, flag_of(name)) for name in flags}
+    origins = dict.fromkeys(file_values, str(path)) | variables | given
     problems += [_unknown(name, origin) for name, origin in origins.items() if name not in NAMES]
     values = {name: value for name, value in (file_values | _parsed(texts)).items() if name in NAMES}
     return _validated(values, origins, problems)
