@@ -3,6 +3,8 @@
 The secrets and policy files that the settings name are read here.
 """
 
+from difflib import get_close_matches
+
 from msgspec.structs import replace
 
 from apportion.core.engine import Engine
@@ -39,7 +41,10 @@ def create_catalogue(settings: Settings) -> Catalogue:
     names = sorted({policy.name for policy in catalogue})
     if settings.default_policy not in names:
         origin = settings.origin("default_policy")
-        raise SettingsError([f"default_policy ({origin}): no policy of that name; known: {', '.join(names)}"])
+        near = get_close_matches(settings.default_policy, names)
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        problem = f"no policy of that name; {hint}known: {', '.join(names)}"
+        raise SettingsError([f"default_policy ({origin}): {problem}"])
     return catalogue
 
 

@@ -1,4 +1,5 @@
 import base64
+import gzip
 import hashlib
 import json
 import os
@@ -82,8 +83,81 @@ def test_a_file_and_stdin_give_the_same(tmp_path: Path) -> None:
     assert apportion("compose", "-", stdin=(tmp_path / "events.jsonl").read_bytes()).out == of_file
 
 
-def test_no_events_are_no_answers() -> None:
-    assert apportion("compose", stdin=b"") == Ended(0, b"", "")
+def test_no_events_are_no_answers_and_named_on_stderr() -> None:
+    ended = apportion("compose", stdin=b"")
+    assert (ended.exit_code, ended.out) == (0, b"")
+    assert ended.err.endswith(": is empty\n")
+
+
+def test_a_missing_secret_is_named_once_with_its_variable() -> None:
+    events = lines(
+        *(
+            request(f"r{number}", {"kind": "code", "lane": "local", "path": "a", "content": "x"})
+            for number in range(9)
+        )
+    )
+    first, last = apportion("compose", stdin=events).err.splitlines()
+    assert first.startswith("apportion: line 1: no_secret: ")
+    assert "`export APPORTION_FINGERPRINT_SECRET=…`" in first
+    assert last == "apportion: dead_letters: events refused: 9 (no_secret 9); --dead-letters FILE keeps them"
+
+
+def test_a_repeated_mistake_is_listed_three_times() -> None:
+    shown = apportion("compose", stdin=b"no json\n" * 9).err.splitlines()
+    assert len([line for line in shown if ": not_json: " in line]) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"), [("nowhere", "No such file or directory"), (".", "Is a directory")]
+)
+def test_a_file_that_cannot_be_opened_is_one_line_and_wrong_usage(path: str, reason: str) -> None:
+    assert apportion("compose", path) == Ended(2, b"", f"apportion: file_failed: {path}: {reason}\n")
+
+
+def test_a_compressed_file_is_read_and_a_compressed_pipe_and_damage_are_named(tmp_path: Path) -> None:
+    events = lines(request("r", candidate("a")))
+    packed = gzip.compress(events)
+    (tmp_path / "events.gz").write_bytes(packed)
+    assert apportion("compose", "events.gz") == apportion("compose", stdin=events)
+    ended = process("compose", stdin=packed)
+    assert ended.exit_code == 2
+    assert "gunzip -c" in ended.err
+    (tmp_path / "events.gz").write_bytes(packed[:-9])
+    assert apportion("compose", "events.gz").err.startswith("apportion: file_failed: events.gz: ")
+
+
+def test_swapped_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "events").write_bytes(lines(request("r", candidate("a"))))
+    assert apportion("compose", "events", "--decisions", "decisions").exit_code == 0
+    for arguments, named in (
+        (("verify", "decisions", "events"), "decisions: line 1 is a context-decision"),
+        (("compose", "decisions"), "decisions: line 1 is a context-decision"),
+        (("verify", "events", "events.copy"), "events.copy: line 1 is a context-request"),
+        (("explain", "0", "--decisions", "events"), "events: line 1 is a context-request"),
+    ):
+        (tmp_path / "events.copy").write_bytes((tmp_path / "events").read_bytes())
+        ended = apportion(*arguments)
+        assert ended.exit_code == 2
+        assert ended.err.startswith(f"apportion: wrong_file: {named}, expected ")
+
+
+def test_the_flag_that_was_given_is_named_with_a_suggestion() -> None:
+    ended = apportion("compose", "--policy", "lane", stdin=b"{}")
+    assert ended.exit_code == 2
+    assert "default_policy (--policy): no policy of that name; did you mean lanes" in ended.err
+
+
+def test_a_terminal_gets_the_text_itself(tmp_path: Path) -> None:
+    (tmp_path / "events").write_bytes(lines(request("r", candidate("a"))))
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(  # noqa: S603 - our own interpreter
+        command("compose", "events", "--format", "text"), env=environment(), stdout=theirs
+    ):
+        os.close(theirs)
+        shown = b"".join(iter(lambda: _drained(ours), b"")).decode()
+    os.close(ours)
+    [answer] = read(process("compose", "events", "--format", "text").out)
+    assert shown.replace("\r\n", "\n") == "".join(answer["body"]["parts"]) + "\n"
 
 
 def test_a_bad_line_is_one_dead_letter_with_its_place_and_the_rest_is_answered(tmp_path: Path) -> None:
@@ -113,7 +187,7 @@ def test_without_a_file_for_them_stderr_names_dead_letters(tmp_path: Path) -> No
     assert ids(read(ended.out)) == ["r"]
     assert ended.err.splitlines() == [
         "apportion: line 1: not_json: the value is not JSON: invalid character (near column 5) (at $)",
-        "apportion: dead_letters: events refused: 1; --dead-letters FILE keeps them",
+        "apportion: dead_letters: events refused: 1 (not_json 1); --dead-letters FILE keeps them",
     ]
     ended, _ = refused_of(events, tmp_path)
     assert len(ended.err.splitlines()) == 1

@@ -1,6 +1,7 @@
 import json
 import os
 import pty
+import re
 import socket
 import subprocess
 import sys
@@ -147,6 +148,18 @@ def test_every_command_has_help(command: str, run: Run) -> None:
     ended = run(*command.split(), "--help")
     assert ended.exit_code == 0
     assert "Usage: apportion" in ended.out
+
+
+def test_help_flows_at_any_width_and_has_nothing_that_rich_takes_for_markup() -> None:
+    commands = [apportion.cli._commands._Commands()[name] for name in COMMANDS]
+    commands += [each for group in commands for each in getattr(group, "commands", {}).values()]
+    for command in commands:
+        for paragraph in command.help.split("\n\n"):
+            assert not re.search(r"\[[a-z/]", paragraph), paragraph
+            if paragraph.startswith("Examples:"):
+                assert max(map(len, paragraph.splitlines())) < 79, paragraph
+            else:
+                assert "\n" not in paragraph, paragraph
 
 
 def test_every_setting_but_a_secret_is_a_flag(run: Run) -> None:

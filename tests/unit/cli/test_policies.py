@@ -32,7 +32,7 @@ def test_all_errors_of_all_files_come_at_once_each_with_file_key_and_reason(tmp_
     (tmp_path / "three.toml").write_text("no toml")
     files = ("one.toml", "good.toml", "two.toml", "three.toml")
     ended = apportion("policies", "check", *files)
-    assert ended.exit_code == 1
+    assert ended.exit_code == 2
     assert [line.split(b"\t")[0] for line in ended.out.splitlines()] == [b"good.toml"]
     told = [line.removeprefix("apportion: invalid_policy: ") for line in ended.err.splitlines()]
     assert told[0] == "one.toml: name: required"
@@ -47,7 +47,7 @@ def test_two_files_with_one_name_and_version_are_told(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / f"{name}.toml").write_text(GOOD)
     ended = apportion("policies", "check", "first.toml", "second.toml")
-    assert ended.exit_code == 1
+    assert ended.exit_code == 2
     assert [line.split(b"\t")[0] for line in ended.out.splitlines()] == [b"first.toml"]
     told = "second.toml: version: first.toml has the same name and version; give each policy its own"
     assert ended.err == f"apportion: invalid_policy: {told}\n"
@@ -95,5 +95,5 @@ def test_nothing_is_published_where_one_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "good.toml").write_text(GOOD)
     (tmp_path / "bad.toml").write_text(WITHOUT_NAME)
     ended = apportion("policies", "publish", "good.toml", "bad.toml", "--brokers", "localhost:1")
-    assert (ended.exit_code, ended.out) == (1, b"")
+    assert (ended.exit_code, ended.out) == (2, b"")
     assert ended.err.startswith("apportion: invalid_policy: bad.toml: name: required")

@@ -58,14 +58,16 @@ def test_that_nothing_was_there_to_replay_is_said() -> None:
     Path("decisions").write_bytes(b"")
     ended = replay("--budget", "45")
     assert (ended.exit_code, ended.out.splitlines()[0].split()[0]) == (0, b"0")
-    assert ended.err == "apportion: nothing was compared: there is no request and no decision\n"
+    assert ended.err.endswith("apportion: nothing was compared: there is no request and no decision\n")
 
 
 def test_a_pipe_gets_a_line_for_each_change_each_group_and_kind_and_the_sum() -> None:
     ended = replay("--budget", "45", "--price-per-million", "2.5")
     assert (ended.exit_code, ended.err) == (0, "")
     assert ended.out.decode().splitlines() == [
+        "Decision\tTokens\tChange",
         *(f"{each}\t61 > 41\t{LOST}" for each in ids()),
+        "Group or kind\tGained\tLost\tShrunk\tGrown\tTokens",
         "group local\t0\t2\t0\t0\t+0 -40",
         "kind recent_edit\t0\t2\t0\t0\t+0 -40",
         "2 decisions replayed, 2 changed: 0 gained, 2 lost, 0 shrunk, 0 grown, 0 reordered",
@@ -99,8 +101,8 @@ def test_a_policy_that_does_not_fit_is_told_with_each_decision_and_exits_with_1(
     ended = replay("--policy", "other.toml")
     assert ended.exit_code == 1
     rows = ended.out.decode().splitlines()
-    assert [row.split("\t")[0] for row in rows[:2]] == ids()
-    assert all("unknown_lane: " in row and "$.candidates[0].lane" in row for row in rows[:2])
+    assert [row.split("\t")[0] for row in rows[1:3]] == ids()
+    assert all("unknown_lane: " in row and "$.candidates[0].lane" in row for row in rows[1:3])
     assert rows[-1] == "2 refused under the change (unknown_lane 2)"
     misfit, *_ = map(json.loads, replay("--policy", "other.toml", "--format", "json").out.splitlines())
     assert misfit["error"]["code"] == "unknown_lane"

@@ -47,7 +47,7 @@ def test_what_could_not_be_read_is_told_beside_what_could() -> None:
     Path("cut").write_bytes(Path("decisions").read_bytes()[:-200])
     ended = apportion("report", "cut")
     assert ended.exit_code == 0
-    assert ended.out.startswith(b"report.html: 2 decisions, 2 to open, 1 unreadable records, ")
+    assert ended.out.startswith(b"report.html: 2 decisions, 2 to open, 1 unreadable record, ")
 
 
 @pytest.mark.parametrize("given", [(), ("gone",), (".",), ("decisions", "--output", "gone/page.html")])

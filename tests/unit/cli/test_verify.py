@@ -47,7 +47,7 @@ def test_that_nothing_was_there_to_compare_is_said_and_is_no_failure(decisions: 
     Path("events").write_bytes(b"")
     ended = verify([])
     assert (ended.exit_code, ended.out) == (0, b"0 decisions verified, 0 differences\n")
-    assert ended.err == "apportion: nothing was compared: there is no request and no decision\n"
+    assert ended.err.endswith("apportion: nothing was compared: there is no request and no decision\n")
     assert verify([], "--format", "json").err == ended.err
 
 

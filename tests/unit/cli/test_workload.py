@@ -142,8 +142,8 @@ def test_what_is_left_out_of_a_folder_is_counted_by_reason(
         *(".gitignore", "deep/.gitignore", "deep/kept.log", "job.txt"),
     ]
     assert made.err == (
-        "apportion: files 4; left out: ignored by .gitignore 2, symbolic links 1, not UTF-8 text 2, empty 1, "
-        "above --max-file-bytes 1, beyond --max-bytes 1\n"
+        "apportion: the 4 of 5 files that fit the query best (--max-bytes); left out: "
+        "ignored by .gitignore 2, symbolic links 1, not UTF-8 text 2, empty 1, above --max-file-bytes 1\n"
     )
     assert len(made.out) <= 4_096
 

@@ -1,20 +1,25 @@
-"""docs/analytics.md: its example publishes an event that the table of usage can hold."""
+"""docs/analytics.md: its example publishes usage that the tables can hold, and its queries run."""
 
 import asyncio
 import json
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+import duckdb
+import pytest
 from openai.types.chat import ChatCompletion
-from support.commands import ROOT
+from support.commands import ROOT, apportion
+from support.composing import NOW, candidate
 
 from apportion.analytics.records import read, recognised
 from apportion.core.events import ContextUsage
 
 PAGE = (ROOT / "docs" / "analytics.md").read_text("utf-8")
 [EXAMPLE] = re.findall(r"^```python\n(usage = .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+QUERIES = re.findall(r"^```sql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 RESPONSE = ChatCompletion.model_validate(
     {
         "id": "c",
@@ -59,3 +64,22 @@ def test_the_example_publishes_the_usage_of_a_call() -> None:
     usage = read(value)
     assert (usage.request_id, usage.input_tokens, usage.output_tokens) == ("r", 30, 4)
     assert usage.cache_read_input_tokens == 20
+
+
+def test_the_queries_run_on_tables_that_the_sink_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ids = {"request_id": "r", "session_id": "s", "tenant": "default"}
+    request = {"type": "context-request", **ids, "requested_at": NOW, "candidates": [candidate("a")]}
+    usage = {"type": "context-usage", **ids, "used_at": NOW, "gen_ai.usage.input_tokens": 30}
+    event, used = (json.dumps(each).encode() + b"\n" for each in (request, usage))
+    assert apportion("compose", "--decisions", "decisions", stdin=event).exit_code == 0
+    Path("usage").write_bytes(used)
+    for file in ("decisions", "usage"):
+        ended = apportion("sink", "--from", file, "--tables", "tables")
+        assert ended.exit_code == 0, ended.err
+    database = duckdb.connect()
+    for query in QUERIES:
+        database.execute(query)
+    assert len(QUERIES) > 4

@@ -1,4 +1,4 @@
-"""docs/tutorial.md shows what its commands print."""
+"""docs/tutorial.md, and docs/explain.md after it, show what their commands print."""
 
 import os
 import re
@@ -9,7 +9,8 @@ import pytest
 from support.commands import ROOT, apportion
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+NEXT = (ROOT / "docs" / "explain.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGE + NEXT, re.MULTILINE | re.DOTALL)
 STEPS = re.findall(r"^\$ apportion ([^\n]*)\n((?:[^$\n][^\n]*\n|\n)*)", "".join(BLOCKS), re.MULTILINE)
 
 
@@ -21,7 +22,7 @@ def test_each_command_prints_the_lines_that_the_page_shows(
     monkeypatch.chdir(tmp_path)
     [events] = re.findall(r"<<'END'\n(.*?\n)END\n", PAGE, re.DOTALL)
     Path("events.jsonl").write_text(events, "utf-8")
-    assert len(STEPS) == len(re.findall(r"^\$ apportion ", PAGE, re.MULTILINE)) > 0
+    assert len(STEPS) == len(re.findall(r"^\$ apportion ", PAGE + NEXT, re.MULTILINE)) > 0
     for line, shown in STEPS:
         called, _, output = line.partition(" > ")
         ended = apportion(*shlex.split(called))

@@ -60,7 +60,9 @@ def main() -> None:
             raise
         for line in _message(error).splitlines():
             _print_error(line if line.startswith(code) else f"{code}: {line}")
-        sys.exit(getattr(error, "exit_code", ExitCode.FAILURE))
+        usage = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+        code_of_kind = ExitCode.USAGE if isinstance(error, usage) else ExitCode.FAILURE
+        sys.exit(getattr(error, "exit_code", code_of_kind))
 
 
 def _print_error(line: str) -> None:

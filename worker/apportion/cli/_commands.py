@@ -5,6 +5,8 @@ The root imports each command on demand, and describes what all have in common.
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from inspect import cleandoc
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -13,27 +15,47 @@ from typer.main import get_command
 
 from apportion import ENGINE_VERSION, __version__
 
-COMMANDS = (
-    "demo",
-    "run",
-    "gateway",
-    "health",
-    "send",
-    "compose",
-    "verify",
-    "explain",
-    "replay",
-    "snapshot",
-    "sink",
-    "report",
-    "mcp",
-    "fingerprint",
-    "workload",
-    "policies",
-    "topics",
-    "config",
-)
-"""The commands, in the order of `--help`."""
+COMMANDS = {
+    "demo": "Try",
+    "workload": "Try",
+    "compose": "Compose",
+    "gateway": "Compose",
+    "run": "Compose",
+    "send": "Compose",
+    "verify": "Understand",
+    "explain": "Understand",
+    "replay": "Understand",
+    "report": "Understand",
+    "mcp": "Understand",
+    "sink": "Understand",
+    "topics": "Operate",
+    "policies": "Operate",
+    "health": "Operate",
+    "config": "Operate",
+    "fingerprint": "Operate",
+    "snapshot": "Operate",
+    "forget": "Operate",
+}
+"""The commands by name with their panel, in the order of `--help`."""
+_COLUMNS = 75
+"""Width of an example, with room for a backslash on a terminal of 80 columns."""
+
+
+def _flowing(text: str) -> str:
+    """Return a help text for any width: without the source's line breaks, but with those of examples."""
+    paragraphs = cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        _examples(paragraph) if paragraph.startswith("Examples:") else paragraph.replace("\n", " ")
+        for paragraph in paragraphs
+    )
+
+
+def _examples(paragraph: str) -> str:
+    lines = [
+        wrap(line, _COLUMNS, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+        for line in paragraph.splitlines()
+    ]
+    return "\n".join(" \\\n".join(line) for line in lines)
 
 
 class _Commands(Mapping[str, Any]):
@@ -43,7 +65,9 @@ class _Commands(Mapping[str, Any]):
         if name not in COMMANDS:
             raise KeyError(name)
         command = get_command(import_module(f"apportion.cli.{name}").app)
-        command.name = name
+        command.name, command.rich_help_panel = name, COMMANDS[name]
+        for shown in (command, *getattr(command, "commands", {}).values()):
+            shown.help = _flowing(shown.help or "")
         return command
 
     def __iter__(self) -> Iterator[str]:

@@ -1,14 +1,21 @@
-"""Files that a command reads and writes; a file that cannot be opened is a usage error."""
+"""Files that a command reads and writes. A file of lines may be compressed by gzip."""
 
+import gzip
+import os
+import stat
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeAlias, cast
 
 import typer
 
 _STDIN = Path("-")
+GZIP_MAGIC = b"\x1f\x8b"
+_USAGE = 2
 
 EventsFile: TypeAlias = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="Events as JSON lines; - or no file: stdin.")
@@ -17,19 +24,30 @@ EventsFile: TypeAlias = Annotated[
 
 
 class FileFailedError(Exception):
-    """Reading or writing an open file failed, for example because its disk is full or removed."""
+    """A file cannot be opened, or reading or writing it failed, for example because its disk is full."""
 
     code = "file_failed"
+
+    def __init__(self, name: object, error: Exception, exit_code: int = 1) -> None:
+        super().__init__(f"{name}: {getattr(error, 'strerror', None) or error}")
+        self.exit_code = exit_code
 
 
 def open_events(path: Path | None) -> AbstractContextManager[BinaryIO]:
     """Open a file of events, or stdin, which stays open."""
-    return nullcontext(sys.stdin.buffer) if path is None or path == _STDIN else open_to_read(path)
+    if path is None or path == _STDIN:
+        stdin = sys.stdin.buffer
+        return nullcontext(cast("BinaryIO", gzip.open(stdin)) if _is_gzip(stdin) else stdin)
+    return open_to_read(path)
 
 
 def open_to_read(path: Path) -> BinaryIO:
-    """Open a file of bytes."""
-    return _open(path, "rb")
+    """Open a file of bytes, or the bytes that are compressed in it by gzip."""
+    file = _open(path, "rb")
+    if not _is_gzip(file):
+        return file
+    file.close()  # gzip closes only a file that it has opened
+    return cast("BinaryIO", gzip.open(path))
 
 
 def open_to_write(path: Path) -> BinaryIO:
@@ -67,14 +85,21 @@ def naming(file: BinaryIO) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
+    except (OSError, EOFError, zlib.error) as error:  # the last two: of a damaged gzip file
         if isinstance(error, BrokenPipeError) and file is sys.stdout.buffer:
             raise
-        raise FileFailedError(f"{file.name}: {error.strerror}") from None
+        raise FileFailedError(file.name, error) from None
 
 
 def _open(path: Path, mode: str) -> BinaryIO:
     try:
         return cast("BinaryIO", path.open(mode))
     except OSError as error:
-        raise typer.BadParameter(f"{path}: {error.strerror}") from None
+        raise FileFailedError(path, error, _USAGE) from None
+
+
+def _is_gzip(file: BinaryIO) -> bool:
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return False  # to look ahead could wait for a writer
+    with naming(file):
+        return cast("BufferedReader", file).peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)

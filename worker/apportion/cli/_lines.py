@@ -1,34 +1,66 @@
 """Lines of a file that a command reads, with the file's name in errors, and a progress bar."""
 
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, BinaryIO
 
-from apportion.cli._files import naming
+import typer
+
+from apportion.cli._files import GZIP_MAGIC, naming
 from apportion.cli._progress import progress
 
 if TYPE_CHECKING:
     from apportion.core.wire.record import Record
 
 
-def lines_of(source: BinaryIO, line_max_bytes: int) -> "Iterator[Record]":
-    """Yield the lines of a file.
+EVENTS = ("context-request", "context-artifact", "context-retraction")
+DECISIONS = ("context-decision",)
+DEAD_LETTERS = ("context-dead-letter",)
+_OUR_TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"(context-[a-z-]+)"')
+
+
+class WrongFileError(Exception):
+    """A file begins with a record that belongs in another file."""
+
+    code = "wrong_file"
+    exit_code = 2
+
+
+def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "Iterator[Record]":
+    """Yield the lines of a file that holds records of these types. An empty file is named on stderr.
 
     Raises:
         FileFailedError: the file cannot be read.
+        WrongFileError: the first line is a record of another type of ours.
     """
     from apportion.offline.lines import read_lines
 
     with naming(source):
-        yield from read_lines(source, line_max_bytes)
+        lines = read_lines(source, line_max_bytes)
+        first = next(lines, None)
+        if first is None:
+            typer.echo(f"apportion: {source.name}: is empty", err=True)
+            return
+        value = first.value or b""
+        if value.startswith(GZIP_MAGIC):
+            raise WrongFileError(f"{source.name}: is compressed by gzip: use `gunzip -c`, or give the file")
+        found = _OUR_TYPE.match(value)
+        if found and (name := found[1].decode()) not in holding:
+            raise WrongFileError(
+                f"{source.name}: line 1 is a {name}, expected {' or '.join(holding)}: are the files swapped?"
+            )
+        yield first
+        yield from lines
 
 
 def watched(
     lines: "Iterator[Record]", source: BinaryIO, what: str, stack: ExitStack, *, beside_output: bool
 ) -> "Iterator[Record]":
     """Show how far a file is read; of a pipe nobody knows the end."""
+    stored: BinaryIO = getattr(source, "fileobj", source)  # the compressed file
     status = os.fstat(source.fileno())
     if not stat.S_ISREG(status.st_mode):
         yield from lines
@@ -36,4 +68,4 @@ def watched(
     advance = stack.enter_context(progress(what, status.st_size, in_bytes=True, beside_output=beside_output))
     for line in lines:
         yield line
-        advance(source.tell())
+        advance(stored.tell())

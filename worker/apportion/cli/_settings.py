@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _GIVEN = "apportion.cli.given"
 _NAMED = "apportion.cli.named"
+_OWN_FLAGS = {"default_policy": "--policy", "schema_registry": "--registry"}
+"""Flags of commands that override a setting, by the setting's name."""
 _PANEL = "Settings (every setting is a flag: see apportion config)"
 
 
@@ -75,8 +77,9 @@ def read_settings(ctx: typer.Context, **own: Any) -> "Settings":
 
     given: Mapping[str, Any] = ctx.meta.get(_GIVEN, {})
     flags = {name: value for name, value in given.items() if name != "config"}
-    flags |= {name: value for name, value in own.items() if value is not None}
-    return load_settings(flags, given.get("config"))
+    own = {name: value for name, value in own.items() if value is not None}
+    named = {name: _OWN_FLAGS[name] for name in own}
+    return load_settings(flags | own, given.get("config"), flag_names=named)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from apportion.cli._files import open_events, open_to_read
-from apportion.cli._lines import lines_of, watched
+from apportion.cli._lines import DEAD_LETTERS, DECISIONS, EVENTS, lines_of, watched
 from apportion.cli._progress import progress
 from apportion.cli._topics import recomposition_of
 
@@ -56,12 +56,13 @@ def open_file_run(
 
     with ExitStack() as stack:
         source = stack.enter_context(open_events(events))
-        logs = [stack.enter_context(open_events(decisions))]
+        logs = [lines_of(stack.enter_context(open_events(decisions)), LINE_MAX_BYTES, DECISIONS)]
         if dead_letters is not None:
-            logs.append(stack.enter_context(open_to_read(dead_letters)))
-        verification = verification_of(settings, *[lines_of(log, LINE_MAX_BYTES) for log in logs])
+            letters = stack.enter_context(open_to_read(dead_letters))
+            logs.append(lines_of(letters, LINE_MAX_BYTES, DEAD_LETTERS))
+        verification = verification_of(settings, *logs)
         bar = ExitStack()
-        lines = lines_of(source, settings.event_max_bytes)
+        lines = lines_of(source, settings.event_max_bytes, EVENTS)
         yield FileRun(verification, watched(lines, source, what, bar, beside_output=beside_output), bar)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from enum import StrEnum
@@ -18,7 +19,7 @@ from apportion.cli._files import (
     require_distinct,
     require_free,
 )
-from apportion.cli._lines import lines_of, watched
+from apportion.cli._lines import EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 _PIPE_COLUMNS = 140
+_LISTED_MAX = 3
+"""How many refused events of one code are listed on stderr."""
 
 
 class ComposeFormat(StrEnum):
@@ -61,7 +64,8 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     *,
     decisions: Annotated[Path | None, typer.Option(help="Write the decisions to this file.")] = None,
     dead_letters: Annotated[
-        Path | None, typer.Option(help="Write dead letters to this file; without it, stderr lists them.")
+        Path | None,
+        typer.Option(help="Write dead letters to this file; without it, stderr lists three of a code."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     policy: Annotated[
@@ -73,7 +77,8 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
         typer.Option(
             "--format",
             help="Write each answer for a provider: its ids, its status and, as `body`, the messages"
-            " (openai, anthropic) or the parts of the text (text). Without it: composed events.",
+            " (openai, anthropic) or the parts of the text (text). Without it: composed events. On a"
+            " terminal, text prints the text itself.",
         ),
     ] = None,
 ) -> None:
@@ -102,10 +107,11 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
         refused = stack.enter_context(open_to_write(dead_letters)) if dead_letters else None
         form = _Form(output_format)
         explain_to = _explainer() if explain else None
-        count = _write_all(answers, settings, decided, refused, explain_to, form)
-    if count:
+        counts = _write_all(answers, settings, decided, refused, explain_to, form)
+    if counts:
         kept = f"they are in {dead_letters}" if dead_letters else "--dead-letters FILE keeps them"
-        raise DeadLettersError(f"events refused: {count:,}; {kept}")
+        codes = ", ".join(f"{code} {count:,}" for code, count in counts.most_common())
+        raise DeadLettersError(f"events refused: {counts.total():,} ({codes}); {kept}")
     if form.missing:
         raise FormsMissingError(f"answers without a form in {output_format}: {form.missing:,}")
 
@@ -118,7 +124,7 @@ def _answers(
     from apportion.offline.sessions import Sessions
 
     sessions = Sessions(create_engine(settings), create_catalogue(settings), settings.default_policy)
-    lines = lines_of(source, settings.event_max_bytes)
+    lines = lines_of(source, settings.event_max_bytes, EVENTS)
     if stack is not None:
         lines = watched(lines, source, "composing", stack, beside_output=True)
     return answer_lines(lines, sessions, settings.bounds)
@@ -131,27 +137,31 @@ def _write_all(
     refused: BinaryIO | None,
     explain: "Callable[[ContextDecision], None] | None",
     form: "_Form",
-) -> int:
-    """Write every answer to its file, and return the number of dead letters."""
+) -> Counter[str]:
+    """Write every answer to its file, and return the number of dead letters by code."""
     from apportion.core.detail import in_detail
     from apportion.core.results import ContextDeadLetter
     from apportion.core.wire.dead_letter import holding
 
-    count = 0
+    counts: Counter[str] = Counter()
     for answer in answers:
         if isinstance(answer, ContextDeadLetter):
-            count += 1
-            if refused is None:
+            code = answer.error.code
+            counts[code] += 1
+            if refused is None and counts[code] <= (1 if code == "no_secret" else _LISTED_MAX):
                 typer.echo(f"apportion: {_error_line(answer)}", err=True)
-            else:
+            elif refused is not None:
                 _write(refused, holding(answer, settings.dead_letter_value))
             continue
         if decided is not None:
             _write(decided, in_detail(answer.decision, settings.decision_detail))
         if explain is not None:
             explain(answer.decision)
-        _write(sys.stdout.buffer, form.shape(answer.composed))
-    return count
+        if form.is_shown_as_text(answer.composed):
+            typer.echo(_shown_text(answer.composed.text))
+        else:
+            _write(sys.stdout.buffer, form.shape(answer.composed))
+    return counts
 
 
 class _Form:
@@ -160,6 +170,11 @@ class _Form:
     def __init__(self, output_format: ComposeFormat | None) -> None:
         self.missing = 0
         self._format = output_format
+
+    def is_shown_as_text(self, composed: "ContextComposed") -> bool:
+        """Return whether the answer goes to a terminal as the text itself, instead of a line of JSON."""
+        is_asked = self._format is ComposeFormat.TEXT and sys.stdout.isatty()
+        return is_asked and isinstance(composed.text, str)
 
     def shape(self, composed: "ContextComposed") -> "Struct":
         if self._format is None:
@@ -185,6 +200,12 @@ def _write(file: BinaryIO, event: "Struct") -> None:
             left = left[os.write(file.fileno(), left) :]
 
 
+def _shown_text(text: object) -> str:
+    from apportion.printable import printable
+
+    return "\n".join(printable(line) for line in str(text).expandtabs().splitlines())
+
+
 def _explainer() -> "Callable[[ContextDecision], None]":
     from rich.console import Console
 
@@ -200,4 +221,6 @@ def _error_line(letter: "ContextDeadLetter") -> str:
     from apportion.printable import printable
 
     error = letter.error
-    return printable(f"line {letter.source.offset + 1}: {error.code}: {error.message} (at {error.pointer})")
+    remedy = ", or `export APPORTION_FINGERPRINT_SECRET=…`" if error.code == "no_secret" else ""
+    line = f"line {letter.source.offset + 1}: {error.code}: {error.message}{remedy} (at {error.pointer})"
+    return printable(line)

@@ -8,7 +8,7 @@ import typer
 
 from apportion.cli import ExitCode
 from apportion.cli._files import open_events, require_distinct
-from apportion.cli._lines import lines_of, watched
+from apportion.cli._lines import DECISIONS, EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._topics import FromTopics
 
@@ -55,8 +55,7 @@ def explain(
 
     Examples:
       apportion explain 6891f1 --decisions decisions.jsonl
-      apportion explain 6891f1 --decisions decisions.jsonl --candidate a
-        --events events.jsonl
+      apportion explain 6891f1 --decisions decisions.jsonl --candidate a --events events.jsonl
       apportion explain 6891f1 --from-topics --candidate a
     """
     if events is not None and candidate is None:
@@ -128,7 +127,7 @@ def _find(recorded: BinaryIO, prefix: str) -> "ContextDecision":
     from apportion.replay.origin import find_decision
 
     with ExitStack() as bar:
-        lines = lines_of(recorded, LINE_MAX_BYTES)
+        lines = lines_of(recorded, LINE_MAX_BYTES, DECISIONS)
         return find_decision(watched(lines, recorded, "reading", bar, beside_output=False), prefix)
 
 
@@ -145,10 +144,10 @@ def _search(
 
     decisions.seek(0)
     with ExitStack() as bar:
-        lines = watched(
-            lines_of(events, settings.event_max_bytes), events, "composing", bar, beside_output=False
-        )
-        found = search_changes(settings, decision, entry, lines, lines_of(decisions, LINE_MAX_BYTES))
+        taken = lines_of(events, settings.event_max_bytes, EVENTS)
+        recorded = lines_of(decisions, LINE_MAX_BYTES, DECISIONS)
+        lines = watched(taken, events, "composing", bar, beside_output=False)
+        found = search_changes(settings, decision, entry, lines, recorded)
     _print_changes(found)
 
 

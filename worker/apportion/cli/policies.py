@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Check, publish and list policies.")
 
-PolicyFiles = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, readable=True)
-]
+PolicyFiles = Annotated[list[Path], typer.Argument(metavar="FILE...")]
 
 
 class PoliciesFormat(StrEnum):
@@ -30,22 +28,17 @@ class PoliciesFormat(StrEnum):
     JSON = "json"
 
 
-class FilesRefusedError(Exception):
-    """The files were checked, and some are invalid. This is a result, not a usage error."""
-
-    code = "invalid_policy"
-
-
 @app.command()
 def check(files: PolicyFiles) -> None:
     """Check policy files: print every error of every file, with file, key and reason.
 
     Two files with the same name and version are an error, so check the files of a folder together.
-    Prints name, version, strategy and digest of valid files. Exits with 1 if a file is refused.
+    Prints name, version, strategy and digest of valid files. Exits with 2 if a file is refused.
 
     Examples:
       apportion policies check policies/*.toml
     """
+    from apportion.core.policy import PolicyError
     from apportion.policies import load_policies
 
     policies, problems = load_policies(files)
@@ -58,26 +51,27 @@ def check(files: PolicyFiles) -> None:
             ],
         )
     if problems:
-        raise FilesRefusedError("\n".join(f"{problem.key}: {problem.reason}" for problem in problems))
+        raise PolicyError(problems)
 
 
 @app.command(cls=with_settings("brokers", "app_id", "policies_topic", "policy_settle_s", "policies"))
 def publish(ctx: typer.Context, files: PolicyFiles) -> None:
     """Publish policy files to the policies topic, for every worker that reads it, without a restart.
 
-    If a file is refused, none is published, and the exit code is 1. A version never changes, whether it is
+    If a file is refused, none is published, and the exit code is 2. A version never changes, whether it is
     published, in a policy file or built-in: give a changed policy a new version. Policies that the topic has
     already are left. Prints the record time from which each policy applies.
 
     Examples:
       apportion policies publish policies/*.toml
     """
+    from apportion.core.policy import PolicyError
     from apportion.kafka.publishing import publish_policies
     from apportion.policies import load_policies
 
     policies, problems = load_policies(files)
     if problems:
-        raise FilesRefusedError("\n".join(f"{problem.key}: {problem.reason}" for problem in problems))
+        raise PolicyError(problems)
     published = asyncio.run(publish_policies(read_settings(ctx), policies))
     print_table(
         ("Name", "Version", "Status", "Counts from", "Digest"),

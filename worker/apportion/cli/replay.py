@@ -59,9 +59,6 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
         Path | None,
         typer.Option(
             metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            readable=True,
             help="Use this policy instead of the policies of its name, or of its strategy.",
         ),
     ] = None,
@@ -244,6 +241,8 @@ def _print_table(extract: "ReplayExtract", total: "Sum") -> None:
 
 def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if rows:
+        if not sys.stdout.isatty():
+            typer.echo("\t".join(columns))
         print_table(columns, rows)
         if sys.stdout.isatty():
             typer.echo()

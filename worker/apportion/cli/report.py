@@ -11,7 +11,7 @@ import typer
 
 from apportion.cli._extra import needing_extra
 from apportion.cli._files import naming, open_to_read, require_distinct, require_place
-from apportion.cli._lines import lines_of, watched
+from apportion.cli._lines import DEAD_LETTERS, DECISIONS, lines_of, watched
 from apportion.cli._progress import progress
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._topics import FromTopics, RecordedSince, RecordedUntil, selection_of
@@ -54,7 +54,7 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
 
     It shows utilisation, omitted candidates and reasons, near misses, floors, sessions and latency, and a
     list of decisions to filter and sort, each as a waterfall against its limit. It holds ids and numbers, but
-    no content and no path. Needs the extra apportion[analytics]. Exits with 1 if there is no decision.
+    no content and no path. Needs the extra `analytics`. Exits with 1 if there is no decision.
     With --from-topics decisions and dead letters are read from Kafka, and nothing is written there.
 
     Examples:
@@ -83,9 +83,11 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
         else:
             folders, logs = (), _logs_of_topics(read_settings(ctx), selection, stack)
         made = _report(folders, logs, replayed, stack)
+    from apportion.replay.findings import counted
+
     size = _write(output, made)
-    unreadable = f", {made.unreadable:,} unreadable records" if made.unreadable else ""
-    counts = f"{made.decisions:,} decisions, {len(made.opened):,} to open{unreadable}"
+    unreadable = f", {counted(made.unreadable, 'unreadable record')}" if made.unreadable else ""
+    counts = f"{counted(made.decisions, 'decision')}, {len(made.opened):,} to open{unreadable}"
     typer.echo(f"{output}: {counts}, {size / 1e6:.1f} MB")
 
 
@@ -161,8 +163,9 @@ def _lines(path: Path, what: str, stack: ExitStack) -> Iterable[bytes]:
     source = stack.enter_context(open_to_read(path))
 
     def lines() -> Iterator[bytes]:
+        taken = lines_of(source, LINE_MAX_BYTES, (*DECISIONS, *DEAD_LETTERS))
         with ExitStack() as bar:
-            for line in watched(lines_of(source, LINE_MAX_BYTES), source, what, bar, beside_output=False):
+            for line in watched(taken, source, what, bar, beside_output=False):
                 yield line.value or b""
 
     return lines()

@@ -9,7 +9,7 @@ import typer
 
 from apportion.cli._extra import needing_extra
 from apportion.cli._files import open_events
-from apportion.cli._lines import lines_of, watched
+from apportion.cli._lines import DEAD_LETTERS, DECISIONS, lines_of, watched
 from apportion.cli._progress import progress
 from apportion.cli._settings import read_settings, with_settings
 
@@ -109,7 +109,7 @@ def _sink_file(
         total += written
 
     def values() -> Iterator[bytes]:
-        lines = lines_of(source, _LINE_MAX_BYTES)
+        lines = lines_of(source, _LINE_MAX_BYTES, (*DECISIONS, *DEAD_LETTERS, "context-usage"))
         for line in watched(lines, source, "written", stack, beside_output=False):
             yield line.value or b""
 

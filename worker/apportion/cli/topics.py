@@ -1,6 +1,7 @@
 """`apportion topics create`, `check` and `register`: a worker's topics, and the schemas of their values."""
 
 import asyncio
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,12 +34,19 @@ _Command = with_settings(
     "retention_s",
     "audit_retention_s",
 )
+_FEW_BROKERS = re.compile(r"only ([0-9]+) broker|available brokers: ([0-9]+)")
 _REGISTRY_SETTINGS = (
     "schema_registry_cafile",
     "schema_registry_username",
     "schema_registry_password_file",
     "request_timeout_s",
 )
+
+
+class TooFewBrokersError(Exception):
+    """The cluster has fewer brokers than each topic would have copies."""
+
+    code = "too_few_brokers"
 
 
 @app.command(cls=_Command)
@@ -57,6 +65,7 @@ def create(ctx: typer.Context) -> None:
 
     settings = read_settings(ctx)
     reports = asyncio.run(create_topics(settings))
+    _require_brokers(reports, settings.copies)
     _show(reports)
     require_ready(reports)
     if settings.copies == 1:
@@ -116,6 +125,16 @@ def register(ctx: typer.Context, *, registry: _Registry = None) -> None:
     reports = asyncio.run(register_subjects(settings))
     _show_subjects(reports)
     require_subjects(reports)
+
+
+def _require_brokers(reports: "Iterable[TopicReport]", copies: int) -> None:
+    """Refuse once, instead of for each topic, more copies than the cluster has brokers."""
+    for report in reports:
+        if found := _FEW_BROKERS.search(report.refusal):
+            raise TooFewBrokersError(
+                f"{copies} copies need {copies} brokers, there is {found[1] or found[2]}; leave"
+                " out --production, or lower --replication-factor"
+            )
 
 
 def _show(reports: "Iterable[TopicReport]") -> None:

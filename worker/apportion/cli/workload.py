@@ -1,5 +1,6 @@
 """`apportion workload from-files`, `from-git` and `recorded`: realistic events to try things with."""
 
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ _Out = Annotated[Path | None, typer.Option("-o", "--out", help="Write to this fi
 
 @app.command()
 def from_git(
-    repository: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Any git repository.")],
+    repository: Annotated[Path, typer.Argument(help="Any git repository.")],
     *,
     revision: Annotated[str, typer.Option(help="The last commit of the history.")] = "HEAD",
     max_requests: Annotated[
@@ -41,12 +42,14 @@ def from_git(
     """
     from apportion.examples.workload.requests import from_git
 
+    os.scandir(repository).close()  # likewise
+
     _write(from_git(repository, revision, max_requests=max_requests, policy=policy), max_requests, out)
 
 
 @app.command()
 def from_files(
-    folder: Annotated[Path, typer.Argument(metavar="PATH", exists=True, file_okay=False, help="Any folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="PATH", help="Any folder.")],
     *,
     query: Annotated[str, typer.Option(metavar="TEXT", help="The question that the context is for.")],
     max_file_bytes: Annotated[
@@ -67,11 +70,17 @@ def from_files(
       apportion workload from-files . --query "Where is a lane's floor enforced?" |
         apportion compose --policy search --format text
     """
-    from apportion.examples.workload.files import from_files
+    from apportion.examples.workload.files import LeftOut, from_files
+
+    os.scandir(folder).close()  # a wrong path is an error of the system
 
     made = from_files(folder, query, file_bytes_max=max_file_bytes, bytes_max=max_bytes)
-    left_out = ", ".join([f"{reason} {count:,}" for reason, count in made.left_out.items()])
-    typer.echo(f"apportion: files {made.files:,}; left out: {left_out or 'none'}", err=True)
+    others = {reason: count for reason, count in made.left_out.items() if reason is not LeftOut.NO_ROOM}
+    left_out = ", ".join([f"{reason} {count:,}" for reason, count in others.items()])
+    files = f"files {made.files:,}"
+    if unfit := made.left_out.get(LeftOut.NO_ROOM, 0):
+        files = f"the {made.files:,} of {made.files + unfit:,} files that fit the query best (--max-bytes)"
+    typer.echo(f"apportion: {files}; left out: {left_out or 'none'}", err=True)
     _write([made.event], None, out)
 
 

@@ -1,6 +1,7 @@
 """Serving of a gateway: from the settings to its end at SIGTERM or SIGINT."""
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
@@ -32,8 +33,12 @@ class GatewayPortTakenError(Exception):
 
     code = "gateway_port_taken"
 
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(f"cannot listen on {host}:{port}: change gateway_host or gateway_port")
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        reason = os.strerror(error.errno) if error.errno else error
+        super().__init__(
+            f"cannot listen on {host}:{port}: {reason}; change gateway_host (--gateway-host) or gateway_port"
+            " (--gateway-port)"
+        )
 
 
 def run_gateway(settings: Settings, opening: AbstractAsyncContextManager[Backend]) -> None:
@@ -41,7 +46,7 @@ def run_gateway(settings: Settings, opening: AbstractAsyncContextManager[Backend
 
     Raises:
         SettingsError: other machines would reach a gateway without tokens, or the tokens are invalid.
-        GatewayPortTakenError: the address is in use, or does not belong to this machine.
+        GatewayPortTakenError: the address is in use or not allowed, or does not belong to this machine.
     """
     access = create_access(settings)
     log_to_stderr(settings.log_format)
@@ -98,5 +103,5 @@ async def _listening(connect: Callable[[], CallerConnection], settings: Settings
     host, port = settings.gateway_host, settings.gateway_port
     try:
         return await asyncio.get_running_loop().create_server(connect, host, port)
-    except OSError:
-        raise GatewayPortTakenError(host, port) from None
+    except OSError as error:
+        raise GatewayPortTakenError(host, port, error) from None

@@ -223,6 +223,8 @@ def load_settings(
     flags: Mapping[str, Any] = MappingProxyType({}),
     config: Path | None = None,
     environment: Mapping[str, str] = os.environ,
+    *,
+    flag_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Settings:
     """Return the settings: flags override the environment, then the file, then the defaults.
 
@@ -234,6 +236,7 @@ def load_settings(
         flags: values of the command line, by the setting's name.
         config: the file; by default APPORTION_CONFIG, else `apportion.toml` if it exists.
         environment: variables; those named APPORTION_… are settings.
+        flag_names: flags of another name than their setting's, by setting.
 
     Raises:
         SettingsError: settings are invalid. The error lists all problems of all sources.
@@ -247,17 +250,23 @@ def load_settings(
             file_values = _with_paths_from(path.parent, read_toml(path))
         except SettingsError as error:
             problems += error.problems
-    variables = {
+    variables = _variables(environment)
+    texts = {name: environment[variable] for name, variable in variables.items()} | dict(flags)
+    given = {name: flag_names.get(name, flag_of(name)) for name in flags}
+    origins = dict.fromkeys(file_values, str(path)) | variables | given
+    problems += [_unknown(name, origin) for name, origin in origins.items() if name not in NAMES]
+    values = {name: value for name, value in (file_values | _parsed(texts)).items() if name in NAMES}
+    return _validated(values, origins, problems)
+
+
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are settings, by the setting's name."""
+    return {
         variable.removeprefix(PREFIX).lower(): variable
         for variable, text in environment.items()
         if variable.startswith(PREFIX) and variable != CONFIG_VARIABLE and text
         if not _SERVICE_LINK.match(f"{variable}={text}")
     }
-    texts = {name: environment[variable] for name, variable in variables.items()} | dict(flags)
-    origins = dict.fromkeys(file_values, str(path)) | variables | {name: flag_of(name) for name in flags}
-    problems += [_unknown(name, origin) for name, origin in origins.items() if name not in NAMES]
-    values = {name: value for name, value in (file_values | _parsed(texts)).items() if name in NAMES}
-    return _validated(values, origins, problems)
 
 
 @cache

@@ -29,6 +29,11 @@ function moment(when) {
   return when.getUTCHours() || when.getUTCMinutes() ? clock(when) : midnight(when);
 }
 
+// A scale of counts has no ticks between two whole numbers.
+function wholeTicks(ticks, most) {
+  return Math.max(1, Math.min(ticks, most));
+}
+
 const TIP = { fill: "var(--card)", stroke: "var(--line)", fontSize: 12 };
 
 function utilisationChart(rows) {
@@ -68,7 +73,7 @@ function droppedChart(rows, by, measure) {
   const longest = Math.min(170, 16 + 6.6 * d3.max(names, (name) => Math.min(24, name.length)));
   return chart(`What was left out by ${by}, in ${measure}`, (width) => ({
     height: 46 + 26 * names.length, marginBottom: 40, marginLeft: Math.min(longest, width * 0.36), marginTop: 4,
-    x: { label: measure, labelOffset: 36, grid: true, tickFormat: (value) => short.format(value), ticks: width < 500 ? 4 : 8 },
+    x: { label: measure, labelOffset: 36, grid: true, tickFormat: (value) => short.format(value), ticks: wholeTicks(width < 500 ? 4 : 8, totals[0][1]) },
     y: { domain: names, label: null, tickSize: 0, tickFormat: (name) => (name.length > 24 ? `${name.slice(0, 23)}…` : name) },
     marks: [
       Plot.barX(bars, Plot.stackX({
@@ -86,7 +91,7 @@ function nearMissChart(points, steps) {
   return chart("Candidates that so many tokens more would have admitted", (width) => ({
     height: 250, marginLeft: 56, marginRight: 22, marginBottom: 40,
     x: { type: "log", domain: [steps[0], steps[steps.length - 1]], label: "tokens more", labelOffset: 36, tickFormat: (value) => short.format(value), ticks: width < 500 ? 3 : 6 },
-    y: { label: "candidates", grid: true, ticks: 5, tickFormat: (value) => short.format(value) },
+    y: { label: "candidates", grid: true, ticks: wholeTicks(5, d3.max(points, (row) => row.candidates)), tickFormat: (value) => short.format(value) },
     marks: [
       Plot.lineY(points, { x: "more", y: "candidates", z: "reason", stroke: (row) => colorOf("reason", row.reason), strokeWidth: 1.8, curve: "step-after" }),
       Plot.dot(points, { x: "more", y: "candidates", fill: (row) => colorOf("reason", row.reason), r: 3, tip: TIP, title: says }),
@@ -102,7 +107,7 @@ function sharesChart(rows) {
   }));
   return chart("Sessions by the share of their tokens that they have spent", () => ({
     height: 190, marginBottom: 38, x: { type: "band", label: "% spent", labelOffset: 34, tickFormat: (tenth) => String(10 * tenth) },
-    y: { label: "sessions", grid: true, ticks: 4, tickFormat: (value) => short.format(value) },
+    y: { label: "sessions", grid: true, ticks: wholeTicks(4, d3.max(tenths, (row) => row.sessions)), tickFormat: (value) => short.format(value) },
     marks: [
       Plot.barY(tenths, {
         x: "tenth", y: "sessions", fill: (row) => (row.tenth === 9 ? "var(--limit)" : "var(--accent)"), tip: TIP,

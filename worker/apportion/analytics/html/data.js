@@ -99,9 +99,14 @@ function segments(label, names, chosen, choose) {
   return element("span", { class: "segments", role: "group", "aria-label": label }, buttons);
 }
 
-// Colours: a name has the same one in the whole page.
+// Colours: a group has the same one in the whole page, and a reason in all pages. Frequent reasons come first.
 const PALETTE = Array.from({ length: 10 }, (_, place) => `var(--c${place})`);
-const palettes = { reason: new Map(), group: new Map() };
+const REASONS = [
+  "budget_exceeded", "lane_max_reached", "redundant", "below_threshold", "superseded", "history_truncated",
+  "category_budget_reached", "source_max_reached", "no_room", "duplicate", "disabled", "exhausted", "excluded_by_policy",
+  "no_content", "backoff", "expired", "unsuitable", "displaced_by_prefix", "dropped_after_render", "infeasible",
+];
+const palettes = { reason: new Map(REASONS.map((name, place) => [name, PALETTE[place % PALETTE.length]])), group: new Map() };
 
 function colorOf(what, name) {
   const known = palettes[what];

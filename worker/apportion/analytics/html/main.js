@@ -23,7 +23,7 @@ function put() {
     element("a", { href: `#${each.id}` }, each.querySelector("h2").textContent)));
   document.getElementById("range").textContent = `${time(overview.first_at)} to ${time(overview.last_at)} UTC · ` +
     `${counted(overview.sessions, "session")} of ${counted(overview.tenants, "tenant")}`;
-  document.getElementById("footer").textContent = `Apportion ${report.engine_version}. Ids and numbers only: no content and no path. ` +
+  document.getElementById("footer").textContent = `Apportion, engine ${report.engine_version}. Ids and numbers only: no content and no path. ` +
     "This page loads and sends nothing. Its figures are the named queries that apportion report --sql prints.";
 }
 

@@ -56,7 +56,6 @@ function droppedSection() {
   const place = element("div", {});
   const show = () => place.replaceChildren(droppedChart(rows, by, measure));
   const reasons = d3.groupSort(rows, (some) => -d3.sum(some, (row) => row.candidates), (row) => row.reason);
-  reasons.forEach((reason) => colorOf("reason", reason));
   if (rows.length) show();
   return section("left-out", "Left out, and why",
     "A group is a lane, category, section or layer. Tokens are what the candidates would have cost.",
