@@ -72,7 +72,7 @@ def tool_round_of_anthropic(name: str, content: str) -> list[Message]:
 
 
 def held_tokens(before: list[Message], now: list[Message]) -> int:
-    """Return the tokens of the first messages of a text, as far as they are the last text's, byte for byte."""
+    """Return the tokens of the first messages of a text, as far as their bytes are the last text's."""
     held = takewhile(
         lambda pair: json.encode(pair[0]) == json.encode(pair[1]), zip(before, now, strict=False)
     )

@@ -159,6 +159,8 @@ def _sent(
             sent.append(message)
         else:
             sent.append(_request(message, [(places[turn.index].part, turn.content) for _, turn in run]))
+    if messages and isinstance(last := messages[-1], ModelRequest) and not last.parts:
+        sent.append(last)  # it has nothing to count, and a history must end with a request
     return sent
 
 
