@@ -6,10 +6,10 @@ Each call reads the source again, so that decisions are found that were written 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from apportion.analytics.restored import restore_decisions
 from apportion.analytics.source import naming_bad_tables, open_tables
@@ -39,7 +39,7 @@ class ListedDecision(Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     request_id: str
     session_id: str
     tenant: str
-    requested_at: datetime
+    requested_at: Annotated[datetime, Meta(tz=True)]
     policy: PolicyRef
     status: str
     summary: str
