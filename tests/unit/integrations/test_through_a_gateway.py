@@ -90,7 +90,7 @@ async def test_a_hook_waits_for_its_own_time_and_may_send_the_call_unfitted(
     models = [Model(messages=iter([AIMessage("It is so.")]), sent=[]) for _ in hooks]
     calls: list[Any] = []
     for hook, model in zip(hooks, models, strict=True):
-        made = create_agent(model, middleware=[hook])
+        made: Any = create_agent(model, middleware=[hook])
         call = made.ainvoke(QUESTION, THREAD) if is_async else to_thread(made.invoke, QUESTION, THREAD)
         calls += await gather(call, return_exceptions=True)
     assert isinstance(calls[0], FitError)
@@ -103,5 +103,5 @@ async def test_a_hook_waits_for_its_own_time_and_may_send_the_call_unfitted(
 
 async def test_a_call_without_a_session_says_how_the_framework_names_it() -> None:
     made, _ = agent({})
-    with pytest.raises(FitError, match="configurable.*thread_id"):
+    with pytest.raises(FitError, match=r"configurable.*thread_id"):
         await made.ainvoke(QUESTION)
