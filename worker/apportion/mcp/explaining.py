@@ -26,7 +26,7 @@ IDS_MAX = 10
 _CANDIDATES_MAX = 50
 _TEXT_MAX_CHARACTERS = 20_000
 _COLUMNS = 140
-_PADDING = re.compile(r"(?<=\S)[ █░│]{2,}")
+_PADDING = re.compile("[ █░│]{2,}")
 """Bars, and the space between columns, which cost a model tokens."""
 _CUT = "\n… cut, see the structured content"
 
