@@ -41,7 +41,7 @@ def test_the_configuration_starts_a_server_that_answers(tmp_path: Path) -> None:
             return names, (await client.call_tool("find_decisions")).structured_content
 
     names, found = asyncio.run(ask())
-    assert names == ["find_decisions", "explain_decision", "replay_decisions"]
+    assert names == ["find_decisions", "summarize_decisions", "explain_decision", "replay_decisions"]
     assert [decision["request_id"] for decision in found["decisions"]] == ["r1"]
 
 
