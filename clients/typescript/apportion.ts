@@ -94,7 +94,11 @@ export class GatewayClient {
 
   /** Publishes an artifact for later requests of its session. */
   async publish(artifact: PublishedArtifact): Promise<void> {
-    const event = { type: "context-artifact", published_at: new Date().toISOString(), ...artifact };
+    const event = {
+      ...artifact,
+      type: artifact.type ?? "context-artifact",
+      published_at: artifact.published_at ?? new Date().toISOString(),
+    };
     await this.#send({ method: "POST", path: "/v1/artifacts", body: JSON.stringify(event), requestId: "" });
   }
 
@@ -147,8 +151,12 @@ export class GatewayClient {
 }
 
 function composeCall(request: ComposeRequest, query: string): Call {
-  const filled = { type: "context-request", request_id: crypto.randomUUID(), requested_at: new Date().toISOString() };
-  const event = { ...filled, ...request };
+  const event = {
+    ...request,
+    type: request.type ?? "context-request",
+    request_id: request.request_id ?? crypto.randomUUID(), // also if it is there, but undefined
+    requested_at: request.requested_at ?? new Date().toISOString(),
+  };
   const path = `/v1/compose${query}`;
   return { method: "POST", path, body: JSON.stringify(event), requestId: event.request_id };
 }

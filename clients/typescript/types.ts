@@ -392,6 +392,10 @@ export interface Conversation {
    * Indices of messages that are always sent, with their groups, before the rest of the history.
    */
   pinned?: number[];
+  /**
+   * If true, pinned messages are sent at their places in the history, not before it.
+   */
+  pinned_in_place?: boolean;
 }
 /**
  * Publishes a candidate for all later requests of a session.

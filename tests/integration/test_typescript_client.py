@@ -104,12 +104,16 @@ def test_a_call_without_an_answer_is_repeated_as_it_was(built: Path) -> None:
     failures += [Scripted(502, b"<html>"), Scripted(None)]
     with scripted_server(*failures, COMPOSED) as server:
         [answer] = called(
-            built, server.url + "/", {"backoffMs": 0, "token": "t" * 16}, ["compose", {"session_id": "s1"}]
+            built,
+            server.url + "/",
+            {"backoffMs": 0, "token": "t" * 16},
+            ["compose", {"session_id": "s1", "request_id": None, "requested_at": None}],
         )
     assert answer == {"value": {"status": "composed"}}
     assert len(server.received) == len(failures) + 1
     [event] = {received.body for received in server.received}
     assert json.loads(event)["session_id"] == "s1"
+    assert len(json.loads(event)["request_id"]) == 36
     assert server.received[0].headers["authorization"] == "Bearer " + "t" * 16
 
 

@@ -6,9 +6,17 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import json
+from msgspec import UNSET, json
 from support.drawn_conversations import messages, texts
-from support.fitted_chats import Message, cost, text_of, tool_round, tool_round_of_anthropic, unpaired
+from support.fitted_chats import (
+    Message,
+    cost,
+    held_tokens,
+    text_of,
+    tool_round,
+    tool_round_of_anthropic,
+    unpaired,
+)
 
 from apportion import FitError, FitOptions, Fitted, LocalSessions, fit
 from apportion.fitting.chats import read_chat
@@ -129,3 +137,21 @@ def test_ids_stay_those_of_the_messages_while_a_chat_grows(
             sent == chat[index] or sent["content"].startswith("[result of read cleared, ")
             for index, sent in zip(indices, fitting.messages, strict=True)
         )
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), chats), min_size=2, max_size=6), limits)
+@settings(deadline=None, max_examples=50)
+def test_the_held_beginning_is_what_is_sent_again(
+    turns: list[tuple[int, int, list[Message]]], limit_tokens: int
+) -> None:
+    sessions, chat, before = LocalSessions(), list[Message](), list[Message]()
+    for turn, (dropped_first, dropped_last, added) in enumerate(turns):
+        chat = [*chat[dropped_first : len(chat) - dropped_last], *added]
+        fitting = fitted(chat, limit_tokens, None, sessions, turn)
+        if fitting is None:
+            return
+        window, now = fitting.decision.window, fitting.messages
+        assert window is not UNSET
+        assert window.tokens == held_tokens(before, now)
+        assert (window.broken is UNSET) == (before != [] and before == now[: len(before)])
+        before = now

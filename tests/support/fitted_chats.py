@@ -1,9 +1,13 @@
 """Chats for tests of `fit`, and a slow and simple count of what is sent."""
 
+from itertools import takewhile
 from typing import Any
+
+from msgspec import json
 
 from apportion.core.identity import canonical_json_of_any
 from apportion.counters import COUNTERS
+from apportion.fitting.steps import OMITTED
 
 Message = dict[str, Any]
 COUNTER = COUNTERS["o200k_base"]
@@ -65,3 +69,11 @@ def tool_round_of_anthropic(name: str, content: str) -> list[Message]:
         {"role": "assistant", "content": [{"type": "text", "text": "I read it."}, call]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": name, "content": content}]},
     ]
+
+
+def held_tokens(before: list[Message], now: list[Message]) -> int:
+    """Return the tokens of the first messages of a text, as far as their bytes are the last text's."""
+    held = takewhile(
+        lambda pair: json.encode(pair[0]) == json.encode(pair[1]), zip(before, now, strict=False)
+    )
+    return sum(cost(message) for message, _ in held if message["content"] != OMITTED)

@@ -267,3 +267,11 @@ def test_without_the_extra_it_says_how_to_install_it(missing: str) -> None:
     )
     shown = f"ModuleNotFoundError: {missing} is not installed: run `pip install 'apportion[client]'`"
     assert ended.stderr.splitlines()[-1] == shown
+
+
+def test_an_absent_id_is_made_once_for_all_attempts() -> None:
+    without = replace(REQUEST, request_id=cast("str", None), requested_at=cast("datetime", None))
+    with scripted_server(Scripted(503, BUSY), ANSWERED) as server:
+        GatewayClient(server.url, backoff_s=0).compose(without)
+    [body] = {received.body for received in server.received}
+    assert b'"request_id":null' not in body

@@ -22,7 +22,8 @@ from apportion import (
     parse_policy,
 )
 from apportion.core.compose import Answered
-from apportion.fitting import AsyncFitClient, FitClient
+from apportion.fitting import AsyncFitClient, FitClient, local_sessions
+from apportion.fitting.local_sessions import RecentRows
 
 WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FOR_ARTIFACTS = FitOptions(artifacts_tokens=50)
@@ -164,7 +165,6 @@ def test_what_is_always_sent_and_does_not_fit_is_told_with_its_decision() -> Non
         ({"messages": [*chat(0)[1:], {"role": "wizard", "content": "x"}]}, "$.messages[1]"),
         ({"messages": chat(0)[1:], "system": 5}, "$.system"),
         ([{"role": "user", "content": ""}] * 10_002, "$.messages"),
-        ({"messages": [called({"n": 2**60})]}, "$.messages[0].content[0].input"),
         ({"messages": [called(object())]}, "$.messages[0].content[0].input"),
         ({"messages": [called(float("nan"))]}, "$.messages[0].content[0].input"),
         (
@@ -390,3 +390,57 @@ class TestAnthropic:
         messages = [*chat(1)[1:], call, result]
         sent = fit({"messages": messages}, 1000, artifacts=[{"content": "a.py prints."}]).messages
         assert sent == [*messages[:-3], {"role": "user", "content": "a.py prints."}, *messages[-3:]]
+
+
+FUNCTION = {"name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"type": "function", "function": FUNCTION, "index": 0},
+        {"type": "function", "function": FUNCTION, "provider_specific_fields": {"thought_signature": "s"}},
+        {"type": "function", "function": {**FUNCTION, "strict": True}, "extra_content": {"n": 2**60}},
+        {"type": "function", "function": {"name": "f", "arguments": {"n": 2**60}}},
+        {"type": "function", "function": {"name": "f", "arguments": None}},
+        {"type": "custom", "custom": {"name": "g", "input": "SELECT 1"}},
+    ],
+)
+def test_calls_as_providers_return_them_are_counted_and_sent_as_they_came(call: Message) -> None:
+    refusal = {"type": "refusal", "refusal": "not that"}
+    answer = {"role": "assistant", "content": [refusal], "tool_calls": [{"id": "c", **call}], "n": 2**60}
+    result = {"role": "tool", "tool_call_id": "c", "content": "done"}
+    given: list[Message] = [{"role": "user", "content": "hi"}, answer, result]
+    without: list[Message] = [given[0], {**answer, "content": []}, result]
+    fitted = fit(given, 500)
+    assert fitted.messages == given
+    assert fit(without, 500).used_tokens < fitted.used_tokens
+
+
+def test_a_large_integer_in_the_input_of_a_call_is_counted() -> None:
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "x"}
+    messages = [*chat(0)[1:], called({"id": 2**60}), {"role": "user", "content": [result]}]
+    assert fit({"messages": messages}, 500).messages == messages
+
+
+def test_the_least_recently_used_rows_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_sessions, "ROWS_MAX", 3)
+    monkeypatch.setattr(local_sessions, "ROWS_MAX_BYTES", 100)
+    rows = RecentRows()
+    for key in "abc":
+        rows[key] = b"r" * 20
+    assert rows["a"]
+    rows["d"] = b"r" * 20
+    assert list(rows) == ["c", "a", "d"]
+    rows["c"] = b"r" * 70
+    assert list(rows) == ["d", "c"]
+    rows["e"] = b"r" * 200
+    assert list(rows) == ["e"]
+
+
+def test_a_call_that_names_no_session_leaves_no_row() -> None:
+    rows = dict[str, bytes]()
+    fit(chat(3), 400, client=LocalSessions(rows=rows), artifacts=[{"content": "x"}])
+    assert rows == {}
+    fit(chat(3), 400, client=LocalSessions(rows=rows), session_id="s1")
+    assert len(rows) == 1

@@ -104,10 +104,11 @@ async def test_the_session_is_that_of_the_call_of_its_metadata_of_its_user_or_of
         (None, {"litellm_session_id": "a", "metadata": {"session_id": "b"}, "user": "c"}),
         (None, {"metadata": {"session_id": "b"}, "user": "c"}),
         (None, {"metadata": None, "user": "c"}),
+        (None, {"metadata": {"user_id": "d"}}),
         (lambda data: data["model"], {}),
     ):
         await Proxy(recorder, session_id).prepare([user("Is it so?")], **fields)
-    assert recorder.sessions == ["a", "b", "c", "gpt-5"]
+    assert recorder.sessions == ["a", "b", "c", "d", "gpt-5"]
 
 
 async def test_a_call_in_anthropics_shape_fits_and_verifies() -> None:
@@ -149,3 +150,4 @@ async def test_what_cannot_be_fitted_is_a_bad_request_with_its_place(
     assert isinstance(cause, FitError)
     assert (raised.value.status_code, cause.code, cause.pointer) == (400, code, pointer)
     assert str(cause) in str(raised.value)
+    assert code != "missing_field" or "x-litellm-session-id" in str(cause)

@@ -239,3 +239,10 @@ async def test_what_cannot_be_fitted_is_an_error_with_its_place_and_reaches_no_m
         await made.run(prompt, message_history=history)
     assert (raised.value.code, raised.value.pointer) == (code, pointer)
     assert model.sent == []
+
+
+async def test_a_run_without_a_prompt_keeps_its_empty_request() -> None:
+    made, model = agent(Recorder())
+    history: list[ModelMessage] = [ModelRequest([UserPromptPart("Hi?")]), ModelResponse([TextPart("Hi.")])]
+    await made.run(None, message_history=history, conversation_id="c1")
+    assert model.sent[0][-1].parts == []

@@ -1,8 +1,9 @@
 """Hooks with a client of a gateway."""
 
-from asyncio import to_thread
+from asyncio import gather, to_thread
 from datetime import UTC, datetime
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -68,3 +69,39 @@ async def test_artifacts_that_others_publish_to_the_session_reach_the_model_if_t
             made, model = agent({"client": client, "uses_pool": uses_pool})
             await made.ainvoke(QUESTION, THREAD)
             assert model.sent == [expected]
+
+
+class Silent:
+    """A gateway's client that gets no answer for a while."""
+
+    def compose(self, *_: Any, **__: Any) -> Any:
+        """Wait, and fail."""
+        sleep(0.5)
+        raise TimeoutError
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_hook_waits_for_its_own_time_and_may_send_the_call_unfitted(
+    caplog: pytest.LogCaptureFixture, *, is_async: bool
+) -> None:
+    hooks = [
+        FitMiddleware(LIMIT_TOKENS, client=Silent(), wait_s=0.05, on_error=on) for on in ("raise", "pass")
+    ]
+    models = [Model(messages=iter([AIMessage("It is so.")]), sent=[]) for _ in hooks]
+    calls: list[Any] = []
+    for hook, model in zip(hooks, models, strict=True):
+        made: Any = create_agent(model, middleware=[hook])
+        call = made.ainvoke(QUESTION, THREAD) if is_async else to_thread(made.invoke, QUESTION, THREAD)
+        calls += await gather(call, return_exceptions=True)
+    assert isinstance(calls[0], FitError)
+    assert (calls[0].code, calls[0].pointer) == ("no_response", "$.client")
+    assert models[0].sent == []
+    assert models[1].sent == [[QUESTIONS[0]]]
+    assert [hook.fitter.failures for hook in hooks] == [{"no_response": 1}] * 2
+    assert caplog.messages[-1] == "fit_failed: no_response; the call of the model is sent unfitted"
+
+
+async def test_a_call_without_a_session_says_how_the_framework_names_it() -> None:
+    made, _ = agent({})
+    with pytest.raises(FitError, match=r"configurable.*thread_id"):
+        await made.ainvoke(QUESTION)

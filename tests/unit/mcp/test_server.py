@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -120,14 +121,16 @@ def identity(server: DecisionServer, request_id: str) -> str:
 def test_the_tools_are_read_only_and_typed_and_replay_needs_the_events(
     server: DecisionServer, replaying: DecisionServer
 ) -> None:
-    assert [tool.name for tool in asyncio.run(server.list_tools())] == ["find_decisions", "explain_decision"]
+    names = ["find_decisions", "summarize_decisions", "explain_decision"]
+    assert [tool.name for tool in asyncio.run(server.list_tools())] == names
     tools = asyncio.run(replaying.list_tools())
-    assert [tool.name for tool in tools] == ["find_decisions", "explain_decision", "replay_decisions"]
+    assert [tool.name for tool in tools] == [*names, "replay_decisions"]
     for tool in tools:
         assert tool.annotations is not None
         assert (tool.annotations.read_only_hint, tool.annotations.open_world_hint) == (True, False)
         assert tool.output_schema is not None
         assert tool.description
+        assert all(field["description"] for field in tool.input_schema["properties"].values())
 
 
 def test_decisions_are_found_newest_first_and_each_once(server: DecisionServer) -> None:
@@ -188,7 +191,8 @@ def test_a_decision_is_explained_as_the_command_does(server: DecisionServer, fol
     decision_id = identity(server, "r2")
     answer = called(server, "explain_decision", decision_id=decision_id[:8])
     command = apportion("explain", decision_id, "--decisions", folder / "decisions.jsonl").out.decode()
-    assert text(answer).split() == command.split()
+    assert text(answer).split() == re.sub("[█░│]+", " ", command).split()
+    assert "  " not in text(answer)
     explained = answer.structured_content
     assert explained is not None
     assert explained["decision"]["decision_id"] == decision_id
@@ -371,3 +375,24 @@ def test_wrong_sources_end_the_command_with_what_to_do(folder: Path, tmp_path: P
         ended = apportion("mcp", *arguments)
         assert (ended.exit_code, ended.out) == (2, b"")
         assert told in " ".join(ended.err.replace("│", " ").split()), ended.err
+
+
+def test_decisions_are_summed(server: DecisionServer) -> None:
+    answer = called(server, "summarize_decisions", by="reason")
+    lines = ["4 decisions", "disabled: 1 decisions, 2 omitted", "duplicate: 1 decisions, 2 omitted"]
+    assert text(answer).splitlines()[:3] == lines
+    days = result(server, "summarize_decisions", by="day", tenant="acme")["sums"]
+    assert [(day["name"], day["omitted"], day["used_tokens"]) for day in days] == [("2026-03-01", 2, 0)]
+    groups = result(server, "summarize_decisions", by="group")["sums"]
+    assert {group["name"] for group in groups} == {"local"}
+    policies = result(server, "summarize_decisions", by="policy", until="2026-03-01T12:00:01Z")
+    assert [(policy["name"], policy["decisions"]) for policy in policies["sums"]] == [("lanes", 2)]
+    assert refused(server, "summarize_decisions", by="colour").startswith("invalid_argument: by: ")
+
+
+def test_a_line_whose_time_has_no_offset_is_skipped(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "decisions.jsonl").read_bytes().splitlines(keepends=True)
+    lines[0] = lines[0].replace(b"2026-03-01T12:00:00Z", b"2026-03-01T12:00:00")
+    (tmp_path / "decisions").write_bytes(b"".join(lines[:3]))
+    found = result(create_server(Settings(), tmp_path / "decisions", None), "find_decisions")
+    assert requests(found) == ["r3", "r2"]

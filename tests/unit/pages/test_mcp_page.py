@@ -41,7 +41,7 @@ def test_the_configuration_starts_a_server_that_answers(tmp_path: Path) -> None:
             return names, (await client.call_tool("find_decisions")).structured_content
 
     names, found = asyncio.run(ask())
-    assert names == ["find_decisions", "explain_decision", "replay_decisions"]
+    assert names == ["find_decisions", "summarize_decisions", "explain_decision", "replay_decisions"]
     assert [decision["request_id"] for decision in found["decisions"]] == ["r1"]
 
 
@@ -56,5 +56,5 @@ def test_the_page_names_every_error() -> None:
     raised = set(re.findall(r'ToolError\(\s*f?"(\w+): ', SOURCE))
     raised |= {"unknown_decision", "ambiguous_decision", "unreadable_decision", "unknown_candidate"}
     raised |= {"invalid_policy"}
-    assert len(raised) == 8
-    assert raised == set(re.findall(r"`(\w+)`", " ".join(codes for codes, _ in ROWS[3:])))
+    assert len(raised) == 9
+    assert raised == set(re.findall(r"`(\w+)`", " ".join(codes for codes, _ in ROWS[4:])))

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from http import HTTPStatus
 from urllib.parse import urlencode
+from uuid import uuid4
 
 from msgspec import DecodeError, Struct, json
+from msgspec.structs import replace
 
 from apportion.client.errors import GatewayError, RefusedError, UnansweredError
 from apportion.core.events import ContextArtifact, ContextRequest
@@ -75,8 +78,16 @@ _problem = json.Decoder(_Problem)
 
 
 def compose_call(request: ContextRequest, *, with_decision: bool) -> HttpCall:
-    """Return the call that composes. The event has its request id, so each repetition has the same key."""
+    """Return the call that composes. The event has its request id, so each repetition has the same key.
+
+    A request without an id or a time, None or empty, gets them here, once for all attempts.
+    """
     query = "?decision=true" if with_decision else ""
+    request = replace(
+        request,
+        request_id=request.request_id or str(uuid4()),
+        requested_at=request.requested_at or datetime.now(UTC),
+    )
     return HttpCall("POST", f"/v1/compose{query}", encode(request), request.request_id)
 
 

@@ -211,6 +211,8 @@ class Conversation(Closed, frozen=True):
     """The history, oldest first; unknown fields of messages are kept."""
     pinned: tuple[MessageIndex, ...] = ()
     """Indices of messages that are always sent, with their groups, before the rest of the history."""
+    pinned_in_place: Opt[bool] = UNSET
+    """If true, pinned messages are sent at their places in the history, not before it."""
 
 
 class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request"):

@@ -44,8 +44,8 @@ class History(Struct, frozen=True):
 
     def digests(self) -> dict[str, object]:
         """Return what represents the conversation in its request's digest: digests, and the pins if any."""
-        pinned = self.conversation.pinned
-        return ({"pinned": pinned} if pinned else {}) | {
+        pins = {"pinned": self.conversation.pinned, "pinned_in_place": self.conversation.pinned_in_place}
+        return {name: value for name, value in pins.items() if value} | {
             "system_prompt": digest(self.conversation.system_prompt.encode()),
             "messages": self._continued(b"]"),
             "new_message": digest(self.new_message),

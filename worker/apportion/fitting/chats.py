@@ -13,6 +13,7 @@ from typing import Any, NotRequired, TypeAlias, TypedDict
 from msgspec import Struct
 
 from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import MAX_INTEGER
 from apportion.core.identity import canonical_json_of_any
 from apportion.fitting.results import FitError
 
@@ -20,6 +21,9 @@ Message: TypeAlias = Mapping[str, Any]
 _SYSTEM_SOURCE = -1
 _UNCOUNTED = ("cache_control", "citations")
 """Fields of Anthropic's blocks that the model does not read."""
+_ARGUMENTS = {"function": "arguments", "custom": "input"}
+"""The field with the arguments, by the type of a call in OpenAI's shape."""
+_DEPTH_MAX = 100
 _NO_CONTENT = "a content is a text or a list of blocks"
 
 
@@ -125,17 +129,58 @@ def read_chat(chat: Sequence[Message] | AnthropicChat) -> ShapedChat:
 
 
 def _openai(message: Message) -> dict[str, Any]:
-    """Return a message of OpenAI's shape without nulls, and with text parts that have only their text."""
+    """Return a message of OpenAI's shape without nulls, with parts and calls that have only known fields.
+
+    What else calls and an assistant's parts have is counted as JSON, in `blocks`.
+    """
     counted = {name: value for name, value in message.items() if value is not None or name == "content"}
-    content = message.get("content")
+    blocks: list[Any] = []
+    content, calls = message.get("content"), message.get("tool_calls")
     if isinstance(content, Sequence) and not isinstance(content, str):
-        counted["content"] = [
-            {"type": "text", "text": part.get("text")}
-            if isinstance(part, Mapping) and part.get("type") == "text"
-            else part
-            for part in content
-        ]
-    return counted
+        parts = [_text_part(part) for part in content]
+        if message.get("role") == "assistant":
+            blocks += [part for part in parts if not _is_text(part)]
+            parts = [part for part in parts if _is_text(part)]
+        counted["content"] = parts
+    if calls and isinstance(calls, Sequence):
+        counted["tool_calls"] = [_call(call, blocks) for call in calls]
+    if blocks:
+        counted["blocks"] = [*blocks, *([counted["blocks"]] if "blocks" in counted else [])]
+    return {name: _countable(value) for name, value in counted.items()}
+
+
+def _is_text(part: Any) -> bool:
+    return not isinstance(part, Mapping) or part.get("type") == "text"
+
+
+def _text_part(part: Any) -> Any:
+    is_text = isinstance(part, Mapping) and _is_text(part)
+    return {"type": "text", "text": part.get("text")} if is_text else part
+
+
+def _call(call: Any, blocks: list[Any]) -> Any:
+    """Return a call as the engine counts it. Other fields, of its function too, go to `blocks`."""
+    kind = str(call.get("type")) if isinstance(call, Mapping) else ""
+    called = call.get(kind) if kind in _ARGUMENTS else None
+    if not isinstance(called, Mapping):
+        return call
+    given = called.get(_ARGUMENTS[kind])
+    arguments = given if isinstance(given, str) else _arguments(given or {}, "$.messages")
+    others = {name: value for name, value in call.items() if name not in ("id", "type", kind)}
+    others |= {name: value for name, value in called.items() if name not in ("name", _ARGUMENTS[kind])}
+    if others:
+        blocks.append(others)
+    function = {"name": called.get("name"), "arguments": arguments}
+    return {"id": call.get("id"), "type": "function", "function": function}
+
+
+def _countable(value: Any, depth: int = _DEPTH_MAX) -> Any:
+    """Return JSON in which integers past 2**53 - 1, which have no canonical JSON, are texts."""
+    if isinstance(value, Mapping) and depth:
+        return {name: _countable(part, depth - 1) for name, part in value.items()}
+    if isinstance(value, list | tuple) and depth:
+        return [_countable(part, depth - 1) for part in value]
+    return str(value) if isinstance(value, int) and abs(value) > MAX_INTEGER else value
 
 
 def _anthropic(message: Message, source: int) -> Iterator[Counted]:
@@ -204,7 +249,7 @@ def _assistant(blocks: Sequence[Message], pointer: str) -> dict[str, Any]:
     if calls:
         counted["tool_calls"] = calls
     if others:
-        counted["blocks"] = others
+        counted["blocks"] = _countable(others)
     return counted
 
 
@@ -212,13 +257,11 @@ def _arguments(given: object, pointer: str) -> str:
     """Return the input of a call as it is counted.
 
     Raises:
-        FitError: it is no JSON, or has a number that JSON does not hold exactly.
+        FitError: it is no JSON.
     """
     try:
-        return canonical_json_of_any(given, pointer).decode()
-    except EventError as error:
-        raise FitError(error.code, error.message, error.pointer) from None
-    except (TypeError, ValueError):
+        return canonical_json_of_any(_countable(given)).decode()
+    except (EventError, TypeError, ValueError):
         raise FitError(
             ErrorCode.NOT_JSON, "the input of a call is JSON; convert its parts", pointer
         ) from None

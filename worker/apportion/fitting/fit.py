@@ -36,7 +36,8 @@ def fit(
     """
     chat = read_chat(messages)
     asked = LocalSessions() if client is None else client
-    steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options))
+    call = read_call(chat, limit_tokens, session_id, artifacts, options)
+    steps = fit_steps(call)
     request = next(steps)
     try:
         while True:
@@ -46,6 +47,9 @@ def fit(
         return fitted
     except EventError as error:
         raise placed(error, chat, request) from None
+    finally:
+        if not session_id and isinstance(client, LocalSessions):
+            client.forget(call.session_id, tenant=options.tenant)
 
 
 async def fit_async(

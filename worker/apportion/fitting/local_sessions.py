@@ -1,6 +1,6 @@
 """Sessions in this process, for `fit` without a gateway."""
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from functools import cache
 from threading import Lock
 from typing import BinaryIO
@@ -28,6 +28,38 @@ _COUNTS_MAX = 1 << 14
 _rows = msgspec.json.Decoder(Session)
 
 
+ROWS_MAX = 10_000
+ROWS_MAX_BYTES = 64 << 20
+
+
+class RecentRows(MutableMapping[str, bytes]):
+    """Rows by session key. If there are too many, or too many bytes, the least recently used rows go."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, bytes] = {}
+        self._bytes = 0
+
+    def __getitem__(self, key: str) -> bytes:
+        row = self._rows[key] = self._rows.pop(key)  # now the most recently used
+        return row
+
+    def __setitem__(self, key: str, row: bytes) -> None:
+        self.pop(key, None)
+        self._rows[key] = row
+        self._bytes += len(row)
+        while len(self) > 1 and (len(self) > ROWS_MAX or self._bytes > ROWS_MAX_BYTES):
+            del self[next(iter(self))]
+
+    def __delitem__(self, key: str) -> None:
+        self._bytes -= len(self._rows.pop(key))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
 class LocalSessions:
     """An engine and the rows of its sessions. Threads may share it; it answers them one after another."""
 
@@ -41,15 +73,21 @@ class LocalSessions:
     ) -> None:
         """Start with the built-in policies and these.
 
-        `rows` keeps the sessions' rows by session key, by default in memory. The accepted events and their
+        `rows` keeps the sessions' rows by session key: by default in memory, the last 10,000 sessions and
+        64 MiB of rows at most. The accepted events and their
         decisions are written as JSON lines to the files that are given; `apportion verify` takes both.
         """
         catalogue = Catalogue([*_builtin_policies(), *policies])
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
         self._composer = Composer(Engine(ENGINE_VERSION, COUNTERS), catalogue, "fit", memory)
-        self._rows = {} if rows is None else rows
+        self._rows = RecentRows() if rows is None else rows
         self._events, self._decisions = events, decisions
         self._lock = Lock()
+
+    def forget(self, session_id: str, *, tenant: str = "default") -> None:
+        """Drop the row of a session, if there is one."""
+        with self._lock:
+            self._rows.pop(session_key(tenant, session_id), None)
 
     def compose(self, request: ContextRequest, /, *, with_decision: bool = True) -> Answered:  # noqa: ARG002 - a gateway's clients need it
         """Return the answer to a request, and keep its session's next row.

@@ -189,7 +189,10 @@ def _chat_request(call: FitCall) -> ContextRequest:
         policy=call.options.policy,
         budget_tokens=call.chat_tokens,
         conversation=Conversation(
-            new_message=messages[-1], messages=tuple(messages[:-1]), pinned=tuple(_pins(call))
+            new_message=messages[-1],
+            messages=tuple(messages[:-1]),
+            pinned=tuple(_pins(call)),
+            pinned_in_place=True,
         ),
     )
 

@@ -1,10 +1,17 @@
 """The part that all hooks share: a framework's history, fitted as a chat of OpenAI's shape."""
 
+import logging
 import re
-from asyncio import to_thread
-from collections.abc import Callable, Sequence
+from asyncio import to_thread, wait_for
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, TypedDict, cast
+from threading import Thread
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,8 +30,13 @@ from apportion.fitting import (
     fit_async,
 )
 
+Chat: TypeAlias = Sequence[dict[str, Any]] | AnthropicChat
+
 NEW = -1
 _MESSAGE = re.compile(r"\$\.messages\[(\d+)\]")
+_WAIT_S = 5.0
+
+_logger = logging.getLogger(__name__)
 
 
 class FitterSettings(TypedDict, total=False):
@@ -32,13 +44,16 @@ class FitterSettings(TypedDict, total=False):
 
     `client` composes: `LocalSessions`, by default one of the hook's own, or a client of a gateway.
     `uses_pool` says that the artifacts of the session's pool take part. `on_fitted` is called with each
-    fitted chat, which has the decision.
+    fitted chat, which has the decision. Fitting fails after `wait_s` (5) without an answer of a gateway. With
+    `on_error` "pass", a call that cannot be fitted is sent unfitted; with "raise", the default, it fails.
     """
 
     client: FitClient | AsyncFitClient
     uses_pool: bool
     options: FitOptions
     on_fitted: Callable[[Fitted], None]
+    wait_s: float
+    on_error: Literal["raise", "pass"]
 
 
 class Turn(Struct, frozen=True):
@@ -77,15 +92,37 @@ class KeptTurn(Struct, frozen=True):
 
 
 class Fitter:
-    """A limit, and a client that composes under it. Threads may share it."""
+    """A limit, and a client that composes under it. Threads may share it.
 
-    def __init__(self, limit_tokens: int, settings: FitterSettings) -> None:
-        """Start with settings. A cut chat begins with the user, because any provider may get it."""
-        self._limit_tokens = limit_tokens
+    `failures` counts calls that were not fitted, by code.
+    """
+
+    def __init__(self, limit_tokens: int, settings: FitterSettings, *, session_remedy: str) -> None:
+        """Start with settings; `session_remedy` says how a call of the framework names its session.
+
+        A cut chat begins with the user, because any provider may get it.
+        """
+        self.failures: Counter[str] = Counter()
+        self._limit_tokens, self._session_remedy = limit_tokens, session_remedy
         self._client = settings.get("client") or LocalSessions()
         self._artifacts: Sequence[Candidate] | None = () if settings.get("uses_pool") else None
         self._options = replace(settings.get("options", FitOptions()), begins_with_user=True)
         self._on_fitted = settings.get("on_fitted")
+        self._wait_s = None if isinstance(self._client, LocalSessions) else settings.get("wait_s", _WAIT_S)
+        self._passes_errors = settings.get("on_error") == "pass"
+
+    @contextmanager
+    def noting_failures(self) -> Iterator[None]:
+        """Count and log an error of the block; with `on_error` "pass", go on behind the block."""
+        try:
+            yield
+        except Exception as error:
+            code = str(getattr(error, "code", type(error).__name__))
+            self.failures[code] += 1
+            outcome = "is sent unfitted" if self._passes_errors else "fails"
+            _logger.warning("fit_failed: %s; the call of the model %s", code, outcome)
+            if not self._passes_errors:
+                raise
 
     def fit(self, history: FrameworkHistory) -> list[KeptTurn]:
         """Return the turns that fit, in their order. The system prompt always fits.
@@ -105,41 +142,62 @@ class Fitter:
         except FitError as error:
             raise _placed(error, history) from None
 
-    async def fit_chat_async(
-        self, chat: Sequence[dict[str, Any]] | AnthropicChat, session_id: str | None
-    ) -> Fitted:
+    async def fit_chat_async(self, chat: Chat, session_id: str | None) -> Fitted:
         """Return a chat of a shape that `fit` knows, as far as it fits.
 
         Raises:
             FitError: it cannot be fitted, or there is no session.
         """
-        if not iscoroutinefunction(self._client.compose):
-            return await to_thread(self._fit_chat, chat, session_id)
-        return self._noted(
-            await fit_async(
-                chat,
-                self._limit_tokens,
-                session_id=_required(session_id),
-                client=cast("AsyncFitClient", self._client),
-                artifacts=self._artifacts,
-                options=self._options,
-            )
+        is_async, session_id = iscoroutinefunction(self._client.compose), self._required(session_id)
+        fitting = self._await_chat(chat, session_id) if is_async else to_thread(self._run, chat, session_id)
+        try:
+            return self._noted(await wait_for(fitting, self._wait_s))
+        except TimeoutError:
+            raise self._no_answer() from None
+
+    async def _await_chat(self, chat: Chat, session_id: str) -> Fitted:
+        return await fit_async(
+            chat,
+            self._limit_tokens,
+            session_id=session_id,
+            client=cast("AsyncFitClient", self._client),
+            artifacts=self._artifacts,
+            options=self._options,
         )
 
-    def _fit_chat(self, chat: Sequence[dict[str, Any]] | AnthropicChat, session_id: str | None) -> Fitted:
+    def _fit_chat(self, chat: Chat, session_id: str | None) -> Fitted:
         if iscoroutinefunction(self._client.compose):
             message = "a synchronous call needs a synchronous client; give one, or call asynchronously"
             raise FitError(ErrorCode.WRONG_TYPE, message, "$.client")
-        return self._noted(
-            fit(
-                chat,
-                self._limit_tokens,
-                session_id=_required(session_id),
-                client=cast("FitClient", self._client),
-                artifacts=self._artifacts,
-                options=self._options,
-            )
+        run = partial(copy_context().run, self._run, chat, self._required(session_id))
+        if self._wait_s is None:
+            return self._noted(run())
+        answer: Future[Fitted] = Future()
+        Thread(target=_settle, args=(answer, run), daemon=True).start()
+        try:
+            return self._noted(answer.result(self._wait_s))
+        except TimeoutError:
+            raise self._no_answer() from None
+
+    def _run(self, chat: Chat, session_id: str) -> Fitted:
+        return fit(
+            chat,
+            self._limit_tokens,
+            session_id=session_id,
+            client=cast("FitClient", self._client),
+            artifacts=self._artifacts,
+            options=self._options,
         )
+
+    def _required(self, session_id: str | None) -> str:
+        if not session_id:
+            message = f"the call belongs to no session; {self._session_remedy}, or give the hook session_id"
+            raise FitError(ErrorCode.MISSING_FIELD, message, "$.session_id")
+        return str(session_id)  # a subclass of str is no JSON
+
+    def _no_answer(self) -> FitError:
+        message = f"no answer within {self._wait_s} s; see whether the gateway answers, or raise wait_s"
+        return FitError("no_response", message, "$.client")
 
     def _noted(self, fitted: Fitted) -> Fitted:
         if self._on_fitted is not None:
@@ -161,11 +219,12 @@ def _kept(history: FrameworkHistory, fitted: Fitted) -> list[KeptTurn]:
     return kept
 
 
-def _required(session_id: str | None) -> str:
-    if not session_id:
-        message = "the call belongs to no session; give the framework's own id of it, or session_id"
-        raise FitError(ErrorCode.MISSING_FIELD, message, "$.session_id")
-    return str(session_id)  # a subclass of str is no JSON
+def _settle(answer: "Future[Fitted]", run: Callable[[], Fitted]) -> None:
+    """Give a future what a call returns or raises."""
+    try:
+        answer.set_result(run())
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
+        answer.set_exception(error)
 
 
 def _placed(error: FitError, history: FrameworkHistory) -> FitError:

@@ -34,15 +34,17 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         """Start with a limit of the messages, without the definitions of tools."""
         super().__init__()
-        self._fitter = Fitter(limit_tokens, settings)
+        remedy = 'name its thread: {"configurable": {"thread_id": …}}'
+        self.fitter = Fitter(limit_tokens, settings, session_remedy=remedy)
         self._session_id = session_id or _thread_id
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Call the model with the messages that fit."""
-        kept = self._fitter.fit(self._history(request))
-        return handler(_with_kept(request, kept))
+        with self.fitter.noting_failures():
+            request = _with_kept(request, self.fitter.fit(self._history(request)))
+        return handler(request)
 
     async def awrap_model_call(
         self,
@@ -50,8 +52,9 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Call the model with the messages that fit."""
-        kept = await self._fitter.fit_async(self._history(request))
-        return await handler(_with_kept(request, kept))
+        with self.fitter.noting_failures():
+            request = _with_kept(request, await self.fitter.fit_async(self._history(request)))
+        return await handler(request)
 
     def _history(self, request: ModelRequest[Any]) -> FrameworkHistory:
         prompt = request.system_message

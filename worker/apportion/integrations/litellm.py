@@ -16,6 +16,10 @@ from apportion.integrations.fitter import (
     Turn,
 )
 
+_REMEDY = (
+    "send the header x-litellm-session-id, or one of litellm_session_id, metadata.session_id, user and, as "
+    "Anthropic's clients do, metadata.user_id"
+)
 _CHATS = ("completion", "acompletion")
 _MESSAGES = ("anthropic_messages", "aanthropic_messages")
 
@@ -24,7 +28,8 @@ class FitHook(CustomLogger):
     """A callback of the proxy that sends the messages that fit into a limit.
 
     System and developer messages always stand. The session is the call's `litellm_session_id`, else
-    `session_id` in its metadata, else its `user`; or what `session_id` returns for the call's data.
+    `session_id` in its metadata, else its `user`, else `user_id` in its metadata; or what `session_id`
+    returns for the call's data.
     Calls that are neither chat completions nor `/v1/messages` pass unchanged.
     """
 
@@ -37,7 +42,7 @@ class FitHook(CustomLogger):
     ) -> None:
         """Start with a limit of the messages, without the definitions of tools."""
         super().__init__()
-        self._fitter = Fitter(limit_tokens, settings)
+        self.fitter = Fitter(limit_tokens, settings, session_remedy=_REMEDY)
         self._session_id = session_id or _own_session_id
 
     async def async_pre_call_hook(
@@ -55,28 +60,31 @@ class FitHook(CustomLogger):
         if call_type not in (*_CHATS, *_MESSAGES):
             return data
         try:
-            messages = await (self._messages if call_type in _MESSAGES else self._chat)(data)
+            with self.fitter.noting_failures():
+                fitted = await (self._messages if call_type in _MESSAGES else self._chat)(data)
+                return {**data, "messages": fitted}
         except FitError as error:
             raise BadRequestError(str(error), data.get("model"), llm_provider="") from error
-        return {**data, "messages": messages}
+        return data
 
     async def _chat(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the messages of a chat completion that fit."""
         messages = data["messages"]
         turns = [Turn(message, f"$.messages[{index}]") for index, message in enumerate(messages)]
-        kept = await self._fitter.fit_async(FrameworkHistory(turns, self._session_id(data)))
+        kept = await self.fitter.fit_async(FrameworkHistory(turns, self._session_id(data)))
         return [_message(turn, messages) for turn in kept]
 
     async def _messages(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the messages of a call in Anthropic's shape that fit."""
         chat = AnthropicChat(messages=data["messages"], system=data.get("system"))
-        fitted = await self._fitter.fit_chat_async(chat, self._session_id(data))
+        fitted = await self.fitter.fit_chat_async(chat, self._session_id(data))
         return fitted.messages
 
 
 def _own_session_id(data: Mapping[str, Any]) -> str | None:
     metadata = data.get("metadata") or {}
     found = data.get("litellm_session_id") or metadata.get("session_id") or data.get("user")
+    found = found or metadata.get("user_id")
     return None if found is None else str(found)
 
 

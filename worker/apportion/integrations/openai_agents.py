@@ -43,18 +43,25 @@ class FitFilter:
 
         The SDK does not show its session to a filter, so the id is given, or found in the call's context.
         """
-        self._fitter = Fitter(limit_tokens, settings)
+        self.fitter = Fitter(
+            limit_tokens, settings, session_remedy="give the filter the id of the SDK's session"
+        )
         self._session_id = session_id
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the input of the model as far as it fits."""
+        with self.fitter.noting_failures():
+            return await self._fitted(data)
+        return data.model_data
+
+    async def _fitted(self, data: CallModelData[Any]) -> ModelInputData:
         session_id = self._session_id if isinstance(self._session_id, str) else self._session_id(data)
         instructions = data.model_data.instructions
         system = Turn({"role": "system", "content": instructions}, "$.instructions") if instructions else None
         groups = _groups(cast("Sequence[Item]", data.model_data.input))
         turns = [_turn(items, f"$.input[{index}]") for index, items in groups]
         items: list[Item] = []
-        for kept in await self._fitter.fit_async(FrameworkHistory(turns, session_id, system)):
+        for kept in await self.fitter.fit_async(FrameworkHistory(turns, session_id, system)):
             if kept.index == NEW:
                 items.append({"role": "user", "content": kept.content})
             else:

@@ -53,18 +53,25 @@ class FitHistory(AbstractCapability[Any]):
         **settings: Unpack[FitterSettings],
     ) -> None:
         """Start with a limit of instructions and messages, without the definitions of tools."""
-        self._fitter = Fitter(limit_tokens, settings)
+        self.fitter = Fitter(limit_tokens, settings, session_remedy="give the run conversation_id=…")
         self._session_id = session_id or _conversation_id
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Return the request with the history that fits."""
+        with self.fitter.noting_failures():
+            return await self._fitted(ctx, request_context)
+        return request_context
+
+    async def _fitted(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
         instructions = InstructionPart.join(request_context.model_request_parameters.instruction_parts or [])
         system = Turn({"role": "system", "content": instructions}, "$.instructions") if instructions else None
         places = list(_places(request_context.messages))
         turns = [place.turn for place in places]
-        kept = await self._fitter.fit_async(FrameworkHistory(turns, self._session_id(ctx), system))
+        kept = await self.fitter.fit_async(FrameworkHistory(turns, self._session_id(ctx), system))
         return replace(request_context, messages=_sent(request_context.messages, places, kept))
 
 
@@ -159,6 +166,8 @@ def _sent(
             sent.append(message)
         else:
             sent.append(_request(message, [(places[turn.index].part, turn.content) for _, turn in run]))
+    if messages and isinstance(last := messages[-1], ModelRequest) and not last.parts:
+        sent.append(last)  # it has nothing to count, and a history must end with a request
     return sent
 
 

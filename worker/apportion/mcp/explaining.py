@@ -1,5 +1,6 @@
 """Decisions and candidates as results of the tools, and their explanations as text."""
 
+import re
 from collections.abc import Sequence
 from io import StringIO
 from typing import TypeVar
@@ -25,6 +26,8 @@ IDS_MAX = 10
 _CANDIDATES_MAX = 50
 _TEXT_MAX_CHARACTERS = 20_000
 _COLUMNS = 140
+_PADDING = re.compile("[ █░│]{2,}")
+"""Bars, and the space between columns, which cost a model tokens."""
 _CUT = "\n… cut, see the structured content"
 
 T = TypeVar("T")
@@ -91,7 +94,8 @@ def bounded(text: str) -> str:
 def _printed(shown: RenderableType) -> str:
     text = StringIO()
     Console(file=text, width=_COLUMNS, color_system=None, highlight=False).print(shown)
-    return "\n".join(line.rstrip() for line in text.getvalue().strip().splitlines())
+    shown = _PADDING.sub(" ", text.getvalue().strip())
+    return "\n".join(line.rstrip() for line in shown.splitlines())
 
 
 def _group(group: Group) -> ExplainedGroup:

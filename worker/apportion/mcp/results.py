@@ -34,6 +34,25 @@ class FoundDecisions(BaseModel):
     has_more: bool
 
 
+class DecisionsSum(BaseModel):
+    """A sum over decisions. By reason, only `omitted` candidates are counted."""
+
+    name: str
+    decisions: int
+    omitted: int
+    selected: int | None = None
+    used_tokens: int | None = None
+
+
+class SummedDecisions(BaseModel):
+    """Sums over the matching decisions; with `has_more` over the newest of them."""
+
+    decisions: int
+    has_more: bool
+    sums: list[DecisionsSum]
+    sums_left_out: int
+
+
 class ExplainedGroup(BaseModel):
     """A lane, category or other group, in tokens and candidates; `max_tokens` is null without a ceiling."""
 

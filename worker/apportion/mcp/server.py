@@ -1,4 +1,4 @@
-"""The server and its tools, on the official SDK: `find_decisions`, `explain_decision`, `replay_decisions`.
+"""The server and its tools, on the official SDK: finding, summing, explaining and replaying decisions.
 
 Clients' arguments are validated by the SDK from the types below. Errors that a model can act on are returned
 with their code; all others only name the tool.
@@ -14,7 +14,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, Field, ValidationError
 
 from apportion.analytics.source import TablesFailedError
 from apportion.core.policy import Policy, PolicyError
@@ -31,8 +31,9 @@ from apportion.mcp.explaining import (
     text_of_changes,
 )
 from apportion.mcp.recordings import Recording
-from apportion.mcp.results import ExplainedDecision, FoundDecisions, ReplayedChanges
+from apportion.mcp.results import ExplainedDecision, FoundDecisions, ReplayedChanges, SummedDecisions
 from apportion.mcp.sources import DecisionFile, DecisionFilter, DecisionSource, DecisionTables, ListedDecision
+from apportion.mcp.summaries import SumBy, summed, text_of_sums
 from apportion.policies import read_policy
 from apportion.printable import printable
 from apportion.replay.findings import Finding
@@ -54,6 +55,7 @@ _ANSWERABLE = (AmbiguousDecisionError, UnknownCandidateError, UnknownDecisionErr
 _OF_SOURCES = (OSError, PolicyError, SettingsError, TablesFailedError)
 """Errors whose messages may hold paths of the server."""
 _FOUND_MAX = 100
+_SUMMED_MAX = 10_000
 _POLICY_MAX_CHARACTERS = 64 << 10
 
 _logger = logging.getLogger(__name__)
@@ -72,6 +74,12 @@ def _timestamp(value: object) -> object:
 
 
 _Time: TypeAlias = Annotated[AwareDatetime, BeforeValidator(_timestamp)]
+_Since: TypeAlias = Annotated[
+    _Time | None, Field(description="Only requests of this time or later, in RFC 3339.")
+]
+_Until: TypeAlias = Annotated[_Time | None, Field(description="Only requests before this time.")]
+_SessionId: TypeAlias = Annotated[str | None, Field(description="Only decisions of this session.")]
+_Tenant: TypeAlias = Annotated[str | None, Field(description="Only decisions of this tenant.")]
 _DecisionId: TypeAlias = Annotated[
     str,
     Field(pattern="^[0-9a-f]{1,64}$", description="The decision's id, or a unique beginning of it."),
@@ -92,7 +100,11 @@ class DecisionServer(MCPServer[Any]):
         )
         self._source = source
         self._recording = recording
-        tools: list[Callable[..., CallToolResult]] = [self.find_decisions, self.explain_decision]
+        tools: list[Callable[..., CallToolResult]] = [
+            self.find_decisions,
+            self.summarize_decisions,
+            self.explain_decision,
+        ]
         if recording is not None:
             tools.append(self.replay_decisions)
         for tool in tools:
@@ -107,24 +119,29 @@ class DecisionServer(MCPServer[Any]):
             if tool.name == name and unknown:
                 known = ", ".join(tool.input_schema["properties"])
                 raise ToolError(f"unknown_argument: {printable(unknown[0])}; {name} takes {known}")
-        return await super().call_tool(name, arguments, context)
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            wrong = error.__cause__.errors()[0]
+            place = ".".join(map(str, wrong["loc"][:1]))
+            raise ToolError(f"invalid_argument: {place}: {wrong['msg']}; see the tool's schema") from None
 
     def find_decisions(  # noqa: PLR0913 - a tool takes its filters by name
         self,
         *,
-        session_id: str | None = None,
-        tenant: str | None = None,
-        request_id: str | None = None,
-        status: Status | None = None,
+        session_id: _SessionId = None,
+        tenant: _Tenant = None,
+        request_id: Annotated[str | None, Field(description="Only decisions about this request.")] = None,
+        status: Annotated[Status | None, Field(description="Only decisions with this status.")] = None,
         reason: Annotated[
             Annotated[Reason, AfterValidator(_known_reason)] | None,
             Field(description="Only decisions that omitted a candidate for this reason."),
         ] = None,
-        since: Annotated[
-            _Time | None, Field(description="Only requests of this time or later, in RFC 3339.")
-        ] = None,
-        until: Annotated[_Time | None, Field(description="Only requests before this time.")] = None,
-        limit: Annotated[int, Field(ge=1, le=_FOUND_MAX)] = 20,
+        since: _Since = None,
+        until: _Until = None,
+        limit: Annotated[int, Field(ge=1, le=_FOUND_MAX, description="At most so many decisions.")] = 20,
     ) -> Annotated[CallToolResult, FoundDecisions]:
         """Find recorded decisions, newest first. Without arguments, return the newest of all."""
         wanted = DecisionFilter(
@@ -144,6 +161,22 @@ class DecisionServer(MCPServer[Any]):
             lines.append("there are more: give further filters, or an earlier `until`")
         found = FoundDecisions(decisions=[summary_of(decision) for decision in shown], has_more=has_more)
         return _result("\n".join(lines), found)
+
+    def summarize_decisions(
+        self,
+        by: Annotated[SumBy, Field(description="What the decisions are summed by.")],
+        *,
+        session_id: _SessionId = None,
+        tenant: _Tenant = None,
+        since: _Since = None,
+        until: _Until = None,
+    ) -> Annotated[CallToolResult, SummedDecisions]:
+        """Sum the newest 10,000 matching decisions by reason of omission, group (lane), policy or UTC day."""
+        wanted = DecisionFilter(session_id=session_id, tenant=tenant, since=since, until=until)
+        with _tool_errors():
+            newest = self._source.newest(wanted, _SUMMED_MAX + 1)
+        found = summed(newest[:_SUMMED_MAX], by, has_more=len(newest) > _SUMMED_MAX)
+        return _result(text_of_sums(found), found)
 
     def explain_decision(
         self,

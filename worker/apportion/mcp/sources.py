@@ -5,11 +5,12 @@ Each call reads the source again, so that decisions are found that were written 
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from heapq import heappop, heappush
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from apportion.analytics.restored import restore_decisions
 from apportion.analytics.source import naming_bad_tables, open_tables
@@ -32,6 +33,15 @@ class ListedTokens(Struct, frozen=True):
     used: int
 
 
+class ListedGroup(Struct, frozen=True):
+    """A group of a listed decision, in tokens and candidates."""
+
+    name: str
+    used: int
+    selected: int
+    rejected: int
+
+
 class ListedDecision(Struct, frozen=True, kw_only=True, tag_field="type", tag="context-decision"):
     """The fields of a decision that a list shows."""
 
@@ -39,7 +49,7 @@ class ListedDecision(Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     request_id: str
     session_id: str
     tenant: str
-    requested_at: datetime
+    requested_at: Annotated[datetime, Meta(tz=True)]
     policy: PolicyRef
     status: str
     summary: str
@@ -47,6 +57,7 @@ class ListedDecision(Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     candidates_total: int
     candidates_selected: int
     reasons: tuple[ReasonCount, ...] = ()
+    groups: tuple[ListedGroup, ...] = ()
 
 
 class DecisionFilter(Struct, frozen=True, kw_only=True):
@@ -98,10 +109,14 @@ class DecisionFile(Struct, frozen=True):
     def newest(self, wanted: DecisionFilter, most: int) -> Sequence[ListedDecision]:
         """Return the newest decisions, as `DecisionSource` says. Memory is bounded by `most`."""
         newest: dict[tuple[datetime, str], ListedDecision] = {}
+        oldest_first: list[tuple[datetime, str]] = []
         for decision in filter(wanted.takes, self._listed()):
-            newest.setdefault((decision.requested_at, decision.decision_id), decision)
+            key = (decision.requested_at, decision.decision_id)
+            if key not in newest:
+                newest[key] = decision
+                heappush(oldest_first, key)
             if len(newest) > most:
-                del newest[min(newest)]
+                del newest[heappop(oldest_first)]
         return [newest[key] for key in sorted(newest, reverse=True)]
 
     def decision(self, prefix: str) -> ContextDecision:
@@ -173,7 +188,8 @@ SELECT {
         name: policy_name, version: policy_version, strategy: policy_strategy, digest: policy_digest
     },
     tokens: {'limit': tokens_limit, 'used': tokens_used},
-    candidates_total: candidates_total, candidates_selected: candidates_selected, reasons: reasons
+    candidates_total: candidates_total, candidates_selected: candidates_selected, reasons: reasons,
+    groups: groups
 }
 FROM decisions
 WHERE ($session_id IS NULL OR session_id = $session_id)

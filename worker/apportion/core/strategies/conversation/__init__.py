@@ -19,7 +19,8 @@ follows a message that does not fit, and counts no overhead for the new message;
   `groups`.
 - Only an assistant's message has tool calls, only a tool's message a tool_call_id; a call and a text part
   have the fields of OpenAI's format and no others.
-- Pinned messages and their groups cost as the new message does, and stand before the history.
+- Pinned messages and their groups cost as the new message does. They are sent before the history, or at
+  their places if the request says so.
 - Ids: `system_prompt` (where the request has one), `new_message`, `messages/INDEX`, ranked in that order,
   the newest message first. Whatever does not fit is `history_truncated`; the margin stands where a message
   was considered, and is its whole group's. A system prompt without room is `no_room`.
@@ -60,7 +61,7 @@ from apportion.core.strategies.conversation.verdicts import (
     verdict_on_prompt,
     verdicts_on_messages,
 )
-from apportion.core.strategies.conversation.window_report import SentChat, report_window
+from apportion.core.strategies.conversation.window_report import SentChat, report_window, with_pins_in_place
 from apportion.core.task import SessionPart
 from apportion.core.verdict import Verdicts
 
@@ -123,8 +124,10 @@ class ConversationStrategy:
             return _verdicts(given, choice, parts, infeasible=True)
         kept = keep_history(task, CountedChat(chat, cut_plan, contents, costs), room.history_tokens)
         given.costs = kept.costs
-        answer = _verdicts(given, choice_of(cut_plan, room, kept), parts)
-        return _with_report(task, answer, kept, _beginning(cut_plan, room, kept, answer.used_tokens))
+        in_place = bool(conversation.pinned_in_place)
+        answer = _verdicts(given, choice_of(cut_plan, room, kept, in_place=in_place), parts)
+        sent = _beginning(cut_plan, room, kept, answer.used_tokens)
+        return _with_report(task, answer, kept, with_pins_in_place(sent, len(costs)) if in_place else sent)
 
 
 def _verdicts(given: Given, choice: MessageChoice, parts: Parts, *, infeasible: bool = False) -> Verdicts:

@@ -54,14 +54,14 @@ class Given(Struct):
     costs: Sequence[int] = ()
 
 
-def choice_of(plan: Plan, room: Room, kept: KeptHistory) -> MessageChoice:
+def choice_of(plan: Plan, room: Room, kept: KeptHistory, *, in_place: bool) -> MessageChoice:
     """Return what goes: the pinned messages, the kept history, then what goes with the new message."""
-    mandatory = range(plan.mandatory, len(kept.costs) - 1)
+    sent = (*plan.pinned, *reversed(kept.kept), *range(plan.mandatory, len(kept.costs) - 1))
     return MessageChoice(
         sent=True,
         system_prompt=room.system_prompt,
         system_tokens=room.system_tokens,
-        kept=(*plan.pinned, *reversed(kept.kept), *mandatory),
+        kept=tuple(sorted(sent)) if in_place else sent,
         margins=kept.margins,
         system_margin=room.system_margin,
         withheld=kept.withheld,

@@ -7,12 +7,18 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from apportion.core.events import Opt
 from apportion.core.identity import canonical_json_of_elements
 from apportion.core.results import Breakpoint, ChatWindow, WindowBreak
 from apportion.core.strategies.conversation.chat_state import SentBeginning
 from apportion.core.strategies.conversation.kept_history import ConversationTask, KeptHistory
+from apportion.core.strategies.conversation.pins_in_place import (
+    break_in_place,
+    count_unchanged,
+    digests_of_sent,
+)
 from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace, short_digest
 
 _BREAKPOINTS_MAX = 4
@@ -22,6 +28,8 @@ class SentChat(Struct, frozen=True):
     """The text before the new message and its group: system prompt, pinned messages, kept history.
 
     Messages are indices, in their order; `end` is where the history ends. `used_tokens` are the whole text's.
+    If pinned messages keep their places, `pinned` are those before the cut, `history` has the others, and
+    `rest` are the messages behind the history.
     """
 
     system_prompt: str
@@ -30,6 +38,7 @@ class SentChat(Struct, frozen=True):
     history: Sequence[int]
     end: int
     used_tokens: int
+    rest: Sequence[int] = ()
 
     @property
     def cut(self) -> int:
@@ -67,50 +76,86 @@ class _Comparison(Struct, frozen=True):
         return self.last.pins == self.current.pins
 
 
+def with_pins_in_place(sent: SentChat, messages: int) -> SentChat:
+    """Return a text in which pinned messages keep their places; the new message is the last one."""
+    before = bisect_left(sent.pinned, sent.cut)
+    history = sorted((*sent.history, *sent.pinned[before:]))
+    return replace(sent, pinned=sent.pinned[:before], history=history, rest=range(sent.end, messages))
+
+
 def report_window(task: ConversationTask, kept: KeptHistory, sent: SentChat) -> WindowReport:
     """Return the report on what is sent."""
-    messages, last = task.own.conversation.messages, kept.last
-    each = canonical_json_of_elements([messages[index] for index in sent.history], "")
-    pins = canonical_json_of_elements([messages[index] for index in sent.pinned], "")
-    is_same_cut = last is not None and kept.last_cut == sent.cut
-    sent_now = SentBeginning(
-        cut=MessageDigests(messages).place_at(sent.cut) if each else MessagePlace(sent.cut, b""),
-        since=last.since if last is not None and is_same_cut else task.own.session.sequence,
-        system=short_digest(sent.system_prompt.encode()),
-        pins=short_digest(b",".join(pins)),
-        kept=len(each),
-        history=short_digest(b",".join(each)),
-    )
-    comparison = None
-    if last is not None:
-        repeats = is_same_cut and short_digest(b",".join(each[: last.kept])) == last.history
-        unchanged = _unchanged(kept, sent.history[: last.kept]) if repeats else 0
-        comparison = _Comparison(last, sent_now, is_same_cut, repeats, unchanged)
-    tokens, items = _shared(comparison, kept, sent)
+    sent_now, unchanged, broken = (_compare_in_place if sent.rest else _compare)(task, kept, sent)
+    tokens = items = 0
+    if kept.last is not None and kept.last.system == sent_now.system:
+        order = (*sent.pinned, *sent.history, *sent.rest)
+        tokens = sent.system_tokens + sum([kept.costs[index] for index in order[:unchanged]])
+        items = bool(sent.system_prompt) + unchanged
     window = ChatWindow(
         tokens=tokens,
         share=tokens * 1_000 // (sent.used_tokens or 1),
         cut=sent.cut,
         since=sent_now.since,
-        broken=_break(task, kept, comparison),
+        broken=broken,
     )
     return WindowReport(window, _breakpoints(kept, sent, items), sent_now)
+
+
+def _sent_now(
+    task: ConversationTask, kept: KeptHistory, sent: SentChat, *, pins: bytes, history: bytes, messages: int
+) -> SentBeginning:
+    """Return the beginning as it is carried, with digests of its pins and its history."""
+    digests, last = MessageDigests(task.own.conversation.messages), kept.last
+    return SentBeginning(
+        cut=digests.place_at(sent.cut) if sent.history else MessagePlace(sent.cut, b""),
+        since=last.since if last is not None and kept.last_cut == sent.cut else task.own.session.sequence,
+        system=short_digest(sent.system_prompt.encode()),
+        pins=pins,
+        kept=messages,
+        history=history,
+    )
+
+
+def _compare_in_place(
+    task: ConversationTask, kept: KeptHistory, sent: SentChat
+) -> tuple[SentBeginning, int, Opt[WindowBreak]]:
+    """Return the beginning, how many of its messages are unchanged, and why it is not the last text's."""
+    order = (*sent.pinned, *sent.history, *sent.rest)
+    pins, history = digests_of_sent(task, kept, order, pins=len(sent.pinned))
+    sent_now = _sent_now(task, kept, sent, pins=pins, history=history, messages=len(order))
+    unchanged = count_unchanged(kept.last, sent_now)
+    return sent_now, unchanged, break_in_place(task, kept, sent_now, order[unchanged:])
+
+
+def _compare(
+    task: ConversationTask, kept: KeptHistory, sent: SentChat
+) -> tuple[SentBeginning, int, Opt[WindowBreak]]:
+    """Return the same of a text whose pinned messages come first."""
+    messages, last = task.own.conversation.messages, kept.last
+    each = canonical_json_of_elements([messages[index] for index in sent.history], "")
+    pins = canonical_json_of_elements([messages[index] for index in sent.pinned], "")
+    sent_now = _sent_now(
+        task,
+        kept,
+        sent,
+        pins=short_digest(b",".join(pins)),
+        history=short_digest(b",".join(each)),
+        messages=len(each),
+    )
+    if last is None:
+        return sent_now, 0, _break(task, kept, None)
+    is_same_cut = kept.last_cut == sent.cut
+    repeats = is_same_cut and short_digest(b",".join(each[: last.kept])) == last.history
+    unchanged = _unchanged(kept, sent.history[: last.kept]) if repeats else 0
+    comparison = _Comparison(last, sent_now, is_same_cut, repeats, unchanged)
+    shared = len(sent.pinned) + unchanged if comparison.is_same_pins else 0
+    return sent_now, shared, _break(task, kept, comparison)
 
 
 def _unchanged(kept: KeptHistory, history: Sequence[int]) -> int:
     """Return how many messages, the same as before, are sent with the same text."""
     stale = kept.clearing.stale
     return next((place for place, index in enumerate(history) if index in stale), len(history))
-
-
-def _shared(comparison: _Comparison | None, kept: KeptHistory, sent: SentChat) -> tuple[int, int]:
-    """Return how many tokens and items of the beginning are unchanged."""
-    if comparison is None or not comparison.is_same_system:
-        return 0, 0
-    same = sent.history[: comparison.unchanged] if comparison.is_same_pins else ()
-    pinned = sent.pinned if comparison.is_same_pins else ()
-    tokens = sent.system_tokens + sum([kept.costs[index] for index in (*pinned, *same)])
-    return tokens, bool(sent.system_prompt) + len(pinned) + len(same)
 
 
 def _break(task: ConversationTask, kept: KeptHistory, comparison: _Comparison | None) -> Opt[WindowBreak]:
@@ -143,5 +188,6 @@ def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Bre
     cleared = [pins + bisect_left(sent.history, end) for end in (clearing.last_boundary, clearing.boundary)]
     if clearing.has_moved:
         unchanged = min(unchanged, cleared[0])
-    ends = {system, pins, unchanged, cleared[1], pins + len(sent.history)} - {0}
+    end = pins + len(sent.history)
+    ends = {system, pins, min(unchanged, end), cleared[1], end} - {0}
     return tuple([Breakpoint(items) for items in sorted(ends)[-_BREAKPOINTS_MAX:]])
