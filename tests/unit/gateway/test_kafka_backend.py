@@ -208,7 +208,7 @@ async def test_a_reader_that_fails_ends_the_gateway(consumer: Consumer) -> None:
 async def test_an_error_of_the_gateway_stays_what_it_is_and_ends_the_readers(consumer: Consumer) -> None:
     with pytest.raises(GatewayPortTakenError):
         async with open_kafka_backend(SETTINGS):
-            raise GatewayPortTakenError("127.0.0.1", 1)
+            raise GatewayPortTakenError("127.0.0.1", 1, OSError(98, "in use"))
     async with open_kafka_backend(SETTINGS) as backend:
         assert await backend.why_not_ready() == ("no broker answers",)
     assert not consumer.may_fail.is_set()

@@ -64,7 +64,7 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
             raise KeyError(name)
-        command = get_command(import_module(f"apportion.cli.{name}").app)
+        command: Any = get_command(import_module(f"apportion.cli.{name}").app)
         command.name, command.rich_help_panel = name, COMMANDS[name]
         for shown in (command, *getattr(command, "commands", {}).values()):
             shown.help = _flowing(shown.help or "")
