@@ -42,7 +42,8 @@ def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "
         lines = read_lines(source, line_max_bytes)
         first = next(lines, None)
         if first is None:
-            typer.echo(f"apportion: {source.name}: is empty", err=True)
+            if holding != DEAD_LETTERS:  # most runs refuse nothing
+                typer.echo(f"apportion: {source.name}: is empty", err=True)
             return
         value = first.value or b""
         if value.startswith(GZIP_MAGIC):

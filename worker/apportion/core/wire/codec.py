@@ -106,13 +106,13 @@ def _repaired(value: bytes, error: Exception, bounds: Bounds) -> Event:
     try:
         return decoder.decode(whole)
     except _BROKEN as again:
-        error = again
+        error = again.with_traceback(None)  # a frame that holds its own error is a cycle
     if isinstance(error, msgspec.ValidationError) and b"null" in whole:
         whole = without_nulls(whole)
         try:
             return decoder.decode(whole)
         except _BROKEN as again:
-            error = again
+            error = again.with_traceback(None)
     raise _refused(whole, error) from None
 
 
