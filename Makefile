@@ -33,7 +33,7 @@ KILLS ?= 200
 GUARANTEE ?= effectively_once
 MINUTES ?= 30
 
-.PHONY: help demo test explore test-lowest check format schemas requirements image sbom audit licences secret dashboard \
+.PHONY: help demo test unit test-lowest explore check format schemas requirements image sbom audit licences secret dashboard \
   recording benchmarks check-cluster reliability-sink docs clean
 
 help: ## Show this help
@@ -46,6 +46,9 @@ test: $(VENV)/dev.done ## Set up, then run all checks and tests
 	@PYTHONPATH=tests $(BIN)/python -m support.forecast
 	$(MAKE) --no-print-directory check
 	$(BIN)/pytest $(SIDE_BY_SIDE)
+
+unit: $(VENV)/dev.done ## Set up, then run the tests that need no broker
+	$(BIN)/pytest $(SIDE_BY_SIDE) --quiet -k "not embedded" tests/conformance tests/golden tests/unit
 
 test-lowest: build/lowest.done ## Set up, then run unit and golden tests with the lowest versions of the libraries
 	build/lowest/bin/pytest $(SIDE_BY_SIDE) --quiet $(LOWEST)
@@ -95,7 +98,7 @@ licences: $(SBOM) ## Write docs/licences.md: the licences of what the image inst
 docs: $(VENV)/docs.done ## Build the site of all pages, with search, in build/site; a broken link fails
 	rm -rf build/pages build/site
 	mkdir -p build/pages
-	tar -c --exclude node_modules --exclude __pycache__ README.md ARCHITECTURE.md CHANGELOG.md docs schemas benchmarks \
+	tar -c --exclude node_modules --exclude __pycache__ README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs schemas benchmarks \
 	  clients deploy/clickhouse deploy/connect deploy/consumers deploy/kubernetes/README.md | tar -x -C build/pages
 	mv build/pages/docs/site/index.md build/pages
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site build/pages build/site

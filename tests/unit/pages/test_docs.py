@@ -26,8 +26,18 @@ def test_the_map_names_every_room() -> None:
     assert named == {folder.parent.name for folder in ROOT.glob("worker/apportion/*/__init__.py")}
 
 
+def test_the_indices_name_every_page() -> None:
+    for folder, pages in (
+        ("docs", {*ROOT.glob("docs/*.md"), *ROOT.glob("docs/strategies/*.md")}),
+        ("docs/adr", set(ROOT.glob("docs/adr/0*.md"))),
+    ):
+        index = ROOT / folder / "README.md"
+        named = re.findall(r"\]\(([^)#]+)\)", index.read_text("utf-8"))
+        assert pages - {index} - {(index.parent / name).resolve() for name in named} == set()
+
+
 def test_each_number_of_an_adr_is_used_once() -> None:
-    numbers = Counter(page.name[:4] for page in ROOT.glob("docs/adr/*.md"))
+    numbers = Counter(page.name[:4] for page in ROOT.glob("docs/adr/0*.md"))
     assert numbers
     assert [number for number, count in numbers.items() if count > 1] == []
 
