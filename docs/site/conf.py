@@ -7,7 +7,7 @@ from sphinx.application import Sphinx
 project = html_title = "Apportion"
 extensions = ["myst_parser"]
 root_doc = "index"
-exclude_patterns = ["docs/site", "docs/README.md"]  # the site has a table of contents of its own
+exclude_patterns = ["docs/site"]
 myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure"]  # examples are shortened: their `…` is no JSON and no SQL
 html_theme = "furo"
