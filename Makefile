@@ -33,7 +33,7 @@ KILLS ?= 200
 GUARANTEE ?= effectively_once
 MINUTES ?= 30
 
-.PHONY: help demo test unit test-lowest explore check format schemas requirements image sbom audit licences secret dashboard \
+.PHONY: help demo test unit test-lowest check-install explore check format schemas requirements image sbom audit licences secret dashboard \
   recording benchmarks check-cluster reliability-sink docs clean
 
 help: ## Show this help
@@ -52,6 +52,9 @@ unit: $(VENV)/dev.done ## Set up, then run the tests that need no broker
 
 test-lowest: build/lowest.done ## Set up, then run unit and golden tests with the lowest versions of the libraries
 	build/lowest/bin/pytest $(SIDE_BY_SIDE) --quiet $(LOWEST)
+
+check-install: $(VENV)/dev.done ## Resolve the package beside other packages, by the index; before each release
+	$(BIN)/python -m tools.check_install
 
 explore: $(VENV)/dev.done ## Draw new examples of the property tests for MINUTES, until one fails; before each release
 	@end=$$(($$(date +%s) + $(MINUTES) * 60)); while test $$(date +%s) -lt $$end; do \

@@ -244,7 +244,7 @@ async def test_a_policies_topic_that_is_gone_stops_the_worker_before_it_would_gu
         asking = asyncio.create_task(ask_for_ever(stage))
         assert await worker.ended() == 1
         asking.cancel()
-    assert "apportion: policies_unread: " in worker.log
+    assert "apportion: topic_gone: " in worker.log
 
 
 async def ask_for_ever(stage: Stage) -> None:
