@@ -13,7 +13,7 @@ from msgspec import UNSET, json
 from prometheus_client.exposition import choose_encoder
 
 from apportion.core.bounds import Bounds
-from apportion.core.errors import EventError
+from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextRequest, Opt
 from apportion.core.results import ContextComposed
 from apportion.core.wire.codec import encode
@@ -38,7 +38,7 @@ from apportion.gateway.calls import (
     wait_s,
 )
 from apportion.gateway.numbers import GatewayNumbers
-from apportion.gateway.problems import ProblemError, internal_error, of_http, refused, response_of, too_large
+from apportion.gateway.problems import ProblemError, internal_error, of_http, refused, response_of
 from apportion.gateway.trace_context import TraceHeaders, trace_headers
 from apportion.settings import Settings
 
@@ -219,7 +219,8 @@ class GatewayApp:
         async for piece in request.content.iter_any():
             body += piece
             if len(body) > most:
-                raise too_large(f"the body has more than {most} bytes (event_max_bytes)")
+                detail = f"the body has more than {most} bytes (event_max_bytes)"
+                raise ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.TOO_LARGE, detail)
             if len(body) > taken:
                 take_bytes(len(body) - taken)
                 taken = len(body)
@@ -232,7 +233,12 @@ class GatewayApp:
             async with self._at_most(seconds):
                 yield
         except TimeoutError:
-            raise _late(request_id) from None
+            detail = "no answer in time; repeat the call with this request_id as Idempotency-Key to get it"
+            if request_id is UNSET:
+                detail = "the event may not have been delivered; repeat the call"
+            raise ProblemError(
+                HTTPStatus.GATEWAY_TIMEOUT, "no_answer", detail, request_id=request_id
+            ) from None
         except EventError as error:
             raise refused(error, request_id) from None
         except AnswerGoneError:
@@ -284,13 +290,6 @@ def _host_of(request: web.Request) -> str:
         return request.url.host or ""
     except ValueError:
         return ""
-
-
-def _late(request_id: Opt[str]) -> ProblemError:
-    detail = "no answer in time; repeat the call with this request_id as Idempotency-Key to get it"
-    if request_id is UNSET:
-        detail = "the event may not have been delivered; repeat the call"
-    return ProblemError(HTTPStatus.GATEWAY_TIMEOUT, "no_answer", detail, request_id=request_id)
 
 
 def _rendered(answer: GatewayAnswer, query: ComposeQuery) -> bytes:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
@@ -90,18 +90,13 @@ async def serving(app: GatewayApp, settings: Settings) -> AsyncIterator[int]:
     await runner.setup()
     server, most = runner.server, connections_max(_CONNECTIONS_OF_A_CALL * settings.gateway_in_flight_max)
     assert server is not None, "it was set up"
+    loop, host, port = asyncio.get_running_loop(), settings.gateway_host, settings.gateway_port
     try:
-        with closing(
-            await _listening(lambda: CallerConnection(server, app.numbers, most), settings)
-        ) as sites:
+        try:
+            sites = await loop.create_server(lambda: CallerConnection(server, app.numbers, most), host, port)
+        except OSError as error:
+            raise GatewayPortTakenError(host, port, error) from None
+        with closing(sites):
             yield sites.sockets[0].getsockname()[1]
     finally:
         await runner.cleanup()
-
-
-async def _listening(connect: Callable[[], CallerConnection], settings: Settings) -> asyncio.Server:
-    host, port = settings.gateway_host, settings.gateway_port
-    try:
-        return await asyncio.get_running_loop().create_server(connect, host, port)
-    except OSError as error:
-        raise GatewayPortTakenError(host, port, error) from None
