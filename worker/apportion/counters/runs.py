@@ -74,7 +74,6 @@ class RunCounter:
     """Counts tokens with a tokenizer, and long runs by the token that they repeat."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Count with this tokenizer."""
         self._count = tokenizer.count
         self._tokenizer = tokenizer
         # few distinct arguments occur, because they only depend on the text around cuts

@@ -19,12 +19,7 @@ from apportion.formats.errors import FormatError
 from apportion.formats.text import Part, parts_of
 
 if TYPE_CHECKING:
-    from anthropic.types import (
-        MessageParam,
-        TextBlockParam,
-        ToolResultBlockParam,
-        ToolUseBlockParam,
-    )
+    from anthropic.types import MessageParam, TextBlockParam, ToolResultBlockParam, ToolUseBlockParam
 
 B = TypeVar("B", bound="TextBlockParam | ToolUseBlockParam | ToolResultBlockParam")
 _SYSTEM = ("system", "developer")
@@ -106,10 +101,7 @@ def _messages(
                     *_calls(message, index),
                 ]
                 if blocks:
-                    yield {
-                        "role": "assistant",
-                        "content": _marked(blocks, is_breakpoint=index in ends),
-                    }
+                    yield {"role": "assistant", "content": _marked(blocks, is_breakpoint=index in ends)}
             case role:
                 if texts := _texts(message.get("content")):
                     yield _plain(role, _marked(texts, is_breakpoint=index in ends))

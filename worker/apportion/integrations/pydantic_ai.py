@@ -28,14 +28,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestContext
 
-from apportion.integrations.fitter import (
-    NEW,
-    Fitter,
-    FitterSettings,
-    FrameworkHistory,
-    KeptTurn,
-    Turn,
-)
+from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, KeptTurn, Turn
 
 
 class FitHistory(AbstractCapability[Any]):
