@@ -15,7 +15,6 @@ from apportion.cli._files import (
     EventsFile,
     naming,
     open_events,
-    open_to_write,
     require_distinct,
     require_free,
 )
@@ -103,8 +102,8 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
         if source.isatty():
             typer.echo("apportion: reading events from the terminal, one per line; Ctrl-D ends", err=True)
         answers = _answers(source, settings, None if explain else stack)
-        decided = stack.enter_context(open_to_write(decisions)) if decisions else None
-        refused = stack.enter_context(open_to_write(dead_letters)) if dead_letters else None
+        decided = stack.enter_context(decisions.open("wb")) if decisions else None
+        refused = stack.enter_context(dead_letters.open("wb")) if dead_letters else None
         form = _Form(output_format)
         explain_to = _explainer() if explain else None
         counts = _write_all(answers, settings, decided, refused, explain_to, form)

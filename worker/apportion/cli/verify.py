@@ -80,16 +80,17 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     require_distinct(events, decisions, dead_letters)
     settings = read_settings(ctx, default_policy=policy)
     with open_file_run(settings, events, decisions, dead_letters, what="verifying") as run:
-        _show(run.verification.run(run.events), run.bar, form)
-    _end(run.verification.summary, form)
+        verification, recorded, bar = run
+        _show(verification.run(recorded), bar, form)
+    _end(verification.summary, form)
 
 
 def _verify_topics(
     settings: "Settings", selection: "RecordSelection", snapshot: Path | None, form: VerifyFormat
 ) -> None:
-    with open_topic_run(settings, selection, snapshot, what="verifying") as run:
-        _show(run.recomposition.run(run.advance), run.bar, form)
-    _end(run.recomposition.summary, form)
+    with open_topic_run(settings, selection, snapshot, what="verifying") as (run, advance, bar):
+        _show(run.run(advance), bar, form)
+    _end(run.summary, form)
 
 
 def _show(findings: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:
