@@ -31,7 +31,7 @@ _NO_CHANGE = "no total, no ceiling, no score and no pin would have admitted it"
 
 def candidate_explanation(decision: ContextDecision, entries: Sequence[Entry]) -> RenderableType:
     """Return what the record says about the entries of one id, the entry that counts first."""
-    return Group(*_of_record(decision, entries[0]), *_of_repeats(entries[1:]))
+    return Group(*_of_record(decision, entries[0]), *_of_repeats(len(entries) - 1))
 
 
 def changes_explanation(why: Why) -> RenderableType:
@@ -117,9 +117,9 @@ def _of_margin(entry: Entry) -> Iterator[RenderableType]:
         yield _line(f"It would have cost {entry.tokens:,} tokens.")
 
 
-def _of_repeats(repeats: Sequence[Entry]) -> Iterator[RenderableType]:
+def _of_repeats(repeats: int) -> Iterator[RenderableType]:
     if repeats:
-        times = "once" if len(repeats) == 1 else f"{len(repeats):,} times"
+        times = "once" if repeats == 1 else f"{repeats:,} times"
         yield _line(f"The request has its id {times} more; the others were left out.")
 
 
@@ -152,13 +152,8 @@ def _cells(change: AdmittingChange) -> tuple[str, str, str, str, str]:
     stopped, is_pin = change.ended is Searched.STOPPED, change.lever is Lever.PIN
     now = "" if is_pin else _value(change, change.now)
     if change.needed is UNSET:
-        return (
-            change.key,
-            now,
-            "",
-            "",
-            "not found: limit reached" if stopped else f"none found{_most(change)}",
-        )
+        missing = "not found: limit reached" if stopped else f"none found{_most(change)}"
+        return change.key, now, "", "", missing
     needed = "pinned" if is_pin else _value(change, change.needed)
     fidelity = f"{change.fidelity} (limit reached)" if stopped else str(change.fidelity)
     return (change.key, now, needed, str(len(change.displaced)), fidelity)

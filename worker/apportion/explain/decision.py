@@ -26,7 +26,6 @@ from apportion.core.results import (
     Outcome,
     Prefix,
     Status,
-    ToolResults,
     WindowBreak,
 )
 from apportion.printable import printable
@@ -103,10 +102,12 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
         if any(entry.more is not UNSET for entry in omitted):
             yield _line("more: with so many tokens more of that bound alone it is selected", _ASIDE)
     listed = Counter(str(entry.reason) for entry in omitted[:OMISSIONS_SHOWN])
-    if rest := Counter(_by_reason(decision)) - listed:
-        yield _line(f"and {rest.total():,} more: {_counts(rest.items())}", _ASIDE)
+    if rest := Counter({str(reason.reason): reason.count for reason in decision.reasons}) - listed:
+        counts = ", ".join([f"{reason} {count:,}" for reason, count in rest.items()])
+        yield _line(f"and {rest.total():,} more: {counts}", _ASIDE)
     yield _heading("Constraints and session")
-    yield from _constraints(decision)
+    for kind in decision.constraints:
+        yield _line(f"{kind.name}: {kind.given} given, {kind.matched} matched, {kind.unmatched} unmatched")
     yield from _session(decision)
     yield Text()
 
@@ -120,7 +121,8 @@ def _optional_parts(decision: ContextDecision) -> Iterator[RenderableType]:
     if decision.window is not UNSET:
         yield from _window(decision.window, decision.tokens.used)
     if decision.tool_results is not UNSET:
-        yield _line(_tool_results(decision.tool_results))
+        cleared, freed = decision.tool_results.cleared, decision.tool_results.freed_tokens
+        yield _line(f"tool results cleared: {cleared:,}, which frees {freed:,} tokens")
     if (query := decision.query) is not UNSET:
         yield _line(
             f"{query.matched:,} of {query.terms:,} terms of the query occur in {query.passages:,} passages"
@@ -242,10 +244,6 @@ def _window(window: ChatWindow, used_tokens: int) -> Iterator[RenderableType]:
     yield _line(line)
 
 
-def _tool_results(results: ToolResults) -> str:
-    return f"tool results cleared: {results.cleared:,}, which frees {results.freed_tokens:,} tokens"
-
-
 def _selected(entries: Iterable[Entry]) -> Table:
     table = _table("Rank", "Kind", "Group", "Score", "Tokens", "Fidelity", "Id", right=(0, 3, 4))
     for entry in entries:
@@ -305,11 +303,6 @@ def _superseded(entry: Entry) -> str:
     return "" if entry.superseded_by is UNSET else f" by {entry.superseded_by}"
 
 
-def _constraints(decision: ContextDecision) -> Iterator[RenderableType]:
-    for kind in decision.constraints:
-        yield _line(f"{kind.name}: {kind.given} given, {kind.matched} matched, {kind.unmatched} unmatched")
-
-
 def _session(decision: ContextDecision) -> Iterator[RenderableType]:
     before, after = decision.session.before, decision.session.after
     spent = after.spent_tokens - before.spent_tokens
@@ -326,14 +319,6 @@ def _session(decision: ContextDecision) -> Iterator[RenderableType]:
         yield _line(f"pushed out of the pool: {', '.join(decision.evicted)}{more}")
     if after.expires_at is not None:
         yield _line(f"starts afresh at {after.expires_at.isoformat()}")
-
-
-def _by_reason(decision: ContextDecision) -> dict[str, int]:
-    return {str(omitted.reason): omitted.count for omitted in decision.reasons}
-
-
-def _counts(counts: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{reason} {count:,}" for reason, count in counts)
 
 
 def _table(*columns: str, right: tuple[int, ...]) -> Table:
