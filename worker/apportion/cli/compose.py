@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from apportion.cli._files import (
-    EventsFile,
-    naming,
-    open_events,
-    require_distinct,
-    require_free,
-)
+from apportion.cli._files import EventsFile, naming, open_events, require_distinct, require_free
 from apportion.cli._lines import EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._table import print_shown
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -30,7 +25,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
-_PIPE_COLUMNS = 140
 _LISTED_MAX = 3
 """How many refused events of one code are listed on stderr."""
 
@@ -105,8 +99,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
         decided = stack.enter_context(decisions.open("wb")) if decisions else None
         refused = stack.enter_context(dead_letters.open("wb")) if dead_letters else None
         form = _Form(output_format)
-        explain_to = _explainer() if explain else None
-        counts = _write_all(answers, settings, decided, refused, explain_to, form)
+        counts = _write_all(answers, settings, decided, refused, _explain if explain else None, form)
     if counts:
         kept = f"they are in {dead_letters}" if dead_letters else "--dead-letters FILE keeps them"
         codes = ", ".join(f"{code} {count:,}" for code, count in counts.most_common())
@@ -205,15 +198,10 @@ def _shown_text(text: object) -> str:
     return "\n".join(printable(line) for line in str(text).expandtabs().splitlines())
 
 
-def _explainer() -> "Callable[[ContextDecision], None]":
-    from rich.console import Console
-
+def _explain(decision: "ContextDecision") -> None:
     from apportion.explain.decision import explanation
 
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_COLUMNS
-    return lambda decision: console.print(explanation(decision))
+    print_shown(explanation(decision), stderr=True)
 
 
 def _error_line(letter: "ContextDeadLetter") -> str:

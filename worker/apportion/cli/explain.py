@@ -10,11 +10,10 @@ from apportion.cli import ExitCode
 from apportion.cli._files import open_events, require_distinct
 from apportion.cli._lines import DECISIONS, EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._table import print_shown
 from apportion.cli._topics import FromTopics
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from apportion.core.results import ContextDecision, Entry
     from apportion.replay.findings import Finding
     from apportion.replay.why import Why
@@ -22,15 +21,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
-_PIPE_COLUMNS = 140
-
 
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
 def explain(
     ctx: typer.Context,
     decision_id: Annotated[
-        str,
-        typer.Argument(metavar="DECISION_ID", help="The decision's id, or a unique beginning of it."),
+        str, typer.Argument(metavar="DECISION_ID", help="The decision's id, or a unique beginning of it.")
     ],
     *,
     decisions: Annotated[
@@ -85,10 +81,10 @@ def _explain_from_files(
             raise typer.BadParameter("is read twice with --events: give a file", param_hint="--decisions")
         decision = _find(recorded, decision_id)
         if candidate is None:
-            _print(explanation(decision))
+            print_shown(explanation(decision))
             return
         entries = entries_of(decision, candidate)
-        _print(candidate_explanation(decision, entries))
+        print_shown(candidate_explanation(decision, entries))
         if events is not None:
             source = stack.enter_context(open_events(events))
             _search(settings, decision, entries[0], source, recorded)
@@ -112,10 +108,10 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
     with open_run(settings, RecordSelection()) as run:
         decision = decision_of(run, decision_id)
         if candidate is None:
-            _print(explanation(decision))
+            print_shown(explanation(decision))
             return
         entries = entries_of(decision, candidate)
-        _print(candidate_explanation(decision, entries))
+        print_shown(candidate_explanation(decision, entries))
         if is_open(decision, entries[0]):
             origin = origin_in(run, decision)
             engine = create_engine(settings)
@@ -158,13 +154,4 @@ def _print_changes(found: "Why | Finding") -> None:
     if isinstance(found, Finding):
         typer.echo(f"apportion: {not_searched(found)}", err=True)
         raise typer.Exit(ExitCode.FAILURE)
-    _print(changes_explanation(found))
-
-
-def _print(shown: "RenderableType") -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_COLUMNS
-    console.print(shown)
+    print_shown(changes_explanation(found))

@@ -58,8 +58,7 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
     policy: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="Use this policy instead of the policies of its name, or of its strategy.",
+            metavar="FILE", help="Use this policy instead of the policies of its name, or of its strategy."
         ),
     ] = None,
     budget: Annotated[

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,7 +65,10 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
       apportion report --from-topics --since 2026-03-01T00:00:00Z
     """
     if sql:
-        _print_queries()
+        from apportion.analytics.queries import load_queries
+
+        for query in load_queries():
+            typer.echo(f"-- {query.name}\n{query.sql}")
         return
     selection = selection_of(sources or (), since, until, None, from_topics=from_topics)
     if selection is None and not sources:
@@ -76,8 +79,10 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
     require_distinct(output, replay, *sources or ())
     with needing_extra("analytics"):
         import apportion.analytics.source  # noqa: F401 - a missing extra is reported before anything is read
+    from apportion.analytics.replayed import replayed_of
+
     with ExitStack() as stack:
-        replayed = None if replay is None else _replayed(replay, stack)
+        replayed = None if replay is None else replayed_of(_lines(replay, "reading the replay", stack))
         if selection is None:
             folders, logs = _sources(sources or (), stack)
         else:
@@ -91,22 +96,16 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
     typer.echo(f"{output}: {counts}, {size / 1e6:.1f} MB")
 
 
-def _print_queries() -> None:
-    from apportion.analytics.queries import load_queries
-
-    for query in load_queries():
-        typer.echo(f"-- {query.name}\n{query.sql}")
-
-
 def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path], Sequence[LogSource]]":
     """Return the folders of tables, and the opened files of lines."""
-    from apportion.analytics.source import is_tables
+    from apportion.analytics.source import LogSource, is_tables
 
     folders = [path for path in sources if path.is_dir()]
     for folder in folders:
         if not is_tables(folder):
             raise typer.BadParameter(f"{folder} holds no tables of apportion sink", param_hint="SOURCE")
-    return folders, [_log(path, stack) for path in sources if path not in folders]
+    files = [path for path in sources if path not in folders]
+    return folders, [LogSource(path.name, _lines(path, "reading", stack)) for path in files]
 
 
 def _logs_of_topics(
@@ -144,18 +143,6 @@ def _report(
         return report_of(tables, replayed, advance)
 
 
-def _log(path: Path, stack: ExitStack) -> "LogSource":
-    from apportion.analytics.source import LogSource
-
-    return LogSource(path.name, _lines(path, "reading", stack))
-
-
-def _replayed(path: Path, stack: ExitStack) -> "Replayed":
-    from apportion.analytics.replayed import replayed_of
-
-    return replayed_of(_lines(path, "reading the replay", stack))
-
-
 def _lines(path: Path, what: str, stack: ExitStack) -> Iterable[bytes]:
     """Return the lines of a file, which is opened now and read lazily."""
     from apportion.replay.log import LINE_MAX_BYTES
@@ -176,16 +163,11 @@ def _write(output: Path, made: "Report") -> int:
     from apportion.analytics.page import page_of
 
     page = page_of(made).encode()
-    with _temporary(output) as place, place.open("wb") as file, naming(file):
-        file.write(page)
-    return len(page)
-
-
-@contextmanager
-def _temporary(output: Path) -> Iterator[Path]:
-    place = output.with_name(f".{output.name}.part")
+    part = output.with_name(f".{output.name}.part")
     try:
-        yield place
-        place.replace(output)
+        with part.open("wb") as file, naming(file):
+            file.write(page)
+        part.replace(output)
     finally:
-        place.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
+    return len(page)

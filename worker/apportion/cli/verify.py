@@ -115,9 +115,11 @@ def _print(findings: "Iterable[Finding]", form: VerifyFormat) -> None:
         columns = ("Log", "Line", "Event", "Found", "Decision", "Place", "Recorded", "Composed")
         print_table(columns, (_cells(finding) for finding in findings))
         return
+    from apportion.core.wire.codec import encode
+
     with naming(sys.stdout.buffer):
         for finding in findings:
-            typer.echo(_json(finding) if form is VerifyFormat.JSON else _line(finding))
+            typer.echo(encode(finding).decode() if form is VerifyFormat.JSON else _line(finding))
 
 
 def _end(summary: "VerificationSummary", form: VerifyFormat) -> None:
@@ -128,12 +130,6 @@ def _end(summary: "VerificationSummary", form: VerifyFormat) -> None:
         tell_empty()
     if not summary.is_right:
         raise typer.Exit(ExitCode.FAILURE)
-
-
-def _json(finding: "Finding") -> str:
-    from apportion.core.wire.codec import encode
-
-    return encode(finding).decode()
 
 
 def _cells(finding: "Finding") -> tuple[str, ...]:

@@ -56,8 +56,7 @@ def from_files(
         int, typer.Option(metavar="N", min=1, help="Leave out files of more bytes.")
     ] = 262_144,
     max_bytes: Annotated[
-        int,
-        typer.Option(metavar="N", min=4_096, help="Largest event; files with few words of the query go."),
+        int, typer.Option(metavar="N", min=4_096, help="Largest event; files with few words of the query go.")
     ] = 1_000_000,
     out: _Out = None,
 ) -> None:
