@@ -1,7 +1,6 @@
 """The asynchronous client of a gateway, for asyncio."""
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 import httpx2
@@ -68,9 +67,7 @@ class AsyncGatewayClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _send(self, call: HttpCall) -> HttpResponse:

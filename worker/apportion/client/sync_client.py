@@ -1,6 +1,5 @@
 """The synchronous client of a gateway."""
 
-from types import TracebackType
 from typing import Self
 
 import httpx2
@@ -81,9 +80,7 @@ class GatewayClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _send(self, call: HttpCall) -> HttpResponse:

@@ -27,6 +27,7 @@ _BOUNDS = Bounds(event_max_bytes=64 << 20)
 _COMPOSITIONS_MAX = 64
 _COUNTS_MAX = 1 << 14
 _rows = msgspec.json.Decoder(Session)
+_builtin_policies = cache(builtin_policies)
 ROWS_MAX = 10_000
 ROWS_MAX_BYTES = 64 << 20
 
@@ -98,11 +99,6 @@ class LocalSessions:
             _write_line(self._decisions, encode(answered.decision))
             self._rows[key] = encode(after)
         return answered
-
-
-@cache
-def _builtin_policies() -> tuple[Policy, ...]:
-    return builtin_policies()
 
 
 def _write_line(file: BinaryIO | None, line: bytes) -> None:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 END_S = 8.0
 """Time that calls in flight have after SIGTERM: supervisors kill after ten seconds, or more."""
-
-
 _CONNECTIONS_OF_A_CALL = 4
 """Connections for each call that can be in flight; most connections of a caller are idle."""
 
@@ -50,14 +48,12 @@ def run_gateway(settings: Settings, opening: AbstractAsyncContextManager[Backend
     """
     access = create_access(settings)
     log_to_stderr(settings.log_format)
-    spans = _spans() if settings.tracing else None
+    spans = None
+    if settings.tracing:
+        from apportion.gateway.tracing import CallSpans  # noqa: PLC0415 - its library is an extra
+
+        spans = CallSpans()
     asyncio.run(_serve(settings, access, opening, spans))
-
-
-def _spans() -> "CallSpans":
-    from apportion.gateway.tracing import CallSpans  # noqa: PLC0415 - its library is an extra
-
-    return CallSpans()
 
 
 async def _serve(
