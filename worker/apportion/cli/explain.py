@@ -74,21 +74,28 @@ def _explain_from_files(
     from apportion.explain.candidate import candidate_explanation
     from apportion.explain.decision import explanation
     from apportion.explain.entries import entries_of, is_open
+    from apportion.replay.log import LINE_MAX_BYTES
+    from apportion.replay.origin import find_decision
 
     with ExitStack() as stack:
         recorded = stack.enter_context(open_events(decisions))
         if events is not None and not recorded.seekable():
             raise typer.BadParameter("is read twice with --events: give a file", param_hint="--decisions")
-        decision = _find(recorded, decision_id)
+        with ExitStack() as bar:
+            lines = lines_of(recorded, LINE_MAX_BYTES, DECISIONS)
+            lines = watched(lines, recorded, "reading", bar, beside_output=False)
+            decision = find_decision(lines, decision_id)
         if candidate is None:
             print_shown(explanation(decision))
             return
         entries = entries_of(decision, candidate)
         print_shown(candidate_explanation(decision, entries))
-        if events is not None:
-            source = stack.enter_context(open_events(events))
+        source = None if events is None else stack.enter_context(open_events(events))
+        if not is_open(decision, entries[0]):
+            return
+        if source is not None:
             _search(settings, decision, entries[0], source, recorded)
-        elif is_open(decision, entries[0]):
+        else:
             typer.echo(
                 "With --events FILE, the recorded events, the smallest change that admits it is searched."
             )
@@ -118,23 +125,10 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
             _print_changes(origin if isinstance(origin, Finding) else why(origin, engine, entries[0]))
 
 
-def _find(recorded: BinaryIO, prefix: str) -> "ContextDecision":
-    from apportion.replay.log import LINE_MAX_BYTES
-    from apportion.replay.origin import find_decision
-
-    with ExitStack() as bar:
-        lines = lines_of(recorded, LINE_MAX_BYTES, DECISIONS)
-        return find_decision(watched(lines, recorded, "reading", bar, beside_output=False), prefix)
-
-
 def _search(
     settings: "Settings", decision: "ContextDecision", entry: "Entry", events: BinaryIO, decisions: BinaryIO
 ) -> None:
     """Look for the smallest changes, and print them, or why they cannot be looked for."""
-    from apportion.explain.entries import is_open
-
-    if not is_open(decision, entry):
-        return
     from apportion.replay.log import LINE_MAX_BYTES
     from apportion.replay.recorded_files import search_changes
 
