@@ -65,10 +65,7 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
       apportion report --from-topics --since 2026-03-01T00:00:00Z
     """
     if sql:
-        from apportion.analytics.queries import load_queries
-
-        for query in load_queries():
-            typer.echo(f"-- {query.name}\n{query.sql}")
+        _print_queries()
         return
     selection = selection_of(sources or (), since, until, None, from_topics=from_topics)
     if selection is None and not sources:
@@ -79,10 +76,8 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
     require_distinct(output, replay, *sources or ())
     with needing_extra("analytics"):
         import apportion.analytics.source  # noqa: F401 - a missing extra is reported before anything is read
-    from apportion.analytics.replayed import replayed_of
-
     with ExitStack() as stack:
-        replayed = None if replay is None else replayed_of(_lines(replay, "reading the replay", stack))
+        replayed = None if replay is None else _replayed(replay, stack)
         if selection is None:
             folders, logs = _sources(sources or (), stack)
         else:
@@ -94,6 +89,13 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
     unreadable = f", {counted(made.unreadable, 'unreadable record')}" if made.unreadable else ""
     counts = f"{counted(made.decisions, 'decision')}, {len(made.opened):,} to open{unreadable}"
     typer.echo(f"{output}: {counts}, {size / 1e6:.1f} MB")
+
+
+def _print_queries() -> None:
+    from apportion.analytics.queries import load_queries
+
+    for query in load_queries():
+        typer.echo(f"-- {query.name}\n{query.sql}")
 
 
 def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path], Sequence[LogSource]]":
@@ -141,6 +143,12 @@ def _report(
     tables = stack.enter_context(open_tables(folders, logs))
     with progress("reporting", STEPS) as advance:
         return report_of(tables, replayed, advance)
+
+
+def _replayed(path: Path, stack: ExitStack) -> "Replayed":
+    from apportion.analytics.replayed import replayed_of
+
+    return replayed_of(_lines(path, "reading the replay", stack))
 
 
 def _lines(path: Path, what: str, stack: ExitStack) -> Iterable[bytes]:

@@ -46,7 +46,6 @@ if TYPE_CHECKING:  # its library is an extra
     from apportion.gateway.tracing import CallSpan, CallSpans
 
 _JSON = "application/json"
-_UNAVAILABLE = HTTPStatus.SERVICE_UNAVAILABLE
 _UNKNOWN_PATH = "other"
 _TRACED_PREFIX = "/v1/"
 _SPAN: "web.RequestKey[CallSpan]" = web.RequestKey("span")
@@ -246,10 +245,14 @@ class GatewayApp:
             raise ProblemError(HTTPStatus.GONE, "answer_gone", detail, request_id=request_id) from None
         except NotRecordedError:
             detail = "a file of --events or --decisions cannot be written, and nothing was charged; make room"
-            raise ProblemError(_UNAVAILABLE, "not_recorded", detail, request_id=request_id) from None
+            raise ProblemError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "not_recorded", detail, request_id=request_id
+            ) from None
         except BackendAwayError:
             detail = "the event may not have been delivered; repeat the call with the same request_id"
-            raise ProblemError(_UNAVAILABLE, "not_delivered", detail, request_id=request_id) from None
+            raise ProblemError(
+                HTTPStatus.SERVICE_UNAVAILABLE, "not_delivered", detail, request_id=request_id
+            ) from None
 
     @asynccontextmanager
     async def _at_most(self, seconds: float) -> AsyncIterator[None]:
@@ -270,7 +273,7 @@ class GatewayApp:
     async def _readyz(self, _: web.Request) -> web.Response:
         reasons = await self._backend.why_not_ready()
         if reasons:
-            raise ProblemError(_UNAVAILABLE, "not_ready", "; ".join(reasons))
+            raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "; ".join(reasons))
         return web.Response(text="ok\n")
 
     async def _metrics(self, request: web.Request) -> web.Response:
