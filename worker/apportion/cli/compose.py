@@ -149,10 +149,7 @@ def _write_all(
             _write(decided, in_detail(answer.decision, settings.decision_detail))
         if explain is not None:
             explain(answer.decision)
-        if form.is_shown_as_text(answer.composed):
-            typer.echo(_shown_text(answer.composed.text))
-        else:
-            _write(sys.stdout.buffer, form.shape(answer.composed))
+        form.write(answer.composed)
     return counts
 
 
@@ -163,12 +160,17 @@ class _Form:
         self.missing = 0
         self._format = output_format
 
-    def is_shown_as_text(self, composed: "ContextComposed") -> bool:
-        """Return whether the answer goes to a terminal as the text itself, instead of a line of JSON."""
-        is_asked = self._format is ComposeFormat.TEXT and sys.stdout.isatty()
-        return is_asked and isinstance(composed.text, str)
+    def write(self, composed: "ContextComposed") -> None:
+        """Write an answer to stdout: a text on a terminal as such, anything else as a line of JSON."""
+        from apportion.printable import printable
 
-    def shape(self, composed: "ContextComposed") -> "Struct":
+        text = composed.text
+        if self._format is ComposeFormat.TEXT and sys.stdout.isatty() and isinstance(text, str):
+            typer.echo("\n".join(printable(line) for line in text.expandtabs().splitlines()))
+        else:
+            _write(sys.stdout.buffer, self._shaped(composed))
+
+    def _shaped(self, composed: "ContextComposed") -> "Struct":
         if self._format is None:
             return composed
         from apportion.formats import BODIES, FormatError, shaped
@@ -190,12 +192,6 @@ def _write(file: BinaryIO, event: "Struct") -> None:
     with naming(file):
         while left:
             left = left[os.write(file.fileno(), left) :]
-
-
-def _shown_text(text: object) -> str:
-    from apportion.printable import printable
-
-    return "\n".join(printable(line) for line in str(text).expandtabs().splitlines())
 
 
 def _explain(decision: "ContextDecision") -> None:

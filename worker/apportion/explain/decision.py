@@ -49,8 +49,8 @@ _BREAKS = {
     WindowBreak.ROOM: "the kept messages no longer fit, or older ones fit again",
     WindowBreak.CLEARED: "tool results were cleared",
 }
-_HEADING = Style(bold=True)
-_ASIDE = Style(dim=True)
+HEADING = Style(bold=True)
+ASIDE = Style(dim=True)
 
 
 def explanation(decision: ContextDecision) -> RenderableType:
@@ -80,7 +80,7 @@ class Bar(Struct, frozen=True):
 
 
 def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
-    yield _line(decision.summary, _HEADING)
+    yield _line(decision.summary, HEADING)
     if decision.status in _MEANINGS:
         yield _line(_MEANINGS[decision.status])
     yield from _identification(decision)
@@ -98,13 +98,13 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
         yield _heading("Left out, by rank")
         yield _omitted(omitted[:OMISSIONS_SHOWN])
         if any(entry.margin is not None for entry in omitted):
-            yield _line("left: when the candidate was considered last, not in the end", _ASIDE)
+            yield _line("left: when the candidate was considered last, not in the end", ASIDE)
         if any(entry.more is not UNSET for entry in omitted):
-            yield _line("more: with so many tokens more of that bound alone it is selected", _ASIDE)
+            yield _line("more: with so many tokens more of that bound alone it is selected", ASIDE)
     listed = Counter(str(entry.reason) for entry in omitted[:OMISSIONS_SHOWN])
     if rest := Counter({str(reason.reason): reason.count for reason in decision.reasons}) - listed:
         counts = ", ".join([f"{reason} {count:,}" for reason, count in rest.items()])
-        yield _line(f"and {rest.total():,} more: {counts}", _ASIDE)
+        yield _line(f"and {rest.total():,} more: {counts}", ASIDE)
     yield _heading("Constraints and session")
     for kind in decision.constraints:
         yield _line(f"{kind.name}: {kind.given} given, {kind.matched} matched, {kind.unmatched} unmatched")
@@ -131,15 +131,15 @@ def _optional_parts(decision: ContextDecision) -> Iterator[RenderableType]:
 
 def _identification(decision: ContextDecision) -> Iterator[RenderableType]:
     policy = decision.policy
-    yield _line(f"decision {decision.decision_id}", _ASIDE)
+    yield _line(f"decision {decision.decision_id}", ASIDE)
     yield _line(
         f"request {decision.request_id} of session {decision.tenant}/{decision.session_id}, "
         f"{decision.requested_at.isoformat()}",
-        _ASIDE,
+        ASIDE,
     )
     yield _line(
         f"policy {policy.name} {policy.version}, strategy {policy.strategy}, counter {decision.counter.name}",
-        _ASIDE,
+        ASIDE,
     )
     if decision.duplicate_of is not UNSET:
         yield _line(f"first answered by decision {decision.duplicate_of}")
@@ -151,11 +151,11 @@ def _tokens(decision: ContextDecision) -> Table:
     table.columns[1].no_wrap = True
     tokens = decision.tokens
     limit = (Bar(tokens.used, tokens.limit), f"{tokens.used:,}", f"{tokens.limit:,}")
-    table.add_row("all", *limit, style=_HEADING)
+    table.add_row("all", *limit, style=HEADING)
     for group in decision.groups:
         most = tokens.limit if group.max is UNSET else group.max
         table.add_row(
-            _text(group.name),
+            plain(group.name),
             Bar(group.used, most, group.min),
             f"{group.used:,}",
             f"{most:,}",
@@ -253,8 +253,8 @@ def _selected(entries: Iterable[Entry]) -> Table:
             fidelity += f", of {entry.full_tokens:,}"
         if entry.excerpt is not UNSET:
             fidelity += f", {lines_shown(entry.excerpt)}"
-        named = str(entry.rank), _text(entry.kind), _text(entry.group), _score(entry)
-        table.add_row(*named, tokens, _text(fidelity + _aside(entry)), _text(entry.id))
+        named = str(entry.rank), plain(entry.kind), plain(entry.group), _score(entry)
+        table.add_row(*named, tokens, plain(fidelity + _aside(entry)), plain(entry.id))
     return table
 
 
@@ -272,10 +272,10 @@ def _omitted(entries: Iterable[Entry]) -> Table:
             margin = "" if entry.tokens is UNSET else f"{entry.tokens:,}", ""
         reason = "" if entry.reason is UNSET else str(entry.reason)
         reason += ", by [prefix]" if entry.bound is Bound.PREFIX else ""
-        named = str(entry.rank), _text(entry.group), _score(entry)
+        named = str(entry.rank), plain(entry.group), _score(entry)
         more = "" if entry.more is UNSET else f"{entry.more:,}"
-        why = _text(reason + _superseded(entry) + _aside(entry))
-        table.add_row(*named, *margin, more, why, _text(entry.id))
+        why = plain(reason + _superseded(entry) + _aside(entry))
+        table.add_row(*named, *margin, more, why, plain(entry.id))
     return table
 
 
@@ -322,19 +322,20 @@ def _session(decision: ContextDecision) -> Iterator[RenderableType]:
 
 
 def _table(*columns: str, right: tuple[int, ...]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=_ASIDE)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=ASIDE)
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if place in right else "left", overflow="fold")
     return table
 
 
 def _heading(text: str) -> Text:
-    return Text(f"\n{text}", _HEADING)
+    return Text(f"\n{text}", HEADING)
 
 
 def _line(text: str, style: Style | str = "") -> Text:
     return Text(printable(text), style)
 
 
-def _text(text: str) -> Text:
+def plain(text: str) -> Text:
+    """Return a text without control characters."""
     return Text(printable(text))
