@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from support.gateways import artifact_body, body, gateway, problem
+from support.gateways import artifact_body, body, gateway, local, problem
 
 from apportion.gateway.access import create_access
+from apportion.gateway.application import GatewayApp
 from apportion.settings import Settings, SettingsError
 
 ACME, GLOBEX = "a token of acme, long enough", "a token of globex, long enough"
@@ -65,6 +66,26 @@ async def test_a_token_speaks_for_its_tenants_only(tokens: Path) -> None:
             "$.tenant",
         )
         assert (await client.delete(path, headers=bearer(ACME))).status == 202
+
+
+@pytest.mark.asyncio
+async def test_no_path_of_events_takes_a_token_of_another_tenant(tokens: Path) -> None:
+    settings = Settings(gateway_tokens_file=tokens)
+    routes = GatewayApp(settings, create_access(settings), local(), b"").application().router.routes()
+    paths = [(route.method, route.resource.canonical) for route in routes if route.resource is not None]
+    given = "session_id=s&source=x&tenant=acme"
+    calls = {
+        ("POST", "/v1/compose"): ("/v1/compose", body(tenant="acme")),
+        ("POST", "/v1/artifacts"): ("/v1/artifacts", artifact_body() | {"tenant": "acme"}),
+        ("DELETE", "/v1/artifacts"): (f"/v1/artifacts?id=a&{given}", None),
+        ("DELETE", "/v1/artifacts/{id}"): (f"/v1/artifacts/a?{given}", None),
+    }
+    async with gateway(gateway_tokens_file=tokens) as client:
+        for method, path in [each for each in paths if each[1].startswith("/v1/")]:
+            url, event = calls.pop((method, path))
+            refused = await client.request(method, url, json=event, headers=bearer(GLOBEX))
+            assert await problem(refused) == (403, "forbidden", "$.tenant")
+    assert not calls
 
 
 @pytest.mark.asyncio

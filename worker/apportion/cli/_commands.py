@@ -15,27 +15,13 @@ from typer.main import get_command
 
 from apportion import ENGINE_VERSION, __version__
 
-COMMANDS = {
-    "demo": "Try",
-    "workload": "Try",
-    "compose": "Compose",
-    "gateway": "Compose",
-    "run": "Compose",
-    "send": "Compose",
-    "verify": "Understand",
-    "explain": "Understand",
-    "replay": "Understand",
-    "report": "Understand",
-    "mcp": "Understand",
-    "sink": "Understand",
-    "topics": "Operate",
-    "policies": "Operate",
-    "health": "Operate",
-    "config": "Operate",
-    "fingerprint": "Operate",
-    "snapshot": "Operate",
-    "forget": "Operate",
+_PANELS = {
+    "Try": ("demo", "workload"),
+    "Compose": ("compose", "gateway", "run", "send"),
+    "Understand": ("verify", "explain", "replay", "report", "mcp", "sink"),
+    "Operate": ("topics", "policies", "health", "config", "fingerprint", "snapshot", "forget"),
 }
+COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names}
 """The commands by name with their panel, in the order of `--help`."""
 _COLUMNS = 75
 """Width of an example, with room for a backslash on a terminal of 80 columns."""

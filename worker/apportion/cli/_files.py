@@ -15,7 +15,6 @@ import typer
 
 _STDIN = Path("-")
 GZIP_MAGIC = b"\x1f\x8b"
-_USAGE = 2
 
 EventsFile: TypeAlias = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="Events as JSON lines; - or no file: stdin.")
@@ -24,13 +23,9 @@ EventsFile: TypeAlias = Annotated[
 
 
 class FileFailedError(Exception):
-    """A file cannot be opened, or reading or writing it failed, for example because its disk is full."""
+    """Reading or writing an open file failed, for example because its disk is full or removed."""
 
     code = "file_failed"
-
-    def __init__(self, name: object, error: Exception, exit_code: int = 1) -> None:
-        super().__init__(f"{name}: {getattr(error, 'strerror', None) or error}")
-        self.exit_code = exit_code
 
 
 def open_events(path: Path | None) -> AbstractContextManager[BinaryIO]:
@@ -43,16 +38,11 @@ def open_events(path: Path | None) -> AbstractContextManager[BinaryIO]:
 
 def open_to_read(path: Path) -> BinaryIO:
     """Open a file of bytes, or the bytes that are compressed in it by gzip."""
-    file = _open(path, "rb")
+    file = path.open("rb")
     if not _is_gzip(file):
         return file
     file.close()  # gzip closes only a file that it has opened
     return cast("BinaryIO", gzip.open(path))
-
-
-def open_to_write(path: Path) -> BinaryIO:
-    """Open a file to write bytes; its old content is deleted."""
-    return _open(path, "wb")
 
 
 def require_distinct(*paths: Path | None) -> None:
@@ -88,14 +78,7 @@ def naming(file: BinaryIO) -> Iterator[None]:
     except (OSError, EOFError, zlib.error) as error:  # the last two: of a damaged gzip file
         if isinstance(error, BrokenPipeError) and file is sys.stdout.buffer:
             raise
-        raise FileFailedError(file.name, error) from None
-
-
-def _open(path: Path, mode: str) -> BinaryIO:
-    try:
-        return cast("BinaryIO", path.open(mode))
-    except OSError as error:
-        raise FileFailedError(path, error, _USAGE) from None
+        raise FileFailedError(f"{file.name}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _is_gzip(file: BinaryIO) -> bool:

@@ -1,7 +1,13 @@
-"""Tables for a terminal or for a pipe."""
+"""Tables and explanations for a terminal or for a pipe."""
 
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_PIPE_COLUMNS = 140
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -22,3 +28,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*map(Text, row))
     Console().print(table)
+
+
+def print_shown(shown: "RenderableType", *, stderr: bool = False) -> None:
+    """Print an explanation; in a pipe, in lines of a fixed width."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_COLUMNS
+    console.print(shown)

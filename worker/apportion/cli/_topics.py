@@ -27,15 +27,13 @@ FromTopics: TypeAlias = Annotated[
     bool, typer.Option("--from-topics", help="Read the topics of the settings instead of files.")
 ]
 RecordedSince: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help="Only records written then or later (RFC 3339)."),
+    str | None, typer.Option("--since", metavar="TIME", help="Only records written then or later (RFC 3339).")
 ]
 RecordedUntil: TypeAlias = Annotated[
     str | None, typer.Option("--until", metavar="TIME", help="Only records written before.")
 ]
 Since: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="Only requests recorded then or later (RFC 3339)."),
+    str | None, typer.Option(metavar="TIME", help="Only requests recorded then or later (RFC 3339).")
 ]
 Until: TypeAlias = Annotated[str | None, typer.Option(metavar="TIME", help="Only requests recorded before.")]
 Offsets: TypeAlias = Annotated[

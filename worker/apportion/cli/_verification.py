@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -20,22 +20,6 @@ if TYPE_CHECKING:
     from apportion.settings import Settings
 
 
-class FileRun(NamedTuple):
-    """A verification of files, and its events; the progress bar ends with `bar`."""
-
-    verification: "Verification"
-    events: "Iterator[Record]"
-    bar: ExitStack
-
-
-class TopicRun(NamedTuple):
-    """A run over topics, and what shows how far it is; the progress bar ends with `bar`."""
-
-    recomposition: "Recomposition"
-    advance: Callable[[int], None]
-    bar: ExitStack
-
-
 @contextmanager
 def open_file_run(
     settings: "Settings",
@@ -45,8 +29,10 @@ def open_file_run(
     *,
     what: str,
     beside_output: bool = False,
-) -> Iterator[FileRun]:
-    """Open the files; `-` is stdin, but not for dead letters. The progress bar is named `what`.
+) -> "Iterator[tuple[Verification, Iterator[Record], ExitStack]]":
+    """Yield a verification of files, its events, and the stack that ends the progress bar named `what`.
+
+    `-` is stdin, but not for dead letters.
 
     Raises:
         PolicyError, SettingsError: the policies or secrets that the settings name are wrong.
@@ -63,7 +49,7 @@ def open_file_run(
         verification = verification_of(settings, *logs)
         bar = ExitStack()
         lines = lines_of(source, settings.event_max_bytes, EVENTS)
-        yield FileRun(verification, watched(lines, source, what, bar, beside_output=beside_output), bar)
+        yield verification, watched(lines, source, what, bar, beside_output=beside_output), bar
 
 
 @contextmanager
@@ -74,13 +60,13 @@ def open_topic_run(
     *,
     what: str,
     beside_output: bool = False,
-) -> Iterator[TopicRun]:
-    """Connect to the topics, and settle what is read of them. The progress bar is named `what`."""
+) -> "Iterator[tuple[Recomposition, Callable[[int], None], ExitStack]]":
+    """Yield a run over topics, the function for its progress, and the stack that ends the progress bar."""
     with ExitStack() as stack:
         run = stack.enter_context(recomposition_of(settings, selection, snapshot))
         bar = ExitStack()
         advance = bar.enter_context(progress(what, run.total, beside_output=beside_output))
-        yield TopicRun(run, advance, bar)
+        yield run, advance, bar
 
 
 def tell_empty() -> None:

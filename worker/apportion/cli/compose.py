@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from apportion.cli._files import (
-    EventsFile,
-    naming,
-    open_events,
-    open_to_write,
-    require_distinct,
-    require_free,
-)
+from apportion.cli._files import EventsFile, naming, open_events, require_distinct, require_free
 from apportion.cli._lines import EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._table import print_shown
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -31,7 +25,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
-_PIPE_COLUMNS = 140
 _LISTED_MAX = 3
 """How many refused events of one code are listed on stderr."""
 
@@ -103,11 +96,10 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
         if source.isatty():
             typer.echo("apportion: reading events from the terminal, one per line; Ctrl-D ends", err=True)
         answers = _answers(source, settings, None if explain else stack)
-        decided = stack.enter_context(open_to_write(decisions)) if decisions else None
-        refused = stack.enter_context(open_to_write(dead_letters)) if dead_letters else None
+        decided = stack.enter_context(decisions.open("wb")) if decisions else None
+        refused = stack.enter_context(dead_letters.open("wb")) if dead_letters else None
         form = _Form(output_format)
-        explain_to = _explainer() if explain else None
-        counts = _write_all(answers, settings, decided, refused, explain_to, form)
+        counts = _write_all(answers, settings, decided, refused, _explain if explain else None, form)
     if counts:
         kept = f"they are in {dead_letters}" if dead_letters else "--dead-letters FILE keeps them"
         codes = ", ".join(f"{code} {count:,}" for code, count in counts.most_common())
@@ -157,10 +149,7 @@ def _write_all(
             _write(decided, in_detail(answer.decision, settings.decision_detail))
         if explain is not None:
             explain(answer.decision)
-        if form.is_shown_as_text(answer.composed):
-            typer.echo(_shown_text(answer.composed.text))
-        else:
-            _write(sys.stdout.buffer, form.shape(answer.composed))
+        form.write(answer.composed)
     return counts
 
 
@@ -171,12 +160,17 @@ class _Form:
         self.missing = 0
         self._format = output_format
 
-    def is_shown_as_text(self, composed: "ContextComposed") -> bool:
-        """Return whether the answer goes to a terminal as the text itself, instead of a line of JSON."""
-        is_asked = self._format is ComposeFormat.TEXT and sys.stdout.isatty()
-        return is_asked and isinstance(composed.text, str)
+    def write(self, composed: "ContextComposed") -> None:
+        """Write an answer to stdout: a text on a terminal as such, anything else as a line of JSON."""
+        from apportion.printable import printable
 
-    def shape(self, composed: "ContextComposed") -> "Struct":
+        text = composed.text
+        if self._format is ComposeFormat.TEXT and sys.stdout.isatty() and isinstance(text, str):
+            typer.echo("\n".join(printable(line) for line in text.expandtabs().splitlines()))
+        else:
+            _write(sys.stdout.buffer, self._shaped(composed))
+
+    def _shaped(self, composed: "ContextComposed") -> "Struct":
         if self._format is None:
             return composed
         from apportion.formats import BODIES, FormatError, shaped
@@ -200,21 +194,10 @@ def _write(file: BinaryIO, event: "Struct") -> None:
             left = left[os.write(file.fileno(), left) :]
 
 
-def _shown_text(text: object) -> str:
-    from apportion.printable import printable
-
-    return "\n".join(printable(line) for line in str(text).expandtabs().splitlines())
-
-
-def _explainer() -> "Callable[[ContextDecision], None]":
-    from rich.console import Console
-
+def _explain(decision: "ContextDecision") -> None:
     from apportion.explain.decision import explanation
 
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_COLUMNS
-    return lambda decision: console.print(explanation(decision))
+    print_shown(explanation(decision), stderr=True)
 
 
 def _error_line(letter: "ContextDeadLetter") -> str:

@@ -60,6 +60,7 @@ def demo(
     import asyncio
 
     from apportion.examples.demo import POLICY, Screen, require_demo_policy, run_demo, story_of
+    from apportion.examples.workload.recording import recorded
     from apportion.settings import DEFAULT
 
     settings = read_settings(ctx)
@@ -72,7 +73,7 @@ def demo(
     screen = Screen(_activate())
     if repo is not None:
         screen.tell(f"Reading the history of {repo} …")
-    story = story_of(_last_recorded(requests) if repo is None else _last_of(repo, requests))
+    story = story_of(deque(recorded(), maxlen=requests) if repo is None else _last_of(repo, requests))
     running = run_demo(settings, story, screen, report.absolute(), recorded=repo is None, stay=keep)
     try:
         asyncio.run(running)
@@ -82,12 +83,6 @@ def demo(
     if (refused := screen.tally.summary().dead_letters) > story.refused:
         typer.echo(f"apportion: dead_letters: {refused:,} events were refused", err=True)
         raise typer.Exit(ExitCode.DEAD_LETTERS)
-
-
-def _last_recorded(count: int) -> Iterable[bytes]:
-    from apportion.examples.workload.recording import recorded
-
-    return deque(recorded(), maxlen=count)
 
 
 def _last_of(repo: Path, count: int) -> Iterable[bytes]:

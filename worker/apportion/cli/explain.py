@@ -10,11 +10,10 @@ from apportion.cli import ExitCode
 from apportion.cli._files import open_events, require_distinct
 from apportion.cli._lines import DECISIONS, EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._table import print_shown
 from apportion.cli._topics import FromTopics
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from apportion.core.results import ContextDecision, Entry
     from apportion.replay.findings import Finding
     from apportion.replay.why import Why
@@ -22,15 +21,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
-_PIPE_COLUMNS = 140
-
 
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
 def explain(
     ctx: typer.Context,
     decision_id: Annotated[
-        str,
-        typer.Argument(metavar="DECISION_ID", help="The decision's id, or a unique beginning of it."),
+        str, typer.Argument(metavar="DECISION_ID", help="The decision's id, or a unique beginning of it.")
     ],
     *,
     decisions: Annotated[
@@ -78,21 +74,28 @@ def _explain_from_files(
     from apportion.explain.candidate import candidate_explanation
     from apportion.explain.decision import explanation
     from apportion.explain.entries import entries_of, is_open
+    from apportion.replay.log import LINE_MAX_BYTES
+    from apportion.replay.origin import find_decision
 
     with ExitStack() as stack:
         recorded = stack.enter_context(open_events(decisions))
         if events is not None and not recorded.seekable():
             raise typer.BadParameter("is read twice with --events: give a file", param_hint="--decisions")
-        decision = _find(recorded, decision_id)
+        with ExitStack() as bar:
+            lines = lines_of(recorded, LINE_MAX_BYTES, DECISIONS)
+            lines = watched(lines, recorded, "reading", bar, beside_output=False)
+            decision = find_decision(lines, decision_id)
         if candidate is None:
-            _print(explanation(decision))
+            print_shown(explanation(decision))
             return
         entries = entries_of(decision, candidate)
-        _print(candidate_explanation(decision, entries))
-        if events is not None:
-            source = stack.enter_context(open_events(events))
+        print_shown(candidate_explanation(decision, entries))
+        source = None if events is None else stack.enter_context(open_events(events))
+        if not is_open(decision, entries[0]):
+            return
+        if source is not None:
             _search(settings, decision, entries[0], source, recorded)
-        elif is_open(decision, entries[0]):
+        else:
             typer.echo(
                 "With --events FILE, the recorded events, the smallest change that admits it is searched."
             )
@@ -112,33 +115,20 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
     with open_run(settings, RecordSelection()) as run:
         decision = decision_of(run, decision_id)
         if candidate is None:
-            _print(explanation(decision))
+            print_shown(explanation(decision))
             return
         entries = entries_of(decision, candidate)
-        _print(candidate_explanation(decision, entries))
+        print_shown(candidate_explanation(decision, entries))
         if is_open(decision, entries[0]):
             origin = origin_in(run, decision)
             engine = create_engine(settings)
             _print_changes(origin if isinstance(origin, Finding) else why(origin, engine, entries[0]))
 
 
-def _find(recorded: BinaryIO, prefix: str) -> "ContextDecision":
-    from apportion.replay.log import LINE_MAX_BYTES
-    from apportion.replay.origin import find_decision
-
-    with ExitStack() as bar:
-        lines = lines_of(recorded, LINE_MAX_BYTES, DECISIONS)
-        return find_decision(watched(lines, recorded, "reading", bar, beside_output=False), prefix)
-
-
 def _search(
     settings: "Settings", decision: "ContextDecision", entry: "Entry", events: BinaryIO, decisions: BinaryIO
 ) -> None:
     """Look for the smallest changes, and print them, or why they cannot be looked for."""
-    from apportion.explain.entries import is_open
-
-    if not is_open(decision, entry):
-        return
     from apportion.replay.log import LINE_MAX_BYTES
     from apportion.replay.recorded_files import search_changes
 
@@ -158,13 +148,4 @@ def _print_changes(found: "Why | Finding") -> None:
     if isinstance(found, Finding):
         typer.echo(f"apportion: {not_searched(found)}", err=True)
         raise typer.Exit(ExitCode.FAILURE)
-    _print(changes_explanation(found))
-
-
-def _print(shown: "RenderableType") -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_COLUMNS
-    console.print(shown)
+    print_shown(changes_explanation(found))

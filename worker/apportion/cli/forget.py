@@ -26,6 +26,7 @@ def forget(
     Examples:
       apportion forget acme/thread-17
     """
+    from apportion.kafka.output_ownership import output_topics
     from apportion.stream.state.forgetting import forget
 
     settings = read_settings(ctx)
@@ -35,13 +36,7 @@ def forget(
     if not gone.rows:
         typer.echo(f"apportion: no row of {session!r} in the changelog of {settings.app_id}", err=True)
         raise typer.Exit(1)
-    topics = (
-        settings.requests_topic,
-        settings.composed_topic,
-        settings.decisions_topic,
-        settings.dead_letters_topic,
-        settings.usage_topic,
-    )
+    topics = (settings.requests_topic, *output_topics(settings), settings.usage_topic)
     typer.echo(f"{session}: {gone.rows:,} row and {gone.artifacts:,} artifacts removed")
     typer.echo(
         f"apportion: until their retention, records of it stay in {', '.join(topics)}; tables of apportion"

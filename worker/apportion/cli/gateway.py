@@ -1,12 +1,13 @@
 """`apportion gateway`: HTTP in front of the topics."""
 
-from contextlib import AbstractAsyncContextManager, ExitStack
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from apportion.cli._files import open_to_write, require_distinct, require_free
+from apportion.cli._files import require_distinct, require_free
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
@@ -61,24 +62,19 @@ def gateway(
     require_free(decisions, "--decisions", force=force)
     settings = read_settings(ctx)
     with ExitStack() as stack:
-        files = [stack.enter_context(open_to_write(path)) if path else None for path in (events, decisions)]
-        backend = _local_backend(settings, *files) if local else _kafka_backend(settings)
-        run_gateway(settings, backend)
+        files = [stack.enter_context(path.open("wb")) if path else None for path in (events, decisions)]
+        run_gateway(settings, _backend(settings, files, local=local))
 
 
-def _local_backend(
-    settings: "Settings", events: BinaryIO | None, decisions: BinaryIO | None
+def _backend(
+    settings: "Settings", files: Sequence[BinaryIO | None], *, local: bool
 ) -> "AbstractAsyncContextManager[Backend]":
-    from contextlib import nullcontext
+    if not local:
+        from apportion.gateway.kafka_backend import open_kafka_backend
 
+        return open_kafka_backend(settings)
     from apportion.gateway.local_backend import LocalBackend
 
-    backend = LocalBackend(settings, events, decisions)
+    backend = LocalBackend(settings, *files)
     typer.echo("apportion: sessions are in memory and end with this process", err=True)
     return nullcontext(backend)
-
-
-def _kafka_backend(settings: "Settings") -> "AbstractAsyncContextManager[Backend]":
-    from apportion.gateway.kafka_backend import open_kafka_backend
-
-    return open_kafka_backend(settings)

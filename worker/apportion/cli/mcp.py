@@ -17,8 +17,7 @@ app = typer.Typer(add_completion=False)
 def mcp(
     ctx: typer.Context,
     source: Annotated[
-        Path,
-        typer.Argument(help="The decisions, as JSON lines, or a folder of apportion sink."),
+        Path, typer.Argument(help="The decisions, as JSON lines, or a folder of apportion sink.")
     ],
     *,
     events: Annotated[

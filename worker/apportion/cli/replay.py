@@ -58,8 +58,7 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
     policy: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="Use this policy instead of the policies of its name, or of its strategy.",
+            metavar="FILE", help="Use this policy instead of the policies of its name, or of its strategy."
         ),
     ] = None,
     budget: Annotated[
@@ -99,9 +98,11 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
       apportion replay events.jsonl decisions.jsonl --without history --format json | jq .lost
       apportion replay --from-topics --since 2026-03-01T00:00:00Z --budget 4000
     """
+    from apportion.replay.replaying import WhatIf
+
     selection = _topics.selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
     change = _change(policy, budget, counter, tuple(without or ()), without_query=without_query)
-    what_if = _what_if(change, evolve=evolve)
+    what_if = WhatIf(change, evolve)
     settings = read_settings(ctx)
     if selection is not None:
         _replay_topics(settings, selection, snapshot, what_if, _Printing(form, price))
@@ -116,11 +117,10 @@ def _replay_files(
 ) -> None:
     from apportion.replay.replaying import Replay
 
-    with open_file_run(
-        settings, events, decisions, what="replaying", beside_output=printing.is_json
-    ) as files:
-        run = Replay(files.verification, what_if)
-        printing.show(run.run(files.events), files.bar)
+    opened = open_file_run(settings, events, decisions, what="replaying", beside_output=printing.is_json)
+    with opened as (verification, recorded, bar):
+        run = Replay(verification, what_if)
+        printing.show(run.run(recorded), bar)
     printing.end(run.summary)
 
 
@@ -131,11 +131,10 @@ def _replay_topics(
     what_if: "WhatIf",
     printing: "_Printing",
 ) -> None:
-    with open_topic_run(
-        settings, selection, snapshot, what="replaying", beside_output=printing.is_json
-    ) as topics:
-        printing.show(topics.recomposition.replay(what_if, topics.advance), topics.bar)
-    printing.end(topics.recomposition.sum)
+    opened = open_topic_run(settings, selection, snapshot, what="replaying", beside_output=printing.is_json)
+    with opened as (run, advance, bar):
+        printing.show(run.replay(what_if, advance), bar)
+    printing.end(run.sum)
 
 
 def _change(
@@ -164,12 +163,6 @@ def _change(
         without,
         without_query,
     )
-
-
-def _what_if(change: "Change", *, evolve: bool) -> "WhatIf":
-    from apportion.replay.replaying import WhatIf
-
-    return WhatIf(change, evolve)
 
 
 class _Printing:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -100,13 +100,14 @@ def _print_queries() -> None:
 
 def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path], Sequence[LogSource]]":
     """Return the folders of tables, and the opened files of lines."""
-    from apportion.analytics.source import is_tables
+    from apportion.analytics.source import LogSource, is_tables
 
     folders = [path for path in sources if path.is_dir()]
     for folder in folders:
         if not is_tables(folder):
             raise typer.BadParameter(f"{folder} holds no tables of apportion sink", param_hint="SOURCE")
-    return folders, [_log(path, stack) for path in sources if path not in folders]
+    files = [path for path in sources if path not in folders]
+    return folders, [LogSource(path.name, _lines(path, "reading", stack)) for path in files]
 
 
 def _logs_of_topics(
@@ -144,12 +145,6 @@ def _report(
         return report_of(tables, replayed, advance)
 
 
-def _log(path: Path, stack: ExitStack) -> "LogSource":
-    from apportion.analytics.source import LogSource
-
-    return LogSource(path.name, _lines(path, "reading", stack))
-
-
 def _replayed(path: Path, stack: ExitStack) -> "Replayed":
     from apportion.analytics.replayed import replayed_of
 
@@ -176,16 +171,11 @@ def _write(output: Path, made: "Report") -> int:
     from apportion.analytics.page import page_of
 
     page = page_of(made).encode()
-    with _temporary(output) as place, place.open("wb") as file, naming(file):
-        file.write(page)
-    return len(page)
-
-
-@contextmanager
-def _temporary(output: Path) -> Iterator[Path]:
-    place = output.with_name(f".{output.name}.part")
+    part = output.with_name(f".{output.name}.part")
     try:
-        yield place
-        place.replace(output)
+        with part.open("wb") as file, naming(file):
+            file.write(page)
+        part.replace(output)
     finally:
-        place.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
+    return len(page)

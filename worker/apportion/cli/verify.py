@@ -80,16 +80,17 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     require_distinct(events, decisions, dead_letters)
     settings = read_settings(ctx, default_policy=policy)
     with open_file_run(settings, events, decisions, dead_letters, what="verifying") as run:
-        _show(run.verification.run(run.events), run.bar, form)
-    _end(run.verification.summary, form)
+        verification, recorded, bar = run
+        _show(verification.run(recorded), bar, form)
+    _end(verification.summary, form)
 
 
 def _verify_topics(
     settings: "Settings", selection: "RecordSelection", snapshot: Path | None, form: VerifyFormat
 ) -> None:
-    with open_topic_run(settings, selection, snapshot, what="verifying") as run:
-        _show(run.recomposition.run(run.advance), run.bar, form)
-    _end(run.recomposition.summary, form)
+    with open_topic_run(settings, selection, snapshot, what="verifying") as (run, advance, bar):
+        _show(run.run(advance), bar, form)
+    _end(run.summary, form)
 
 
 def _show(findings: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:
@@ -114,9 +115,11 @@ def _print(findings: "Iterable[Finding]", form: VerifyFormat) -> None:
         columns = ("Log", "Line", "Event", "Found", "Decision", "Place", "Recorded", "Composed")
         print_table(columns, (_cells(finding) for finding in findings))
         return
+    from apportion.core.wire.codec import encode
+
     with naming(sys.stdout.buffer):
         for finding in findings:
-            typer.echo(_json(finding) if form is VerifyFormat.JSON else _line(finding))
+            typer.echo(encode(finding).decode() if form is VerifyFormat.JSON else _line(finding))
 
 
 def _end(summary: "VerificationSummary", form: VerifyFormat) -> None:
@@ -127,12 +130,6 @@ def _end(summary: "VerificationSummary", form: VerifyFormat) -> None:
         tell_empty()
     if not summary.is_right:
         raise typer.Exit(ExitCode.FAILURE)
-
-
-def _json(finding: "Finding") -> str:
-    from apportion.core.wire.codec import encode
-
-    return encode(finding).decode()
 
 
 def _cells(finding: "Finding") -> tuple[str, ...]:

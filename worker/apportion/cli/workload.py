@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from apportion.cli._files import naming, open_to_write
+from apportion.cli._files import naming
 from apportion.cli._progress import progress
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Make realistic events, as JSON lines.")
@@ -56,8 +56,7 @@ def from_files(
         int, typer.Option(metavar="N", min=1, help="Leave out files of more bytes.")
     ] = 262_144,
     max_bytes: Annotated[
-        int,
-        typer.Option(metavar="N", min=4_096, help="Largest event; files with few words of the query go."),
+        int, typer.Option(metavar="N", min=4_096, help="Largest event; files with few words of the query go.")
     ] = 1_000_000,
     out: _Out = None,
 ) -> None:
@@ -99,7 +98,7 @@ def recorded(*, out: _Out = None) -> None:
 
 def _write(events: Iterable[bytes], total: int | None, out: Path | None) -> None:
     with ExitStack() as stack:
-        file = stack.enter_context(open_to_write(out)) if out else sys.stdout.buffer
+        file = stack.enter_context(out.open("wb")) if out else sys.stdout.buffer
         advance = stack.enter_context(progress("making requests", total, beside_output=out is None))
         for done, event in enumerate(events, 1):
             with naming(file):

@@ -1,13 +1,12 @@
 """The asynchronous client of a gateway, for asyncio."""
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 import httpx2
 from tenacity import AsyncRetrying
 
-from apportion.client.connection import Connection, Deadline
+from apportion.client.connection import Connection, left_s
 from apportion.client.protocol import (
     ComposedAnswer,
     HttpCall,
@@ -46,32 +45,18 @@ class AsyncGatewayClient:
         self._http = httpx2.AsyncClient() if http is None else http
 
     async def compose(self, request: ContextRequest, /, *, with_decision: bool = False) -> ComposedAnswer:
-        """Return the answer to a request.
-
-        Raises:
-            RefusedError: the request is refused.
-            UnansweredError: there was no answer before the deadline.
-            GatewayError: the call failed for another cause.
-        """
+        """Return the answer to a request, or raise an error, as `GatewayClient` does."""
         call = compose_call(request, with_decision=with_decision)
         return read_answer(await self._send(call), call, with_decision=with_decision)
 
     async def publish(self, artifact: ContextArtifact, /) -> None:
-        """Publish an artifact for later requests of its session.
-
-        Raises:
-            GatewayError: as for `compose`.
-        """
+        """Publish an artifact for later requests of its session."""
         await self._send(publish_call(artifact))
 
     async def retract(
         self, artifact_id: str, /, *, session_id: str, source: str, tenant: str = "default"
     ) -> None:
-        """Take a published artifact back.
-
-        Raises:
-            GatewayError: as for `compose`.
-        """
+        """Take a published artifact back."""
         await self._send(retract_call(artifact_id, session_id=session_id, source=source, tenant=tenant))
 
     async def aclose(self) -> None:
@@ -82,21 +67,19 @@ class AsyncGatewayClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _send(self, call: HttpCall) -> HttpResponse:
         """Return the response of a call that succeeded, within the deadline."""
         repeat = AsyncRetrying(**self._connection.rules())
-        return await repeat(self._attempt, call, self._connection.deadline())
+        return await repeat(self._attempt, call, self._connection.end_s())
 
-    async def _attempt(self, call: HttpCall, deadline: Deadline) -> HttpResponse:
-        left_s = deadline.left_s()
-        request = self._connection.http_request(call, left_s)
+    async def _attempt(self, call: HttpCall, end_s: float) -> HttpResponse:
+        seconds = left_s(end_s)
+        request = self._connection.http_request(call, seconds)
         try:
-            async with asyncio.timeout(left_s):
+            async with asyncio.timeout(seconds):
                 response = await self._http.request(**request, timeout=None)
         except (TimeoutError, httpx2.TransportError) as error:
             raise no_response(call, type(error).__name__) from error

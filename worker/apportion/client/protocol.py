@@ -24,8 +24,6 @@ _RETRIED = frozenset(
     }
 )
 """Statuses after which the same call can succeed; 502 is that of a proxy before the gateway."""
-
-
 _SEGMENT = re.compile(r"[\w~-][\w.~-]*", re.ASCII)
 """An id that clients and proxies pass on unchanged as a part of a path; others go into the query."""
 

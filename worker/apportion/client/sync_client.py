@@ -1,12 +1,11 @@
 """The synchronous client of a gateway."""
 
-from types import TracebackType
 from typing import Self
 
 import httpx2
 from tenacity import Retrying
 
-from apportion.client.connection import Connection, Deadline
+from apportion.client.connection import Connection, left_s
 from apportion.client.protocol import (
     ComposedAnswer,
     HttpCall,
@@ -81,21 +80,19 @@ class GatewayClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _send(self, call: HttpCall) -> HttpResponse:
         """Return the response of a call that succeeded, within the deadline."""
         repeat = Retrying(**self._connection.rules())
-        return repeat(self._attempt, call, self._connection.deadline())
+        return repeat(self._attempt, call, self._connection.end_s())
 
-    def _attempt(self, call: HttpCall, deadline: Deadline) -> HttpResponse:
-        left_s = deadline.left_s()
-        request = self._connection.http_request(call, left_s)
+    def _attempt(self, call: HttpCall, end_s: float) -> HttpResponse:
+        seconds = left_s(end_s)
+        request = self._connection.http_request(call, seconds)
         try:
-            response = self._http.request(**request, timeout=left_s)
+            response = self._http.request(**request, timeout=seconds)
         except httpx2.TransportError as error:
             raise no_response(call, type(error).__name__) from error
         received = HttpResponse(response.status_code, response.headers, response.content)

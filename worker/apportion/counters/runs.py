@@ -74,7 +74,6 @@ class RunCounter:
     """Counts tokens with a tokenizer, and long runs by the token that they repeat."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Count with this tokenizer."""
         self._count = tokenizer.count
         self._tokenizer = tokenizer
         # few distinct arguments occur, because they only depend on the text around cuts
@@ -98,11 +97,12 @@ class RunCounter:
         for run in _LONG_RUN.finditer(text):
             start, end = run.span()
             character, before = text[start], text[max(0, start - 1) : start]
-            if _can_be_cut(character, before, text, end):
-                lead, repeated = self._first_repeat(before, character)
-                times = (end - start - lead) // _REPEATED - 1
-                if times >= 0:
-                    yield _Cut(start + lead, start + lead + times * _REPEATED, repeated, times)
+            if character == "/" and before in _LINE_ENDS and not _ENDS_PUNCTUATION.match(text, end):
+                continue  # the pattern does not split both sides of a cut as it splits the whole text
+            lead, repeated = self._first_repeat(before, character)
+            times = (end - start - lead) // _REPEATED - 1
+            if times >= 0:
+                yield _Cut(start + lead, start + lead + times * _REPEATED, repeated, times)
 
     def _repeats_after(self, before: str, character: str) -> tuple[int, int]:
         """Return the number of characters of a run before the first repeated token, and that token."""
@@ -137,10 +137,3 @@ class RunCounter:
         except UnicodeDecodeError:
             return False
         return self._tokenizer.encode_ordinary(text) == [left, right]
-
-
-def _can_be_cut(character: str, before: str, text: str, end: int) -> bool:
-    """Return whether the pattern splits both sides of a cut in a run as it splits the whole text."""
-    if character == "/" and before in _LINE_ENDS:
-        return _ENDS_PUNCTUATION.match(text, end) is not None
-    return True

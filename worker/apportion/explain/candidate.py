@@ -15,7 +15,7 @@ from rich.text import Text
 from apportion.core.levers import Lever
 from apportion.core.results import Bound, ContextDecision, Entry, Reason, Status
 from apportion.core.strategies import meaning_of
-from apportion.explain.decision import in_points, lines_shown, percent
+from apportion.explain.decision import ASIDE, HEADING, in_points, lines_shown, percent, plain
 from apportion.printable import printable
 from apportion.replay.findings import Finding, Found
 from apportion.replay.why import AdmittingChange, Searched, Why
@@ -24,14 +24,12 @@ _NUMBERS = ("From", "To", "Displaces")
 _DISPLACED_SHOWN = 10
 _SHOWN_MOST = 1 << 29
 """A larger bound is only that of integers, and is not shown."""
-_HEADING = Style(bold=True)
-_ASIDE = Style(dim=True)
 _NO_CHANGE = "no total, no ceiling, no score and no pin would have admitted it"
 
 
 def candidate_explanation(decision: ContextDecision, entries: Sequence[Entry]) -> RenderableType:
     """Return what the record says about the entries of one id, the entry that counts first."""
-    return Group(*_of_record(decision, entries[0]), *_of_repeats(entries[1:]))
+    return Group(*_of_record(decision, entries[0]), *_of_repeats(len(entries) - 1))
 
 
 def changes_explanation(why: Why) -> RenderableType:
@@ -50,9 +48,9 @@ def not_searched(finding: Finding) -> str:
 
 def _of_record(decision: ContextDecision, entry: Entry) -> Iterator[RenderableType]:
     score = "" if entry.score is UNSET else f", score {in_points(entry.score)}"
-    yield _line(f"candidate {entry.id}", _HEADING)
+    yield _line(f"candidate {entry.id}", HEADING)
     yield _line(f"{entry.kind or 'no kind'}, group {entry.group or 'none'}, rank {entry.rank}{score}")
-    yield _line(f"decision {decision.decision_id}", _ASIDE)
+    yield _line(f"decision {decision.decision_id}", ASIDE)
     if entry.lexical is not UNSET:
         yield _line(f"Its relevance to the query is {in_points(entry.lexical)}.")
     if entry.reason is UNSET:
@@ -117,23 +115,23 @@ def _of_margin(entry: Entry) -> Iterator[RenderableType]:
         yield _line(f"It would have cost {entry.tokens:,} tokens.")
 
 
-def _of_repeats(repeats: Sequence[Entry]) -> Iterator[RenderableType]:
+def _of_repeats(repeats: int) -> Iterator[RenderableType]:
     if repeats:
-        times = "once" if len(repeats) == 1 else f"{len(repeats):,} times"
+        times = "once" if repeats == 1 else f"{repeats:,} times"
         yield _line(f"The request has its id {times} more; the others were left out.")
 
 
 def _of_search(why: Why) -> Iterator[RenderableType]:
-    yield _line("\nThe smallest change found of each kind, by itself", _HEADING)
+    yield _line("\nThe smallest change found of each kind, by itself", HEADING)
     if not why.changes:
         yield _line("none: this strategy has nothing to change that could admit it")
         return
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=_ASIDE)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=ASIDE)
     for column in ("Change", "From", "To", "Displaces", "Admitted as"):
         justify: Literal["left", "right"] = "right" if column in _NUMBERS else "left"
         table.add_column(column, justify=justify, overflow="fold")
     for change in why.changes:
-        table.add_row(*map(_text, _cells(change)))
+        table.add_row(*map(plain, _cells(change)))
     yield table
     for change in why.changes:
         if change.displaced:
@@ -142,7 +140,7 @@ def _of_search(why: Why) -> Iterator[RenderableType]:
         f"Found by composing {why.recompositions:,} times, each answer checked by composing once more. "
         "Counts are not monotone: the value found admits it, and one less does not; "
         "a smaller value elsewhere is possible.",
-        _ASIDE,
+        ASIDE,
     )
     if any(change.ended is Searched.STOPPED for change in why.changes):
         yield _line("The limit of recompositions was reached: rows marked so were not searched to the end.")
@@ -152,13 +150,8 @@ def _cells(change: AdmittingChange) -> tuple[str, str, str, str, str]:
     stopped, is_pin = change.ended is Searched.STOPPED, change.lever is Lever.PIN
     now = "" if is_pin else _value(change, change.now)
     if change.needed is UNSET:
-        return (
-            change.key,
-            now,
-            "",
-            "",
-            "not found: limit reached" if stopped else f"none found{_most(change)}",
-        )
+        missing = "not found: limit reached" if stopped else f"none found{_most(change)}"
+        return change.key, now, "", "", missing
     needed = "pinned" if is_pin else _value(change, change.needed)
     fidelity = f"{change.fidelity} (limit reached)" if stopped else str(change.fidelity)
     return (change.key, now, needed, str(len(change.displaced)), fidelity)
@@ -183,7 +176,3 @@ def _value(change: AdmittingChange, number: int) -> str:
 def _line(text: str, style: Style | str = "") -> Text:
     lead = "\n" if text.startswith("\n") else ""
     return Text(lead + printable(text.removeprefix("\n")), style)
-
-
-def _text(text: str) -> Text:
-    return Text(printable(text))

@@ -26,7 +26,6 @@ from apportion.core.results import (
     Outcome,
     Prefix,
     Status,
-    ToolResults,
     WindowBreak,
 )
 from apportion.printable import printable
@@ -50,8 +49,8 @@ _BREAKS = {
     WindowBreak.ROOM: "the kept messages no longer fit, or older ones fit again",
     WindowBreak.CLEARED: "tool results were cleared",
 }
-_HEADING = Style(bold=True)
-_ASIDE = Style(dim=True)
+HEADING = Style(bold=True)
+ASIDE = Style(dim=True)
 
 
 def explanation(decision: ContextDecision) -> RenderableType:
@@ -81,7 +80,7 @@ class Bar(Struct, frozen=True):
 
 
 def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
-    yield _line(decision.summary, _HEADING)
+    yield _line(decision.summary, HEADING)
     if decision.status in _MEANINGS:
         yield _line(_MEANINGS[decision.status])
     yield from _identification(decision)
@@ -99,14 +98,16 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
         yield _heading("Left out, by rank")
         yield _omitted(omitted[:OMISSIONS_SHOWN])
         if any(entry.margin is not None for entry in omitted):
-            yield _line("left: when the candidate was considered last, not in the end", _ASIDE)
+            yield _line("left: when the candidate was considered last, not in the end", ASIDE)
         if any(entry.more is not UNSET for entry in omitted):
-            yield _line("more: with so many tokens more of that bound alone it is selected", _ASIDE)
+            yield _line("more: with so many tokens more of that bound alone it is selected", ASIDE)
     listed = Counter(str(entry.reason) for entry in omitted[:OMISSIONS_SHOWN])
-    if rest := Counter(_by_reason(decision)) - listed:
-        yield _line(f"and {rest.total():,} more: {_counts(rest.items())}", _ASIDE)
+    if rest := Counter({str(reason.reason): reason.count for reason in decision.reasons}) - listed:
+        counts = ", ".join([f"{reason} {count:,}" for reason, count in rest.items()])
+        yield _line(f"and {rest.total():,} more: {counts}", ASIDE)
     yield _heading("Constraints and session")
-    yield from _constraints(decision)
+    for kind in decision.constraints:
+        yield _line(f"{kind.name}: {kind.given} given, {kind.matched} matched, {kind.unmatched} unmatched")
     yield from _session(decision)
     yield Text()
 
@@ -120,7 +121,8 @@ def _optional_parts(decision: ContextDecision) -> Iterator[RenderableType]:
     if decision.window is not UNSET:
         yield from _window(decision.window, decision.tokens.used)
     if decision.tool_results is not UNSET:
-        yield _line(_tool_results(decision.tool_results))
+        cleared, freed = decision.tool_results.cleared, decision.tool_results.freed_tokens
+        yield _line(f"tool results cleared: {cleared:,}, which frees {freed:,} tokens")
     if (query := decision.query) is not UNSET:
         yield _line(
             f"{query.matched:,} of {query.terms:,} terms of the query occur in {query.passages:,} passages"
@@ -129,15 +131,15 @@ def _optional_parts(decision: ContextDecision) -> Iterator[RenderableType]:
 
 def _identification(decision: ContextDecision) -> Iterator[RenderableType]:
     policy = decision.policy
-    yield _line(f"decision {decision.decision_id}", _ASIDE)
+    yield _line(f"decision {decision.decision_id}", ASIDE)
     yield _line(
         f"request {decision.request_id} of session {decision.tenant}/{decision.session_id}, "
         f"{decision.requested_at.isoformat()}",
-        _ASIDE,
+        ASIDE,
     )
     yield _line(
         f"policy {policy.name} {policy.version}, strategy {policy.strategy}, counter {decision.counter.name}",
-        _ASIDE,
+        ASIDE,
     )
     if decision.duplicate_of is not UNSET:
         yield _line(f"first answered by decision {decision.duplicate_of}")
@@ -149,11 +151,11 @@ def _tokens(decision: ContextDecision) -> Table:
     table.columns[1].no_wrap = True
     tokens = decision.tokens
     limit = (Bar(tokens.used, tokens.limit), f"{tokens.used:,}", f"{tokens.limit:,}")
-    table.add_row("all", *limit, style=_HEADING)
+    table.add_row("all", *limit, style=HEADING)
     for group in decision.groups:
         most = tokens.limit if group.max is UNSET else group.max
         table.add_row(
-            _text(group.name),
+            plain(group.name),
             Bar(group.used, most, group.min),
             f"{group.used:,}",
             f"{most:,}",
@@ -242,10 +244,6 @@ def _window(window: ChatWindow, used_tokens: int) -> Iterator[RenderableType]:
     yield _line(line)
 
 
-def _tool_results(results: ToolResults) -> str:
-    return f"tool results cleared: {results.cleared:,}, which frees {results.freed_tokens:,} tokens"
-
-
 def _selected(entries: Iterable[Entry]) -> Table:
     table = _table("Rank", "Kind", "Group", "Score", "Tokens", "Fidelity", "Id", right=(0, 3, 4))
     for entry in entries:
@@ -255,8 +253,8 @@ def _selected(entries: Iterable[Entry]) -> Table:
             fidelity += f", of {entry.full_tokens:,}"
         if entry.excerpt is not UNSET:
             fidelity += f", {lines_shown(entry.excerpt)}"
-        named = str(entry.rank), _text(entry.kind), _text(entry.group), _score(entry)
-        table.add_row(*named, tokens, _text(fidelity + _aside(entry)), _text(entry.id))
+        named = str(entry.rank), plain(entry.kind), plain(entry.group), _score(entry)
+        table.add_row(*named, tokens, plain(fidelity + _aside(entry)), plain(entry.id))
     return table
 
 
@@ -274,10 +272,10 @@ def _omitted(entries: Iterable[Entry]) -> Table:
             margin = "" if entry.tokens is UNSET else f"{entry.tokens:,}", ""
         reason = "" if entry.reason is UNSET else str(entry.reason)
         reason += ", by [prefix]" if entry.bound is Bound.PREFIX else ""
-        named = str(entry.rank), _text(entry.group), _score(entry)
+        named = str(entry.rank), plain(entry.group), _score(entry)
         more = "" if entry.more is UNSET else f"{entry.more:,}"
-        why = _text(reason + _superseded(entry) + _aside(entry))
-        table.add_row(*named, *margin, more, why, _text(entry.id))
+        why = plain(reason + _superseded(entry) + _aside(entry))
+        table.add_row(*named, *margin, more, why, plain(entry.id))
     return table
 
 
@@ -305,11 +303,6 @@ def _superseded(entry: Entry) -> str:
     return "" if entry.superseded_by is UNSET else f" by {entry.superseded_by}"
 
 
-def _constraints(decision: ContextDecision) -> Iterator[RenderableType]:
-    for kind in decision.constraints:
-        yield _line(f"{kind.name}: {kind.given} given, {kind.matched} matched, {kind.unmatched} unmatched")
-
-
 def _session(decision: ContextDecision) -> Iterator[RenderableType]:
     before, after = decision.session.before, decision.session.after
     spent = after.spent_tokens - before.spent_tokens
@@ -328,28 +321,21 @@ def _session(decision: ContextDecision) -> Iterator[RenderableType]:
         yield _line(f"starts afresh at {after.expires_at.isoformat()}")
 
 
-def _by_reason(decision: ContextDecision) -> dict[str, int]:
-    return {str(omitted.reason): omitted.count for omitted in decision.reasons}
-
-
-def _counts(counts: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{reason} {count:,}" for reason, count in counts)
-
-
 def _table(*columns: str, right: tuple[int, ...]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=_ASIDE)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=ASIDE)
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if place in right else "left", overflow="fold")
     return table
 
 
 def _heading(text: str) -> Text:
-    return Text(f"\n{text}", _HEADING)
+    return Text(f"\n{text}", HEADING)
 
 
 def _line(text: str, style: Style | str = "") -> Text:
     return Text(printable(text), style)
 
 
-def _text(text: str) -> Text:
+def plain(text: str) -> Text:
+    """Return a text without control characters."""
     return Text(printable(text))

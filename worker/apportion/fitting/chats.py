@@ -215,10 +215,8 @@ def _texts(blocks: Any, pointer: str, first: int = 0) -> Iterator[dict[str, Any]
         raise FitError(ErrorCode.WRONG_TYPE, _NO_CONTENT, pointer)
     for index, block in enumerate(blocks, first):
         if not isinstance(block, Mapping) or block.get("type") != "text":
-            message = (
-                "only text can be counted; leave other content out, or put it beside the fitted messages"
-            )
-            raise FitError(ErrorCode.INVALID_VALUE, message, f"{pointer}[{index}].type")
+            text = "only text can be counted; leave other content out, or put it beside the fitted messages"
+            raise FitError(ErrorCode.INVALID_VALUE, text, f"{pointer}[{index}].type")
         yield {"type": "text", "text": block.get("text")}
 
 
@@ -262,6 +260,5 @@ def _arguments(given: object, pointer: str) -> str:
     try:
         return canonical_json_of_any(_countable(given)).decode()
     except (EventError, TypeError, ValueError):
-        raise FitError(
-            ErrorCode.NOT_JSON, "the input of a call is JSON; convert its parts", pointer
-        ) from None
+        text = "the input of a call is JSON; convert its parts"
+        raise FitError(ErrorCode.NOT_JSON, text, pointer) from None

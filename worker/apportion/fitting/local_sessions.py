@@ -1,6 +1,7 @@
 """Sessions in this process, for `fit` without a gateway."""
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections import UserDict
+from collections.abc import Iterable, MutableMapping
 from functools import cache
 from threading import Lock
 from typing import BinaryIO
@@ -26,38 +27,29 @@ _BOUNDS = Bounds(event_max_bytes=64 << 20)
 _COMPOSITIONS_MAX = 64
 _COUNTS_MAX = 1 << 14
 _rows = msgspec.json.Decoder(Session)
-
-
+_builtin_policies = cache(builtin_policies)
 ROWS_MAX = 10_000
 ROWS_MAX_BYTES = 64 << 20
 
 
-class RecentRows(MutableMapping[str, bytes]):
+class RecentRows(UserDict[str, bytes]):
     """Rows by session key. If there are too many, or too many bytes, the least recently used rows go."""
 
-    def __init__(self) -> None:
-        self._rows: dict[str, bytes] = {}
-        self._bytes = 0
+    _bytes = 0
 
     def __getitem__(self, key: str) -> bytes:
-        row = self._rows[key] = self._rows.pop(key)  # now the most recently used
+        row = self.data[key] = self.data.pop(key)  # now the most recently used
         return row
 
     def __setitem__(self, key: str, row: bytes) -> None:
         self.pop(key, None)
-        self._rows[key] = row
+        self.data[key] = row
         self._bytes += len(row)
         while len(self) > 1 and (len(self) > ROWS_MAX or self._bytes > ROWS_MAX_BYTES):
             del self[next(iter(self))]
 
     def __delitem__(self, key: str) -> None:
-        self._bytes -= len(self._rows.pop(key))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+        self._bytes -= len(self.data.pop(key))
 
 
 class LocalSessions:
@@ -74,8 +66,8 @@ class LocalSessions:
         """Start with the built-in policies and these.
 
         `rows` keeps the sessions' rows by session key: by default in memory, the last 10,000 sessions and
-        64 MiB of rows at most. The accepted events and their
-        decisions are written as JSON lines to the files that are given; `apportion verify` takes both.
+        64 MiB of rows at most. The accepted events and their decisions are written as JSON lines to the files
+        that are given; `apportion verify` takes both.
         """
         catalogue = Catalogue([*_builtin_policies(), *policies])
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
@@ -107,11 +99,6 @@ class LocalSessions:
             _write_line(self._decisions, encode(answered.decision))
             self._rows[key] = encode(after)
         return answered
-
-
-@cache
-def _builtin_policies() -> tuple[Policy, ...]:
-    return builtin_policies()
 
 
 def _write_line(file: BinaryIO | None, line: bytes) -> None:

@@ -8,7 +8,7 @@ for it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 from msgspec import UNSET, DecodeError
@@ -19,12 +19,7 @@ from apportion.formats.errors import FormatError
 from apportion.formats.text import Part, parts_of
 
 if TYPE_CHECKING:
-    from anthropic.types import (
-        MessageParam,
-        TextBlockParam,
-        ToolResultBlockParam,
-        ToolUseBlockParam,
-    )
+    from anthropic.types import MessageParam, TextBlockParam, ToolResultBlockParam, ToolUseBlockParam
 
 B = TypeVar("B", bound="TextBlockParam | ToolUseBlockParam | ToolResultBlockParam")
 _SYSTEM = ("system", "developer")
@@ -83,37 +78,21 @@ def _messages(
     messages: Sequence[dict[str, Any]], begins: int, ends: Collection[int]
 ) -> "Iterator[MessageParam]":
     """Yield the messages from the first that is no system message; breakpoints are behind those at `ends`."""
-    index = begins
-    while index < len(messages):
-        message, after = messages[index], index + 1
-        match message["role"]:
-            case "tool":
-                after = next(
-                    (place for place in range(after, len(messages)) if messages[place]["role"] != "tool"),
-                    len(messages),
-                )
-                results = [
-                    *chain.from_iterable(
-                        _marked([_result(messages[place])], is_breakpoint=place in ends)
-                        for place in range(index, after)
-                    )
-                ]
-                yield {"role": "user", "content": results}
-            case "assistant":
+    indexed = enumerate(messages[begins:], begins)
+    for is_result, run in groupby(indexed, key=lambda place: place[1]["role"] == "tool"):
+        if is_result:
+            results = [_marked([_result(result)], is_breakpoint=index in ends)[0] for index, result in run]
+            yield {"role": "user", "content": results}
+            continue
+        for index, message in run:
+            texts, is_breakpoint = _texts(message.get("content")), index in ends
+            if message["role"] == "assistant":
                 _require_results(messages, index)
-                blocks: list[TextBlockParam | ToolUseBlockParam] = [
-                    *_texts(message.get("content")),
-                    *_calls(message, index),
-                ]
+                blocks: list[TextBlockParam | ToolUseBlockParam] = [*texts, *_calls(message, index)]
                 if blocks:
-                    yield {
-                        "role": "assistant",
-                        "content": _marked(blocks, is_breakpoint=index in ends),
-                    }
-            case role:
-                if texts := _texts(message.get("content")):
-                    yield _plain(role, _marked(texts, is_breakpoint=index in ends))
-        index = after
+                    yield {"role": "assistant", "content": _marked(blocks, is_breakpoint=is_breakpoint)}
+            elif texts:
+                yield _plain(message["role"], _marked(texts, is_breakpoint=is_breakpoint))
 
 
 def _plain(role: str, texts: "list[TextBlockParam]") -> "MessageParam":

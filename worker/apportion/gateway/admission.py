@@ -21,10 +21,8 @@ class Pool:
 
     def __init__(self, setting: str, size: int, code: str, gauge: Gauge) -> None:
         """`setting` is the name of the size; `code` is that of a refusal; `gauge` shows the units held."""
-        self._size = size
-        self._code = code
+        self._size, self._code, self._gauge = size, code, gauge
         self._detail = f"{setting} ({size}) is reached, or this token's share of it; try again"
-        self._gauge = gauge
         self._held = 0
         self._held_by: Counter[TokenGrant | None] = Counter()
 

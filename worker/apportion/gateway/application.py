@@ -1,18 +1,20 @@
 """The HTTP application: paths, limits and deadlines of calls."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
-from msgspec import UNSET, Struct, json
+from msgspec import UNSET, json
 from prometheus_client.exposition import choose_encoder
 
-from apportion.core.errors import EventError
-from apportion.core.events import Event, Opt
+from apportion.core.bounds import Bounds
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import ContextRequest, Opt
 from apportion.core.results import ContextComposed
 from apportion.core.wire.codec import encode
 from apportion.formats import BODIES, FormatError, shaped
@@ -25,6 +27,7 @@ from apportion.gateway.backend import (
     GatewayAnswer,
     NotRecordedError,
     SubmittedArtifact,
+    SubmittedRequest,
 )
 from apportion.gateway.calls import (
     ComposeQuery,
@@ -35,7 +38,7 @@ from apportion.gateway.calls import (
     wait_s,
 )
 from apportion.gateway.numbers import GatewayNumbers
-from apportion.gateway.problems import ProblemError, internal_error, of_http, refused, response_of, too_large
+from apportion.gateway.problems import ProblemError, internal_error, of_http, refused, response_of
 from apportion.gateway.trace_context import TraceHeaders, trace_headers
 from apportion.settings import Settings
 
@@ -48,14 +51,8 @@ _TRACED_PREFIX = "/v1/"
 _SPAN: "web.RequestKey[CallSpan]" = web.RequestKey("span")
 _composed = json.Decoder(ContextComposed)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class _Admission(Struct, frozen=True):
-    """What a call of a known caller may take from the gateway, and the check of what its token grants."""
-
-    take_bytes: Callable[[int], None]
-    take_places: Callable[[int], None]
-    require: Callable[[Event], None]
+S = TypeVar("S", SubmittedRequest, SubmittedArtifact)
+A = TypeVar("A")
 
 
 class GatewayApp:
@@ -145,74 +142,70 @@ class GatewayApp:
             raise internal_error(error) from None
 
     async def _compose(self, request: web.Request) -> web.Response:
-        query = compose_query(request.query)
-        with self._admitted(request) as call:
-            key = request.headers.get("Idempotency-Key")
-            submitted = request_of(await self._body(request, call), key, self._bounds, _trace_of(request))
-            call.require(submitted.event)
-            request_id = submitted.event.request_id
-            answering = self._backend.compose(submitted, with_decision=query.with_decision)
-            del submitted  # the backend alone has it, and keeps what it needs until the answer
-            async with self._deadline(self._wait_s(request), request_id):
-                answer = await answering
+        query, key = compose_query(request.query), request.headers.get("Idempotency-Key")
+        answer = await self._submit(
+            request,
+            lambda body, bounds, trace: request_of(body, key, bounds, trace),
+            partial(self._backend.compose, with_decision=query.with_decision),
+        )
         if span := request.get(_SPAN):
             span.name_answer(answer.composed)
         headers = {"Idempotency-Replayed": "true"} if answer.is_repeated else None
-        body = _rendered(answer, query, request_id)
-        return web.Response(body=body, content_type=_JSON, headers=headers)
+        return web.Response(body=_rendered(answer, query), content_type=_JSON, headers=headers)
 
     async def _publish(self, request: web.Request) -> web.Response:
-        with self._admitted(request) as call:
-            submitted = artifact_of(await self._body(request, call), self._bounds, _trace_of(request))
-            return await self._deliver(request, submitted, call)
-
-    async def _retract(self, request: web.Request) -> web.Response:
-        with self._admitted(request) as call:
-            call.take_places(1)
-            named, trace = request.match_info.get("id"), _trace_of(request)
-            submitted = retraction_of(named, request.query, self._bounds, trace)
-            return await self._deliver(request, submitted, call)
-
-    async def _deliver(
-        self, request: web.Request, submitted: SubmittedArtifact, call: _Admission
-    ) -> web.Response:
-        call.require(submitted.event)
-        async with self._deadline(self._wait_s(request)):
-            await self._backend.publish(submitted)
+        await self._submit(request, artifact_of, self._backend.publish)
         return web.Response(status=HTTPStatus.ACCEPTED)
 
-    def _wait_s(self, request: web.Request) -> float:
-        return wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
+    async def _retract(self, request: web.Request) -> web.Response:
+        named, query = request.match_info.get("id"), request.query
+        await self._submit(
+            request,
+            lambda _, bounds, trace: retraction_of(named, query, bounds, trace),
+            self._backend.publish,
+        )
+        return web.Response(status=HTTPStatus.ACCEPTED)
 
-    @contextmanager
-    def _admitted(self, request: web.Request) -> Iterator[_Admission]:
-        """Admit a call of a known caller, and at its end give back what it took."""
+    async def _submit(
+        self,
+        request: web.Request,
+        read: Callable[[bytes, Bounds, TraceHeaders], S],
+        send: Callable[[S], Awaitable[A]],
+    ) -> A:
+        """Admit a call, `read` its event, check that the caller's token covers it, and `send` it.
+
+        No event gets to the backend in another way.
+        """
         grant = self._access.grant_of(request.headers.get("Authorization"), _host_of(request))
-
-        def require(event: Event) -> None:
+        with self._bytes.holding(grant) as take_bytes, self._places.holding(grant) as take_places:
+            body = b"" if request.method == "DELETE" else await self._body(request, take_bytes)
+            take_places(1)
+            submitted = read(body, self._bounds, _trace_of(request))
+            event = submitted.event
             self._access.require(grant, event)
             if span := request.get(_SPAN):
                 span.name_session(event.session_id)
+            request_id = event.request_id if isinstance(event, ContextRequest) else UNSET
+            sending = send(submitted)
+            del body, submitted, event  # the backend alone has it, and keeps what it needs until the answer
+            seconds = wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
+            async with self._deadline(seconds, request_id):
+                return await sending
 
-        with self._bytes.holding(grant) as take_bytes, self._places.holding(grant) as take_places:
-            yield _Admission(take_bytes, take_places, require)
-
-    async def _body(self, request: web.Request, call: _Admission) -> bytes:
-        """Return the body of a call, which has a place from then on."""
+    async def _body(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
+        """Return the body of a call."""
         if request.content_type != _JSON:
             detail = f"send JSON, with Content-Type {_JSON}"
             raise ProblemError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
         try:
             async with self._at_most(self._settings.gateway_wait_s):
-                body = await self._read(request, call.take_bytes)
+                return await self._read(request, take_bytes)
         except TimeoutError:
             detail = "the body did not arrive within gateway_wait_s"
             raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", detail) from None
         except web.RequestPayloadError:
             detail = "the body does not have the encoding or the length that the head of the call names"
             raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid_body", detail) from None
-        call.take_places(1)
-        return body
 
     async def _read(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
         """Return a body. The bytes that its head announces are taken at once, so that it is read to its end.
@@ -225,20 +218,26 @@ class GatewayApp:
         async for piece in request.content.iter_any():
             body += piece
             if len(body) > most:
-                raise too_large(f"the body has more than {most} bytes (event_max_bytes)")
+                detail = f"the body has more than {most} bytes (event_max_bytes)"
+                raise ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.TOO_LARGE, detail)
             if len(body) > taken:
                 take_bytes(len(body) - taken)
                 taken = len(body)
         return bytes(body)
 
     @asynccontextmanager
-    async def _deadline(self, seconds: float, request_id: Opt[str] = UNSET) -> AsyncIterator[None]:
+    async def _deadline(self, seconds: float, request_id: Opt[str]) -> AsyncIterator[None]:
         """Bound the time of the backend, and turn its errors into problems."""
         try:
             async with self._at_most(seconds):
                 yield
         except TimeoutError:
-            raise _late(request_id) from None
+            detail = "no answer in time; repeat the call with this request_id as Idempotency-Key to get it"
+            if request_id is UNSET:
+                detail = "the event may not have been delivered; repeat the call"
+            raise ProblemError(
+                HTTPStatus.GATEWAY_TIMEOUT, "no_answer", detail, request_id=request_id
+            ) from None
         except EventError as error:
             raise refused(error, request_id) from None
         except AnswerGoneError:
@@ -296,14 +295,7 @@ def _host_of(request: web.Request) -> str:
         return ""
 
 
-def _late(request_id: Opt[str]) -> ProblemError:
-    detail = "no answer in time; repeat the call with this request_id as Idempotency-Key to get it"
-    if request_id is UNSET:
-        detail = "the event may not have been delivered; repeat the call"
-    return ProblemError(HTTPStatus.GATEWAY_TIMEOUT, "no_answer", detail, request_id=request_id)
-
-
-def _rendered(answer: GatewayAnswer, query: ComposeQuery, request_id: str) -> bytes:
+def _rendered(answer: GatewayAnswer, query: ComposeQuery) -> bytes:
     """Return the body of a response.
 
     Raises:
@@ -311,8 +303,9 @@ def _rendered(answer: GatewayAnswer, query: ComposeQuery, request_id: str) -> by
     """
     body = answer.composed
     if query.form:
+        composed = _composed.decode(body)
         try:
-            body = encode(shaped(_composed.decode(body), BODIES[query.form]))
+            body = encode(shaped(composed, BODIES[query.form]))
         except FormatError as error:
-            raise refused(error, request_id) from None
+            raise refused(error, composed.request_id) from None
     return b'{"composed":%b,"decision":%b}' % (body, answer.decision) if query.with_decision else body

@@ -56,7 +56,8 @@ class Backend(Protocol):
         Raises:
             EventError: the request is refused.
             AnswerGoneError: it was answered before, and the first answer is gone.
-            BackendAwayError: the request could not be delivered.
+            BackendAwayError: the request may not have been delivered, or its answer cannot be read.
+            NotRecordedError: a file cannot be written.
         """
 
     async def publish(self, event: SubmittedArtifact) -> None:
@@ -64,7 +65,8 @@ class Backend(Protocol):
 
         Raises:
             EventError: the event is refused.
-            BackendAwayError: the event could not be delivered.
+            BackendAwayError: the event may not have been delivered.
+            NotRecordedError: a file cannot be written.
         """
 
     async def why_not_ready(self) -> tuple[str, ...]:

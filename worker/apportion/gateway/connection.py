@@ -37,9 +37,7 @@ class CallerConnection(web.RequestHandler):
     def __init__(self, server: web.Server, numbers: GatewayNumbers, most: int) -> None:
         """`most` is the largest number of the server's connections."""
         super().__init__(server, loop=asyncio.get_running_loop(), **_OPTIONS)
-        self._server = server
-        self._numbers = numbers
-        self._most = most
+        self._server, self._numbers, self._most = server, numbers, most
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
 

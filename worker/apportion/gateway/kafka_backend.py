@@ -106,13 +106,7 @@ class KafkaBackend:
         self._numbers = count()
 
     async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
-        """Publish a request, and return the worker's answer.
-
-        Raises:
-            EventError: the worker refused the request.
-            AnswerGoneError: it was answered before, and the first answer is no longer in its topic.
-            BackendAwayError: the request may not have been delivered, or its answer cannot be read.
-        """
+        """Publish a request, and return the worker's answer, as `Backend` says."""
         key = _key(request.event)
         value, trace = request.value, request.trace
         del request  # decoded, an event takes several times its bytes
@@ -134,11 +128,7 @@ class KafkaBackend:
         return GatewayAnswer(record.value, decided, is_repeated=False)
 
     async def publish(self, event: SubmittedArtifact) -> None:
-        """Publish an artifact or a retraction.
-
-        Raises:
-            BackendAwayError: the event may not have been delivered.
-        """
+        """Publish an artifact or a retraction, as `Backend` says."""
         await self._publish(_key(event.event), event.value, event.trace)
 
     async def why_not_ready(self) -> tuple[str, ...]:

@@ -41,36 +41,22 @@ class LocalBackend:
         self._answers: Bounded[str, tuple[bytes, bytes]] = Bounded(_ANSWERS_MAX)
 
     async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
-        """Return the answer to a request.
-
-        Raises:
-            EventError: the request is refused.
-            AnswerGoneError: it was answered before, and the first answer is gone.
-            NotRecordedError: a file cannot be written.
-        """
+        """Return the answer to a request, as `Backend` says."""
         session, outcome = self._sessions.answer(request.event)
         assert outcome is not None, "a request has an answer"
         composed, decision = outcome.composed, encode(in_detail(outcome.decision, self._detail))
         self._record(request.value, decision)
         self._sessions.keep(request.event, session)
-        if composed.duplicate_of is UNSET:
-            answer = encode(composed), decision
-            self._answers.put(composed.decision_id, answer)
-        else:
-            first = self._answers.get(composed.duplicate_of)
-            if first is None:
-                raise AnswerGoneError
-            answer = first
-        is_repeated = composed.duplicate_of is not UNSET
-        return GatewayAnswer(answer[0], answer[1] if with_decision else b"", is_repeated)
+        first = composed.duplicate_of
+        if first is UNSET:
+            self._answers.put(composed.decision_id, (encode(composed), decision))
+        answer = self._answers.get(composed.decision_id if first is UNSET else first)
+        if answer is None:
+            raise AnswerGoneError
+        return GatewayAnswer(answer[0], answer[1] if with_decision else b"", first is not UNSET)
 
     async def publish(self, event: SubmittedArtifact) -> None:
-        """Take an artifact or a retraction.
-
-        Raises:
-            EventError: the event is refused.
-            NotRecordedError: a file cannot be written.
-        """
+        """Take an artifact or a retraction, as `Backend` says."""
         session, _ = self._sessions.answer(event.event)
         self._record(event.value)
         self._sessions.keep(event.event, session)
@@ -81,26 +67,18 @@ class LocalBackend:
 
     def _record(self, event: bytes, decision: bytes = b"") -> None:
         """Write both lines, or none of them."""
-        lines: list[tuple[int, bytes]] = []
-        if self._events is not None:
-            lines.append((self._events.fileno(), json.format(event, indent=-1)))
-        if self._decisions is not None and decision:
-            lines.append((self._decisions.fileno(), decision))
+        given = ((self._events, json.format(event, indent=-1)), (self._decisions, decision))
+        lines = [(file.fileno(), line) for file, line in given if file is not None and line]
         sizes = [os.fstat(number).st_size for number, _ in lines]
         try:
             for number, line in lines:
                 _write_line(number, line)
         except OSError:
             for (number, _), size in zip(lines, sizes, strict=True):
-                _cut(number, size)
+                with suppress(OSError):  # a pipe or a device keeps what it has
+                    os.ftruncate(number, size)
+                    os.lseek(number, size, os.SEEK_SET)
             raise NotRecordedError from None
-
-
-def _cut(number: int, size: int) -> None:
-    """Shorten a file to a size; a pipe or a device keeps what it has."""
-    with suppress(OSError):
-        os.ftruncate(number, size)
-        os.lseek(number, size, os.SEEK_SET)
 
 
 def _write_line(number: int, line: bytes) -> None:

@@ -9,7 +9,6 @@ class GatewayNumbers:
     """The metrics of one gateway, and their registry."""
 
     def __init__(self) -> None:
-        """Start at zero."""
         self.registry = CollectorRegistry(auto_describe=False)
         self.calls = Counter(
             "apportion_gateway_calls",

@@ -66,11 +66,6 @@ def response_of(error: ProblemError) -> web.Response:
     )
 
 
-def too_large(detail: str) -> ProblemError:
-    """Return the problem of a body that is too large."""
-    return ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.TOO_LARGE, detail)
-
-
 def refused(error: EventError | FormatError, request_id: Opt[str] = UNSET) -> ProblemError:
     """Return the problem of a refused event, or of an answer that a format cannot express."""
     is_too_large = error.code == ErrorCode.TOO_LARGE

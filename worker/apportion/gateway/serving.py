@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 END_S = 8.0
 """Time that calls in flight have after SIGTERM: supervisors kill after ten seconds, or more."""
-
-
 _CONNECTIONS_OF_A_CALL = 4
 """Connections for each call that can be in flight; most connections of a caller are idle."""
 
@@ -50,14 +48,12 @@ def run_gateway(settings: Settings, opening: AbstractAsyncContextManager[Backend
     """
     access = create_access(settings)
     log_to_stderr(settings.log_format)
-    spans = _spans() if settings.tracing else None
+    spans = None
+    if settings.tracing:
+        from apportion.gateway.tracing import CallSpans  # noqa: PLC0415 - its library is an extra
+
+        spans = CallSpans()
     asyncio.run(_serve(settings, access, opening, spans))
-
-
-def _spans() -> "CallSpans":
-    from apportion.gateway.tracing import CallSpans  # noqa: PLC0415 - its library is an extra
-
-    return CallSpans()
 
 
 async def _serve(
@@ -90,18 +86,13 @@ async def serving(app: GatewayApp, settings: Settings) -> AsyncIterator[int]:
     await runner.setup()
     server, most = runner.server, connections_max(_CONNECTIONS_OF_A_CALL * settings.gateway_in_flight_max)
     assert server is not None, "it was set up"
+    loop, host, port = asyncio.get_running_loop(), settings.gateway_host, settings.gateway_port
     try:
-        with closing(
-            await _listening(lambda: CallerConnection(server, app.numbers, most), settings)
-        ) as sites:
+        try:
+            sites = await loop.create_server(lambda: CallerConnection(server, app.numbers, most), host, port)
+        except OSError as error:
+            raise GatewayPortTakenError(host, port, error) from None
+        with closing(sites):
             yield sites.sockets[0].getsockname()[1]
     finally:
         await runner.cleanup()
-
-
-async def _listening(connect: Callable[[], CallerConnection], settings: Settings) -> asyncio.Server:
-    host, port = settings.gateway_host, settings.gateway_port
-    try:
-        return await asyncio.get_running_loop().create_server(connect, host, port)
-    except OSError as error:
-        raise GatewayPortTakenError(host, port, error) from None

@@ -61,11 +61,7 @@ class CallSpans:
             f"{request.method} {path}",
             TraceContextTextMapPropagator().extract(carrier),
             SpanKind.SERVER,
-            {
-                "http.request.method": request.method,
-                "http.route": path,
-                "url.scheme": request.scheme,
-            },
+            {"http.request.method": request.method, "http.route": path, "url.scheme": request.scheme},
         )
         try:
             yield CallSpan(span)

@@ -11,13 +11,12 @@ from contextvars import copy_context
 from functools import partial
 from inspect import iscoroutinefunction
 from threading import Thread
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from apportion.core.errors import ErrorCode
-from apportion.core.events import Candidate
 from apportion.fitting import (
     AnthropicChat,
     AsyncFitClient,
@@ -103,10 +102,14 @@ class Fitter:
         A cut chat begins with the user, because any provider may get it.
         """
         self.failures: Counter[str] = Counter()
-        self._limit_tokens, self._session_remedy = limit_tokens, session_remedy
+        self._session_remedy = session_remedy
         self._client = settings.get("client") or LocalSessions()
-        self._artifacts: Sequence[Candidate] | None = () if settings.get("uses_pool") else None
-        self._options = replace(settings.get("options", FitOptions()), begins_with_user=True)
+        self._arguments: dict[str, Any] = {
+            "limit_tokens": limit_tokens,
+            "client": self._client,
+            "artifacts": () if settings.get("uses_pool") else None,
+            "options": replace(settings.get("options", FitOptions()), begins_with_user=True),
+        }
         self._on_fitted = settings.get("on_fitted")
         self._wait_s = None if isinstance(self._client, LocalSessions) else settings.get("wait_s", _WAIT_S)
         self._passes_errors = settings.get("on_error") == "pass"
@@ -148,28 +151,20 @@ class Fitter:
         Raises:
             FitError: it cannot be fitted, or there is no session.
         """
-        is_async, session_id = iscoroutinefunction(self._client.compose), self._required(session_id)
-        fitting = self._await_chat(chat, session_id) if is_async else to_thread(self._run, chat, session_id)
+        arguments = {"session_id": self._required(session_id), **self._arguments}
+        is_async = iscoroutinefunction(self._client.compose)
+        fitting = fit_async(chat, **arguments) if is_async else to_thread(fit, chat, **arguments)
         try:
             return self._noted(await wait_for(fitting, self._wait_s))
         except TimeoutError:
             raise self._no_answer() from None
 
-    async def _await_chat(self, chat: Chat, session_id: str) -> Fitted:
-        return await fit_async(
-            chat,
-            self._limit_tokens,
-            session_id=session_id,
-            client=cast("AsyncFitClient", self._client),
-            artifacts=self._artifacts,
-            options=self._options,
-        )
-
     def _fit_chat(self, chat: Chat, session_id: str | None) -> Fitted:
         if iscoroutinefunction(self._client.compose):
             message = "a synchronous call needs a synchronous client; give one, or call asynchronously"
             raise FitError(ErrorCode.WRONG_TYPE, message, "$.client")
-        run = partial(copy_context().run, self._run, chat, self._required(session_id))
+        arguments = {"session_id": self._required(session_id), **self._arguments}
+        run = partial(copy_context().run, partial(fit, chat, **arguments))
         if self._wait_s is None:
             return self._noted(run())
         answer: Future[Fitted] = Future()
@@ -178,16 +173,6 @@ class Fitter:
             return self._noted(answer.result(self._wait_s))
         except TimeoutError:
             raise self._no_answer() from None
-
-    def _run(self, chat: Chat, session_id: str) -> Fitted:
-        return fit(
-            chat,
-            self._limit_tokens,
-            session_id=session_id,
-            client=cast("FitClient", self._client),
-            artifacts=self._artifacts,
-            options=self._options,
-        )
 
     def _required(self, session_id: str | None) -> str:
         if not session_id:

@@ -8,14 +8,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, conve
 
 from apportion.core.errors import ErrorCode
 from apportion.fitting import FitError
-from apportion.integrations.fitter import (
-    NEW,
-    Fitter,
-    FitterSettings,
-    FrameworkHistory,
-    KeptTurn,
-    Turn,
-)
+from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, KeptTurn, Turn
 
 
 class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):

@@ -7,14 +7,7 @@ from litellm.exceptions import BadRequestError
 from litellm.integrations.custom_logger import CustomLogger
 
 from apportion.fitting import AnthropicChat, FitError
-from apportion.integrations.fitter import (
-    NEW,
-    Fitter,
-    FitterSettings,
-    FrameworkHistory,
-    KeptTurn,
-    Turn,
-)
+from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, KeptTurn, Turn
 
 _REMEDY = (
     "send the header x-litellm-session-id, or one of litellm_session_id, metadata.session_id, user and, as "

@@ -28,14 +28,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestContext
 
-from apportion.integrations.fitter import (
-    NEW,
-    Fitter,
-    FitterSettings,
-    FrameworkHistory,
-    KeptTurn,
-    Turn,
-)
+from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, KeptTurn, Turn
 
 
 class FitHistory(AbstractCapability[Any]):
@@ -60,19 +53,15 @@ class FitHistory(AbstractCapability[Any]):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Return the request with the history that fits."""
+        messages, parts = request_context.messages, request_context.model_request_parameters.instruction_parts
         with self.fitter.noting_failures():
-            return await self._fitted(ctx, request_context)
+            text = InstructionPart.join(parts or [])
+            system = Turn({"role": "system", "content": text}, "$.instructions") if text else None
+            places = list(_places(messages))
+            turns = [place.turn for place in places]
+            kept = await self.fitter.fit_async(FrameworkHistory(turns, self._session_id(ctx), system))
+            return replace(request_context, messages=_sent(messages, places, kept))
         return request_context
-
-    async def _fitted(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
-    ) -> ModelRequestContext:
-        instructions = InstructionPart.join(request_context.model_request_parameters.instruction_parts or [])
-        system = Turn({"role": "system", "content": instructions}, "$.instructions") if instructions else None
-        places = list(_places(request_context.messages))
-        turns = [place.turn for place in places]
-        kept = await self.fitter.fit_async(FrameworkHistory(turns, self._session_id(ctx), system))
-        return replace(request_context, messages=_sent(request_context.messages, places, kept))
 
 
 class Place(Struct, frozen=True):

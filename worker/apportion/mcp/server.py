@@ -22,14 +22,7 @@ from apportion.core.results import Reason, Status
 from apportion.core.text.tokens import CounterName
 from apportion.explain.candidate import not_searched
 from apportion.explain.entries import UnknownCandidateError, entries_of, is_open
-from apportion.mcp.explaining import (
-    bounded,
-    changes_of,
-    explained,
-    summary_of,
-    text_of,
-    text_of_changes,
-)
+from apportion.mcp.explaining import bounded, changes_of, explained, summary_of, text_of, text_of_changes
 from apportion.mcp.recordings import Recording
 from apportion.mcp.results import ExplainedDecision, FoundDecisions, ReplayedChanges, SummedDecisions
 from apportion.mcp.sources import DecisionFile, DecisionFilter, DecisionSource, DecisionTables, ListedDecision
@@ -81,8 +74,7 @@ _Until: TypeAlias = Annotated[_Time | None, Field(description="Only requests bef
 _SessionId: TypeAlias = Annotated[str | None, Field(description="Only decisions of this session.")]
 _Tenant: TypeAlias = Annotated[str | None, Field(description="Only decisions of this tenant.")]
 _DecisionId: TypeAlias = Annotated[
-    str,
-    Field(pattern="^[0-9a-f]{1,64}$", description="The decision's id, or a unique beginning of it."),
+    str, Field(pattern="^[0-9a-f]{1,64}$", description="The decision's id, or a unique beginning of it.")
 ]
 
 
@@ -182,8 +174,7 @@ class DecisionServer(MCPServer[Any]):
         self,
         decision_id: _DecisionId,
         candidate_id: Annotated[
-            str | None,
-            Field(description="Explain why this candidate is, or is not, in the context."),
+            str | None, Field(description="Explain why this candidate is, or is not, in the context.")
         ] = None,
     ) -> Annotated[CallToolResult, ExplainedDecision]:
         """Explain one decision, or why a candidate is not in its context and what would have admitted it."""

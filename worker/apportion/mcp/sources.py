@@ -91,13 +91,19 @@ class DecisionSource(Protocol):
     """A source of recorded decisions. A decision that is recorded twice counts once."""
 
     def newest(self, wanted: DecisionFilter, most: int) -> Sequence[ListedDecision]:
-        """Return the newest decisions by event time, newest first; of equal times by id, descending."""
+        """Return the newest decisions by event time, newest first; of equal times by id, descending.
+
+        Raises:
+            OSError, TablesFailedError: the source cannot be read.
+        """
 
     def decision(self, prefix: str) -> ContextDecision:
         """Return the one decision whose id begins so.
 
         Raises:
             UnknownDecisionError, AmbiguousDecisionError: there is none, or there are several.
+            UnreadableDecisionError: it is of another version.
+            OSError, TablesFailedError: the source cannot be read.
         """
 
 
@@ -120,12 +126,7 @@ class DecisionFile(Struct, frozen=True):
         return [newest[key] for key in sorted(newest, reverse=True)]
 
     def decision(self, prefix: str) -> ContextDecision:
-        """Return one decision, as `DecisionSource` says.
-
-        Raises:
-            UnknownDecisionError, AmbiguousDecisionError: there is none, or there are several.
-            UnreadableDecisionError: it is of another version.
-        """
+        """Return one decision, as `DecisionSource` says."""
         return find_decision(self.records(), prefix)
 
     def records(self) -> Iterator[Record]:
@@ -149,23 +150,13 @@ class DecisionTables(Struct, frozen=True):
     folder: Path
 
     def newest(self, wanted: DecisionFilter, most: int) -> Sequence[ListedDecision]:
-        """Return the newest decisions, as `DecisionSource` says.
-
-        Raises:
-            TablesFailedError: a file of the tables cannot be read.
-        """
+        """Return the newest decisions, as `DecisionSource` says."""
         with open_tables([self.folder]) as tables, naming_bad_tables():
             rows = tables.execute(_NEWEST, {**msgspec.structs.asdict(wanted), "most": most}).fetchall()
         return [msgspec.convert(row[0], ListedDecision) for row in rows]
 
     def decision(self, prefix: str) -> ContextDecision:
-        """Return one decision, as `DecisionSource` says.
-
-        Raises:
-            UnknownDecisionError, AmbiguousDecisionError: there is none, or there are several.
-            UnreadableDecisionError: it is of another version.
-            TablesFailedError: a file of the tables cannot be read.
-        """
+        """Return one decision, as `DecisionSource` says."""
         try:
             with open_tables([self.folder]) as tables, naming_bad_tables():
                 found = restore_decisions(tables, prefix, 2)

@@ -37,9 +37,7 @@ def read_policy(toml: bytes, source: str) -> Policy:
         raise PolicyError(error.problems, source) from None
 
 
-def load_policies(
-    files: Iterable[Traversable | Path],
-) -> tuple[dict[str, Policy], tuple[Problem, ...]]:
+def load_policies(files: Iterable[Traversable | Path]) -> tuple[dict[str, Policy], tuple[Problem, ...]]:
     """Return the policies of TOML files by file, and all problems of the other files.
 
     A file with the name and version of an earlier one is refused, because the two would be ambiguous.
