@@ -143,7 +143,7 @@ async def test_a_transactional_id_that_the_broker_has_forgotten_costs_nothing() 
         async with staged(settings, "read_committed") as stage, worker_running(settings) as worker:
             await stage.send(*before)
             await stage.outputs.wait_for(lambda out: out.answered(ids(before)))
-            await asyncio.sleep(6)
+            await asyncio.sleep(4)  # twice what the broker takes to forget
             await stage.send(*after)
             await stage.outputs.wait_for(lambda out: out.answered(ids(after)))
             assert await worker.stop() == 0
