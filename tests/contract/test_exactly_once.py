@@ -12,6 +12,8 @@ import pytest_asyncio
 from aiokafka import TopicPartition
 from aiokafka.errors import ProducerFenced
 from reliability.topics import audit_topics
+from support.containers import container, free_port
+from support.requiring import DOCKER
 from support.running import DEADLINE_S, Stage, ids, own_settings, requests, staged, worker_running
 
 from apportion.core.session.row import Session
@@ -126,3 +128,24 @@ async def test_who_comes_after_fences_who_was_before_and_waits_for_nothing_that_
     finally:
         await before.stop()
         await after.stop()
+
+
+async def test_a_transactional_id_that_the_broker_has_forgotten_costs_nothing() -> None:
+    DOCKER.require()
+    port, before, after = free_port(), requests("before", 8), requests("after", 8)
+    forgetting = container(
+        port,
+        KAFKA_TRANSACTIONAL_ID_EXPIRATION_MS="2000",
+        KAFKA_TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS="500",
+    )
+    settings = own_settings(f"127.0.0.1:{port}", guarantee=Guarantee.EXACTLY_ONCE)
+    with forgetting:
+        async with staged(settings, "read_committed") as stage, worker_running(settings) as worker:
+            await stage.send(*before)
+            await stage.outputs.wait_for(lambda out: out.answered(ids(before)))
+            await asyncio.sleep(4)  # twice what the broker takes to forget
+            await stage.send(*after)
+            await stage.outputs.wait_for(lambda out: out.answered(ids(after)))
+            assert await worker.stop() == 0
+            assert "InvalidProducerIdMapping" in worker.log
+            await assert_seen_once(stage, len(before) + len(after))

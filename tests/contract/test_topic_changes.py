@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from reliability.proxy import network
 from support.running import DEADLINE_S, ids, own_settings, requests, staged, worker_running
 
 from apportion.gateway.kafka_backend import open_kafka_backend
@@ -72,3 +73,22 @@ async def test_a_cluster_in_the_place_of_another_is_named(monkeypatch: pytest.Mo
     assert await watch.cause_of(failure) is failure
     assert [await watch.change(), await watch.change()] == [None, None]
     assert isinstance(await watch.cause_of(failure), AnotherClusterError)
+
+
+async def test_a_worker_and_a_gateway_end_when_another_cluster_takes_the_address(
+    embedded: str, kafka: str
+) -> None:
+    ports = [int(servers.rpartition(":")[2]) for servers in (embedded, kafka)]
+    async with network(ports[0]) as address:
+        settings = own_settings(f"127.0.0.1:{address.port}")
+        await create_topics(settings)
+        async with worker_running(settings) as worker:
+            serving = asyncio.create_task(serve(settings))
+            await asyncio.sleep(1)
+            address.broker_port = ports[1]
+            assert await worker.ended() == 1
+            with pytest.raises(
+                AnotherClusterError, match=f"another cluster answers at 127.0.0.1:{address.port}"
+            ):
+                await serving
+    assert "apportion: another_cluster: another cluster answers at" in worker.log

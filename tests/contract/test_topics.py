@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
+from support.commands import process
 
 from apportion.kafka import topics
 from apportion.kafka.admin import admin_client
@@ -68,6 +69,25 @@ async def test_creating_makes_every_topic_of_the_plan(named: Named) -> None:
     assert [report.topic for report in reports] == [topic.name for topic in plan_topics(settings)]
     assert {report.status for report in reports} == {TopicStatus.CREATED}
     assert await names_of(settings) == {topic.name for topic in plan_topics(settings)}
+
+
+async def test_three_copies_on_one_broker_are_one_line(named: Named) -> None:
+    settings = named()
+    given = (
+        "--brokers",
+        ",".join(settings.brokers),
+        "--app-id",
+        settings.app_id,
+        "--topic-prefix",
+        settings.app_id,
+    )
+    done = await asyncio.to_thread(process, "topics", "create", *given, "--production")
+    assert (done.exit_code, done.out) == (1, b"")
+    assert done.err == (
+        "apportion: too_few_brokers: 3 copies need 3 brokers, and the cluster has 1; "
+        "leave out --production, or lower --replication-factor\n"
+    )
+    assert await names_of(settings) == set()
 
 
 async def test_what_was_created_stands_to_its_plan(named: Named) -> None:

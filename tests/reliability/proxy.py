@@ -15,7 +15,7 @@ class Network:
 
     def __init__(self, broker_port: int) -> None:
         """Pass everything on at once."""
-        self._broker_port = broker_port
+        self.broker_port = broker_port
         self._open = asyncio.Event()
         self._open.set()
         self._connections: set[asyncio.StreamWriter] = set()
@@ -41,7 +41,7 @@ class Network:
         if self.refuses:
             writer.transport.abort()
             return
-        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self._broker_port)
+        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.broker_port)
         both = {writer, to_writer}
         self._connections |= both
         try:

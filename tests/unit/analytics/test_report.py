@@ -183,6 +183,16 @@ def test_utilisation_falls_into_at_most_a_hundred_odd_spans_of_time() -> None:
     assert sum(row["decisions"] for row in found) == 400
 
 
+def test_utilisation_of_one_policy_is_not_that_of_another() -> None:
+    of_other = {
+        "policy": {**decision(0)["policy"], "name": "tight"},
+        "tokens": {**decision(0)["tokens"], "used": 1},
+    }
+    found = asked("utilisation", [decision(1), decision(2), decision(1, **of_other, decision_id="other")])
+    shares = {row["policy_name"]: row["share_p10_p50_p90"][1] for row in found}
+    assert shares.pop("tight") < min(shares.values())
+
+
 def test_a_decision_that_was_recorded_twice_is_counted_once_with_its_candidates() -> None:
     records = [decision(1, candidates=MISSES), decision(2), decision(1, candidates=MISSES)]
     assert asked("overview", records)[0]["decisions"] == 2

@@ -11,10 +11,11 @@ from apportion.kafka import commits
 from apportion.kafka.commit_metadata import NOTHING_KNOWN, CommitMetadata, encode_metadata
 from apportion.kafka.commits import CommittedOffset, SharedGroupError, read_commits, require_group
 from apportion.settings import Settings
+from apportion.version import __version__
 
 pytestmark = pytest.mark.asyncio
 
-METADATA = CommitMetadata(stream_time_us=7)
+METADATA = CommitMetadata(stream_time_us=7, worker=__version__)
 PLACES = [TopicPartition("context-requests", number) for number in (0, 1)]
 KNOWN = {
     PLACES[0]: OffsetAndMetadata(5, encode_metadata(METADATA)),

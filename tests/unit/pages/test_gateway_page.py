@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from http import HTTPStatus
@@ -41,6 +42,28 @@ def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
             )
             expected = ".*".join(map(re.escape, shown.rstrip("\n").split("…")))
             assert re.fullmatch(expected, done.stdout.rstrip("\n")), (done.stdout, done.stderr)
+
+
+def test_the_gateway_lines_of_the_readme_work_when_they_are_pasted_together(tmp_path: Path) -> None:
+    CURL.require()
+    readme = (ROOT / "README.md").read_text("utf-8")
+    [pasted] = re.findall(
+        r"^```console\n(\$ \S+ gateway --local &\n.*?)^```$", readme, re.MULTILINE | re.DOTALL
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    lines = re.sub(r"^[$>] ", "", pasted, flags=re.MULTILINE).replace("localhost:8080", f"127.0.0.1:{port}")
+    lines = lines.replace(".venv/bin/apportion", f"{shlex.quote(sys.executable)} -m apportion")
+    done = subprocess.run(  # noqa: S603 - of the page
+        ["bash", "-c", f"trap 'kill $!' EXIT\n{lines}"],  # noqa: S607 - likewise
+        env=environment(HOME=os.devnull, APPORTION_GATEWAY_PORT=str(port)),
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    answer = json.loads(done.stdout or b"{}")
+    assert "Never log a password." in answer.get("text", ""), (answer, done.stderr)
 
 
 def test_every_error_of_the_gateway_is_in_the_table_with_its_status() -> None:

@@ -132,8 +132,8 @@ def _require_brokers(reports: "Iterable[TopicReport]", copies: int) -> None:
     for report in reports:
         if found := _FEW_BROKERS.search(report.refusal):
             raise TooFewBrokersError(
-                f"{copies} copies need {copies} brokers, there is {found[1] or found[2]}; leave"
-                " out --production, or lower --replication-factor"
+                f"{copies} copies need {copies} brokers, and the cluster has {found[1] or found[2]}; leave "
+                "out --production, or lower --replication-factor"
             )
 
 

@@ -7,6 +7,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from apportion.version import __version__
+
 BATCH, EVENT = "batch", "event"
 METADATA_MAX_BYTES = 4_000
 """Brokers refuse commits with more than 4,096 bytes (`offset.metadata.max.bytes`)."""
@@ -19,7 +21,7 @@ class CommitMetadata(Struct, frozen=True, omit_defaults=True):
     the changelog up to which all rows were durable, so the changelog never becomes shorter. `window` is the
     dead-letter breaker's recent history of the partition. `failures` is how often the event at this offset
     has ended a worker. `under_way` is the work that a worker had begun at this offset, and had neither made
-    durable nor given up: a `batch`, a single `event`, or nothing.
+    durable nor given up: a `batch`, a single `event`, or nothing. `worker` is the version of the worker.
     """
 
     version: int = 1
@@ -28,6 +30,7 @@ class CommitMetadata(Struct, frozen=True, omit_defaults=True):
     window: str = ""
     failures: int = 0
     under_way: str = ""
+    worker: str = ""
 
     @property
     def event_failures(self) -> int:
@@ -42,7 +45,8 @@ _decode = msgspec.json.Decoder(CommitMetadata).decode
 
 
 def encode_metadata(metadata: CommitMetadata) -> str:
-    """Return the metadata in JSON; a window that is too large is left out."""
+    """Return the metadata in JSON, with this version; a window that is too large is left out."""
+    metadata = replace(metadata, worker=__version__)
     text = _encode(metadata)
     if len(text) > METADATA_MAX_BYTES:
         text = _encode(replace(metadata, window=""))

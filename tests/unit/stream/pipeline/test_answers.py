@@ -194,11 +194,15 @@ def test_no_row_passes_what_its_topic_takes_and_the_command_holds_the_same() -> 
 def test_the_largest_value_leaves_room_for_the_longest_key_and_headers() -> None:
     key = f"{'t' * 64}/{'😀' * 256}".encode()
     trace = ("traceparent", b"0" * 256), ("tracestate", b"0" * 512)
-    headers = EventHeaders("context-composed.v1", f"apportion/{'a' * 249}").build("0" * 41, trace, NOW)
+    replies = tuple(f"{number:064}" for number in range(16))
+    received = (*trace, *((name, b"0" * 256) for name in replies))
+    built = EventHeaders("context-composed.v1", f"apportion/{'a' * 249}", (), replies)
+    headers = built.build("0" * 41, received, NOW)
     made = answers("\0" * 400)
     answer = made.answer(record(request("r"), offset=1 << 62), None)
     run = len(made.messages(answer)[1].value) - len(answer.decision)
     beside = run + len(key) + sum(len(name.encode()) + len(value) for name, value in headers)
+    assert set(replies) <= {name for name, _ in headers}
     assert VALUE_MAX_BYTES + 2 * beside < MESSAGE_MAX_BYTES
 
 

@@ -155,10 +155,11 @@ def test_an_artifact_with_a_field_of_a_newer_version_is_named_with_the_version_o
     [[(name, value, headers), row]] = rows.changes([KEY])
     assert value is not None
     newer = value.replace(b'"artifact":{', b'"artifact":{"newer":1,', 1)
-    with pytest.raises(
-        UnreadableStateError, match=rf"version {__version__}.*unknown field `newer`.*newer version"
-    ):
-        read((name, newer, headers), row).row(KEY)
+    read_rows = read((name, newer, headers), row)
+    read_rows.committed_by = "9.9.9"
+    versions = rf"unknown field `newer`.*is version {__version__}, and the last commit is of version 9.9.9"
+    with pytest.raises(UnreadableStateError, match=versions):
+        read_rows.row(KEY)
 
 
 def test_the_row_that_has_seen_most_counts_wherever_it_stands() -> None:

@@ -38,27 +38,28 @@ const TIP = { fill: "var(--card)", stroke: "var(--line)", fontSize: 12 };
 
 function utilisationChart(rows) {
   const points = rows.map((row) => ({
-    since: new Date(row.since), decisions: row.decisions,
+    since: new Date(row.since), decisions: row.decisions, policy: row.policy_name,
     low: row.share_p10_p50_p90[0] / 10, middle: row.share_p10_p50_p90[1] / 10, high: row.share_p10_p50_p90[2] / 10,
   }));
-  const step = d3.min(d3.pairs(points, (one, other) => other.since - one.since));
-  const broken = points.flatMap((row, place) => {
-    const after = points[place + 1];
-    return after && after.since - row.since > step ? [row, { since: new Date(+row.since + step), low: NaN, middle: NaN, high: NaN }] : [row];
-  });
-  const says = (row) => `${time(row.since.toISOString())}\n${counted(row.decisions, "decision")}\n` +
+  const step = d3.min(d3.pairs(d3.sort(new Set(points.map((row) => +row.since))), (one, other) => other - one));
+  const broken = d3.groups(points, (row) => row.policy).flatMap(([policy, own]) => own.flatMap((row, place) => {
+    const after = own[place + 1];
+    const gap = { since: new Date(+row.since + step), policy, low: NaN, middle: NaN, high: NaN };
+    return after && after.since - row.since > step ? [row, gap] : [row];
+  }));
+  const color = (row) => colorOf("policy", row.policy);
+  const says = (row) => `${named(row.policy)}\n${time(row.since.toISOString())}\n${counted(row.decisions, "decision")}\n` +
     `median ${row.middle.toFixed(0)} %\none tenth under ${row.low.toFixed(0)} %, one over ${row.high.toFixed(0)} %`;
-  return chart("Share of the limit that was used, over time", (width) => ({
+  return chart("Share of the limit that was used, by policy, over time", (width) => ({
     height: 220, x: { type: "utc", label: null, tickFormat: moment, ticks: Math.max(2, Math.floor(width / 110)) },
     y: { domain: [0, 100], label: "% of the limit", grid: true, ticks: 5 },
     marks: [
-      Plot.areaY(broken, { x: "since", y1: "low", y2: "high", fill: "var(--accent)", fillOpacity: 0.18 }),
-      Plot.ruleX(points, { x: "since", y1: "low", y2: "high", stroke: "var(--accent)", strokeOpacity: 0.25, strokeWidth: 3 }),
-      Plot.lineY(broken, { x: "since", y: "middle", stroke: "var(--accent)", strokeWidth: 1.8 }),
-      Plot.dot(points, { x: "since", y: "middle", fill: "var(--accent)", r: 2 }),
+      Plot.areaY(broken, { x: "since", y1: "low", y2: "high", z: "policy", fill: color, fillOpacity: 0.15 }),
+      Plot.lineY(broken, { x: "since", y: "middle", z: "policy", stroke: color, strokeWidth: 1.8 }),
+      Plot.dot(points, { x: "since", y: "middle", fill: color, r: 2 }),
       Plot.ruleY([100], { stroke: "var(--limit)", strokeWidth: 1.5 }),
       Plot.ruleY([0], { stroke: "var(--line)" }),
-      Plot.tip(points, Plot.pointerX({ x: "since", y: "middle", title: says, ...TIP })),
+      Plot.tip(points, Plot.pointer({ x: "since", y: "middle", title: says, ...TIP })),
     ],
   }));
 }

@@ -106,7 +106,7 @@ const REASONS = [
   "category_budget_reached", "source_max_reached", "no_room", "duplicate", "disabled", "exhausted", "excluded_by_policy",
   "no_content", "backoff", "expired", "unsuitable", "displaced_by_prefix", "dropped_after_render", "infeasible",
 ];
-const palettes = { reason: new Map(REASONS.map((name, place) => [name, PALETTE[place % PALETTE.length]])), group: new Map() };
+const palettes = { reason: new Map(REASONS.map((name, place) => [name, PALETTE[place % PALETTE.length]])), group: new Map(), policy: new Map() };
 
 function colorOf(what, name) {
   const known = palettes[what];

@@ -30,8 +30,9 @@ function overviewSection() {
 function utilisationSection() {
   const rows = answers.utilisation;
   return section("utilisation", "Utilisation",
-    "The share of its limit that a decision used: the median, and the band in which eight of ten lie. The red line is the limit.",
+    "The share of its limit that a decision used, by policy: the median, and the band in which eight of ten lie. The red line is the limit.",
     rows.length ? utilisationChart(rows) : emptyState("No decision had a limit above 0."),
+    legend("policy", [...new Set(rows.map((row) => row.policy_name))].sort()),
     element("h3", {}, "By policy"),
     table([
       ["Policy", (row) => `${row.policy_name} ${row.policy_version}`],

@@ -11,7 +11,7 @@ from itertools import chain
 from aiokafka.structs import ConsumerRecord
 from msgspec.structs import replace
 
-from apportion.kafka.commit_metadata import BATCH, EVENT, CommitMetadata, encode_metadata
+from apportion.kafka.commit_metadata import BATCH, EVENT, NOTHING_KNOWN, CommitMetadata, encode_metadata
 from apportion.stream.pipeline.batch import Batch
 from apportion.stream.pipeline.breaker import window_of
 from apportion.stream.pipeline.writer import Writing
@@ -57,6 +57,8 @@ class Flow:
         self._committed = offset, metadata.failures, metadata.under_way
         self._alone = ALONE_MAX if metadata.under_way else 0
         self._is_begun = self._is_proven = self._is_suspect = False
+        self._is_foreign = offset is not None and metadata == NOTHING_KNOWN
+        """Whether the commit is another client's: accepted once, it becomes this worker's own."""
         self.may_move = False
         """Whether a batch is being written that moves the offset with it, or was given up and may yet."""
         self.failed_offset: int | None = None
@@ -159,6 +161,7 @@ class Flow:
     def committed(self, offset: int, metadata: CommitMetadata) -> None:
         """Count an offset as committed, with its metadata: what expired before their stream time may go."""
         self.committed_offset = offset
+        self._is_foreign = False
         self._committed = offset, metadata.failures, metadata.under_way
         self.rows.time.committed_us = metadata.stream_time_us
 
@@ -168,6 +171,9 @@ class Flow:
         Where an event has ended the worker, that is its very offset, and how often it did is counted there.
         """
         offset, failures, under_way = self.durable_offset, self._failures, self._under_way
+        if self._is_foreign and offset is not None and not self._is_begun:
+            self.committing = CommitMetadata()
+            return offset, self.committing
         if self.failed_offset is not None and not self.in_flight:
             offset, under_way = self.failed_offset, BATCH if self._is_suspect else ""
             failures = 1 + (self.failures if offset == self._begun_offset else 0)

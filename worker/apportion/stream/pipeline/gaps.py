@@ -15,7 +15,6 @@ from apportion.kafka.groupless_consumer import (
     FETCH_MAX_BYTES,
     SLICE,
     Offsets,
-    named,
     open_reader,
     patiently,
     read_to,
@@ -27,7 +26,6 @@ from apportion.operations.numbers import Numbers
 from apportion.settings import Settings
 from apportion.stream.pipeline.flow import Flow
 from apportion.stream.pipeline.pipeline import Pipeline
-from apportion.stream.state.faults import UnreadableStateError
 from apportion.stream.state.recovery import require_readable
 from apportion.stream.state.row_format import UnreadableRowError
 from apportion.stream.state.rows import Gap
@@ -104,7 +102,7 @@ class GapWatch:
                 others += len(between)
                 late += flow.rows.repair(between)
         except UnreadableRowError as error:
-            raise UnreadableStateError(named(place), str(error)) from None
+            raise flow.rows.unreadable(error) from None
         flow.rows.close(gap)
         # a gap may hold markers of transactions alone
         self._numbers.add(metrics.CHANGELOG_GAPS, 1 if others else 0)

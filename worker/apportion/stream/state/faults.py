@@ -5,6 +5,7 @@ The messages never ask to destroy what may still be needed.
 
 from apportion.core.identity import digest
 from apportion.kafka.faults import StreamError
+from apportion.version import __version__
 
 _AFRESH = "to let its sessions start afresh, run with --sessions-afresh"
 
@@ -102,5 +103,9 @@ class UnreadableStateError(StreamError):
 
     code = "state_unreadable"
 
-    def __init__(self, place: str, why: str) -> None:
-        super().__init__(f"{place} has {why}; run the newer version, whose rows these are")
+    def __init__(self, place: str, why: str, committed_by: str) -> None:
+        last = f", and the last commit is of version {committed_by}" if committed_by else ""
+        super().__init__(
+            f"{place} has {why}. This worker is version {__version__}{last}; run the newer version, whose "
+            "rows these are"
+        )

@@ -33,7 +33,6 @@ from apportion.stream.state.faults import (
     ChangelogTruncatedError,
     ForeignCommitError,
     RecoveryFailedError,
-    UnreadableStateError,
 )
 from apportion.stream.state.row_format import UnreadableRowError
 from apportion.stream.state.rows import PartitionRows
@@ -65,6 +64,8 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
     try:
         async with _while_it_moves(settings.recovery_timeout_s) as moved:
             commits = await read_commits(settings, rows)
+            for partition, own in rows.items():
+                own.committed_by = commits[partition].metadata.worker
             async with open_reader(settings, "read_uncommitted") as asking:
                 await _require_offsets(settings, asking, commits)
                 ends = await _checked_ends(settings, asking, rows, commits)
@@ -145,7 +146,7 @@ def _take(
     try:
         rows.read(records)
     except UnreadableRowError as error:
-        raise UnreadableStateError(named(place), str(error)) from None
+        raise rows.unreadable(error) from None
 
 
 async def _checked_ends(

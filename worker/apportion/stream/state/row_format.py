@@ -237,7 +237,7 @@ def _expires_us(session: Session) -> int:
 def _prefix(value: bytes) -> tuple[int, int, int, int, int]:
     if value[0] != _VERSION or len(value) < _PREFIX.size:
         raise UnreadableRowError(
-            f"a row of version {value[0]}, and this worker reads version {_VERSION} only"
+            f"a row of format version {value[0]}, and this worker reads version {_VERSION} only"
         )
     version, seen_offset, expires_us, timestamp_ms, count = _PREFIX.unpack_from(value)
     return version, seen_offset, expires_us, timestamp_ms, count

@@ -37,7 +37,6 @@ from apportion.stream.state.row_format import (
     with_names,
 )
 from apportion.stream.state.stream_time import StreamTime
-from apportion.version import __version__
 
 _UPKEEP_MAX = 500
 """How many sessions are let go, or written again, beside one batch."""
@@ -88,6 +87,8 @@ class PartitionRows:
         """The offset before which the changelog is contained in these rows."""
         self.changelog_end = 0
         """The known end of the changelog (exclusive)."""
+        self.committed_by = ""
+        """The version of the worker that committed last; empty if unknown."""
         self._place = place
         self._values: dict[bytes, bytes] = {}
         self._artifacts = Artifacts()
@@ -133,11 +134,14 @@ class PartitionRows:
                 return None
             try:
                 row = decode_row(value, self._artifacts.decoded(key, artifact_names(value)))
-            except ValidationError as error:  # a form of our number with fields that we do not know
-                why = f"a row or an artifact that version {__version__}, which this worker is, cannot read"
-                raise UnreadableStateError(self._place, f"{why} ({error})") from None
+            except ValidationError as error:  # the format has our number, and fields that we do not know
+                raise self.unreadable(f"a row or an artifact that cannot be read ({error})") from None
             self._in_use.put(key, row)
         return row
+
+    def unreadable(self, why: object) -> UnreadableStateError:
+        """Return the error of a record that a newer version wrote."""
+        return UnreadableStateError(self._place, str(why), self.committed_by)
 
     def hold(self, key: bytes, row: Row) -> None:
         """Store a row that is not durable yet, and name its artifacts."""
