@@ -83,7 +83,6 @@ class Fit:
         floor_tokens: int,
         correction: Correction,
     ) -> None:
-        """Begin with all pieces in full."""
         self._pieces = pieces
         self._droppable = [piece for piece in pieces if not piece.protected]
         self._gone = 0

@@ -175,7 +175,6 @@ class ContentMemo(Generic[V]):
     """
 
     def __init__(self, bytes_max: int) -> None:
-        """Start empty."""
         self._values: OrderedDict[str, tuple[V, int]] = OrderedDict()
         self._bytes_max = bytes_max
         self._bytes = 0

@@ -136,7 +136,6 @@ class TopicsWatch:
     """Watch over the topics of a process that is running, from `begin` on."""
 
     def __init__(self, settings: Settings, topics: Collection[str]) -> None:
-        """Watch over these topics; they exist."""
         self._settings = settings
         self._topics = topics
         self._first: TopicsView | None = None

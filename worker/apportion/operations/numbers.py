@@ -140,7 +140,6 @@ class Names:
     """The values of one label, up to a bound; all further names become `other`."""
 
     def __init__(self, names_max: int) -> None:
-        """Start without names."""
         self.names_max = names_max
         self._known: set[str] = set()
 

@@ -20,7 +20,6 @@ class Distribution:
     __slots__ = ("_bounds", "counts", "total")
 
     def __init__(self, metric: Metric) -> None:
-        """Start without values."""
         self._bounds = metric.buckets
         self.counts = [0] * (len(metric.buckets) + 1)
         self.total = 0.0
@@ -62,7 +61,6 @@ class BatchTally:
     )
 
     def __init__(self) -> None:
-        """Start without events."""
         self.decisions: dict[tuple[str, str], int] = {}
         self.reasons: dict[Reason, int] = {}
         self.tenants: dict[str, tuple[int, int]] = {}

@@ -38,7 +38,6 @@ class TopicReading:
     """The records of one partition of the requests topic."""
 
     def __init__(self, settings: Settings, extent: Extent) -> None:
-        """Start before any event."""
         self._settings = settings
         self._bounds = settings.bounds
         self._extent = extent

@@ -128,7 +128,6 @@ class DifferenceSum:
     """Adds differences up."""
 
     def __init__(self) -> None:
-        """Start at nothing."""
         self._counts: Counter[str] = Counter()
         self._misfits: Counter[str] = Counter()
         self._statuses: Counter[str] = Counter()

@@ -49,7 +49,6 @@ class Window:
     def __init__(
         self, seen: int = 0, last: Iterable[TenantOutcome] = (), answered: Iterable[str] = ()
     ) -> None:
-        """Begin with what stood beside the committed offset."""
         self.seen = seen
         self.last: deque[TenantOutcome] = deque(last, _KEPT)
         self.answered: OrderedDict[str, None] = OrderedDict.fromkeys(answered)
@@ -113,7 +112,6 @@ class DeadLetterShare:
     """
 
     def __init__(self, window: int, share_max: float) -> None:
-        """Start with no event seen."""
         self._window = window
         self._share_max = share_max
         self._seen = 0

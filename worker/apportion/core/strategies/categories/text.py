@@ -38,7 +38,6 @@ class GrowingText:
     """
 
     def __init__(self, contents: Sequence[str], units: Units) -> None:
-        """Start empty."""
         self._contents = contents
         self._counter = units
         self._units_of = units.of

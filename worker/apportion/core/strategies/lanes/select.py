@@ -85,7 +85,6 @@ class Selection:
     )
 
     def __init__(self, choosable: Choosable, order: Order) -> None:
-        """Begin with nothing."""
         self.taken = bytearray(len(choosable.ones))
         self.used = [0] * len(choosable.lanes)
         self.left_tokens = choosable.limit_tokens

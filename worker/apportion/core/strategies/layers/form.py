@@ -43,7 +43,6 @@ class SectionLines:
     )
 
     def __init__(self, section: Section, tokens: list[int]) -> None:
-        """Lay the lines out once, so that every form is one slice."""
         self.entries = section.entries
         self.tokens = tokens
         self.preserve = section.preserve
@@ -109,7 +108,6 @@ class Layer:
         content: str | SectionedLayer,
         count_many: Callable[[Sequence[str]], list[int]],
     ) -> None:
-        """Work out in which order entries go, by their tokens."""
         given = SectionedLayer((), content) if isinstance(content, str) else content
         entries = list(chain.from_iterable(section.entries for section in given.sections))
         counts = iter(count_many(entries))
