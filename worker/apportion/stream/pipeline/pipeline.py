@@ -195,11 +195,7 @@ class Pipeline:
             await asyncio.sleep(0)
 
     async def _may_compose(self, flow: Flow) -> bool:
-        """Wait until events of a partition may be composed; return False if it was revoked meanwhile.
-
-        Raises:
-            PoliciesUnreadError: the end of the policies topic was not reached in time.
-        """
+        """Wait until events of a partition may be composed; return False if it was revoked meanwhile."""
         await self.marked(flow)
         await self._policies.current()
         await self._membership.held()

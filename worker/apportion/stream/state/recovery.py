@@ -134,11 +134,7 @@ async def _read(
 def _take(
     rows: PartitionRows, place: TopicPartition, records: Sequence[ConsumerRecord], end_offset: int
 ) -> None:
-    """Add records to rows, except for those at or after the end offset.
-
-    Raises:
-        ChangelogDamagedError, UnreadableStateError: a record cannot be read, or is of a newer version.
-    """
+    """Add records to rows, except for those at or after the end offset."""
     if records[-1].offset >= end_offset:
         records = [record for record in records if record.offset < end_offset]
     require_readable(place, records)
@@ -195,11 +191,7 @@ async def _require_own_commits(
     commits: Mapping[int, CommittedOffset],
     seen: Mapping[int, Seen],
 ) -> None:
-    """Check that a commit without a worker's metadata passes over no request that sessions have not seen.
-
-    Raises:
-        ForeignCommitError: another client has moved the group's offset forward.
-    """
+    """Check that a commit without a worker's metadata passes over no request that sessions have not seen."""
     foreign = {
         TopicPartition(settings.requests_topic, partition): commit.offset
         for partition, commit in commits.items()
@@ -230,9 +222,6 @@ async def _require_following(
 
     For partitions without a commit, which are read from their beginning. Brokers let commits expire, and may
     have removed requests in the same time.
-
-    Raises:
-        OffsetOutOfRangeError: requests that no row has seen are gone.
     """
     topic = settings.requests_topic
     offsets = {TopicPartition(topic, partition): seen + 1 for partition, seen in seen_offsets.items()}
