@@ -86,6 +86,21 @@ class Strategy(Protocol[P, T]):
         ...
 
 
+class WithoutCandidates:
+    """The part of a strategy that reads no candidates."""
+
+    name: str
+    candidate_needs = CandidateNeeds()
+
+    def levers(self, policy: Policy, group: str) -> Levers:  # noqa: ARG002 - the protocol's
+        """Return none: only the total can be changed."""
+        return Levers()
+
+    def unsuitable(self, candidate: Candidate, policy: Policy) -> EventError | None:  # noqa: ARG002 - likewise
+        """Return that no candidate can be used."""
+        return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
+
+
 def missing(candidate: Candidate, fields: tuple[str, ...]) -> EventError | None:
     """Return the error for these fields that the candidate lacks: it points at the first and names all."""
     absent = [field for field in fields if getattr(candidate, field) is UNSET]

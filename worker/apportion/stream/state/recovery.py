@@ -97,7 +97,9 @@ async def read_rows(
     rows = {partition: partition_rows(settings, partition) for partition in partitions}
     async with _while_it_moves(settings.recovery_timeout_s) as moved:
         async with open_reader(settings, "read_uncommitted") as asking:
-            ends = await patiently(asking.end_offsets, _places(changelog_topic(settings), rows))
+            ends = await patiently(
+                asking.end_offsets, [TopicPartition(changelog_topic(settings), n) for n in rows]
+            )
         wanted = end_offsets or {}
         until = {place: min(end, wanted.get(place.partition, end)) for place, end in ends.items()}
         await _read(settings, rows, until, moved)
@@ -230,7 +232,3 @@ async def _require_following(
         if begins[place] > offset:
             ends = await patiently(asking.end_offsets, [place])
             raise OffsetOutOfRangeError(named(place), offset, begins[place], ends[place])
-
-
-def _places(topic: str, partitions: Collection[int]) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition) for partition in partitions]

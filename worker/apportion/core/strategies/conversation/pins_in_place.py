@@ -42,6 +42,11 @@ def count_unchanged(last: SentBeginning | None, current: SentBeginning) -> int:
     return next((place for place in places if _at(before, place) != _at(now, place)), len(places))
 
 
+def first_break(task: ConversationTask) -> WindowBreak:
+    """Return why a text begins anew if no last one is carried."""
+    return WindowBreak.POLICY_CHANGED if task.own.session.is_outdated else WindowBreak.FIRST
+
+
 def break_in_place(
     task: ConversationTask, kept: KeptHistory, current: SentBeginning, changed: Sequence[int]
 ) -> Opt[WindowBreak]:
@@ -51,7 +56,7 @@ def break_in_place(
     """
     last, session = kept.last, task.own.session
     if last is None:
-        return WindowBreak.POLICY_CHANGED if session.is_outdated else WindowBreak.FIRST
+        return first_break(task)
     is_cleared = kept.clearing.has_moved and bool(kept.clearing.contents.keys() & changed[:1])
     unchanged = current.kept - len(changed)
     pinned = max(len(last.pins), len(current.pins)) // _DIGEST_BYTES

@@ -18,6 +18,7 @@ from apportion.core.strategies.conversation.pins_in_place import (
     break_in_place,
     count_unchanged,
     digests_of_sent,
+    first_break,
 )
 from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace, short_digest
 
@@ -52,28 +53,6 @@ class WindowReport(Struct, frozen=True):
     window: ChatWindow
     breakpoints: tuple[Breakpoint, ...]
     sent: SentBeginning
-
-
-class _Comparison(Struct, frozen=True):
-    """A text's beginning beside the last text's.
-
-    `repeats` says that the last text's history came again, `unchanged` how many messages of it are sent with
-    the same text.
-    """
-
-    last: SentBeginning
-    current: SentBeginning
-    is_same_cut: bool
-    repeats: bool
-    unchanged: int
-
-    @property
-    def is_same_system(self) -> bool:
-        return self.last.system == self.current.system
-
-    @property
-    def is_same_pins(self) -> bool:
-        return self.last.pins == self.current.pins
 
 
 def with_pins_in_place(sent: SentChat, messages: int) -> SentChat:
@@ -143,37 +122,28 @@ def _compare(
         messages=len(each),
     )
     if last is None:
-        return sent_now, 0, _break(task, kept, None)
-    is_same_cut = kept.last_cut == sent.cut
+        return sent_now, 0, first_break(task)
+    is_same_cut, is_same_pins = kept.last_cut == sent.cut, last.pins == sent_now.pins
     repeats = is_same_cut and short_digest(b",".join(each[: last.kept])) == last.history
     unchanged = _unchanged(kept, sent.history[: last.kept]) if repeats else 0
-    comparison = _Comparison(last, sent_now, is_same_cut, repeats, unchanged)
-    shared = len(sent.pinned) + unchanged if comparison.is_same_pins else 0
-    return sent_now, shared, _break(task, kept, comparison)
+    is_partly_new = unchanged < last.kept
+    is_changed = is_partly_new and not (repeats and kept.clearing.has_moved)
+    causes = (
+        (task.own.session.is_cold, WindowBreak.TTL_EXPIRED),
+        (last.system != sent_now.system, WindowBreak.SYSTEM_CHANGED),
+        (not is_same_pins, WindowBreak.PINS_CHANGED),
+        (kept.last_cut is None or (is_same_cut and is_changed), WindowBreak.MESSAGES_CHANGED),
+        (not is_same_cut, WindowBreak.ROOM),
+        (is_partly_new, WindowBreak.CLEARED),
+    )
+    shared = len(sent.pinned) + unchanged if is_same_pins else 0
+    return sent_now, shared, next((cause for holds, cause in causes if holds), UNSET)
 
 
 def _unchanged(kept: KeptHistory, history: Sequence[int]) -> int:
     """Return how many messages, the same as before, are sent with the same text."""
     stale = kept.clearing.stale
     return next((place for place, index in enumerate(history) if index in stale), len(history))
-
-
-def _break(task: ConversationTask, kept: KeptHistory, comparison: _Comparison | None) -> Opt[WindowBreak]:
-    """Return why the beginning is not the last text's; absent if it is, and a provider may still have it."""
-    session, clearing = task.own.session, kept.clearing
-    if comparison is None:
-        return WindowBreak.POLICY_CHANGED if session.is_outdated else WindowBreak.FIRST
-    is_same_cut, is_partly_new = comparison.is_same_cut, comparison.unchanged < comparison.last.kept
-    is_changed = is_partly_new and not (comparison.repeats and clearing.has_moved)
-    causes = (
-        (session.is_cold, WindowBreak.TTL_EXPIRED),
-        (not comparison.is_same_system, WindowBreak.SYSTEM_CHANGED),
-        (not comparison.is_same_pins, WindowBreak.PINS_CHANGED),
-        (kept.last_cut is None or (is_same_cut and is_changed), WindowBreak.MESSAGES_CHANGED),
-        (not is_same_cut, WindowBreak.ROOM),
-        (is_partly_new, WindowBreak.CLEARED),
-    )
-    return next((cause for holds, cause in causes if holds), UNSET)
 
 
 def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Breakpoint, ...]:

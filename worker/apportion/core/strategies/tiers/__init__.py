@@ -66,11 +66,7 @@ class TiersStrategy:
             return EventError(ErrorCode.UNKNOWN_KIND, message, ".kind")
         return error
 
-    def read_own(
-        self,
-        request: ContextRequest,
-        session: SessionPart,
-    ) -> None:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> None:
         """Read nothing."""
 
     def compose(self, task: Task[TiersPolicy, None]) -> Verdicts:
