@@ -162,7 +162,6 @@ class Weighed(Protocol):
 
     def weight_bytes(self, content: str) -> int:
         """Return an upper estimate of its memory in bytes."""
-        ...
 
 
 V = TypeVar("V", bound=Weighed)

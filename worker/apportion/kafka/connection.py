@@ -123,6 +123,16 @@ def connection_arguments(settings: Settings) -> dict[str, Any]:
     return {"bootstrap_servers": list(settings.brokers), **security_arguments(settings)}
 
 
+def consumer_arguments(settings: Settings, name: str = "") -> dict[str, Any]:
+    """Return the arguments of a `RecordConsumer` in no group; `name` tells its client from others."""
+    return connection_arguments(settings) | {
+        "client_id": settings.app_id + name,
+        "request_timeout_ms": int(settings.request_timeout_s * 1000),
+        "batch_decompressed_max_bytes": settings.batch_decompressed_max_bytes,
+        "enable_auto_commit": False,
+    }
+
+
 def security_arguments(settings: Settings) -> dict[str, Any]:
     """Return the part of `connection_arguments` for TLS and SASL.
 

@@ -40,13 +40,9 @@ class TopicReading:
     def __init__(self, settings: Settings, extent: Extent) -> None:
         self._settings = settings
         self._bounds = settings.bounds
-        self._extent = extent
-        self._time = StreamTime(settings.max_lateness_s)
-
-    @property
-    def extent(self) -> Extent:
+        self.extent = extent
         """Which events the run is about, by their offsets."""
-        return self._extent
+        self._time = StreamTime(settings.max_lateness_s)
 
     @property
     def parse_dead_letter(self) -> Parse:

@@ -38,44 +38,35 @@ class Strategy(Protocol[P, T]):
     @property
     def name(self) -> str:
         """The name in policies."""
-        ...
 
     @property
     def policy_type(self) -> type[P]:
         """The policy with this strategy's tables."""
-        ...
 
     @property
     def reads(self) -> frozenset[str]:
         """The fields of a request that this strategy reads beside those that all do."""
-        ...
 
     @property
     def needs(self) -> frozenset[str]:
         """Those of them without which there is nothing to do."""
-        ...
 
     @property
     def candidate_needs(self) -> CandidateNeeds:
         """The fields that its candidates have."""
-        ...
 
     @property
     def meanings(self) -> Mapping[Reason, Meaning]:
         """The meanings of reasons that it alone gives, or gives in another sense than `levers.MEANINGS`."""
-        ...
 
     def levers(self, policy: P, group: str) -> Levers:
         """Return the levers that may admit an omitted candidate of a group."""
-        ...
 
     def unsuitable(self, candidate: Candidate, policy: P) -> EventError | None:
         """Return why this candidate cannot be used, its pointer relative (`.lane`); None if it can."""
-        ...
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> T:
         """Return what this strategy alone reads; of the request no other fields than those in `reads`."""
-        ...
 
     def compose(self, task: Task[P, T]) -> Verdicts:
         """Choose and render; never passes the limit.
@@ -83,7 +74,6 @@ class Strategy(Protocol[P, T]):
         Raises:
             EventError: the request lacks what the strategy needs.
         """
-        ...
 
 
 class WithoutCandidates:

@@ -44,8 +44,6 @@ class Window:
     `answered` are tenants of which an event was not refused, in the order of their latest such event.
     """
 
-    __slots__ = ("answered", "last", "seen")
-
     def __init__(
         self, seen: int = 0, last: Iterable[TenantOutcome] = (), answered: Iterable[str] = ()
     ) -> None:
@@ -199,8 +197,6 @@ class DeadLetterShare:
 
 class _Last:
     """How many events there were, and the numbers of those of the last ones that were refused: few are."""
-
-    __slots__ = ("_size", "refusals", "seen")
 
     def __init__(self, size: int) -> None:
         self._size = size

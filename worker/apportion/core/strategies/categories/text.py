@@ -19,15 +19,12 @@ class Text(Protocol):
 
     def tokens(self) -> int:
         """Return its count."""
-        ...
 
     def tokens_with(self, place: int) -> int:
         """Return what it would count with one more candidate."""
-        ...
 
     def add(self, place: int) -> None:
         """Join the candidate that was asked about last."""
-        ...
 
 
 class GrowingText:

@@ -1,6 +1,8 @@
 """Report on a conversation whose beginning is kept: how much repeats, why no more, and where to cache.
 
 The beginning ends with the history: behind it is the new message, up to which no provider is told to cache.
+If pinned messages keep their places, texts are compared message by message. The new message of the last text
+then counts as unchanged, although it is now pinned or part of the history.
 """
 
 from bisect import bisect_left
@@ -10,19 +12,17 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.events import Opt
-from apportion.core.identity import canonical_json_of_elements
+from apportion.core.history import as_message
+from apportion.core.identity import canonical_json_of_any, canonical_json_of_elements
 from apportion.core.results import Breakpoint, ChatWindow, WindowBreak
 from apportion.core.strategies.conversation.chat_state import SentBeginning
 from apportion.core.strategies.conversation.kept_history import ConversationTask, KeptHistory
-from apportion.core.strategies.conversation.pins_in_place import (
-    break_in_place,
-    count_unchanged,
-    digests_of_sent,
-    first_break,
-)
 from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace, short_digest
 
 _BREAKPOINTS_MAX = 4
+_DIGEST_BYTES = 4
+_DIGESTS_MAX = 4_096
+"""A session carries at most 16 KiB of digests; the messages behind them count as changed."""
 
 
 class SentChat(Struct, frozen=True):
@@ -100,10 +100,10 @@ def _compare_in_place(
 ) -> tuple[SentBeginning, int, Opt[WindowBreak]]:
     """Return the beginning, how many of its messages are unchanged, and why it is not the last text's."""
     order = (*sent.pinned, *sent.history, *sent.rest)
-    pins, history = digests_of_sent(task, kept, order, pins=len(sent.pinned))
+    pins, history = _digests_of_sent(task, kept, order, pins=len(sent.pinned))
     sent_now = _sent_now(task, kept, sent, pins=pins, history=history, messages=len(order))
-    unchanged = count_unchanged(kept.last, sent_now)
-    return sent_now, unchanged, break_in_place(task, kept, sent_now, order[unchanged:])
+    unchanged = _count_unchanged(kept.last, sent_now)
+    return sent_now, unchanged, _break_in_place(task, kept, sent_now, order[unchanged:])
 
 
 def _compare(
@@ -122,7 +122,7 @@ def _compare(
         messages=len(each),
     )
     if last is None:
-        return sent_now, 0, first_break(task)
+        return sent_now, 0, _first_break(task)
     is_same_cut, is_same_pins = kept.last_cut == sent.cut, last.pins == sent_now.pins
     repeats = is_same_cut and short_digest(b",".join(each[: last.kept])) == last.history
     unchanged = _unchanged(kept, sent.history[: last.kept]) if repeats else 0
@@ -144,6 +144,62 @@ def _unchanged(kept: KeptHistory, history: Sequence[int]) -> int:
     """Return how many messages, the same as before, are sent with the same text."""
     stale = kept.clearing.stale
     return next((place for place, index in enumerate(history) if index in stale), len(history))
+
+
+def _digests_of_sent(
+    task: ConversationTask, kept: KeptHistory, sent: Sequence[int], *, pins: int
+) -> tuple[bytes, bytes]:
+    """Return digests of the messages as they are sent: of the first `pins` ones, and of the others."""
+    conversation, contents = task.own.conversation, kept.clearing.contents
+    chat = (*conversation.messages, as_message(conversation.new_message))
+    digests = []
+    for index in sent[:_DIGESTS_MAX]:
+        cleared = {"content": contents[index]} if index in contents else {}
+        digests.append(short_digest(canonical_json_of_any(chat[index] | cleared))[:_DIGEST_BYTES])
+    return b"".join(digests[:pins]), b"".join(digests[pins:])
+
+
+def _count_unchanged(last: SentBeginning | None, current: SentBeginning) -> int:
+    """Return how many messages at the beginning of a text are the last text's."""
+    if last is None or last.system != current.system:
+        return 0
+    before, now = last.pins + last.history, current.pins + current.history
+    places = range(min(len(before), len(now)) // _DIGEST_BYTES)
+    return next((place for place in places if _at(before, place) != _at(now, place)), len(places))
+
+
+def _first_break(task: ConversationTask) -> WindowBreak:
+    """Return why a text begins anew if no last one is carried."""
+    return WindowBreak.POLICY_CHANGED if task.own.session.is_outdated else WindowBreak.FIRST
+
+
+def _break_in_place(
+    task: ConversationTask, kept: KeptHistory, current: SentBeginning, changed: Sequence[int]
+) -> Opt[WindowBreak]:
+    """Return why the text does not begin with the whole last text; absent if it does, and may be cached.
+
+    `changed` are the messages behind those that are unchanged.
+    """
+    last, session = kept.last, task.own.session
+    if last is None:
+        return _first_break(task)
+    is_cleared = kept.clearing.has_moved and bool(kept.clearing.contents.keys() & changed[:1])
+    unchanged = current.kept - len(changed)
+    pinned = max(len(last.pins), len(current.pins)) // _DIGEST_BYTES
+    causes: tuple[tuple[bool, Opt[WindowBreak]], ...] = (
+        (session.is_cold, WindowBreak.TTL_EXPIRED),
+        (last.system != current.system, WindowBreak.SYSTEM_CHANGED),
+        (unchanged == min(last.kept, _DIGESTS_MAX), UNSET),
+        (kept.last_cut is None, WindowBreak.MESSAGES_CHANGED),
+        (kept.last_cut != current.cut.index, WindowBreak.ROOM),
+        (is_cleared, WindowBreak.CLEARED),
+        (unchanged < pinned, WindowBreak.PINS_CHANGED),
+    )
+    return next((cause for holds, cause in causes if holds), WindowBreak.MESSAGES_CHANGED)
+
+
+def _at(digests: bytes, place: int) -> bytes:
+    return digests[place * _DIGEST_BYTES : (place + 1) * _DIGEST_BYTES]
 
 
 def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Breakpoint, ...]:

@@ -60,11 +60,7 @@ class LayersStrategy(WithoutCandidates):
     needs: ClassVar = frozenset({"layers"})
     meanings: ClassVar[Mapping[Reason, Meaning]] = {}
 
-    def read_own(
-        self,
-        request: ContextRequest,
-        session: SessionPart,  # noqa: ARG002 - the protocol's
-    ) -> LayersPart:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> LayersPart:  # noqa: ARG002 - the protocol's
         """Read the layers."""
         assert request.layers is not UNSET, "a request without layers is refused"
         return LayersPart(request.layers)

@@ -29,19 +29,6 @@ class SectionLines:
     for lines from the last to the first, how many of the layer's are gone once that one is.
     """
 
-    __slots__ = (
-        "_code_points",
-        "_ends",
-        "_text",
-        "entries",
-        "goes_at",
-        "heading",
-        "places",
-        "preserve",
-        "title",
-        "tokens",
-    )
-
     def __init__(self, section: Section, tokens: list[int]) -> None:
         self.entries = section.entries
         self.tokens = tokens
@@ -89,17 +76,6 @@ class Layer:
     At level 0 free text is left out; sections have lost the entries that can go, and their preamble. Then
     the preamble (or free text) comes back, a code point a level, then the entries, one a level.
     """
-
-    __slots__ = (
-        "_entries_gone_at_most",
-        "_shorter",
-        "_texts",
-        "heading",
-        "name",
-        "preamble",
-        "sections",
-        "top",
-    )
 
     def __init__(
         self,

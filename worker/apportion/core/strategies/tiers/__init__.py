@@ -50,11 +50,7 @@ class TiersStrategy:
         )
     }
 
-    def levers(
-        self,
-        policy: TiersPolicy,  # noqa: ARG002 - the protocol's
-        group: str,  # noqa: ARG002 - likewise
-    ) -> Levers:
+    def levers(self, policy: TiersPolicy, group: str) -> Levers:  # noqa: ARG002 - the protocol's
         """Return the activation."""
         return Levers(scores=(ScoreField("activation"),))
 
