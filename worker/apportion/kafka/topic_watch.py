@@ -114,11 +114,6 @@ def _view(response: _MetadataResponse) -> TopicsView:
     return TopicsView(response.cluster_id or "", ids)
 
 
-async def topic_ids(settings: Settings, topics: Collection[str]) -> Mapping[str, str]:
-    """Return the `topic_ids` of `view_topics`."""
-    return (await view_topics(settings, topics)).topic_ids
-
-
 class TopicsWatch:
     """Watch over the topics of a process that is running, from `begin` on."""
 

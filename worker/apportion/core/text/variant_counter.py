@@ -102,12 +102,4 @@ def _beginning_in_common(first: str, second: str) -> int:
 
 def _end_in_common(first: str, second: str) -> int:
     """Return the length of the common suffix of two texts, in code points."""
-    same, most = 0, min(len(first), len(second))
-    ends = len(first), len(second)
-    while same < most:
-        middle = (same + most + 1) // 2
-        if first[ends[0] - middle : ends[0] - same] == second[ends[1] - middle : ends[1] - same]:
-            same = middle
-        else:
-            most = middle - 1
-    return same
+    return _beginning_in_common(first[::-1], second[::-1])
