@@ -106,12 +106,7 @@ async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
 
 @asynccontextmanager
 async def open_client(settings: Settings) -> AsyncIterator["Client"]:
-    """Connect, and receive everything that the worker sends from then on.
-
-    Raises:
-        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
-        TopicsNotReadyError: topics are missing or differ.
-    """
+    """Connect, and receive what the worker sends from then on; raises what `open_publisher` does."""
     async with open_publisher(settings) as publisher, AsyncExitStack() as stack:
         async with _reaching(settings):
             arguments = consumer_arguments(settings, "-client")

@@ -80,12 +80,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     """Faust's app, which checks topics and reads policies where Faust would make folders: it needs none."""
 
     def __init__(self, settings: Settings) -> None:
-        """Build all parts of a worker, and connect to nothing.
-
-        Raises:
-            SettingsError: secrets or certificates cannot be read, or there is no default policy.
-            PolicyError: a policy file is refused.
-        """
+        """Build all parts of a worker, and connect to nothing; raises what `create_app` does."""
         timeline = create_timeline(settings)
         self.verifier = ShareVerifier(settings) if settings.verify_share else None
         self.answers = Answers(
