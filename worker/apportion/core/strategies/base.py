@@ -3,7 +3,7 @@
 A strategy is a value without state. It sees one task at a time, returns verdicts, and records nothing itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from msgspec import UNSET, Struct
@@ -13,7 +13,7 @@ from apportion.core.events import Candidate, ContextRequest
 from apportion.core.levers import Levers, Meaning
 from apportion.core.policy import Policy
 from apportion.core.results import Reason
-from apportion.core.task import OwnPart, SessionPart, Task
+from apportion.core.task import OwnPart, Prepared, SessionPart, Task
 from apportion.core.verdict import Verdicts
 
 P = TypeVar("P", bound=Policy)
@@ -89,6 +89,25 @@ class WithoutCandidates:
     def unsuitable(self, candidate: Candidate, policy: Policy) -> EventError | None:  # noqa: ARG002 - likewise
         """Return that no candidate can be used."""
         return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
+
+
+class Priced(Protocol):
+    """A candidate with a selection cost."""
+
+    cost: int
+
+    @property
+    def prepared(self) -> Prepared:
+        """The candidate."""
+
+
+def set_costs(candidates: Sequence[Priced], count: Callable[[Sequence[Prepared]], list[int]]) -> None:
+    """Set the cost of each candidate: its token estimate, or else the count of its content."""
+    prepared = [candidate.prepared for candidate in candidates]
+    counts = iter(count([each for each in prepared if each.facts.token_estimate is UNSET]))
+    for candidate, each in zip(candidates, prepared, strict=True):
+        estimate = each.facts.token_estimate
+        candidate.cost = next(counts) if estimate is UNSET else estimate
 
 
 def missing(candidate: Candidate, fields: tuple[str, ...]) -> EventError | None:
