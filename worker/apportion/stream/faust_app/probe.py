@@ -25,7 +25,7 @@ from apportion.stream.pipeline.breaker import DeadLetterShare
 from apportion.stream.pipeline.flow import Flow
 from apportion.stream.pipeline.membership import Membership
 from apportion.stream.pipeline.pipeline import Pipeline
-from apportion.stream.pipeline.verifier import ShareVerifier
+from apportion.stream.pipeline.verifier import ShareVerifier, VerifierCounts
 from apportion.stream.state.rows import PartitionRows
 
 _ASK_S = 5.0
@@ -204,11 +204,7 @@ class Probe:
         numbers.put(metrics.COUNT_MEMORY, counts.hits, "hit")
         numbers.put(metrics.COUNT_MEMORY, counts.misses, "miss")
         if sources.verifier is not None:
-            verified = sources.verifier.counts
-            numbers.put(metrics.VERIFIED, verified.verified, "equal")
-            numbers.put(metrics.VERIFIED, verified.differences, "different")
-            numbers.put(metrics.VERIFIED, verified.dropped, "dropped")
-            numbers.put(metrics.VERIFIED, verified.failed, "failed")
+            self._put_verified(sources.verifier.counts)
         numbers.put(metrics.DEAD_LETTER_SHARE, sources.share.last)
         held_back = {flow.partition: self._held_back.get(flow.partition, 0) for flow in flows}
         numbers.put_all(metrics.OPEN_TRANSACTION_OFFSETS, held_back)
@@ -223,6 +219,12 @@ class Probe:
         if self._clock_s() - self._held_s >= _HELD_S:
             self._held_s = self._clock_s()
             numbers.put(metrics.ROW_BYTES, await self._held_bytes())
+
+    def _put_verified(self, counts: VerifierCounts) -> None:
+        self._numbers.put(metrics.VERIFIED, counts.verified, "equal")
+        self._numbers.put(metrics.VERIFIED, counts.differences, "different")
+        self._numbers.put(metrics.VERIFIED, counts.dropped, "dropped")
+        self._numbers.put(metrics.VERIFIED, counts.failed, "failed")
 
     def _event_failures(self) -> dict[int, int]:
         """Return how many workers an event has ended, by partition, and for a while after it was dealt with.
