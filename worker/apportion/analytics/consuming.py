@@ -201,11 +201,7 @@ class TopicsSink:
         return False
 
     async def _write(self, place: TopicPartition, sink: PartitionSink) -> bool:
-        """Write a batch; return False if another sink has written it.
-
-        Raises:
-            TopicRecreatedError: the batch may have records of a new topic at old offsets; it is not written.
-        """
+        """Write a batch; return False if another sink has written it."""
         known = {sink.topic_id, (await self._topic_ids()).get(place.topic, "")} - {""}
         if len(known) > 1:
             self._reports.lost(f"{place.topic}/{place.partition}/{sink.start} to {sink.position - 1}")

@@ -69,10 +69,11 @@ def convert(lines: RecordLines) -> Mapping[Table, pa.Table]:
     Every record has a row in exactly one table, apart from the rows of its candidates.
     """
     places: dict[Any, list[int]] = {kind: [] for kind in _TABLES}
-    wrong: dict[int, UnreadableError] = {}
-    for index, reason in enumerate(lines.unreadable):
-        if reason:
-            wrong[index] = UnreadableError(ErrorCode.UNREADABLE_RECORD, reason)
+    wrong = {
+        index: UnreadableError(ErrorCode.UNREADABLE_RECORD, reason)
+        for index, reason in enumerate(lines.unreadable)
+        if reason
+    }
     for index, value in enumerate(lines.values):
         if index in wrong:
             continue
@@ -290,7 +291,8 @@ def _table(
 ) -> pa.Table:
     """Return the rows of a table; `indices` are the indices of their records."""
     schema = SCHEMAS[table]
-    recorded_us = [_us(lines.timestamps_ms[index]) for index in indices]
+    times_ms = [lines.timestamps_ms[index] for index in indices]
+    recorded_us = [None if time_ms is None or time_ms < 0 else time_ms * 1000 for time_ms in times_ms]
     place = {
         "topic": pa.array([lines.topic] * len(indices), pa.string()),
         "partition": pa.array([lines.partition] * len(indices), pa.int32()),
@@ -298,10 +300,6 @@ def _table(
         "recorded_at": pa.array(recorded_us, schema.field("recorded_at").type),
     }
     return _table_as(schema, columns | place)
-
-
-def _us(timestamp_ms: int | None) -> int | None:
-    return None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000
 
 
 def _table_as(schema: pa.Schema, columns: Mapping[str, pa.Array]) -> pa.Table:

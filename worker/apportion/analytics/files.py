@@ -66,11 +66,7 @@ def forget_lines(store: Store, topic: str) -> None:
 
 
 def _require_same(batch: TableBatch, numbered: Iterator[tuple[int, bytes]]) -> None:
-    """Read the lines of a batch that is written already, and compare them with it.
-
-    Raises:
-        OtherFileError: they are not the lines of the batch.
-    """
+    """Read the lines of a batch that is written already, and compare them with it."""
     first, size_bytes, read = b"", 0, batch.start
     while read < batch.end:
         _, line = next(numbered, (0, None))

@@ -18,6 +18,7 @@ from apportion.core.errors import ErrorCode
 from apportion.core.events import ContextUsage
 from apportion.core.wire.not_json import why_not_json
 from apportion.core.wire.refusal import refusal
+from apportion.core.wire.repair import without_nulls
 
 _COLUMN_MAX = (1 << 63) - 1
 _BOUNDED: dict[type, Any] = {
@@ -109,7 +110,6 @@ class UnreadableError(Exception):
 
 _decoder = msgspec.json.Decoder(Decision | DeadLetter | ContextUsage)
 _alone_decoder = msgspec.json.Decoder(_DecisionAlone | DeadLetter | ContextUsage)
-_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _version_decoder = msgspec.json.Decoder(Version)
 
 
@@ -156,9 +156,7 @@ def read(value: bytes | None) -> Any:
 def _usage_with_nulls(value: bytes) -> ContextUsage | None:
     """Return the usage event of a value with nulls for absent fields, or None if it is none."""
     try:
-        fields = _fields_decoder.decode(value)
-        given = {name: part for name, part in fields.items() if bytes(part) != b"null"}
-        record = _decoder.decode(msgspec.json.encode(given))
+        record = _decoder.decode(without_nulls(value))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return record if isinstance(record, ContextUsage) else None

@@ -38,18 +38,6 @@ class Changed(Struct, frozen=True, kw_only=True):
     reordered: bool = False
     rewritten: bool = False
 
-    @property
-    def is_change(self) -> bool:
-        """Whether the change makes any difference to this decision."""
-        moved = any((self.gained, self.lost, self.shrunk, self.grown, self.reordered, self.rewritten))
-        return moved or self.before.status != self.after.status
-
-    @property
-    def weight(self) -> tuple[int, int]:
-        """The size of the change: in tokens, then in items."""
-        moved = (self.gained, self.lost, self.shrunk, self.grown)
-        return abs(self.after.used - self.before.used), sum(map(len, moved))
-
 
 class Replayed(Struct, frozen=True, kw_only=True):
     """The sum, the largest changes, and the first requests that the change would have refused."""
@@ -92,9 +80,12 @@ def replayed_of(lines: Iterable[bytes]) -> Replayed:
                 misfits += [json.decode(line, type=dict[str, Any])] if len(misfits) < _MISFITS_MAX else []
             elif kind.found is None:
                 changed = json.decode(line, type=Changed)
-                if changed.is_change:
+                moved = (changed.gained, changed.lost, changed.shrunk, changed.grown)
+                is_other = changed.before.status != changed.after.status
+                if any((*moved, changed.reordered, changed.rewritten, is_other)):
                     changes += 1
-                    _keep(largest, (changed.weight, -number, changed))
+                    weight = abs(changed.after.used - changed.before.used), sum(map(len, moved))
+                    _keep(largest, (weight, -number, changed))
         except (DecodeError, UnicodeDecodeError, ValidationError):
             raise NoReplayError(
                 f"line {number} is not from a replay; give the output of apportion replay --format json"

@@ -95,11 +95,7 @@ STEPS = len(NAMES) + 1
 
 
 def _require_decisions(tables: DuckDBPyConnection) -> int:
-    """Return how many records are unreadable.
-
-    Raises:
-        NothingToReportError: there is no decision.
-    """
+    """Return how many records are unreadable."""
     decisions, dead_letters, unreadable = [
         tables.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608 - our own names
         for table in ("decisions", "dead_letters", "unreadable")

@@ -24,7 +24,7 @@ class Store:
     """Files under a folder or a URL (`s3://bucket/prefix`, `gs://…`, `az://…`), by their paths below it.
 
     Credentials and endpoints of object stores come from the usual variables of their tools (AWS_ENDPOINT_URL,
-    AWS_ACCESS_KEY_ID, …). A failed request is retried for `patience_s`.
+    AWS_ACCESS_KEY_ID, …). A failed request is retried for `patience_s`, then raises StoreError.
     """
 
     def __init__(self, place: str, patience_s: float = 30.0) -> None:
@@ -53,22 +53,14 @@ class Store:
         return True
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            StoreError: it does not exist, or cannot be read.
-        """
+        """Return the content of a file."""
         try:
             return bytes(self._store.get(path).bytes())
         except _FAILED as error:
             raise self._failed("read", path, error) from None
 
     def size(self, path: str) -> int | None:
-        """Return the size of a file in bytes; None if it does not exist.
-
-        Raises:
-            StoreError: the store did not answer.
-        """
+        """Return the size of a file in bytes; None if it does not exist."""
         try:
             return int(self._store.head(path)["size"])
         except FileNotFoundError:
@@ -77,11 +69,7 @@ class Store:
             raise self._failed("look at", path, error) from None
 
     def names(self, folder: str) -> list[str]:
-        """Return the paths of the files below a folder, sorted; none if the folder does not exist.
-
-        Raises:
-            StoreError: the store did not answer.
-        """
+        """Return the paths of the files below a folder, sorted; none if the folder does not exist."""
         try:
             return sorted(file["path"] for page in self._store.list(f"{folder}/") for file in page)
         except _FAILED as error:

@@ -1,6 +1,6 @@
 """`apportion sink`: decisions, dead letters and usage as tables."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -140,7 +140,6 @@ async def _consume(
     settings: "Settings", store: "Store", report: "Callable[[WrittenFiles], None]", *, once: bool
 ) -> None:
     import asyncio
-    from functools import partial
     from signal import SIGINT, SIGTERM
 
     from aiokafka.errors import KafkaError
@@ -149,7 +148,7 @@ async def _consume(
     from apportion.analytics.records import DeadLetter, Decision
     from apportion.core.events import ContextUsage
     from apportion.kafka.admin import BrokerUnreachableError
-    from apportion.kafka.topic_watch import stop_on_change, topic_ids
+    from apportion.kafka.topic_watch import stop_on_change, view_topics
     from apportion.kafka.topics import check_topics, require_ready
 
     outputs, usage = frozenset({Decision, DeadLetter}), frozenset({ContextUsage})
@@ -163,7 +162,11 @@ async def _consume(
     for signal in (SIGINT, SIGTERM):
         loop.add_signal_handler(signal, stop.set)
     rolling = Rolling(settings.sink_roll_bytes, settings.sink_roll_s, settings.sink_memory_bytes)
-    reports, ids = SinkReports(report, _warn_lost, _warn_made_anew), partial(topic_ids, settings, topics)
+    reports = SinkReports(report, _warn_lost, _warn_made_anew)
+
+    async def ids() -> Mapping[str, str]:
+        return (await view_topics(settings, topics)).topic_ids
+
     try:
         async with stop_on_change(settings, topics, stop):
             await TopicsSink(store, rolling, reports, ids).run(topics, _arguments(settings), stop, once=once)

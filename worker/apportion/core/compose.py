@@ -235,9 +235,7 @@ def _charge(accepted: Accepted, answered: SeenRequest, made: Composition) -> Cha
         expired=frozenset([artifact.id for artifact in aside if artifact.reason is Reason.EXPIRED])
         if aside
         else _NONE,
-        carried=_left(accepted, made.carried) if made.carried else None,
+        carried=Carried(accepted.policy.name, accepted.policy.digest, made.carried, accepted.asked.event_us)
+        if made.carried
+        else None,
     )
-
-
-def _left(accepted: Accepted, value: bytes) -> Carried:
-    return Carried(accepted.policy.name, accepted.policy.digest, value, accepted.asked.event_us)

@@ -52,23 +52,18 @@ class Whole(Protocol):
 
     def text(self) -> str:
         """Return it."""
-        ...
 
     def tokens(self) -> int:
         """Return what it costs, as it follows from what has changed since it was counted."""
-        ...
 
     def changed(self, piece: Piece) -> None:
         """Take notice of a piece that stands in another form."""
-        ...
 
     def dropped(self, piece: Piece) -> None:
         """Take notice of a piece that was dropped."""
-        ...
 
     def restored(self, piece: Piece) -> None:
         """Take notice that the piece that was dropped last stands again."""
-        ...
 
 
 class Fit:
@@ -83,7 +78,6 @@ class Fit:
         floor_tokens: int,
         correction: Correction,
     ) -> None:
-        """Begin with all pieces in full."""
         self._pieces = pieces
         self._droppable = [piece for piece in pieces if not piece.protected]
         self._gone = 0

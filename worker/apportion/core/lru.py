@@ -26,7 +26,6 @@ class Bounded(Generic[K, V]):
     """A mapping of at most `entries_max` entries; a new one evicts the least recently used."""
 
     def __init__(self, entries_max: int) -> None:
-        """Start empty."""
         self._entries: OrderedDict[K, V] = OrderedDict()
         self._entries_max = entries_max
 

@@ -162,7 +162,6 @@ class Weighed(Protocol):
 
     def weight_bytes(self, content: str) -> int:
         """Return an upper estimate of its memory in bytes."""
-        ...
 
 
 V = TypeVar("V", bound=Weighed)
@@ -175,7 +174,6 @@ class ContentMemo(Generic[V]):
     """
 
     def __init__(self, bytes_max: int) -> None:
-        """Start empty."""
         self._values: OrderedDict[str, tuple[V, int]] = OrderedDict()
         self._bytes_max = bytes_max
         self._bytes = 0

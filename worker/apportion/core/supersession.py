@@ -17,7 +17,6 @@ class Dated(Protocol):
     @property
     def prepared(self) -> Prepared:
         """The candidate."""
-        ...
 
 
 def mark_superseded(ranked: Sequence[Dated]) -> None:

@@ -60,17 +60,14 @@ def not_allowed(settings: Settings, error: BaseException | None) -> NotAllowedEr
     for kind, what in _NOT_ALLOWED:
         if isinstance(error, kind):
             names = error.args[0] if error.args else settings.app_id
-            return NotAllowedError(settings, what.format(_names(names)))
+            several = sorted(map(str, names)) if isinstance(names, set | frozenset | list) else [str(names)]
+            return NotAllowedError(settings, what.format(", ".join(several)))
     return None
 
 
 def why_unanswered(settings: Settings, error: BaseException) -> Exception:
     """Return the error to raise after a failed operation: no ACL allows it, or no broker answers."""
     return not_allowed(settings, error) or BrokerUnreachableError(settings)
-
-
-def _names(names: object) -> str:
-    return ", ".join(sorted(map(str, names))) if isinstance(names, set | frozenset | list) else str(names)
 
 
 @asynccontextmanager

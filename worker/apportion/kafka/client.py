@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from time import perf_counter
-from typing import Any
 
 import msgspec
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -18,7 +17,7 @@ from apportion.core.events import session_key
 from apportion.core.results import ContextDeadLetter, ContextDecision
 from apportion.core.wire.not_json import one_line, why_not_json
 from apportion.kafka.admin import BrokerUnreachableError
-from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.connection import close_consumer, connection_arguments, consumer_arguments
 from apportion.kafka.output_ownership import output_topics
 from apportion.kafka.partitioning import partition_of
 from apportion.kafka.record_consumer import RecordConsumer
@@ -98,7 +97,8 @@ async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
     require_ready(of_worker(await check_topics(settings), settings))
     async with AsyncExitStack() as stack:
         async with _reaching(settings):
-            producer = AIOKafkaProducer(**_common(settings), acks="all", max_request_size=MESSAGE_MAX_BYTES)
+            arguments = connection_arguments(settings) | {"client_id": f"{settings.app_id}-client"}
+            producer = AIOKafkaProducer(**arguments, acks="all", max_request_size=MESSAGE_MAX_BYTES)
             stack.push_async_callback(producer.stop)
             await producer.start()
         yield Publisher(settings, producer)
@@ -106,19 +106,11 @@ async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
 
 @asynccontextmanager
 async def open_client(settings: Settings) -> AsyncIterator["Client"]:
-    """Connect, and receive everything that the worker sends from then on.
-
-    Raises:
-        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
-        TopicsNotReadyError: topics are missing or differ.
-    """
+    """Connect, and receive what the worker sends from then on; raises what `open_publisher` does."""
     async with open_publisher(settings) as publisher, AsyncExitStack() as stack:
         async with _reaching(settings):
-            consumer = RecordConsumer(
-                **_common(settings),
-                batch_decompressed_max_bytes=settings.batch_decompressed_max_bytes,
-                max_partition_fetch_bytes=MESSAGE_MAX_BYTES,
-            )
+            arguments = consumer_arguments(settings, "-client")
+            consumer = RecordConsumer(**arguments, max_partition_fetch_bytes=MESSAGE_MAX_BYTES)
             stack.push_async_callback(close_consumer, consumer)
             await consumer.start()
             partitions = range(settings.partitions)
@@ -129,10 +121,6 @@ async def open_client(settings: Settings) -> AsyncIterator["Client"]:
             for place in consumer.assignment():
                 await consumer.position(place)
         yield Client(settings, publisher, consumer)
-
-
-def _common(settings: Settings) -> dict[str, Any]:
-    return connection_arguments(settings) | {"client_id": f"{settings.app_id}-client"}
 
 
 @asynccontextmanager

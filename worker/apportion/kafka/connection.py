@@ -8,13 +8,15 @@ import shlex
 import socket
 import ssl
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
 from aiokafka import client as kafka_client
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.conn import create_conn
+from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import (
     AuthenticationFailedError,
     IllegalSaslStateError,
@@ -121,6 +123,16 @@ def connection_arguments(settings: Settings) -> dict[str, Any]:
     return {"bootstrap_servers": list(settings.brokers), **security_arguments(settings)}
 
 
+def consumer_arguments(settings: Settings, name: str = "") -> dict[str, Any]:
+    """Return the arguments of a `RecordConsumer` in no group; `name` tells its client from others."""
+    return connection_arguments(settings) | {
+        "client_id": settings.app_id + name,
+        "request_timeout_ms": int(settings.request_timeout_s * 1000),
+        "batch_decompressed_max_bytes": settings.batch_decompressed_max_bytes,
+        "enable_auto_commit": False,
+    }
+
+
 def security_arguments(settings: Settings) -> dict[str, Any]:
     """Return the part of `connection_arguments` for TLS and SASL.
 
@@ -166,21 +178,29 @@ def _is_local(address: str) -> bool:
         return False
 
 
+@asynccontextmanager
+async def open_connection(settings: Settings, address: str) -> AsyncIterator[AIOKafkaConnection]:
+    """Connect to one broker, without a client."""
+    host, _, port = address.rpartition(":")
+    arguments = security_arguments(settings) | {"client_id": settings.app_id}
+    connection = await create_conn(host.strip("[]"), int(port), **arguments)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
 async def why_unusable(settings: Settings) -> tuple[bool, str]:
     """Return whether a broker refuses us, and for each address why it cannot be used, and what to do.
 
     Asks each broker once more, because clients only log the reason and raise that no broker answered.
     """
-    arguments, whys = security_arguments(settings) | {"client_id": settings.app_id}, []
+    whys = []
     for address in settings.brokers:
-        host, _, port = address.rpartition(":")
         try:
-            connection = await create_conn(host.strip("[]"), int(port), **arguments)
-            try:
+            async with open_connection(settings, address) as connection:
                 # A listener that requires a login hangs up here.
                 answer = await connection.send(MetadataRequest([]))
-            finally:
-                connection.close()
         except (OSError, KafkaError) as error:
             if why := _why(error, settings):
                 return True, f"{address} {why}"

@@ -25,7 +25,6 @@ class Decompressor:
     """Decompresses record batches of up to `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Bound what a batch may have when it is decompressed."""
         self.max_bytes = max_bytes
         # the system gives pages of an anonymous mapping as they are written: small batches take little
         self._target = mmap(-1, max_bytes)

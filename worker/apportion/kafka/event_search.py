@@ -26,7 +26,6 @@ class EventSearch:
     """The searches that wait, and their results; `run` reads for them."""
 
     def __init__(self, settings: Settings) -> None:
-        """Connect to nothing yet."""
         self._settings = settings
         self._places: asyncio.Queue[TopicPartition] = asyncio.Queue()
         self._waiting: dict[TopicPartition, dict[bytes, list[_Found]]] = {}

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 from aiokafka.structs import ConsumerRecord
 
-from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.connection import close_consumer, consumer_arguments
 from apportion.kafka.record_consumer import RecordConsumer
 from apportion.settings import Settings
 
@@ -52,11 +52,7 @@ async def open_reader(
     """Yield a client without a group, as soon as a broker answers."""
     while True:
         client = RecordConsumer(
-            **connection_arguments(settings),
-            batch_decompressed_max_bytes=settings.batch_decompressed_max_bytes,
-            client_id=f"{settings.app_id}-recovery",
-            request_timeout_ms=int(settings.request_timeout_s * 1000),
-            enable_auto_commit=False,
+            **consumer_arguments(settings, "-recovery"),
             auto_offset_reset="none",
             isolation_level=isolation_level,
             fetch_max_wait_ms=_FETCH_WAIT_MS,

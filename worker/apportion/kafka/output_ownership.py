@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
 from apportion.kafka.admin import why_unanswered
-from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.connection import close_consumer, consumer_arguments
 from apportion.kafka.groupless_consumer import Offsets, read_to
 from apportion.kafka.record_consumer import RecordConsumer
 from apportion.settings import Settings
@@ -61,11 +61,7 @@ async def _last_records(settings: Settings) -> list[ConsumerRecord]:
     """Return the last record of each partition, in the order of the partitions."""
     topics, partitions = output_topics(settings), range(settings.partitions)
     places = [TopicPartition(topic, number) for topic in topics for number in partitions]
-    consumer = RecordConsumer(
-        **connection_arguments(settings),
-        client_id=settings.app_id,
-        batch_decompressed_max_bytes=settings.batch_decompressed_max_bytes,
-    )
+    consumer = RecordConsumer(**consumer_arguments(settings))
     try:
         async with asyncio.timeout(settings.request_timeout_s):
             await consumer.start()

@@ -18,7 +18,7 @@ from aiokafka.structs import RecordMetadata
 from apportion.core.policies.timeline import Files, PolicyRefusal, Timeline, files_key, files_value
 from apportion.core.wire.record import Record
 from apportion.kafka.admin import BrokerUnreachableError, why_unanswered
-from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.connection import close_consumer, connection_arguments, consumer_arguments
 from apportion.kafka.groupless_consumer import read_to
 from apportion.kafka.outbound import OutboundRecord
 from apportion.kafka.record_batches import record_of
@@ -85,8 +85,7 @@ class PolicyReader:
             PoliciesUnreadError: the topic's end was not reached.
         """
         consumer = RecordConsumer(
-            **_client(self._settings),
-            batch_decompressed_max_bytes=self._settings.batch_decompressed_max_bytes,
+            **consumer_arguments(self._settings, "-policies"),
             auto_offset_reset="none",
             isolation_level="read_committed",
             max_partition_fetch_bytes=MESSAGE_MAX_BYTES,
@@ -241,7 +240,13 @@ async def write(settings: Settings, records: Iterable[OutboundRecord]) -> tuple[
     Raises:
         BrokerUnreachableError: a record was not acknowledged in time; others may be written.
     """
-    producer = AIOKafkaProducer(**_client(settings), acks="all", max_request_size=MESSAGE_MAX_BYTES)
+    producer = AIOKafkaProducer(
+        **connection_arguments(settings),
+        client_id=f"{settings.app_id}-policies",
+        request_timeout_ms=int(settings.request_timeout_s * 1000),
+        acks="all",
+        max_request_size=MESSAGE_MAX_BYTES,
+    )
     try:
         async with asyncio.timeout(settings.request_timeout_s):
             await producer.start()
@@ -260,14 +265,6 @@ async def write(settings: Settings, records: Iterable[OutboundRecord]) -> tuple[
         raise why_unanswered(settings, error) from error
     finally:
         await producer.stop()
-
-
-def _client(settings: Settings) -> dict[str, Any]:
-    return {
-        **connection_arguments(settings),
-        "client_id": f"{settings.app_id}-policies",
-        "request_timeout_ms": int(settings.request_timeout_s * 1000),
-    }
 
 
 def _reason(error: BaseException) -> str:

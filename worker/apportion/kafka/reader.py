@@ -11,7 +11,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 from aiokafka.structs import ConsumerRecord
 
-from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.connection import close_consumer, consumer_arguments
 from apportion.kafka.faults import OffsetOutOfRangeError
 from apportion.kafka.record_consumer import RecordConsumer
 from apportion.settings import Settings
@@ -38,15 +38,10 @@ class RequestReader:
         Raises:
             KafkaError: no broker answered.
         """
-        settings = self._settings
         self._client = RecordConsumer(
-            **connection_arguments(settings),
-            batch_decompressed_max_bytes=settings.batch_decompressed_max_bytes,
-            client_id=settings.app_id,
-            request_timeout_ms=int(settings.request_timeout_s * 1000),
+            **consumer_arguments(self._settings),
             isolation_level="read_committed",
             auto_offset_reset="none",  # otherwise the client would skip deleted records silently
-            enable_auto_commit=False,
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=_PARTITION_FETCH_MAX_BYTES,
         )

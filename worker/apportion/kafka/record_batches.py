@@ -318,19 +318,9 @@ class FetchedRecords:
         value: bytes | None = None,
         headers: tuple[tuple[str, bytes | None], ...] = (),
     ) -> UnreadableRecord:
+        sizes = -1 if key is None else len(key), -1 if value is None else len(value)
         return UnreadableRecord(
-            topic=self._place.topic,
-            partition=self._place.partition,
-            offset=offset,
-            timestamp=timestamp,
-            timestamp_type=0,
-            key=key,
-            value=value,
-            checksum=None,
-            serialized_key_size=-1 if key is None else len(key),
-            serialized_value_size=-1 if value is None else len(value),
-            headers=headers,
-            reason=reason,
+            *self._place, offset, timestamp, 0, key, value, None, *sizes, headers, reason=reason
         )
 
 

@@ -67,7 +67,6 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
     """aiokafka's fetcher with `FetchedRecords`."""
 
     def __init__(self, *arguments: Any, decompressor: Decompressor, **options: Any) -> None:
-        """Begin to fetch what is assigned."""
         super().__init__(*arguments, **options)
         self._decompressor = decompressor
         self._fetched_again: dict[TopicPartition, tuple[Any, int]] = {}

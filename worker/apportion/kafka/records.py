@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from apportion.core.wire.record import Record
 from apportion.kafka.admin import BrokerUnreachableError
-from apportion.kafka.connection import close_consumer, connection_arguments
+from apportion.kafka.connection import close_consumer, consumer_arguments
 from apportion.kafka.groupless_consumer import read_to
 from apportion.kafka.record_batches import record_of
 from apportion.kafka.record_consumer import RecordConsumer
@@ -88,11 +88,7 @@ class RecordReader:
     async def start(self) -> None:
         """Connect."""
         self.client = RecordConsumer(
-            **connection_arguments(self._settings),
-            batch_decompressed_max_bytes=self._settings.batch_decompressed_max_bytes,
-            client_id=f"{self._settings.app_id}-recompose",
-            request_timeout_ms=int(self._settings.request_timeout_s * 1000),
-            enable_auto_commit=False,
+            **consumer_arguments(self._settings, "-recompose"),
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             fetch_max_wait_ms=_FETCH_WAIT_MS,

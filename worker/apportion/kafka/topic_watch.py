@@ -6,8 +6,8 @@ Brokers before Kafka 2.8 have no topic ids, and there no change is recognised.
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
-from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError, UnknownTopicOrPartitionError
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
@@ -22,7 +22,7 @@ from aiokafka.protocol.types import (
 )
 from msgspec import Struct
 
-from apportion.kafka.connection import security_arguments
+from apportion.kafka.connection import open_connection
 from apportion.kafka.faults import AnotherClusterError, StreamError, TopicGoneError, TopicRecreatedError
 from apportion.settings import Settings
 
@@ -31,46 +31,38 @@ _LOOK_S = 3.0
 _CAUSE_S = 2.0
 """The time that a process that has failed may look for the cause before it stops."""
 _TEXT, _NUMBERS, _TAGS = CompactString(), CompactArray(Int32), ("tags", TaggedFields)
-_BROKER = (("node_id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT), _TAGS)
-_PARTITION = (
-    ("error_code", Int16),
-    *((name, Int32) for name in ("partition", "leader", "leader_epoch")),
-    *((name, _NUMBERS) for name in ("replicas", "isr", "offline_replicas")),
-    _TAGS,
-)
-_TOPIC = (
-    ("error_code", Int16),
-    ("topic", _TEXT),
-    ("id_high", Int64),
-    ("id_low", Int64),
-    ("is_internal", Boolean),
-    ("partitions", CompactArray(*_PARTITION)),
-    ("authorized_operations", Int32),
-    _TAGS,
-)
+
+
+def _rows(*kinds: Any) -> CompactArray:
+    """Return the form of rows with these fields, whose names play no part, and tags."""
+    return CompactArray(*[("", kind) for kind in kinds], _TAGS)
+
+
+_BROKERS = _rows(Int32, _TEXT, Int32, _TEXT)
+_PARTITIONS = _rows(Int16, Int32, Int32, Int32, _NUMBERS, _NUMBERS, _NUMBERS)
+# The fields of a topic: error code, name, both halves of its id, and what is not used here.
+_TOPICS = _rows(Int16, _TEXT, Int64, Int64, Boolean, _PARTITIONS, Int32)
 
 
 class _MetadataResponse(Response):  # type: ignore[misc] # aiokafka ships no types
-    """The response of the first version with topic ids; the client has none of these versions."""
+    """The response of the first version with topic ids, which aiokafka does not have; its end is unread."""
 
     API_KEY, API_VERSION = 3, 10
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        ("brokers", CompactArray(*_BROKER)),
+        ("brokers", _BROKERS),
         ("cluster_id", _TEXT),
         ("controller_id", Int32),
-        ("topics", CompactArray(*_TOPIC)),  # what follows is left unread
+        ("topics", _TOPICS),
     )
 
 
 class _MetadataRequest(RequestStruct):  # type: ignore[misc] # likewise
+    """Asks for topics; what follows them in the schema is false, so no topic is created."""
+
     API_KEY, API_VERSION, FLEXIBLE_VERSION, RESPONSE_TYPE = 3, 10, True, _MetadataResponse
     SCHEMA = Schema(
-        ("topics", CompactArray(("id_high", Int64), ("id_low", Int64), ("topic", _TEXT), _TAGS)),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_authorized_operations", Boolean),
-        ("include_topic_authorized_operations", Boolean),
-        _TAGS,
+        ("topics", _rows(Int64, Int64, _TEXT)), *[(f"false_{n}", Boolean) for n in range(3)], _TAGS
     )
 
 
@@ -100,17 +92,12 @@ async def view_topics(settings: Settings, topics: Collection[str]) -> TopicsView
     Raises:
         KafkaError, TimeoutError: no broker answered within `request_timeout_s`.
     """
-    arguments = security_arguments(settings) | {"client_id": settings.app_id}
     failure: Exception = KafkaConnectionError("no brokers")
     async with asyncio.timeout(settings.request_timeout_s):
         for address in settings.brokers:
-            host, _, port = address.rpartition(":")
             try:
-                connection = await create_conn(host.strip("[]"), int(port), **arguments)
-                try:
+                async with open_connection(settings, address) as connection:
                     return _view(await connection.send(_TopicsRequest(topics)))
-                finally:
-                    connection.close()
             except NotImplementedError:  # the broker has no version with ids
                 return TopicsView("", dict.fromkeys(topics, ""))
             except (OSError, KafkaError) as error:
@@ -127,16 +114,10 @@ def _view(response: _MetadataResponse) -> TopicsView:
     return TopicsView(response.cluster_id or "", ids)
 
 
-async def topic_ids(settings: Settings, topics: Collection[str]) -> Mapping[str, str]:
-    """Return the `topic_ids` of `view_topics`."""
-    return (await view_topics(settings, topics)).topic_ids
-
-
 class TopicsWatch:
     """Watch over the topics of a process that is running, from `begin` on."""
 
     def __init__(self, settings: Settings, topics: Collection[str]) -> None:
-        """Watch over these topics; they exist."""
         self._settings = settings
         self._topics = topics
         self._first: TopicsView | None = None

@@ -51,7 +51,6 @@ class Health:
     """Records when each part of a worker last made progress."""
 
     def __init__(self, patience: Patience) -> None:
-        """Start without an observation."""
         self._patience = patience
         self._sight = Sight(0.0)
         self._moved: dict[str, tuple[Hashable, float]] = {}

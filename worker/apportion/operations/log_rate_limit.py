@@ -27,8 +27,6 @@ _VARYING = re.compile(r"\d+")
 class _Kind:
     """The lines of one logger and template, with the number of suppressed ones."""
 
-    __slots__ = ("passed_s", "pending", "since_s")
-
     def __init__(self, now_s: float) -> None:
         self.since_s = now_s
         self.passed_s = float("-inf")
@@ -48,13 +46,9 @@ class RepeatFilter(logging.Filter):
         clock_s: Callable[[], float] = monotonic,
         later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """Make a filter.
+        """`tell_over` is called with lines and seconds of a series that ended, if lines were suppressed.
 
-        Args:
-            tell_over: called when a series ends, with its number of lines and its seconds. It is not called
-                if no line was suppressed.
-            clock_s: a monotonic clock.
-            later: calls a function after a number of seconds; by default in a thread.
+        `later` calls a function after a number of seconds, by default in a thread.
         """
         super().__init__()
         self._tell_over = tell_over

@@ -7,16 +7,10 @@ The number of policies and tenants is bounded: the first ones have a label value
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from math import inf
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-)
-from prometheus_client.metrics_core import (
-    Metric as Family,
-)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from apportion import ENGINE_VERSION
@@ -32,16 +26,14 @@ OTHER = "other"
 Labels: TypeAlias = tuple[str, ...]
 
 
-class Batched:
+class Batched(NamedTuple):
     """The numbers of a durable batch; times in seconds."""
 
-    __slots__ = ("bytes", "events", "tally", "work_s", "write_s")
-
-    def __init__(
-        self, tally: BatchTally, events: int, size_bytes: int, work_s: float, write_s: float
-    ) -> None:
-        self.tally, self.events, self.bytes = tally, events, size_bytes
-        self.work_s, self.write_s = work_s, write_s
+    tally: BatchTally
+    events: int
+    bytes: int
+    work_s: float
+    write_s: float
 
 
 class Numbers(Collector):
@@ -140,7 +132,6 @@ class Names:
     """The values of one label, up to a bound; all further names become `other`."""
 
     def __init__(self, names_max: int) -> None:
-        """Start without names."""
         self.names_max = names_max
         self._known: set[str] = set()
 

@@ -17,10 +17,7 @@ from apportion.operations.metrics import BUDGET_UTILISATION, COMPOSE_SECONDS, Me
 class Distribution:
     """Number of values in each bucket of a histogram; the last bucket is for values above all bounds."""
 
-    __slots__ = ("_bounds", "counts", "total")
-
     def __init__(self, metric: Metric) -> None:
-        """Start without values."""
         self._bounds = metric.buckets
         self.counts = [0] * (len(metric.buckets) + 1)
         self.total = 0.0
@@ -46,23 +43,7 @@ class Distribution:
 class BatchTally:
     """The numbers of one batch."""
 
-    __slots__ = (
-        "cache_hits",
-        "compose_seconds",
-        "decisions",
-        "limit_tokens",
-        "offered_tokens",
-        "reasons",
-        "recorded_ms",
-        "refused",
-        "selected",
-        "tenants",
-        "used_tokens",
-        "utilisation",
-    )
-
     def __init__(self) -> None:
-        """Start without events."""
         self.decisions: dict[tuple[str, str], int] = {}
         self.reasons: dict[Reason, int] = {}
         self.tenants: dict[str, tuple[int, int]] = {}

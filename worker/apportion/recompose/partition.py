@@ -38,16 +38,11 @@ class TopicReading:
     """The records of one partition of the requests topic."""
 
     def __init__(self, settings: Settings, extent: Extent) -> None:
-        """Start before any event."""
         self._settings = settings
         self._bounds = settings.bounds
-        self._extent = extent
-        self._time = StreamTime(settings.max_lateness_s)
-
-    @property
-    def extent(self) -> Extent:
+        self.extent = extent
         """Which events the run is about, by their offsets."""
-        return self._extent
+        self._time = StreamTime(settings.max_lateness_s)
 
     @property
     def parse_dead_letter(self) -> Parse:

@@ -77,7 +77,10 @@ class _RegistryError(Struct):
 
 
 class RegistryClient:
-    """A connection to the registry; made by `open_registry`."""
+    """A connection to the registry; made by `open_registry`.
+
+    Every call raises RegistryUnreachableError or RegistryRefusedError if it fails.
+    """
 
     def __init__(self, settings: Settings, session: aiohttp.ClientSession) -> None:
         assert settings.schema_registry is not None, "callers check that there is a registry"
@@ -86,19 +89,11 @@ class RegistryClient:
         self._session = session
 
     async def find(self, subject: str, schema: bytes) -> RegisteredSchema | None:
-        """Return this schema as the subject has it; None if it is not registered there.
-
-        Raises:
-            RegistryUnreachableError, RegistryRefusedError: as for every call.
-        """
+        """Return this schema as the subject has it; None if it is not registered there."""
         return await self._call(RegisteredSchema, HTTPMethod.POST, ("subjects", subject), _schema(schema))
 
     async def find_latest(self, subject: str) -> RegisteredSchema | None:
-        """Return the latest schema of a subject; None if it has none.
-
-        Raises:
-            RegistryUnreachableError, RegistryRefusedError: as for every call.
-        """
+        """Return the latest schema of a subject; None if it has none."""
         return await self._call(RegisteredSchema, HTTPMethod.GET, ("subjects", subject, "versions", "latest"))
 
     async def register(self, subject: str, schema: bytes) -> None:
@@ -106,7 +101,6 @@ class RegistryClient:
 
         Raises:
             SchemaRejectedError: the registry does not take it.
-            RegistryUnreachableError, RegistryRefusedError: as for every call.
         """
         path = ("subjects", subject, "versions")
         status, answer = await self._answer(HTTPMethod.POST, path, _schema(schema))
@@ -116,20 +110,12 @@ class RegistryClient:
             raise self._refused(status, _error_of(answer).message)
 
     async def compatibility(self, subject: str) -> str | None:
-        """Return the compatibility that is set for a subject; None if none is.
-
-        Raises:
-            RegistryUnreachableError, RegistryRefusedError: as for every call.
-        """
+        """Return the compatibility that is set for a subject; None if none is."""
         found = await self._call(_Compatibility, HTTPMethod.GET, ("config", subject))
         return None if found is None else found.compatibility
 
     async def set_compatibility(self, subject: str, compatibility: str) -> None:
-        """Set the compatibility of a subject.
-
-        Raises:
-            RegistryUnreachableError, RegistryRefusedError: as for every call.
-        """
+        """Set the compatibility of a subject."""
         body = json.encode({"compatibility": compatibility})
         status, answer = await self._answer(HTTPMethod.PUT, ("config", subject), body)
         if status != HTTPStatus.OK:

@@ -86,12 +86,7 @@ async def check_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
 
 
 async def register_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
-    """Register the schemas that the registry lacks; the reports are in the order of the plan.
-
-    Raises:
-        RegistryUnreachableError, RegistryRefusedError: the registry is away, or does not answer us.
-        SettingsError: a file of the settings cannot be read.
-    """
+    """Register the schemas that the registry lacks; reports and errors are those of `check_subjects`."""
     async with open_registry(settings) as registry:
         return tuple([await _register(registry, subject) for subject in plan_subjects(settings)])
 

@@ -42,12 +42,10 @@ class Reading(Protocol):
     @property
     def extent(self) -> Extent:
         """Which events the run is about."""
-        ...
 
     @property
     def parse_dead_letter(self) -> Parse:
         """What reads the dead letters of these events, and names them."""
-        ...
 
     def event_of(self, record: Record) -> Event:
         """Return the event that a record holds.
@@ -55,15 +53,12 @@ class Reading(Protocol):
         Raises:
             EventError: it is refused before its session is known.
         """
-        ...
 
     def refused(self, record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
         """Return the dead letter of a record that is refused."""
-        ...
 
     def letter_name(self, record: Record) -> bytes:
         """Return what a record and its dead letter share."""
-        ...
 
 
 class FileReading(Struct, frozen=True):

@@ -41,7 +41,6 @@ class Recomposer:
     def __init__(
         self, engine: Engine, timeline: Timeline, default_policy: str, rows: SessionRows | None = None
     ) -> None:
-        """Start with these rows, or without any."""
         self.engine = engine
         self.memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
         self.policies = {policy.digest: policy for policy in (*builtin_policies(), *timeline)}

@@ -40,7 +40,6 @@ class Replay:
     """One run over recorded events under a change; what it added up is its `summary`."""
 
     def __init__(self, verification: Verification, what_if: WhatIf, start: SessionRows | None = None) -> None:
-        """Start with no session, or with those that the verification starts from."""
         self._verification = verification
         self._recomposer = verification.recomposer
         self._change = what_if.change

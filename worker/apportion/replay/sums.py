@@ -128,7 +128,6 @@ class DifferenceSum:
     """Adds differences up."""
 
     def __init__(self) -> None:
-        """Start at nothing."""
         self._counts: Counter[str] = Counter()
         self._misfits: Counter[str] = Counter()
         self._statuses: Counter[str] = Counter()
@@ -140,17 +139,18 @@ class DifferenceSum:
         if isinstance(one, Misfit):
             self._misfits[one.error.code] += 1
             return
-        counts = self._counts
-        counts["replayed"] += 1
-        counts["changed"] += one.is_change
-        counts["reordered"] += one.reordered
-        counts["tokens_before"] += one.before.used
-        counts["tokens_after"] += one.after.used
-        counts["held_before"] += one.before.held
-        counts["held_after"] += one.after.held
+        self._counts += Counter(
+            replayed=1,
+            changed=one.is_change,
+            reordered=one.reordered,
+            tokens_before=one.before.used,
+            tokens_after=one.after.used,
+            held_before=one.before.held,
+            held_after=one.after.held,
+        )
         for what in _MOVES:
             those: tuple[Moved | Resized, ...] = getattr(one, what)
-            counts[what] += len(those)
+            self._counts[what] += len(those)
             for item in those:
                 flow = _flow(what, item)
                 self._groups[item.group] = self._groups.get(item.group, ItemFlow()) + flow
@@ -160,19 +160,9 @@ class DifferenceSum:
 
     def sum(self, unverifiable: Mapping[str, int], in_flight: int) -> Sum:
         """Return the sum so far; names in their order."""
-        counts = self._counts
-        return Sum(
-            replayed=counts["replayed"],
-            changed=counts["changed"],
-            gained=counts["gained"],
-            lost=counts["lost"],
-            shrunk=counts["shrunk"],
-            grown=counts["grown"],
-            reordered=counts["reordered"],
-            tokens_before=counts["tokens_before"],
-            tokens_after=counts["tokens_after"],
-            held_before=counts["held_before"],
-            held_after=counts["held_after"],
+        return replace(
+            Sum(),
+            **self._counts,
             unverifiable=unverifiable,
             in_flight=in_flight,
             misfits=_sorted(self._misfits),

@@ -30,7 +30,6 @@ class Waiting:
     """Records by name, those of one name in their order. Their keys and headers are dropped."""
 
     def __init__(self, held_max_bytes: int = HELD_MAX_BYTES) -> None:
-        """Start empty."""
         self._records: dict[bytes, deque[_WaitingRecord]] = {}
         self._left_bytes = held_max_bytes
         self._file: IO[bytes] | None = None

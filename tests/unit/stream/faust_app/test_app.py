@@ -1,9 +1,8 @@
-"""The app is a function of its settings, and Faust's own command finds it."""
+"""The app is a function of its settings."""
 
 import asyncio
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.commands import ROOT, environment
@@ -21,29 +20,7 @@ from apportion.stream.pipeline.pipeline import Pipeline
 from apportion.stream.pipeline.writer import EffectivelyOnceWriter
 
 
-def faust(folder: Path, *arguments: str, **variables: str) -> str:
-    """Run Faust's own command in an empty folder, and return what it prints."""
-    done = subprocess.run(  # noqa: S603 - our own interpreter
-        [sys.executable, "-m", "faust", "-A", "apportion.main", *arguments],
-        cwd=folder,
-        env=environment(**variables),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_fausts_own_command_lists_the_agent_and_the_table(tmp_path: Path) -> None:
-    topic = faust(tmp_path, "agents", APPORTION_REQUESTS_TOPIC="my-requests")
-    assert "@requests" in topic
-    assert "my-requests" in topic
-    assert "sessions" in faust(tmp_path, "tables")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_only_the_module_for_fausts_command_builds_an_app_on_import() -> None:
+def test_no_module_builds_an_app_on_import() -> None:
     listing = (
         "import gc, pkgutil, importlib, faust, apportion.stream\n"
         "for one in pkgutil.iter_modules(apportion.stream.__path__, 'apportion.stream.'):\n"

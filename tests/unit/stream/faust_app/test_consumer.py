@@ -215,7 +215,7 @@ async def test_a_read_waits_for_a_seek_that_a_rebalance_made_nobody_wait_for(
 
 async def test_what_is_durable_is_committed_once(consumer: PipelineConsumer) -> None:
     await consumer.perform_seek()
-    consumer.app.pipeline._flows[1].durable_offset = 9
+    consumer.app.pipeline.flows[1].durable_offset = 9
     assert await consumer.commit()
     assert not await consumer.commit()
     assert consumer._thread.steps[1:] == [("commit", {OTHER: 9})]
@@ -224,7 +224,7 @@ async def test_what_is_durable_is_committed_once(consumer: PipelineConsumer) -> 
 async def test_what_the_group_does_not_take_is_committed_again(consumer: PipelineConsumer) -> None:
     await consumer.perform_seek()
     consumer._thread.group_takes_commits = False
-    consumer.app.pipeline._flows[1].durable_offset = 9
+    consumer.app.pipeline.flows[1].durable_offset = 9
     for _ in range(2):
         assert not await consumer.commit()
     assert consumer._thread.steps[1:] == [("commit", {OTHER: 9})] * 2
@@ -236,16 +236,16 @@ async def test_partitions_that_are_taken_away_are_abandoned_committed_and_forgot
     seen = []
 
     async def revoke(_: object) -> None:
-        seen.append(consumer.app.pipeline._flows[0].is_over)
+        seen.append(consumer.app.pipeline.flows[0].is_over)
         await consumer.wait_empty()
 
     monkeypatch.setattr(consumer, "_on_partitions_revoked", revoke)
     await consumer.perform_seek()
-    consumer.app.pipeline._flows[0].durable_offset = 9
+    consumer.app.pipeline.flows[0].durable_offset = 9
     await consumer.on_partitions_revoked(REQUESTS | CHANGELOG)
     assert seen == [True]
     assert consumer._thread.steps[1:] == [("commit", {PLACE: 9})]
-    assert consumer.app.pipeline._flows == {}
+    assert consumer.app.pipeline.flows == {}
 
 
 async def test_partitions_that_have_flowed_for_long_may_move(

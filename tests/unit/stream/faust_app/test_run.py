@@ -20,7 +20,7 @@ run.STOP_TIMEOUT_S = 0.1
 async def start(app):
     if "in-flight" in sys.argv:
         app.pipeline.begin(0, partition_rows(app.settings, 0), None)
-        app.pipeline._flows[0].in_flight.append(None)
+        app.pipeline.flows[0].in_flight.append(None)
     if "crashed" in sys.argv:
         app._crash(ZeroDivisionError())
     else:

@@ -114,7 +114,7 @@ class Stage(PipelineStage):
         return self.writer
 
     async def durable(self, offset: int) -> None:
-        await self.until(lambda: self.pipeline._flows[0].committed_offset == offset)
+        await self.until(lambda: self.pipeline.flows[0].committed_offset == offset)
 
     @property
     def done(self) -> list[str]:

@@ -17,7 +17,6 @@ class DiscountedParts(Discounted):
         scores: Sequence[int],
         exempt: Collection[int] = (),
     ) -> None:
-        """Begin with nothing selected."""
         said_by = [
             [(covered, cover) for covered, cover in pairs if owners[covered] != owners[place]]
             for place, pairs in enumerate(overlap.said_by)

@@ -22,23 +22,19 @@ class Order(Protocol):
     @property
     def redundant(self) -> Collection[int]:
         """The candidates with a score above 0 that a selected candidate covers completely."""
-        ...
 
     @property
     def covered(self) -> Mapping[int, tuple[int, int]]:
         """The covering place and the thousandths of each candidate that was covered when last considered."""
-        ...
 
     def arrange(self, places: Sequence[int]) -> Iterable[int]:
         """Return the places in the order in which to consider them; they are given in canonical order.
 
         Candidates that are taken meanwhile may change the rest of the order. Scores never rise within it.
         """
-        ...
 
     def taken(self, place: int) -> int:
         """Record that the candidate at a place is selected; return its current score."""
-        ...
 
 
 class Canonical:

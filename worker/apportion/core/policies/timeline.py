@@ -151,11 +151,7 @@ class Timeline:
     def _change(
         self, record: Record, current: Mapping[str, Policy | None], bounds: Bounds
     ) -> Published | Files | None:
-        """Return the change of a record, given the current versions; None for another group's files.
-
-        Raises:
-            EventError: the record is no policy, or differs from the published policy of its version.
-        """
+        """Return the change of a record, given the current versions; None for another group's files."""
         require_readable(record)
         counts_from_ms = record.timestamp_ms + self._settle_ms
         if record.key is not None and record.key.startswith(_RESERVED):

@@ -84,7 +84,6 @@ class Meter:
     """Source of a parser in chunks, and the meter that stops an expensive parse."""
 
     def __init__(self, source: bytes, parser: Parser) -> None:
-        """Start at the beginning of the source."""
         self._source = memoryview(source)
         self._parser = parser
         self._reads_max = _TIMES_READ_MAX * (_CHUNKS_AHEAD + len(source) // _CHUNK_BYTES)

@@ -38,7 +38,6 @@ class Parsing:
     """The work of parsing one request's code, in the order in which its artifacts are shrunk."""
 
     def __init__(self) -> None:
-        """Start with no work done."""
         self.work = 0
 
     @property

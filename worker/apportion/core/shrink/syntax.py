@@ -253,7 +253,8 @@ def _paragraphs(comments: Iterable[SyntaxSpan], text: str) -> Iterator[SyntaxSpa
     paragraph: list[SyntaxSpan] = []
     for start, end in comments:
         comment = SyntaxSpan(start, start + len(text[start:end].rstrip(BLANK)))
-        if paragraph and _adjoin(text[paragraph[-1].end : start]):
+        between = text[paragraph[-1].end : start] if paragraph else ""
+        if paragraph and not between.strip(BLANK) and between.count("\n") <= 1:
             paragraph.append(comment)
         else:
             if paragraph:
@@ -261,7 +262,3 @@ def _paragraphs(comments: Iterable[SyntaxSpan], text: str) -> Iterator[SyntaxSpa
             paragraph = [comment]
     if paragraph:
         yield SyntaxSpan(paragraph[0].start, paragraph[-1].end)
-
-
-def _adjoin(between: str) -> bool:
-    return not between.strip(BLANK) and between.count("\n") <= 1

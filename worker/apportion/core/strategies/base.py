@@ -3,7 +3,7 @@
 A strategy is a value without state. It sees one task at a time, returns verdicts, and records nothing itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from msgspec import UNSET, Struct
@@ -13,7 +13,7 @@ from apportion.core.events import Candidate, ContextRequest
 from apportion.core.levers import Levers, Meaning
 from apportion.core.policy import Policy
 from apportion.core.results import Reason
-from apportion.core.task import OwnPart, SessionPart, Task
+from apportion.core.task import OwnPart, Prepared, SessionPart, Task
 from apportion.core.verdict import Verdicts
 
 P = TypeVar("P", bound=Policy)
@@ -38,44 +38,35 @@ class Strategy(Protocol[P, T]):
     @property
     def name(self) -> str:
         """The name in policies."""
-        ...
 
     @property
     def policy_type(self) -> type[P]:
         """The policy with this strategy's tables."""
-        ...
 
     @property
     def reads(self) -> frozenset[str]:
         """The fields of a request that this strategy reads beside those that all do."""
-        ...
 
     @property
     def needs(self) -> frozenset[str]:
         """Those of them without which there is nothing to do."""
-        ...
 
     @property
     def candidate_needs(self) -> CandidateNeeds:
         """The fields that its candidates have."""
-        ...
 
     @property
     def meanings(self) -> Mapping[Reason, Meaning]:
         """The meanings of reasons that it alone gives, or gives in another sense than `levers.MEANINGS`."""
-        ...
 
     def levers(self, policy: P, group: str) -> Levers:
         """Return the levers that may admit an omitted candidate of a group."""
-        ...
 
     def unsuitable(self, candidate: Candidate, policy: P) -> EventError | None:
         """Return why this candidate cannot be used, its pointer relative (`.lane`); None if it can."""
-        ...
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> T:
         """Return what this strategy alone reads; of the request no other fields than those in `reads`."""
-        ...
 
     def compose(self, task: Task[P, T]) -> Verdicts:
         """Choose and render; never passes the limit.
@@ -83,7 +74,40 @@ class Strategy(Protocol[P, T]):
         Raises:
             EventError: the request lacks what the strategy needs.
         """
-        ...
+
+
+class WithoutCandidates:
+    """The part of a strategy that reads no candidates."""
+
+    name: str
+    candidate_needs = CandidateNeeds()
+
+    def levers(self, policy: Policy, group: str) -> Levers:  # noqa: ARG002 - the protocol's
+        """Return none: only the total can be changed."""
+        return Levers()
+
+    def unsuitable(self, candidate: Candidate, policy: Policy) -> EventError | None:  # noqa: ARG002 - likewise
+        """Return that no candidate can be used."""
+        return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
+
+
+class Priced(Protocol):
+    """A candidate with a selection cost."""
+
+    cost: int
+
+    @property
+    def prepared(self) -> Prepared:
+        """The candidate."""
+
+
+def set_costs(candidates: Sequence[Priced], count: Callable[[Sequence[Prepared]], list[int]]) -> None:
+    """Set the cost of each candidate: its token estimate, or else the count of its content."""
+    prepared = [candidate.prepared for candidate in candidates]
+    counts = iter(count([each for each in prepared if each.facts.token_estimate is UNSET]))
+    for candidate, each in zip(candidates, prepared, strict=True):
+        estimate = each.facts.token_estimate
+        candidate.cost = next(counts) if estimate is UNSET else estimate
 
 
 def missing(candidate: Candidate, fields: tuple[str, ...]) -> EventError | None:

@@ -110,7 +110,6 @@ class Correction:
     """
 
     def __init__(self, *, on_grid: bool = False) -> None:
-        """Begin with nothing missing."""
         self.on_grid = on_grid
         self.missing_tokens = 0
 

@@ -33,20 +33,16 @@ class TokenCounter(Protocol):
     @property
     def name(self) -> str:
         """The name in policies and decisions."""
-        ...
 
     @property
     def digest(self) -> str:
         """The digest of the rule or the vocabulary."""
-        ...
 
     def count(self, text: str) -> int:
         """Return the tokens of one text."""
-        ...
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, in their order."""
-        ...
 
 
 class Units(Struct, frozen=True):
@@ -64,8 +60,6 @@ class Units(Struct, frozen=True):
 
 class Estimator:
     """A counter that is a formula."""
-
-    __slots__ = ("count", "digest", "name")
 
     def __init__(self, name: str, rule: str, count: Callable[[str], int]) -> None:
         self.name = name

@@ -95,9 +95,6 @@ def _repaired(value: bytes, error: Exception, bounds: Bounds) -> Event:
 
     The depth at which msgspec gives up depends on the Python version. So the depth is checked first, whatever
     error msgspec raised.
-
-    Raises:
-        EventError: no repair helps.
     """
     if isinstance(error, RecursionError) or bytes_are_deeper(value, bounds.nesting_max):
         raise _too_deep(bounds)

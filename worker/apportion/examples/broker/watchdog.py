@@ -60,11 +60,7 @@ def _start(binary: str, folder: str) -> subprocess.Popen[bytes]:
 
 
 def _keep(broker: subprocess.Popen[bytes], ready_timeout_s: float) -> bytes:
-    """Return the reason and the last output once the broker has ended or was not ready in time.
-
-    Raises:
-        SystemExit: the parent has ended.
-    """
+    """Return the reason and the last output once the broker has ended or was not ready in time."""
     deadline = time.monotonic() + ready_timeout_s
     output = b""
     try:
@@ -105,11 +101,7 @@ def _read(broker: subprocess.Popen[bytes], timeout_s: float | None) -> bytes:
 
 
 def _require_kafka(host: str, port: int, timeout_s: float) -> None:
-    """Request the API versions that the broker supports.
-
-    Raises:
-        TimeoutError: there was no valid answer in time.
-    """
+    """Request the API versions that the broker supports."""
     try:
         with socket.create_connection((host, port), max(timeout_s, 0.001)) as connection:
             connection.sendall(_API_VERSIONS_REQUEST)

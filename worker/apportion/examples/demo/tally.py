@@ -51,7 +51,6 @@ class DemoTally:
     """Counts answers as they arrive."""
 
     def __init__(self) -> None:
-        """Start without answers."""
         self._spent: dict[tuple[str, str], int] = {}
         self._policies: dict[str, OfPolicy] = {}
         self._latencies_s: list[float] = []

@@ -80,12 +80,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     """Faust's app, which checks topics and reads policies where Faust would make folders: it needs none."""
 
     def __init__(self, settings: Settings) -> None:
-        """Build all parts of a worker, and connect to nothing.
-
-        Raises:
-            SettingsError: secrets or certificates cannot be read, or there is no default policy.
-            PolicyError: a policy file is refused.
-        """
+        """Build all parts of a worker, and connect to nothing; raises what `create_app` does."""
         timeline = create_timeline(settings)
         self.verifier = ShareVerifier(settings) if settings.verify_share else None
         self.answers = Answers(
@@ -152,16 +147,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     async def on_first_start(self) -> None:
         """Check the topics, and read the policies to their end, before any event is read.
 
-        Raises:
-            BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
-            NotAllowedError: no ACL allows what we need.
-            PartitionsChangedError: topics have other partitions than in the settings.
-            TopicsNotReadyError: topics are missing or differ.
-            SharedOutputsError: another app id writes into ours.
-            SharedGroupError: another installation has our app id.
-            PoliciesUnreadError: the end of the policies topic was not reached.
-            RegistryUnreachableError, RegistryRefusedError: the schema registry is away, or refuses us.
-            SubjectsNotReadyError: it lacks schemas of the outputs.
+        Raises what `run_worker` does.
         """
         reports = of_worker(await check_topics(self.settings), self.settings)
         require_same_partitions(self.settings, reports)

@@ -26,7 +26,6 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by n
     """Lets partitions flow through the pipeline, and commits the offsets that the pipeline returns."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Own nothing."""
         self._committing = asyncio.Lock()
         self._moved_s = monotonic()
         self.is_recovering = False

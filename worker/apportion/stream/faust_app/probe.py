@@ -80,7 +80,6 @@ class Probe:
     """Looks at one worker."""
 
     def __init__(self, sources: Sources, numbers: Numbers, clock_s: Callable[[], float] = monotonic) -> None:
-        """Have seen nothing."""
         self._sources = sources
         self._clock_s = clock_s
         self._numbers = numbers

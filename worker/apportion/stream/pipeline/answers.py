@@ -122,8 +122,11 @@ class Answers:
         if self._detail is not Detail.FULL:
             detailed = in_detail(detailed, self._detail)
         composed, decision = codec.encode(outcome.composed), codec.encode(detailed)
-        if len(composed) > VALUE_MAX_BYTES or len(decision) > VALUE_MAX_BYTES:
-            raise _too_large(composed, decision)
+        for what, value in (("composed", composed), ("decision", decision)):
+            if len(value) > VALUE_MAX_BYTES:  # a worker that tried to send it would fail here for ever
+                size = f"{len(value)} bytes, over {VALUE_MAX_BYTES}"
+                message = f"its {what} event would have {size}; send less at once"
+                raise EventError(ErrorCode.TOO_LARGE, message)
         if self._verifier is not None and self._verifier.is_chosen(outcome.decision):
             self._have_verified(self._verifier, record, before, outcome, decision)
         took_s = (perf_counter_ns() - clock.begun_ns) / 1e9
@@ -173,16 +176,6 @@ class Answers:
             OutboundRecord(self._composed_topic, partition, key, answer.composed, composed_headers),
             OutboundRecord(self._decisions_topic, partition, key, decision, decision_headers),
         )
-
-
-def _too_large(composed: bytes, decision: bytes) -> EventError:
-    """Return why an event is refused whose answer does not fit into its topic.
-
-    A worker that tried to send it would fail at this event for ever.
-    """
-    what, value = ("composed", composed) if len(composed) > VALUE_MAX_BYTES else ("decision", decision)
-    message = f"its {what} event would have {len(value)} bytes, over {VALUE_MAX_BYTES}; send less at once"
-    return EventError(ErrorCode.TOO_LARGE, message)
 
 
 class _Clock:

@@ -217,8 +217,6 @@ class BatchComposer:
 class _Work:
     """How long a batch is being composed: time of this thread, so that a busy machine makes none smaller."""
 
-    __slots__ = ("_look_s", "_until_s")
-
     def __init__(self, work_s: float) -> None:
         self._until_s = thread_time() + work_s
         self._look_s = perf_counter() + work_s
@@ -236,8 +234,6 @@ class _Work:
 
 class _Pending:
     """Events of a batch that are answered, or passed over, and not yet flushed: records and answers."""
-
-    __slots__ = ("answers", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []

@@ -44,12 +44,9 @@ class Window:
     `answered` are tenants of which an event was not refused, in the order of their latest such event.
     """
 
-    __slots__ = ("answered", "last", "seen")
-
     def __init__(
         self, seen: int = 0, last: Iterable[TenantOutcome] = (), answered: Iterable[str] = ()
     ) -> None:
-        """Begin with what stood beside the committed offset."""
         self.seen = seen
         self.last: deque[TenantOutcome] = deque(last, _KEPT)
         self.answered: OrderedDict[str, None] = OrderedDict.fromkeys(answered)
@@ -113,7 +110,6 @@ class DeadLetterShare:
     """
 
     def __init__(self, window: int, share_max: float) -> None:
-        """Start with no event seen."""
         self._window = window
         self._share_max = share_max
         self._seen = 0
@@ -201,8 +197,6 @@ class DeadLetterShare:
 
 class _Last:
     """How many events there were, and the numbers of those of the last ones that were refused: few are."""
-
-    __slots__ = ("_size", "refusals", "seen")
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -43,7 +43,6 @@ class ExactlyOnceWriter:
         changelog: str,
         new_producer: Callable[[Settings, int], TransactionalProducer] = new_producer,
     ) -> None:
-        """Write for no partition yet."""
         self._settings = settings
         self._membership = membership
         self._changelog = changelog

@@ -56,7 +56,9 @@ class Flow:
         self.set_aside = offset if 0 < event_failures_max <= self.failures else None
         self._committed = offset, metadata.failures, metadata.under_way
         self._alone = ALONE_MAX if metadata.under_way else 0
-        self._is_begun = self._is_proven = self._is_suspect = False
+        self._is_begun = self._is_suspect = False
+        self._is_proven = False
+        """Whether a batch of this worker is durable; events that are composed one by one prove nothing."""
         self._is_foreign = offset is not None and metadata == NOTHING_KNOWN
         """Whether the commit is another client's: accepted once, it becomes this worker's own."""
         self.may_move = False
@@ -85,11 +87,6 @@ class Flow:
     def is_alone(self) -> bool:
         """Whether events are composed one by one."""
         return self._alone > 0
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether a batch of this worker is durable; events that are composed one by one prove nothing."""
-        return self._is_proven
 
     @property
     def is_marked(self) -> bool:

@@ -45,12 +45,7 @@ class GapWatch:
         self._numbers = numbers
 
     async def follow(self) -> None:
-        """Look again and again, until cancelled.
-
-        Raises:
-            ChangelogDamagedError: a record between ours cannot be read.
-            UnreadableStateError: a newer version wrote rows between ours.
-        """
+        """Look again and again, until cancelled; raises what `look` does."""
         while True:
             await asyncio.sleep(_LOOK_S)
             await self.look()

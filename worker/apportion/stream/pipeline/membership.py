@@ -27,7 +27,6 @@ class Membership:
     """Held until a session timeout has passed since the last acknowledged heartbeat was sent."""
 
     def __init__(self, session_timeout_s: float, clock_s: Callable[[], float] = boot_time_s) -> None:
-        """Start without the membership."""
         self.clock_s = clock_s
         self._session_timeout_s = session_timeout_s
         self._sent_s = float("-inf")

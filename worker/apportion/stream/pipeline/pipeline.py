@@ -72,26 +72,18 @@ class Pipeline:
         self._linger_s = linger_s
         self._event_failures_max = event_failures_max
         self._seen: set[int] = set()
-        self._flows: dict[int, Flow] = {}
-        self._in_flight_bytes = 0
+        self.flows: dict[int, Flow] = {}
+        """The partitions that flow, or did so last."""
+        self.in_flight_bytes = 0
+        """How many bytes are being written."""
         self._woken = asyncio.Event()
         """Set when there may be something to read or to compose."""
         self.position_lock = asyncio.Lock()
 
     @property
-    def flows(self) -> Mapping[int, Flow]:
-        """The partitions that flow, or did so last."""
-        return self._flows
-
-    @property
-    def in_flight_bytes(self) -> int:
-        """How many bytes are being written."""
-        return self._in_flight_bytes
-
-    @property
     def in_flight(self) -> int:
         """How many batches are being written."""
-        return sum(len(flow.in_flight) for flow in self._flows.values())
+        return sum(len(flow.in_flight) for flow in self.flows.values())
 
     @property
     def waiting(self) -> Mapping[int, tuple[int, int]]:
@@ -103,10 +95,10 @@ class Pipeline:
 
         `metadata` are those that were committed with it.
         """
-        assert partition not in self._flows, "a flow ends before it begins again"
+        assert partition not in self.flows, "a flow ends before it begins again"
         known = decode_metadata(metadata)
         rows.time.begin(known.stream_time_us)
-        flow = self._flows[partition] = Flow(partition, rows, offset, known, self._event_failures_max)
+        flow = self.flows[partition] = Flow(partition, rows, offset, known, self._event_failures_max)
         if partition not in self._seen:  # what this worker saw itself is counted already
             self._seen.add(partition)
             self._composer.remember(flow.window)
@@ -114,10 +106,10 @@ class Pipeline:
 
     def has_room(self, partition: int) -> bool:
         """Return whether events of a partition may be fetched."""
-        flow = self._flows.get(partition)
+        flow = self.flows.get(partition)
         if flow is None or flow.is_over or flow.is_busy:
             return False
-        return self._in_flight_bytes < IN_FLIGHT_MAX_BYTES
+        return self.in_flight_bytes < IN_FLIGHT_MAX_BYTES
 
     async def run(self) -> None:
         """Read, compose, and hand batches to the writer, until cancelled.
@@ -134,7 +126,7 @@ class Pipeline:
             while True:
                 self._woken.clear()
                 await self.compose_waiting()
-                if reading is None and any(map(self.has_room, self._flows)):
+                if reading is None and any(map(self.has_room, self.flows)):
                     reading = asyncio.create_task(self._read())
                     reading.add_done_callback(lambda _: self._woken.set())
                 await self._woken.wait()
@@ -151,13 +143,13 @@ class Pipeline:
         Records of partitions that are revoked meanwhile are dropped: their new owner reads them again.
         """
         async with self.position_lock:
-            partitions = [partition for partition in self._flows if self.has_room(partition)]
+            partitions = [partition for partition in self.flows if self.has_room(partition)]
             if not partitions:
                 return
-            within_s = _FULL_TIMEOUT_S if len(partitions) < len(self._flows) else _READ_TIMEOUT_S
+            within_s = _FULL_TIMEOUT_S if len(partitions) < len(self.flows) else _READ_TIMEOUT_S
             read = await self._reader.read(partitions, within_s)
             for partition, records in read.items():
-                flow = self._flows.get(partition)
+                flow = self.flows.get(partition)
                 if flow is not None and not flow.is_over:
                     self.fetched(partition, records)
         if self._linger_s:
@@ -165,14 +157,14 @@ class Pipeline:
 
     def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
         """Take the records of a fetch of a partition that flows."""
-        flow = self._flows[partition]
+        flow = self.flows[partition]
         flow.begin(records)
         flow.fetched = records
         self._woken.set()
 
     async def compose_waiting(self) -> None:
         """Compose what was fetched of each partition, as far as there is room; raises what `run` does."""
-        for flow in list(self._flows.values()):
+        for flow in list(self.flows.values()):
             if not flow.is_over:
                 await self._compose(flow)
 
@@ -195,11 +187,7 @@ class Pipeline:
             await asyncio.sleep(0)
 
     async def _may_compose(self, flow: Flow) -> bool:
-        """Wait until events of a partition may be composed; return False if it was revoked meanwhile.
-
-        Raises:
-            PoliciesUnreadError: the end of the policies topic was not reached in time.
-        """
+        """Wait until events of a partition may be composed; return False if it was revoked meanwhile."""
         await self.marked(flow)
         await self._policies.current()
         await self._membership.held()
@@ -227,7 +215,7 @@ class Pipeline:
         writing = Writing(batch, flow.rows, flow.commit_after)
         self._writer.begin(writing)
         flow.in_flight.append(writing)
-        self._in_flight_bytes += batch.size_bytes
+        self.in_flight_bytes += batch.size_bytes
         if flow.writing is None:
             flow.writing = asyncio.create_task(self._write(flow))
 
@@ -260,7 +248,7 @@ class Pipeline:
                 return
             flow.may_move = False
             flow.in_flight.popleft()
-            self._in_flight_bytes -= batch.size_bytes
+            self.in_flight_bytes -= batch.size_bytes
             flow.durable(batch)
             self._durable(batch)
             if writing.is_committed:
@@ -271,7 +259,7 @@ class Pipeline:
     def committable(self) -> Mapping[int, tuple[int, str]]:
         """Return the offsets that may be committed and are not yet, each with its metadata."""
         offsets: dict[int, tuple[int, str]] = {}
-        for partition, flow in self._flows.items():
+        for partition, flow in self.flows.items():
             if (commit := flow.commit()) is not None:
                 offset, metadata = commit
                 offsets[partition] = offset, encode_metadata(metadata)
@@ -280,7 +268,7 @@ class Pipeline:
     def committed(self, offsets: Mapping[int, int]) -> None:
         """Count offsets as committed."""
         for partition, offset in offsets.items():
-            if flow := self._flows.get(partition):
+            if flow := self.flows.get(partition):
                 flow.committed(offset, flow.committing)
 
     def abandon(self) -> None:
@@ -288,7 +276,7 @@ class Pipeline:
 
         What is durable may still be committed.
         """
-        for flow in self._flows.values():
+        for flow in self.flows.values():
             flow.is_over = True
             flow.fetched, flow.waiting = (), 0
             if flow.writing is not None:
@@ -300,16 +288,16 @@ class Pipeline:
                 writing = flow.in_flight.pop()
                 self._writer.abandon(writing)
                 writing.batch.undo(flow.rows)
-                self._in_flight_bytes -= writing.batch.size_bytes
+                self.in_flight_bytes -= writing.batch.size_bytes
 
     def end(self) -> None:
         """Forget all partitions, after they were abandoned."""
-        self._flows.clear()
+        self.flows.clear()
 
     async def finish(self, within_s: float) -> None:
         """Let the batches in flight be written, and compose nothing more; abandon what takes longer."""
-        writing = [flow.writing for flow in self._flows.values() if flow.writing is not None]
-        for flow in self._flows.values():
+        writing = [flow.writing for flow in self.flows.values() if flow.writing is not None]
+        for flow in self.flows.values():
             flow.is_over = True
         if writing:
             await asyncio.wait(writing, timeout=within_s)

@@ -83,23 +83,19 @@ class TenantQueue:
         self._tenants: OrderedDict[bytes, deque[ConsumerRecord]] = OrderedDict()
         self._held_back: dict[bytes, int] = {}
         self._free: set[int] = set()
-        self._waiting_bytes = 0
+        self.size_bytes = 0
+        """The estimated memory of the events that wait."""
         self._end = 0
 
     def __len__(self) -> int:
         return len(self._order)
 
     @property
-    def size_bytes(self) -> int:
-        """The estimated memory of the events that wait."""
-        return self._waiting_bytes
-
-    @property
     def is_full(self) -> bool:
         """Whether nothing more may be fetched: by events, by bytes, or by the distance between offsets."""
         return (
             len(self._order) >= WAITING_MAX_RECORDS
-            or self._waiting_bytes >= self._limits.waiting_max_bytes
+            or self.size_bytes >= self._limits.waiting_max_bytes
             or self._end - self.next_offset >= DISTANCE_MAX
         )
 
@@ -115,7 +111,7 @@ class TenantQueue:
             self._tenants.setdefault(_tenant(record), deque()).append(record)
             if self._is_seen(record):
                 self._free.add(record.offset)
-            self._waiting_bytes += _size_bytes(record)
+            self.size_bytes += _size_bytes(record)
             self._end = record.offset + 1
 
     def shares(self) -> dict[bytes, int]:
@@ -175,7 +171,7 @@ class TenantQueue:
             else:
                 self._buckets.take(tenant)
             del self._order[record.offset]
-            self._waiting_bytes -= _size_bytes(record)
+            self.size_bytes -= _size_bytes(record)
 
     def hold_back(self, record: ConsumerRecord) -> None:
         """Let nothing of that tenant go ahead before this event has had its turn."""

@@ -64,7 +64,6 @@ class ShareVerifier:
     """Takes decisions as they are made; `counts` tells what became of those that it chose."""
 
     def __init__(self, settings: Settings) -> None:
-        """Begin with nothing running; the first decision that is chosen starts the process."""
         self.counts = VerifierCounts()
         self._below = round(settings.verify_share * (1 << _CHOSEN_BITS))
         self._waiting = threading.BoundedSemaphore(_WAITING_MAX)

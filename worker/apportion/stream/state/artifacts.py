@@ -23,7 +23,6 @@ class Artifacts:
     """Encoded artifacts by session key, then by name."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._artifacts: dict[bytes, dict[bytes, bytes]] = {}
 
     @property

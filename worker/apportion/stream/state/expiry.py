@@ -15,7 +15,6 @@ class ExpiryIndex:
     """Session keys by the minute of their expiry; sessions that never expire are left out."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._minutes: dict[int, list[bytes]] = {}
         self._order: list[int] = []
 

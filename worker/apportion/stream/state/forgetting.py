@@ -3,8 +3,6 @@
 A running worker holds the row in memory, and its next row would replace the tombstone.
 """
 
-from collections.abc import Iterable
-
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from msgspec import Struct
@@ -15,14 +13,7 @@ from apportion.kafka.partitioning import partition_of
 from apportion.kafka.topics import changelog_topic
 from apportion.settings import Settings
 from apportion.stream.state.recovery import read_rows
-from apportion.stream.state.row_format import (
-    NO_HEADERS,
-    StateRecord,
-    artifact_key,
-    artifact_names,
-    seen_offset_of,
-    tombstone,
-)
+from apportion.stream.state.row_format import artifact_key, artifact_names, seen_offset_of, tombstone
 
 
 class WorkersRunningError(Exception):
@@ -59,25 +50,20 @@ async def forget(settings: Settings, key: bytes) -> Forgotten:
         found = await read_rows(settings, partitions)
         values = {number: value for number, rows in found.items() if (value := rows.values.get(key))}
         for partition, value in values.items():
-            await _write(settings, partition, _tombstones(key, value))
+            await _remove(settings, partition, key, value)
         await _require_no_members(settings)
     except (KafkaError, TimeoutError) as error:
         raise why_unanswered(settings, error) from error
     return Forgotten(len(values), sum(len(artifact_names(value)) for value in values.values()))
 
 
-def _tombstones(key: bytes, value: bytes) -> list[StateRecord]:
-    """Return the row's tombstone, then those of its artifacts, which without a row belong to nothing."""
-    artifacts = [(artifact_key(key, name), None, NO_HEADERS) for name in artifact_names(value)]
-    return [tombstone(key, seen_offset_of(value)), *artifacts]
-
-
-async def _write(settings: Settings, partition: int, records: Iterable[StateRecord]) -> None:
+async def _remove(settings: Settings, partition: int, key: bytes, row: bytes) -> None:
+    """Write the row's tombstone, then those of its artifacts, which without a row belong to nothing."""
+    topic, (_, _, headers) = changelog_topic(settings), tombstone(key, seen_offset_of(row))
     async with AIOKafkaProducer(**connection_arguments(settings), acks="all") as producer:
-        for key, value, headers in records:
-            await producer.send_and_wait(
-                changelog_topic(settings), value, key, partition=partition, headers=list(headers)
-            )
+        await producer.send_and_wait(topic, None, key, partition=partition, headers=list(headers))
+        for name in artifact_names(row):
+            await producer.send_and_wait(topic, None, artifact_key(key, name), partition=partition)
 
 
 async def _require_no_members(settings: Settings) -> None:

@@ -98,7 +98,9 @@ async def read_rows(
     rows = {partition: partition_rows(settings, partition) for partition in partitions}
     async with _while_it_moves(settings.recovery_timeout_s) as moved:
         async with open_reader(settings, "read_uncommitted") as asking:
-            ends = await patiently(asking.end_offsets, _places(changelog_topic(settings), rows))
+            ends = await patiently(
+                asking.end_offsets, [TopicPartition(changelog_topic(settings), n) for n in rows]
+            )
         wanted = end_offsets or {}
         until = {place: min(end, wanted.get(place.partition, end)) for place, end in ends.items()}
         await _read(settings, rows, until, moved)
@@ -135,11 +137,7 @@ async def _read(
 def _take(
     rows: PartitionRows, place: TopicPartition, records: Sequence[ConsumerRecord], end_offset: int
 ) -> None:
-    """Add records to rows, except for those at or after the end offset.
-
-    Raises:
-        ChangelogDamagedError, UnreadableStateError: a record cannot be read, or is of a newer version.
-    """
+    """Add records to rows, except for those at or after the end offset."""
     if records[-1].offset >= end_offset:
         records = [record for record in records if record.offset < end_offset]
     require_readable(place, records)
@@ -196,11 +194,7 @@ async def _require_own_commits(
     commits: Mapping[int, CommittedOffset],
     seen: Mapping[int, Seen],
 ) -> None:
-    """Check that a commit without a worker's metadata passes over no request that sessions have not seen.
-
-    Raises:
-        ForeignCommitError: another client has moved the group's offset forward.
-    """
+    """Check that a commit without a worker's metadata passes over no request that sessions have not seen."""
     foreign = {
         TopicPartition(settings.requests_topic, partition): commit.offset
         for partition, commit in commits.items()
@@ -231,9 +225,6 @@ async def _require_following(
 
     For partitions without a commit, which are read from their beginning. Brokers let commits expire, and may
     have removed requests in the same time.
-
-    Raises:
-        OffsetOutOfRangeError: requests that no row has seen are gone.
     """
     topic = settings.requests_topic
     offsets = {TopicPartition(topic, partition): seen + 1 for partition, seen in seen_offsets.items()}
@@ -242,7 +233,3 @@ async def _require_following(
         if begins[place] > offset:
             ends = await patiently(asking.end_offsets, [place])
             raise OffsetOutOfRangeError(named(place), offset, begins[place], ends[place])
-
-
-def _places(topic: str, partitions: Collection[int]) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition) for partition in partitions]

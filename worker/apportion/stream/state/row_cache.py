@@ -27,7 +27,6 @@ class RowsInUse:
     """The decoded rows of a partition by session key."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._rows: OrderedDict[bytes, _InUse] = OrderedDict()
         self._bytes = 0
 

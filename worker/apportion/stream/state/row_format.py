@@ -54,7 +54,7 @@ NO_HEADERS: Headers = ()
 
 
 class UnreadableRowError(ValueError):
-    """A record of the changelog has a format that this version does not know."""
+    """A record has a format that this version does not know; raised by every function that reads a row."""
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -105,11 +105,7 @@ def encode_row(row: Row) -> bytes:
 
 
 def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
-    """Return the row of a changelog record; `pool` has its artifacts, in the order of their names.
-
-    Raises:
-        UnreadableRowError: a newer version wrote it.
-    """
+    """Return the row of a changelog record; `pool` has its artifacts, in the order of their names."""
     _, seen_offset, _, timestamp_ms, count = _prefix(value)
     names = artifact_names(value)
     assert len(pool) == count, "a row is joined with its artifacts before it is decoded"
@@ -131,31 +127,19 @@ def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
 
 
 def is_row(value: bytes) -> bool:
-    """Return whether a value is a row; if it is none, another program wrote it.
-
-    Raises:
-        UnreadableRowError: a newer version wrote it.
-    """
+    """Return whether a value is a row; if it is none, another program wrote it."""
     if not value or value[0] not in _VERSIONS:
         return False
     return len(value) >= _PREFIX.size if value[0] == _VERSION else bool(_prefix(value))
 
 
 def seen_offset_of(value: bytes) -> int:
-    """Return the last offset that a row has seen.
-
-    Raises:
-        UnreadableRowError: a newer version wrote it.
-    """
+    """Return the last offset that a row has seen."""
     return _prefix(value)[1]
 
 
 def timestamp_ms_of(value: bytes) -> int:
-    """Return the time of the record at the last offset that a row has seen; -1: not known.
-
-    Raises:
-        UnreadableRowError: a newer version wrote it.
-    """
+    """Return the time of the record at the last offset that a row has seen; -1: not known."""
     return _prefix(value)[3]
 
 

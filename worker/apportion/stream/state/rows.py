@@ -90,7 +90,8 @@ class PartitionRows:
         self.committed_by = ""
         """The version of the worker that committed last; empty if unknown."""
         self._place = place
-        self._values: dict[bytes, bytes] = {}
+        self.values: dict[bytes, bytes] = {}
+        """The rows by session key, as their bytes in the changelog."""
         self._artifacts = Artifacts()
         self._changed: dict[bytes, Row] = {}
         self._in_use = RowsInUse()
@@ -103,22 +104,17 @@ class PartitionRows:
         """Offsets of records that are no rows, by keys for which nothing of ours was read."""
 
     def __len__(self) -> int:
-        return len(self._values.keys() | self._changed.keys()) if self._changed else len(self._values)
-
-    @property
-    def values(self) -> Mapping[bytes, bytes]:
-        """The rows by session key, as their bytes in the changelog."""
-        return self._values
+        return len(self.values.keys() | self._changed.keys()) if self._changed else len(self.values)
 
     @property
     def size_bytes(self) -> int:
         """The total size of rows and artifacts in bytes, computed from all of them."""
-        return self._artifacts.size_bytes + sum(map(len, self._values.values()))
+        return self._artifacts.size_bytes + sum(map(len, self.values.values()))
 
     @property
     def last_seen(self) -> tuple[int, int] | None:
         """The last offset that any row has seen, and the timestamp of its record; None without rows."""
-        last = max(self._values.values(), key=seen_offset_of, default=None)
+        last = max(self.values.values(), key=seen_offset_of, default=None)
         return None if last is None else (seen_offset_of(last), timestamp_ms_of(last))
 
     def row(self, key: bytes) -> Row | None:
@@ -129,7 +125,7 @@ class PartitionRows:
         """
         row = self._changed.get(key) or self._in_use.get(key)
         if row is None:
-            value = self._values.get(key)
+            value = self.values.get(key)
             if value is None:
                 return None
             try:
@@ -162,7 +158,7 @@ class PartitionRows:
             self._changed.pop(key, None)
             self._in_use.forget(key)
             if row is None:
-                self._values.pop(key, None)
+                self.values.pop(key, None)
                 self._artifacts.remove_all(key)
             else:
                 self._put_value(key, encode_row(row))
@@ -214,7 +210,7 @@ class PartitionRows:
         late = 0
         for record in records:
             session, separator, name = record.key.partition(SEPARATOR)
-            current = self._values.get(session)
+            current = self.values.get(session)
             if current is None:
                 continue
             if separator:
@@ -242,7 +238,7 @@ class PartitionRows:
         Raises:
             UnreadableRowError: a newer version wrote a record.
         """
-        values, in_use = self._values, self._in_use
+        values, in_use = self.values, self._in_use
         record = None
         for record in records:
             key, value = record.key, record.value
@@ -280,13 +276,13 @@ class PartitionRows:
         if self._foreign:
             key, offset = next(iter(self._foreign.items()))
             raise ForeignRecordError(self._place, offset, key)
-        needed = {key: names for key, value in self._values.items() if (names := artifact_names(value))}
+        needed = {key: names for key, value in self.values.items() if (names := artifact_names(value))}
         self._require_artifacts(needed, afresh=afresh)
         self._orphans += self._artifacts.keep(needed)
         self._gone.clear()
         if self.time.is_bounded:
             self._expiry = ExpiryIndex()
-            for key, value in self._values.items():
+            for key, value in self.values.items():
                 self._expiry.add(key, expires_us_of(value))
         self.changelog_offset = max(self.changelog_offset, end_offset)
         self.changelog_end = max(self.changelog_end, end_offset)
@@ -309,7 +305,7 @@ class PartitionRows:
         while self._again and len(groups) < _UPKEEP_MAX:
             key, _ = self._again.popitem()
             upkeep.again.append(key)
-            if (value := self._values.get(key)) is not None:
+            if (value := self.values.get(key)) is not None:
                 artifacts = self._artifacts.records(key, artifact_names(value))
                 groups.append([*artifacts, (key, value, NO_HEADERS)])
         while self._orphans and len(groups) < _UPKEEP_MAX:
@@ -325,7 +321,7 @@ class PartitionRows:
         Call it before `restore` of the same batch.
         """
         for gone in upkeep.let_go:
-            self._values[gone.key] = gone.value
+            self.values[gone.key] = gone.value
             for name, value in gone.artifacts.items():
                 self._artifacts.add(gone.key, name, value)
             self._expiry.add(gone.key, expires_us_of(gone.value))
@@ -335,7 +331,7 @@ class PartitionRows:
     def _is_needed(self, orphan: bytes) -> bool:
         """Return whether an orphan belongs to a row by now: its session began afresh, or names it."""
         session, separator, name = orphan.partition(SEPARATOR)
-        return name in self._artifacts.names(session) if separator else orphan in self._values
+        return name in self._artifacts.names(session) if separator else orphan in self.values
 
     def _require_artifacts(self, needed: dict[bytes, tuple[bytes, ...]], *, afresh: bool) -> None:
         for key, names in list(needed.items()):
@@ -343,7 +339,7 @@ class PartitionRows:
             if missing and not afresh:
                 raise ArtifactMissingError(self._place, len(missing))
             if missing:
-                del self._values[key], needed[key]
+                del self.values[key], needed[key]
                 self._orphans.append(key)
 
     def _read_artifact(self, key: bytes, value: bytes | None) -> None:
@@ -352,20 +348,20 @@ class PartitionRows:
         if value is not None:
             self._artifacts.add(session, name, value)
             return
-        row = self._values.get(session)
+        row = self.values.get(session)
         if row is not None and name in artifact_names(row):
             self._again[session] = None
         else:
             self._artifacts.remove(session, name)
 
     def _read_tombstone(self, key: bytes, seen_offset: int | None) -> None:
-        current = self._values.get(key)
+        current = self.values.get(key)
         if current is not None and seen_offset is not None and seen_offset < seen_offset_of(current):
             self._again[key] = None
             return
         if seen_offset is not None:
             self._gone[key] = seen_offset
-        self._values.pop(key, None)
+        self.values.pop(key, None)
         self._in_use.forget(key)
 
     def _counts(self, key: bytes, value: bytes, current: bytes | None) -> bool:
@@ -383,15 +379,15 @@ class PartitionRows:
 
     def _put_value(self, key: bytes, value: bytes) -> bytes:
         if self.time.is_bounded:
-            current = self._values.get(key)
+            current = self.values.get(key)
             if current is None or expires_us_of(current) == NEVER_US:
                 self._expiry.add(key, expires_us_of(value))
-        self._values[key] = value
+        self.values[key] = value
         return value
 
     def _let_go(self, key: bytes, until_us: int, upkeep: Upkeep) -> list[StateRecord]:
         """Remove a row if it has expired by `until_us`; otherwise check it again when it expires."""
-        value = self._values.get(key)
+        value = self.values.get(key)
         if value is None:
             return []
         expires_us = expires_us_of(value)
@@ -399,6 +395,6 @@ class PartitionRows:
             self._expiry.add(key, max(expires_us, until_us + 1))
             return []
         upkeep.let_go.append(LetGo(key, value, self._artifacts.by_name(key)))
-        del self._values[key]
+        del self.values[key]
         self._in_use.forget(key)
         return [tombstone(key, seen_offset_of(value)), *self._artifacts.remove_all(key)]

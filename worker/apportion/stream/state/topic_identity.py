@@ -56,11 +56,7 @@ class RequestsWatch:
         self._seen: dict[int, Seen] = {}
 
     async def follow(self) -> None:
-        """Check every few seconds, until cancelled.
-
-        Raises:
-            RequestsReplacedError: a record that was seen is gone or replaced.
-        """
+        """Look every few seconds, until cancelled; raises what `look` does."""
         while True:
             await asyncio.sleep(_LOOK_S)
             await self.look()

@@ -76,11 +76,7 @@ class CategoriesStrategy:
                     return EventError(ErrorCode.MISSING_FIELD, message, f".{field}")
         return None
 
-    def read_own(
-        self,
-        request: ContextRequest,
-        session: SessionPart,
-    ) -> None:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> None:
         """Read nothing."""
 
     def compose(self, task: Task[CategoriesPolicy, None]) -> Verdicts:

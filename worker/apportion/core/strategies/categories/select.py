@@ -12,6 +12,7 @@ from msgspec import UNSET
 from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.results import Certificate, Fidelity
+from apportion.core.strategies.base import set_costs
 from apportion.core.strategies.categories.policy import CategoriesPolicy, Overflow
 from apportion.core.strategies.categories.rank import Contender
 from apportion.core.strategies.categories.text import GrowingText, OrderedText, Text
@@ -29,7 +30,7 @@ def select(
     task: Task[CategoriesPolicy, None],
 ) -> tuple[str, int]:
     """Select from the candidates, category by category; return their text and its exact count."""
-    _estimate(queue, task)
+    set_costs(queue, task.count_contents)
     purse = _Purse(task.policy, budgets, reserve_tokens, task.limit_tokens)
     order, text = _order_and_text(queue, task)
     for _, places in groupby(range(len(queue)), key=lambda place: queue[place].group):
@@ -99,14 +100,6 @@ def _order_and_text(queue: Sequence[Contender], task: Task[CategoriesPolicy, Non
 
     order = Discounted(task.overlap_of(prepared, threshold), priorities)
     return order, OrderedText(contents, counted, units)
-
-
-def _estimate(queue: list[Contender], task: Task[CategoriesPolicy, None]) -> None:
-    """Set the cost of each candidate that can still be chosen."""
-    unknown = [contender.prepared for contender in queue if contender.prepared.facts.token_estimate is UNSET]
-    counts = iter(task.count_contents(unknown))
-    for contender in queue:
-        contender.cost = contender.prepared.facts.token_estimate or next(counts)
 
 
 def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> tuple[str, int]:

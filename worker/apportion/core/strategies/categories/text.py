@@ -19,15 +19,12 @@ class Text(Protocol):
 
     def tokens(self) -> int:
         """Return its count."""
-        ...
 
     def tokens_with(self, place: int) -> int:
         """Return what it would count with one more candidate."""
-        ...
 
     def add(self, place: int) -> None:
         """Join the candidate that was asked about last."""
-        ...
 
 
 class GrowingText:
@@ -38,7 +35,6 @@ class GrowingText:
     """
 
     def __init__(self, contents: Sequence[str], units: Units) -> None:
-        """Start empty."""
         self._contents = contents
         self._counter = units
         self._units_of = units.of

@@ -32,13 +32,12 @@ from typing import ClassVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate, ContextRequest
+from apportion.core.events import ContextRequest
 from apportion.core.history import as_message
-from apportion.core.levers import Levers, Meaning
+from apportion.core.levers import Meaning
 from apportion.core.results import Reason, ToolResults
 from apportion.core.shrink import Shrunk
-from apportion.core.strategies.base import CandidateNeeds
+from apportion.core.strategies.base import WithoutCandidates
 from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
 from apportion.core.strategies.conversation.choose import Room, Terms, measure_room
 from apportion.core.strategies.conversation.groups import Plan, plan
@@ -66,33 +65,16 @@ from apportion.core.task import SessionPart
 from apportion.core.verdict import Verdicts
 
 
-class ConversationStrategy:
+class ConversationStrategy(WithoutCandidates):
     """The strategy; see the module."""
 
     name = "conversation"
     policy_type = ConversationPolicy
     reads: ClassVar = frozenset({"budget_tokens", "conversation"})
     needs: ClassVar = frozenset({"conversation"})
-    candidate_needs: ClassVar = CandidateNeeds()
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
         Reason.HISTORY_TRUNCATED: Meaning("it did not fit into the part of the total that is for messages")
     }
-
-    def levers(
-        self,
-        policy: ConversationPolicy,  # noqa: ARG002 - the protocol's
-        group: str,  # noqa: ARG002 - likewise
-    ) -> Levers:
-        """Return none: only the total can be changed."""
-        return Levers()
-
-    def unsuitable(
-        self,
-        candidate: Candidate,  # noqa: ARG002 - the protocol's
-        policy: ConversationPolicy,  # noqa: ARG002 - likewise
-    ) -> EventError | None:
-        """Return that no candidate can be used."""
-        return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> ConversationPart:
         """Read the conversation and the session."""

@@ -69,7 +69,8 @@ def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int)
         may_stay = cut if last.cut.digests else None
     clearing, costs = Clearing(), counted.costs
     if table is not None:
-        boundary = 0 if state.boundary is None else digests.find(state.boundary, _anywhere)
+        # a boundary may be at any index, even inside a group of calls
+        boundary = 0 if state.boundary is None else digests.find(state.boundary, lambda _: True)
         clearing = _clearing(task, table, counted, room_tokens, (may_stay or 0, boundary))
         costs = [cost - clearing.saved.get(index, 0) for index, cost in enumerate(costs)]
     if slack:
@@ -113,8 +114,3 @@ def _clearing(
         cut=cut,
         boundary=boundary,
     )
-
-
-def _anywhere(_: int) -> bool:
-    """Allow every index: a boundary may be inside a group of calls."""
-    return True

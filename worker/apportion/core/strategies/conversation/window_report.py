@@ -1,6 +1,8 @@
 """Report on a conversation whose beginning is kept: how much repeats, why no more, and where to cache.
 
 The beginning ends with the history: behind it is the new message, up to which no provider is told to cache.
+If pinned messages keep their places, texts are compared message by message. The new message of the last text
+then counts as unchanged, although it is now pinned or part of the history.
 """
 
 from bisect import bisect_left
@@ -10,18 +12,17 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.events import Opt
-from apportion.core.identity import canonical_json_of_elements
+from apportion.core.history import as_message
+from apportion.core.identity import canonical_json_of_any, canonical_json_of_elements
 from apportion.core.results import Breakpoint, ChatWindow, WindowBreak
 from apportion.core.strategies.conversation.chat_state import SentBeginning
 from apportion.core.strategies.conversation.kept_history import ConversationTask, KeptHistory
-from apportion.core.strategies.conversation.pins_in_place import (
-    break_in_place,
-    count_unchanged,
-    digests_of_sent,
-)
 from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace, short_digest
 
 _BREAKPOINTS_MAX = 4
+_DIGEST_BYTES = 4
+_DIGESTS_MAX = 4_096
+"""A session carries at most 16 KiB of digests; the messages behind them count as changed."""
 
 
 class SentChat(Struct, frozen=True):
@@ -52,28 +53,6 @@ class WindowReport(Struct, frozen=True):
     window: ChatWindow
     breakpoints: tuple[Breakpoint, ...]
     sent: SentBeginning
-
-
-class _Comparison(Struct, frozen=True):
-    """A text's beginning beside the last text's.
-
-    `repeats` says that the last text's history came again, `unchanged` how many messages of it are sent with
-    the same text.
-    """
-
-    last: SentBeginning
-    current: SentBeginning
-    is_same_cut: bool
-    repeats: bool
-    unchanged: int
-
-    @property
-    def is_same_system(self) -> bool:
-        return self.last.system == self.current.system
-
-    @property
-    def is_same_pins(self) -> bool:
-        return self.last.pins == self.current.pins
 
 
 def with_pins_in_place(sent: SentChat, messages: int) -> SentChat:
@@ -121,10 +100,10 @@ def _compare_in_place(
 ) -> tuple[SentBeginning, int, Opt[WindowBreak]]:
     """Return the beginning, how many of its messages are unchanged, and why it is not the last text's."""
     order = (*sent.pinned, *sent.history, *sent.rest)
-    pins, history = digests_of_sent(task, kept, order, pins=len(sent.pinned))
+    pins, history = _digests_of_sent(task, kept, order, pins=len(sent.pinned))
     sent_now = _sent_now(task, kept, sent, pins=pins, history=history, messages=len(order))
-    unchanged = count_unchanged(kept.last, sent_now)
-    return sent_now, unchanged, break_in_place(task, kept, sent_now, order[unchanged:])
+    unchanged = _count_unchanged(kept.last, sent_now)
+    return sent_now, unchanged, _break_in_place(task, kept, sent_now, order[unchanged:])
 
 
 def _compare(
@@ -143,13 +122,22 @@ def _compare(
         messages=len(each),
     )
     if last is None:
-        return sent_now, 0, _break(task, kept, None)
-    is_same_cut = kept.last_cut == sent.cut
+        return sent_now, 0, _first_break(task)
+    is_same_cut, is_same_pins = kept.last_cut == sent.cut, last.pins == sent_now.pins
     repeats = is_same_cut and short_digest(b",".join(each[: last.kept])) == last.history
     unchanged = _unchanged(kept, sent.history[: last.kept]) if repeats else 0
-    comparison = _Comparison(last, sent_now, is_same_cut, repeats, unchanged)
-    shared = len(sent.pinned) + unchanged if comparison.is_same_pins else 0
-    return sent_now, shared, _break(task, kept, comparison)
+    is_partly_new = unchanged < last.kept
+    is_changed = is_partly_new and not (repeats and kept.clearing.has_moved)
+    causes = (
+        (task.own.session.is_cold, WindowBreak.TTL_EXPIRED),
+        (last.system != sent_now.system, WindowBreak.SYSTEM_CHANGED),
+        (not is_same_pins, WindowBreak.PINS_CHANGED),
+        (kept.last_cut is None or (is_same_cut and is_changed), WindowBreak.MESSAGES_CHANGED),
+        (not is_same_cut, WindowBreak.ROOM),
+        (is_partly_new, WindowBreak.CLEARED),
+    )
+    shared = len(sent.pinned) + unchanged if is_same_pins else 0
+    return sent_now, shared, next((cause for holds, cause in causes if holds), UNSET)
 
 
 def _unchanged(kept: KeptHistory, history: Sequence[int]) -> int:
@@ -158,22 +146,60 @@ def _unchanged(kept: KeptHistory, history: Sequence[int]) -> int:
     return next((place for place, index in enumerate(history) if index in stale), len(history))
 
 
-def _break(task: ConversationTask, kept: KeptHistory, comparison: _Comparison | None) -> Opt[WindowBreak]:
-    """Return why the beginning is not the last text's; absent if it is, and a provider may still have it."""
-    session, clearing = task.own.session, kept.clearing
-    if comparison is None:
-        return WindowBreak.POLICY_CHANGED if session.is_outdated else WindowBreak.FIRST
-    is_same_cut, is_partly_new = comparison.is_same_cut, comparison.unchanged < comparison.last.kept
-    is_changed = is_partly_new and not (comparison.repeats and clearing.has_moved)
-    causes = (
+def _digests_of_sent(
+    task: ConversationTask, kept: KeptHistory, sent: Sequence[int], *, pins: int
+) -> tuple[bytes, bytes]:
+    """Return digests of the messages as they are sent: of the first `pins` ones, and of the others."""
+    conversation, contents = task.own.conversation, kept.clearing.contents
+    chat = (*conversation.messages, as_message(conversation.new_message))
+    digests = []
+    for index in sent[:_DIGESTS_MAX]:
+        cleared = {"content": contents[index]} if index in contents else {}
+        digests.append(short_digest(canonical_json_of_any(chat[index] | cleared))[:_DIGEST_BYTES])
+    return b"".join(digests[:pins]), b"".join(digests[pins:])
+
+
+def _count_unchanged(last: SentBeginning | None, current: SentBeginning) -> int:
+    """Return how many messages at the beginning of a text are the last text's."""
+    if last is None or last.system != current.system:
+        return 0
+    before, now = last.pins + last.history, current.pins + current.history
+    places = range(min(len(before), len(now)) // _DIGEST_BYTES)
+    return next((place for place in places if _at(before, place) != _at(now, place)), len(places))
+
+
+def _first_break(task: ConversationTask) -> WindowBreak:
+    """Return why a text begins anew if no last one is carried."""
+    return WindowBreak.POLICY_CHANGED if task.own.session.is_outdated else WindowBreak.FIRST
+
+
+def _break_in_place(
+    task: ConversationTask, kept: KeptHistory, current: SentBeginning, changed: Sequence[int]
+) -> Opt[WindowBreak]:
+    """Return why the text does not begin with the whole last text; absent if it does, and may be cached.
+
+    `changed` are the messages behind those that are unchanged.
+    """
+    last, session = kept.last, task.own.session
+    if last is None:
+        return _first_break(task)
+    is_cleared = kept.clearing.has_moved and bool(kept.clearing.contents.keys() & changed[:1])
+    unchanged = current.kept - len(changed)
+    pinned = max(len(last.pins), len(current.pins)) // _DIGEST_BYTES
+    causes: tuple[tuple[bool, Opt[WindowBreak]], ...] = (
         (session.is_cold, WindowBreak.TTL_EXPIRED),
-        (not comparison.is_same_system, WindowBreak.SYSTEM_CHANGED),
-        (not comparison.is_same_pins, WindowBreak.PINS_CHANGED),
-        (kept.last_cut is None or (is_same_cut and is_changed), WindowBreak.MESSAGES_CHANGED),
-        (not is_same_cut, WindowBreak.ROOM),
-        (is_partly_new, WindowBreak.CLEARED),
+        (last.system != current.system, WindowBreak.SYSTEM_CHANGED),
+        (unchanged == min(last.kept, _DIGESTS_MAX), UNSET),
+        (kept.last_cut is None, WindowBreak.MESSAGES_CHANGED),
+        (kept.last_cut != current.cut.index, WindowBreak.ROOM),
+        (is_cleared, WindowBreak.CLEARED),
+        (unchanged < pinned, WindowBreak.PINS_CHANGED),
     )
-    return next((cause for holds, cause in causes if holds), UNSET)
+    return next((cause for holds, cause in causes if holds), WindowBreak.MESSAGES_CHANGED)
+
+
+def _at(digests: bytes, place: int) -> bytes:
+    return digests[place * _DIGEST_BYTES : (place + 1) * _DIGEST_BYTES]
 
 
 def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Breakpoint, ...]:

@@ -36,7 +36,7 @@ from apportion.core.overlap.parts_order import DiscountedParts
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
-from apportion.core.strategies.base import CandidateNeeds, missing
+from apportion.core.strategies.base import CandidateNeeds, missing, set_costs
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.near_miss import record_near_misses
 from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
@@ -49,7 +49,6 @@ from apportion.core.strategies.lanes.select import (
     Choosable,
     Selection,
     choosable_of,
-    estimate,
     greedy,
     output_order,
     settle,
@@ -207,7 +206,7 @@ def _ranked(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
 def _competition(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) -> Competition | None:
     """Return the competition under the request's query, if it has one. Sets the costs of all candidates."""
     if task.own.query is UNSET:
-        estimate(ranked, task.count_contents)
+        set_costs([artifact for artifact in ranked if artifact.bound is None], task.count_contents)
         return None
     return compete(task, ranked, lanes, task.own.query)
 

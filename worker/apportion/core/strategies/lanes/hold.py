@@ -160,7 +160,6 @@ class _BreakSearch:
     def __init__(
         self, choosable: Choosable, held: Sequence[int], policy: PrefixPolicy, base: Selection, *, cold: bool
     ) -> None:
-        """Begin with the base as the best."""
         self._choosable = choosable
         self._held = held
         self._policy = policy

@@ -4,17 +4,16 @@ Decides by selection cost: the candidate's `token_estimate`, else its count. Nev
 made on flat lists and marks nothing, for a rule may try several; `settle` marks the one that holds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, count
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from apportion.core.overlap.selection_order import Order
 from apportion.core.results import Fidelity
 from apportion.core.strategies.lanes.policy import Lane
 from apportion.core.strategies.lanes.quota import QuotaTable, QuotaUse, quotas_of
 from apportion.core.strategies.lanes.rank import Artifact
-from apportion.core.task import Prepared
 from apportion.core.verdict import Bound, mark_covered
 
 # loops over candidates read these: Python 3.11 takes 0.05 to 0.2 µs to look up a member of an enum
@@ -85,7 +84,6 @@ class Selection:
     )
 
     def __init__(self, choosable: Choosable, order: Order) -> None:
-        """Begin with nothing."""
         self.taken = bytearray(len(choosable.ones))
         self.used = [0] * len(choosable.lanes)
         self.left_tokens = choosable.limit_tokens
@@ -170,22 +168,6 @@ class Selection:
                     self.refused.append(Rejection(place, *refusal, left))
                     if left < least_tokens and not tells:
                         break
-
-
-def estimate(ranked: list[Artifact], count_contents: Callable[[Sequence[Prepared]], list[int]]) -> None:
-    """Set the selection cost of all that can still be chosen."""
-    uncounted = []
-    for artifact in ranked:
-        if artifact.bound is None:
-            given = artifact.prepared.facts.token_estimate
-            if given is UNSET:
-                uncounted.append(artifact)
-            else:
-                artifact.cost = given
-    for artifact, tokens in zip(
-        uncounted, count_contents([artifact.prepared for artifact in uncounted]), strict=True
-    ):
-        artifact.cost = tokens
 
 
 def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens: int) -> Choosable:

@@ -34,7 +34,6 @@ class LanesText:
         counter: TokenCounter,
         correction: Correction,
     ) -> None:
-        """Begin with all pieces in full, in output order."""
         self._standing = standing
         self._pieces = pieces
         self._template = template

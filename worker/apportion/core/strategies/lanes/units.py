@@ -18,11 +18,11 @@ from apportion.core.identity import text_digest
 from apportion.core.query.content_terms import ContentTerms
 from apportion.core.results import Fidelity, QueryMatch
 from apportion.core.shrink import ShrinkStrategy
+from apportion.core.strategies.base import set_costs
 from apportion.core.strategies.lanes.excerpt import ExcerptForms
 from apportion.core.strategies.lanes.own_part import LanesTask
 from apportion.core.strategies.lanes.policy import SCORE_PARTS, Lane, LanesPolicy
 from apportion.core.strategies.lanes.rank import ONE, Artifact, rank
-from apportion.core.strategies.lanes.select import estimate
 from apportion.core.strategies.lanes.text import rendered
 from apportion.core.task import Prepared
 
@@ -130,7 +130,7 @@ def compete(
                 artifact.prepared.tie,
             )
         )
-    estimate(ranked, task.count_contents)
+    set_costs([artifact for artifact in ranked if artifact.bound is None], task.count_contents)
     for artifact in ranked:
         if _passage_of(artifact) is not None:
             artifact.cost += MARKER_TOKENS

@@ -31,10 +31,10 @@ from typing import ClassVar
 from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError, unknown
-from apportion.core.events import Candidate, ContextRequest, LayerContent
-from apportion.core.levers import Levers, Meaning
+from apportion.core.events import ContextRequest, LayerContent
+from apportion.core.levers import Meaning
 from apportion.core.results import Margin, Reason
-from apportion.core.strategies.base import CandidateNeeds
+from apportion.core.strategies.base import WithoutCandidates
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.policy import LayersPolicy
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
@@ -51,37 +51,16 @@ class LayersPart(OwnPart, frozen=True):
     layers: Mapping[str, LayerContent]
 
 
-class LayersStrategy:
+class LayersStrategy(WithoutCandidates):
     """The strategy; see the module."""
 
     name = "layers"
     policy_type = LayersPolicy
     reads: ClassVar = frozenset({"layers"})
     needs: ClassVar = frozenset({"layers"})
-    candidate_needs: ClassVar = CandidateNeeds()
     meanings: ClassVar[Mapping[Reason, Meaning]] = {}
 
-    def levers(
-        self,
-        policy: LayersPolicy,  # noqa: ARG002 - the protocol's
-        group: str,  # noqa: ARG002 - likewise
-    ) -> Levers:
-        """Return none: only the total can be changed."""
-        return Levers()
-
-    def unsuitable(
-        self,
-        candidate: Candidate,  # noqa: ARG002 - the protocol's
-        policy: LayersPolicy,  # noqa: ARG002 - likewise
-    ) -> EventError | None:
-        """Return that no candidate can be used."""
-        return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
-
-    def read_own(
-        self,
-        request: ContextRequest,
-        session: SessionPart,  # noqa: ARG002 - the protocol's
-    ) -> LayersPart:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> LayersPart:  # noqa: ARG002 - the protocol's
         """Read the layers."""
         assert request.layers is not UNSET, "a request without layers is refused"
         return LayersPart(request.layers)

@@ -29,21 +29,7 @@ class SectionLines:
     for lines from the last to the first, how many of the layer's are gone once that one is.
     """
 
-    __slots__ = (
-        "_code_points",
-        "_ends",
-        "_text",
-        "entries",
-        "goes_at",
-        "heading",
-        "places",
-        "preserve",
-        "title",
-        "tokens",
-    )
-
     def __init__(self, section: Section, tokens: list[int]) -> None:
-        """Lay the lines out once, so that every form is one slice."""
         self.entries = section.entries
         self.tokens = tokens
         self.preserve = section.preserve
@@ -91,17 +77,6 @@ class Layer:
     the preamble (or free text) comes back, a code point a level, then the entries, one a level.
     """
 
-    __slots__ = (
-        "_entries_gone_at_most",
-        "_shorter",
-        "_texts",
-        "heading",
-        "name",
-        "preamble",
-        "sections",
-        "top",
-    )
-
     def __init__(
         self,
         name: str,
@@ -109,7 +84,6 @@ class Layer:
         content: str | SectionedLayer,
         count_many: Callable[[Sequence[str]], list[int]],
     ) -> None:
-        """Work out in which order entries go, by their tokens."""
         given = SectionedLayer((), content) if isinstance(content, str) else content
         entries = list(chain.from_iterable(section.entries for section in given.sections))
         counts = iter(count_many(entries))

@@ -24,7 +24,6 @@ class Levels:
     """What a layer costs at each level."""
 
     def __init__(self, layer: Layer, whole_tokens: int, units: Units, correction: Correction) -> None:
-        """Begin with the count of the whole."""
         self._layer = layer
         self._units = units
         self._correction = correction

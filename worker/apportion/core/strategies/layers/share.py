@@ -117,7 +117,6 @@ class _Tokens(Protocol):
 
     def __call__(self, level: int, *, alone: bool) -> int:
         """Return the tokens."""
-        ...
 
 
 class _Measure(Protocol):
@@ -125,7 +124,6 @@ class _Measure(Protocol):
 
     def at(self, place: int) -> _Tokens:
         """Return what measures the text by the level of that layer; the others must not move meanwhile."""
-        ...
 
 
 def _fill(shares: Sequence[Share], limit_tokens: int, measure: _Measure) -> None:

@@ -28,10 +28,9 @@ def verdicts_of(shares: Sequence[Share], counter: TokenCounter) -> list[Verdict]
         if share.text:
             verdict.tokens = frame_tokens
             verdict.stand(Fidelity.TRUNCATED if share.cut else Fidelity.FULL)
-        elif not layer.text(layer.top):
-            verdict.bound, verdict.margin = Bound.CONTENT, share.margin
         else:
-            verdict.bound, verdict.margin = Bound.ROOM, share.margin
+            verdict.bound = Bound.ROOM if layer.text(layer.top) else Bound.CONTENT
+            verdict.margin = share.margin
         verdicts.append(verdict)
         for index, lines in enumerate(layer.sections):
             verdicts += _on_lines(name, index, lines, lines.kept(layer.gone(share.level)), share.margin)

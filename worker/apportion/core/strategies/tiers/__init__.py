@@ -50,11 +50,7 @@ class TiersStrategy:
         )
     }
 
-    def levers(
-        self,
-        policy: TiersPolicy,  # noqa: ARG002 - the protocol's
-        group: str,  # noqa: ARG002 - likewise
-    ) -> Levers:
+    def levers(self, policy: TiersPolicy, group: str) -> Levers:  # noqa: ARG002 - the protocol's
         """Return the activation."""
         return Levers(scores=(ScoreField("activation"),))
 
@@ -66,11 +62,7 @@ class TiersStrategy:
             return EventError(ErrorCode.UNKNOWN_KIND, message, ".kind")
         return error
 
-    def read_own(
-        self,
-        request: ContextRequest,
-        session: SessionPart,
-    ) -> None:
+    def read_own(self, request: ContextRequest, session: SessionPart) -> None:
         """Read nothing."""
 
     def compose(self, task: Task[TiersPolicy, None]) -> Verdicts:

@@ -18,7 +18,6 @@ class Sheet:
     """Items in canonical order, at their tiers; `text` and `tokens` are as they were counted last."""
 
     def __init__(self, items: Sequence[RankedItem], limit_tokens: int, counter: TokenCounter) -> None:
-        """Count the text as it is."""
         self._items = items
         self._limit_tokens = limit_tokens
         self._counter = counter
