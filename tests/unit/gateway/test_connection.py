@@ -2,12 +2,14 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from support.gateways import Caller, body, gateway
 
 from apportion.gateway import connection, serving
+from apportion.gateway.local_backend import LocalBackend
+from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio
 
@@ -17,9 +19,19 @@ WITHOUT_BODY = (
     b"POST /v1/compose HTTP/1.1\r\nHost: localhost\r\n"
     b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n"
 )
+CALL = b'{"session_id": "s",         "candidates": []}'
 DEADLINE_S = 5.0
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Unanswering(LocalBackend):
+    """A backend whose calls wait."""
+
+    async def compose(self, *_: Any, **__: Any) -> NoReturn:
+        """Wait until the caller goes away."""
+        await asyncio.Event().wait()
+        raise AssertionError
 
 
 async def connected(client: Caller, sent: bytes) -> Streams:
@@ -85,16 +97,28 @@ async def test_more_connections_than_allowed_replace_those_that_wait_for_a_head(
             await writer.wait_closed()
 
 
-async def test_where_all_connections_have_calls_a_new_one_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "connections_max", lambda _: 2)
+async def test_bodies_that_do_not_come_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "connections_max", lambda _: 3)
     async with gateway() as client:
-        calling = [await connected(client, WITHOUT_BODY) for _ in range(2)]
-        await asyncio.sleep(0.05)
-        assert await rest_of(await connected(client, LIVEZ)) == b""
-        calling[0][1].close()
+        slow = [await connected(client, WITHOUT_BODY) for _ in range(3)]
         await asyncio.sleep(0.05)
         assert (await client.get("/livez")).status == 200
-        calling[1][1].close()
+        assert await rest_of(slow[0]) == b""
+        assert not slow[1][0].at_eof()
+        for _, writer in slow:
+            writer.close()
+            await writer.wait_closed()
+
+
+async def test_where_all_connections_have_calls_a_new_one_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "connections_max", lambda _: 2)
+    async with gateway(Unanswering(Settings(), None, None)) as client:
+        calling = [await connected(client, WITHOUT_BODY[:-5] + b"45\r\n\r\n" + CALL) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert await rest_of(await connected(client, LIVEZ)) == b""
+        for _, writer in calling:
+            writer.close()
+            await writer.wait_closed()
 
 
 async def test_half_of_the_descriptors_stay_free(monkeypatch: pytest.MonkeyPatch) -> None:

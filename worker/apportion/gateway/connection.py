@@ -3,6 +3,7 @@
 import asyncio
 import resource
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
 
 from aiohttp import web
@@ -31,7 +32,8 @@ class CallerConnection(web.RequestHandler):
     """A connection with bounds on the time and the size of a head, and on the number of connections.
 
     A connection whose head is not complete after 10 s, or has more than 64 KiB, is closed. At the largest
-    number, a new connection replaces the oldest one that waits for a head. Without one it is closed itself.
+    number, a new connection replaces the oldest one that waits for a head, else for the rest of a body.
+    Without one it is closed itself.
     """
 
     def __init__(self, server: web.Server, numbers: GatewayNumbers, most: int) -> None:
@@ -46,11 +48,20 @@ class CallerConnection(web.RequestHandler):
         """True while no call is handled."""
         return self._waiter is not None and not self._waiter.done()
 
+    @property
+    def awaits_body(self) -> bool:
+        """True while the body of a call is not whole."""
+        return self._current_request is not None and not self._current_request.content.is_eof()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, if there is a place."""
         others = self._server.connections
         if len(others) >= self._most:
-            waiting = (other for other in others if isinstance(other, CallerConnection) and other.awaits_head)
+            callers = [other for other in others if isinstance(other, CallerConnection)]
+            waiting = chain(
+                (caller for caller in callers if caller.awaits_head),
+                (caller for caller in callers if caller.awaits_body),
+            )
             oldest = next(waiting, None)
             if oldest is None:
                 assert isinstance(transport, asyncio.Transport), "of a socket"

@@ -271,6 +271,12 @@ def test_the_frame_of_a_schema_registry_is_named(frame: bytes) -> None:
     assert caught.value.code == "not_json"
 
 
+@pytest.mark.parametrize("schema_id", [7, 0x7B, 0x7B7B, 0x7B00, 100_023, 2**24])
+def test_the_frame_of_a_schema_registry_is_named_before_avro_and_protobuf(schema_id: int) -> None:
+    with pytest.raises(EventError, match=r"schema registry's frame .*send plain JSON"):
+        decode(b"\0" + schema_id.to_bytes(4) + b"\x0eacme/s1\x02", Bounds())
+
+
 @pytest.mark.parametrize("time", [1_767_225_600, None, [], "yesterday", "2026-01-01T00:00:00"])
 def test_a_wrong_timestamp_is_refused_with_the_form(time: Any) -> None:
     with pytest.raises(EventError, match="as 2026-01-31T12:00:00Z") as caught:

@@ -215,6 +215,15 @@ def test_who_starts_again_stops_at_the_next_refused_event() -> None:
     assert count_all(again, ("t9", "x")) == 1
 
 
+def test_a_worker_that_starts_again_names_the_events_that_it_knows() -> None:
+    window = Window(seen=10_000)
+    window.add([(f"t{number % 4}", number >= 20) for number in range(64)])
+    again = DeadLetterShare(200, 0.5)
+    again.restore(window)
+    with pytest.raises(TooManyDeadLettersError, match="45 of the last 65 events"):
+        again.refused("t0")
+
+
 def test_who_starts_again_goes_on_when_events_are_well_again() -> None:
     window = Window()
     window.add([(f"t{number}", True) for number in range(20)])

@@ -7,13 +7,16 @@ import re
 
 _ENCODINGS = (
     ("begins with a byte order mark (EF BB BF): send UTF-8 without one", (b"\xef\xbb\xbf",)),
-    ("is in UTF-32: send UTF-8", (b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\0\0\0", b"{\0\0\0")),
-    ("is in UTF-16: send UTF-8", (b"\xff\xfe", b"\xfe\xff", b"\0", b"{\0")),
+    ("is in UTF-32: send UTF-8", (b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\0\0\0{\0\0\0", b"{\0\0\0")),
+    ("is in UTF-16: send UTF-8", (b"\xff\xfe", b"\xfe\xff", b"\0{\0", b"{\0")),
 )
 """The beginnings of values in other encodings: a byte order mark, or a `{` of more than one byte."""
 
-_REGISTRY_FRAME = re.compile(rb"(?:\x00.{4}|\x01.{16})\s*\{", re.DOTALL)
-"""The beginning that a registry's serializers write: byte 0 and a schema's id, or byte 1 and its GUID."""
+_REGISTRY_FRAME = re.compile(rb"\x00(?!\{\x00|\x00\x00\{\x00{3}|\x00\xfe\xff).{4}|\x01.{16}\s*\{", re.DOTALL)
+"""The beginning that a registry's serializers write: byte 0 and a schema's id, or byte 1 and its GUID.
+
+What follows may be JSON, Avro or Protobuf. The exceptions are a `{` or a byte order mark in UTF-16 or UTF-32.
+"""
 
 _REASON = re.compile(r"JSON is malformed: (?P<what>.+) \(byte (?P<byte>[0-9]+)\)")
 _TOO_EARLY = "it ends too early, or within an escape"

@@ -161,7 +161,8 @@ class DeadLetterShare:
         most = 2 * len(self._above) > len(self._tenants)
         if enough and most and self._last.share > self._share_max:
             tenants = len(self._above), len(self._tenants)
-            raise TooManyDeadLettersError(self._last.refused, self._window, tenants, self._share_max)
+            window = min(self._last.seen, self._window)  # fewer are known after a start
+            raise TooManyDeadLettersError(self._last.refused, window, tenants, self._share_max)
 
     def _refuse(self, tenant: str) -> None:
         self._seen += 1
