@@ -1,7 +1,9 @@
 """Fetched bytes give all records that can be read, and one unreadable record in the place of what cannot."""
 
+import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterable
 from random import Random
 from typing import Any
@@ -395,3 +397,16 @@ def test_whatever_is_damaged_no_byte_makes_it_raise_or_stay() -> None:
         offsets = [record.offset for record in read]
         assert offsets == sorted(set(offsets))
         assert 0 < read.next_fetch_offset <= 6
+
+
+def test_a_fetch_of_which_nothing_is_read_keeps_its_data_no_longer() -> None:
+    """A damaged one is fetched again: a thousand of them would keep a gigabyte."""
+    gc.disable()
+    try:
+        records = fetched(flipped(good(0), HEADER_BYTES))
+        assert records.begins_damaged
+        kept = weakref.ref(records)
+        del records
+        assert kept() is None
+    finally:
+        gc.enable()

@@ -107,7 +107,7 @@ class FetchedRecords:
         self._given_bytes = 0
         first = self._batch_at(0)
         self._first_fault = self._fault(first) if first else "the length of its batch is wrong"
-        self._records = self._read()
+        self._records: Iterator[ConsumerRecord] | None = None
 
     @property
     def begins_damaged(self) -> bool:
@@ -118,6 +118,10 @@ class FetchedRecords:
         return self
 
     def __next__(self) -> ConsumerRecord:
+        if (
+            self._records is None
+        ):  # not earlier: with it this is a cycle until all is read, and keeps the data
+            self._records = self._read()
         return next(self._records)
 
     def _read(self) -> Iterator[ConsumerRecord]:
