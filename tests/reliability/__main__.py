@@ -19,6 +19,7 @@ from reliability.brokers import FAULTS, brokers_away
 from reliability.dear_batches import searched
 from reliability.gateway_kills import gateway_killed
 from reliability.noisy import noisy_for
+from reliability.other_clients import committed_by_another, deleted
 from reliability.scenarios import Outcome
 from reliability.soak import soaked
 from reliability.steps import gateway_strikes, strikes, writing_strikes
@@ -101,6 +102,13 @@ async def gateway(servers: str, folder: Path, seeds: Sequence[int], guarantee: G
         )
 
 
+async def clients(servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
+    """Another client's commit while workers are down, reset and accepted; deleted topics; each seed."""
+    for seed in seeds:
+        for do in (committed_by_another, deleted):
+            yield await do(servers, folder / f"{do.__name__}-{seed}", seed, guarantee=guarantee)
+
+
 async def brokers(_: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee) -> Runs:
     """Three brokers of its own: restarted, their coordinator killed, too few copies, one lost; each seed."""
     for seed in seeds:
@@ -129,7 +137,19 @@ async def noisy(
 
 FORMS: dict[str, Callable[..., Runs]] = {
     each.__name__: each
-    for each in (kills, storm, rebalance, zombies, compaction, network, gateway, brokers, soak, noisy)
+    for each in (
+        kills,
+        storm,
+        rebalance,
+        zombies,
+        compaction,
+        network,
+        gateway,
+        clients,
+        brokers,
+        soak,
+        noisy,
+    )
 }
 TIMED = (soak.__name__, noisy.__name__)
 """The forms that last as long as the command line says."""
@@ -152,13 +172,14 @@ async def run(
 ) -> bool:
     """Run one form, and return whether nothing was wrong."""
     timed = {"minutes": minutes} if form in TIMED else {}
-    total, killed, count = Audited(), 0, 0
+    total, killed, count, ended = Audited(), 0, 0, 0
     with progress(form, None) as show:
         async for outcome in FORMS[form](servers, folder, seeds, guarantee, **timed):
             count, killed, total = count + 1, killed + outcome.kills, total + outcome.audited
+            ended += len(outcome.failed)
             show(count)
             print(outcome, *outcome.failed, *outcome.audited.found, sep="\n  ", flush=True)
-    print(f"{form}: {count} runs, {killed} kills; {total}")
+    print(f"{form}: {count} runs, {killed} kills, {ended} ended by themselves; {total}")
     return total.is_right
 
 

@@ -35,6 +35,7 @@ from apportion.settings import Settings
 
 _DEADLINE_S = 600.0
 _LOOK_S = 0.5
+_RESIDENT_MAX_MIB = 400
 _TESTS = Path(__file__).parents[1]
 _DAMAGING = (
     f"import sys; sys.path.insert(0, {str(_TESTS)!r})\nfrom reliability.damaged import install; install()"
@@ -53,6 +54,7 @@ class Campaign:
     letters: Counter[str] = field(default_factory=Counter)
     answered: int = 0
     exits: int = 0
+    resident_mib: int = 0
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -70,6 +72,7 @@ class Campaign:
             f"batches, seed {self.seed}: {self.mutated:,} mutated: {self.damaged:,} damaged on the way, "
             f"{self.written:,} written, {self.refused:,} refused by the broker; "
             f"{self.good:,} good requests around them, {self.exits} worker exits, "
+            f"at most {self.resident_mib} MiB resident, "
             f"{self.answered:,} requests answered, dead letters: {_listed(self.letters)}; "
             f"{len(self.faults)} faults; {self.seconds:.0f} s"
         )
@@ -93,7 +96,10 @@ async def mutated_batches(servers: str, seed: int, count: int) -> Campaign:
                 await _answered(stage.outputs, last, worker)
             except TimeoutError:
                 campaign.faults.append("not all was answered in time")
+            campaign.resident_mib = worker.resident_max_mib
             campaign.exits = int(worker.process.returncode is not None or await worker.stop() != 0)
+        if campaign.resident_mib > _RESIDENT_MAX_MIB:
+            campaign.faults.append(f"over {_RESIDENT_MAX_MIB} MiB of the worker were resident")
         campaign.good = sum(bool(span.name) for span in spans)
         _compare(campaign, await stage.outputs.wait_for_end(), spans)
     campaign.seconds = monotonic() - since_s

@@ -18,8 +18,8 @@ from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from reliability.fleet import Fleet
-from reliability.load import SESSIONS
-from reliability.scenarios import Outcome, Supervised, scene_of
+from reliability.load import SESSIONS, unreadable
+from reliability.scenarios import MANY, Outcome, Supervised, scene_of
 from reliability.steps import Strike
 from reliability.topics import read_records
 from support.composing import candidate
@@ -31,6 +31,7 @@ from apportion.stream.state.recovery import read_rows
 _GATEWAYS = 2
 _CALLERS = 40
 _CALLS_PER_S = 30.0
+_HOSTILE_PER_S = 1.0
 _WAIT_S = 4.0
 """Less than a dead worker's session: some calls are told 504."""
 _LOST_S = _WAIT_S + 4.0
@@ -72,15 +73,23 @@ async def gateway_killed(
     workers: int = 3,
     **values: Any,
 ) -> Outcome:
-    """Workers and gateways are killed at steps, one of each at a time, and all calls are answered."""
+    """Workers and gateways are killed at steps, one of each at a time, and all calls are answered.
+
+    Hostile batches come beside the calls.
+    """
     since_s = monotonic()
     values |= {"gateway_wait_s": _WAIT_S, "gateway_port": 0}
     async with scene_of(servers, folder, workers, strikes, one_by_one=True, **values) as scene:
         settings = scene.run.settings
         async with _gateways(settings, folder, gateway_strikes) as front:
+            over: list[bool] = []
+            hostile = unreadable(settings, seed, MANY)
+            sending = asyncio.create_task(scene.run.send(hostile, _HOSTILE_PER_S, lambda: bool(over)))
             calls = await _call_until(
                 lambda: scene.is_struck() and front.is_struck(), _calls(seed), front.fleet
             )
+            over.append(True)
+            await sending
         await scene.run.caught_up()
         audited = await scene.run.audit()
         await _require_answered_once(settings, calls)
@@ -88,6 +97,7 @@ async def gateway_killed(
         failed = [line for fleet in fleets for line in fleet.failed]
         missed = ", ".join(map(str, scene.missed + front.missed))
         note = f"; {front.fleet.killed} of the kills are gateways; {calls}"
+        note += f"; {scene.run.sent} hostile batches"
         note += f"; not reached: {missed}" if missed else ""
         kills = sum(fleet.killed for fleet in fleets)
         return Outcome("killed gateways", seed, audited, kills, failed, monotonic() - since_s, note)

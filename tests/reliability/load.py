@@ -5,10 +5,14 @@ The same seed gives the same records in the same order.
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from random import Random
+from struct import pack
 from typing import Any
 
+from support.batches import ZSTD, raw_batch, raw_record
 from support.composing import candidate
+from support.hostile import hostile_batches
 
 from apportion.core.events import session_key
 from apportion.kafka.partitioning import partition_of
@@ -18,27 +22,31 @@ SESSIONS = 60
 _SENT_AGAIN = 0.02
 _ARTIFACTS = 0.08
 _RETRACTIONS = 0.02
+_HALF_PAIR = "\ud83d"
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record on its way in."""
+    """A record on its way in, or a batch of `count` records that is written as it is."""
 
     partition: int
     key: bytes | None
     value: bytes
+    batch: bytes | None = None
+    count: int = 1
 
 
-def load(
+def load(  # noqa: PLR0913 - the shares of each kind
     settings: Settings,
     seed: int,
     count: int,
     *,
     sessions: int = SESSIONS,
     poison: float = 0.0,
+    hostile: float = 0.0,
     name: str = "",
 ) -> list[Sent]:
-    """Return so many records, of which about the share `poison` is bad; the name is in their ids."""
+    """Return so many records, the shares `poison` bad and `hostile` hostile; the name is in their ids."""
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     names = [f"s{number}" for number in range(sessions)]
     sent: list[Sent] = []
@@ -51,7 +59,10 @@ def load(
         chance = random.random()
         if chance < poison:
             sent.append(_bad(random, partition, key))
-        elif sent and chance < poison + _SENT_AGAIN:
+        elif chance < poison + hostile:
+            event = _event(random, number, f"{name}r{number}", tenant, session)
+            sent.append(_hostile(random, partition, key, event))
+        elif sent and chance < poison + hostile + _SENT_AGAIN:
             sent.append(random.choice(sent))
         else:
             value = json.dumps(_event(random, number, f"{name}r{number}", tenant, session)).encode()
@@ -105,3 +116,37 @@ def _bad(random: Random, partition: int, key: bytes) -> Sent:
             Sent(partition, key, b""),
         )
     )
+
+
+def unreadable(settings: Settings, seed: int, count: int) -> list[Sent]:
+    """Return so many hostile batches that are never answered, each at a partition of the seed."""
+    random, batches = Random(seed), _batches()  # noqa: S311 - no secret: it must come again
+    return [
+        Sent(random.randrange(settings.partitions), None, b"", random.choice(batches)) for _ in range(count)
+    ]
+
+
+def _hostile(random: Random, partition: int, key: bytes, event: dict[str, Any]) -> Sent:
+    """Return what costs a worker much, cannot be read, or is written as other producers do."""
+    value, kind = json.dumps(event).encode(), random.randrange(10)
+    if kind == 0:
+        nulls = dict.fromkeys(("policy", "query", "constraints")) | event
+        return Sent(partition, key, json.dumps(nulls).encode())
+    if kind == 1:
+        cut = candidate("cut", 20) | {"content": f"Ship it {_HALF_PAIR}"}
+        return Sent(partition, key, json.dumps(event | {"candidates": [cut]}).encode())
+    if kind == 2:
+        return Sent(partition, key, pack(">bI", 0, 7) + value)  # as serializers of a schema registry do
+    if kind == 3:
+        full = raw_record(0, key, value, [(b"name", b"content")] * 1_000)
+        return Sent(partition, key, value, raw_batch([full], codec=ZSTD))
+    if kind == 4:
+        bad = raw_record(1, key, value, [(b"\xff\xfe", b"x")])
+        around = raw_batch([raw_record(0, key, value), bad, raw_record(2, key, value)], codec=ZSTD)
+        return Sent(partition, key, value, around, count=3)
+    return Sent(partition, key, value, random.choice(_batches()))
+
+
+@cache
+def _batches() -> tuple[bytes, ...]:
+    return tuple(hostile_batches().values())

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import time
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -12,8 +13,10 @@ from reliability.fleet import Fleet
 from reliability.load import Sent
 from reliability.topics import audit_topics, committed_offsets, end_offsets
 from support.audit import Audited
+from support.batches import produce, stamped
 from support.running import NEVER_TOO_MANY, own_settings
 
+from apportion.core.wire.record import Record
 from apportion.kafka.admin import BrokerUnreachableError
 from apportion.kafka.connection import connection_arguments
 from apportion.kafka.topics import create_topics
@@ -32,7 +35,13 @@ class Run:
     producer: AIOKafkaProducer
     fleet: Fleet
     sent: int = 0
+    records: int = 0
+    """What was sent, in records: a batch may have several."""
     is_compacted: bool = False
+    kept: dict[str, dict[int, list[Record]]] = field(default_factory=dict)
+    """By topic and partition, records of topics that are deleted later."""
+    passed_over: dict[int, range] = field(default_factory=dict)
+    """By partition, offsets that another client's commit has passed over: they are not answered."""
 
     async def send(
         self, load: Sequence[Sent], per_s: float | None = None, done: Callable[[], bool] = lambda: False
@@ -45,10 +54,13 @@ class Run:
                 await asyncio.sleep(early_s)
             if done():
                 break
-            self.sent += 1
-            await self.producer.send(
-                self.settings.requests_topic, one.value, key=one.key, partition=one.partition
-            )
+            self.sent, self.records = self.sent + 1, self.records + one.count
+            topic = self.settings.requests_topic
+            if one.batch is not None:
+                batch = stamped(one.batch, int(time() * 1000))
+                await produce(self.producer.client, topic, one.partition, batch)
+                continue
+            await self.producer.send(topic, one.value, key=one.key, partition=one.partition)
         await self.producer.flush()
 
     async def begun(self) -> None:
@@ -73,7 +85,13 @@ class Run:
 
     async def audit(self) -> Audited:
         once = self.settings.guarantee is Guarantee.EXACTLY_ONCE
-        return await audit_topics(self.settings, once=once, compacted=self.is_compacted)
+        return await audit_topics(
+            self.settings,
+            once=once,
+            compacted=self.is_compacted,
+            kept=self.kept,
+            passed_over=self.passed_over,
+        )
 
 
 @asynccontextmanager

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.structs import ConsumerRecord
 from msgspec.structs import replace
 from support.audit import Audited, Partition, Row, audit
 from support.expected import Expectation
@@ -17,6 +17,8 @@ from apportion.kafka.admin import admin_client
 from apportion.kafka.connection import connection_arguments
 from apportion.kafka.output_ownership import source_of
 from apportion.kafka.partitioning import check_place
+from apportion.kafka.record_batches import record_of
+from apportion.kafka.record_consumer import RecordConsumer
 from apportion.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic, plan_topics
 from apportion.settings import Settings
 from apportion.stream.state.recovery import read_rows
@@ -84,11 +86,19 @@ async def is_compacted(settings: Settings, ends: Mapping[int, int]) -> bool:
     return True
 
 
-async def audit_topics(settings: Settings, *, once: bool = False, compacted: bool = False) -> Audited:
+async def audit_topics(
+    settings: Settings,
+    *,
+    once: bool = False,
+    compacted: bool = False,
+    kept: Mapping[str, Mapping[int, list[Record]]] = MappingProxyType({}),
+    passed_over: Mapping[int, range] = MappingProxyType({}),
+) -> Audited:
     """Read every topic to its end, as far as it is committed, and tell what is wrong.
 
     In a `compacted` changelog a late row may name an artifact that newer rows have removed; that row is left
-    out.
+    out. Records that were `kept` of a deleted topic stand before those of the topic; offsets that were
+    `passed_over` ask for nothing.
     """
     committed = await committed_offsets(settings)
     timeline = create_timeline(settings)
@@ -106,10 +116,15 @@ async def audit_topics(settings: Settings, *, once: bool = False, compacted: boo
     total = Audited()
     held = await read_rows(settings, range(settings.partitions))
     for number in range(settings.partitions):
-        read: Callable[[str], asyncio.Future[list[Record]]] = partial(_read_soon, settings, number)
+
+        async def read(topic: str, number: int = number) -> list[Record]:
+            before = kept.get(topic, {}).get(number, [])
+            return before + await read_records(settings, topic, number)
+
+        unasked = passed_over.get(number, range(0))
         partition = Partition(
             number,
-            await read(settings.requests_topic),
+            [record for record in await read(settings.requests_topic) if record.offset not in unasked],
             await read(settings.composed_topic),
             await read(settings.decisions_topic),
             await read(settings.dead_letters_topic),
@@ -145,15 +160,18 @@ def _row(key: bytes, row: SessionRow | None) -> Row:
     return Row(key, row.seen_offset, replace(row.session, own_digest="").digest)
 
 
-def _read_soon(settings: Settings, partition: int, topic: str) -> "asyncio.Future[list[Record]]":
-    return asyncio.ensure_future(read_records(settings, topic, partition))
-
-
 async def read_records(settings: Settings, topic: str, partition: int) -> list[Record]:
-    """Return a partition's records from its beginning to its end."""
+    """Return a partition's records from its beginning to its end.
+
+    Requests are read as workers read them: another client ends at a record that cannot be read.
+    """
     place = TopicPartition(topic, partition)
     records: list[Record] = []
-    consumer = AIOKafkaConsumer(
+    consumer_type: Callable[..., AIOKafkaConsumer] = AIOKafkaConsumer
+    if topic == settings.requests_topic:
+        bytes_max = settings.batch_decompressed_max_bytes
+        consumer_type = partial(RecordConsumer, batch_decompressed_max_bytes=bytes_max)
+    consumer = consumer_type(
         **connection_arguments(settings),
         isolation_level="read_committed",
         max_partition_fetch_bytes=MESSAGE_MAX_BYTES,
@@ -163,11 +181,5 @@ async def read_records(settings: Settings, topic: str, partition: int) -> list[R
         await consumer.seek_to_beginning()
         end = (await consumer.end_offsets([place]))[place]
         while await consumer.position(place) < end:
-            records += map(_record, (await consumer.getmany(timeout_ms=200)).get(place, []))
+            records += map(record_of, (await consumer.getmany(timeout_ms=200)).get(place, []))
     return records
-
-
-def _record(read: ConsumerRecord) -> Record:
-    return Record(
-        read.topic, read.partition, read.offset, read.timestamp, read.key, read.value, tuple(read.headers)
-    )

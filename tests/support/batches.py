@@ -77,6 +77,11 @@ def sealed(batch: bytes) -> bytes:
     return batch[:17] + struct.pack(">I", calc_crc32c(batch[21:])) + batch[21:]
 
 
+def stamped(batch: bytes, time_ms: int) -> bytes:
+    """Return a batch with other timestamps."""
+    return sealed(batch[:27] + struct.pack(">qq", time_ms, time_ms) + batch[43:])
+
+
 def bomb(size_bytes: int, codec: int = ZSTD) -> bytes:
     """Return a batch of one record, small as it travels, with a value of so many zeros."""
     record = raw_record(0, b"default/s", bytes(size_bytes))

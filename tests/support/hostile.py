@@ -39,6 +39,9 @@ def dear_batches() -> dict[str, bytes]:
     return {
         "500 records with 1,000 headers": raw_batch(_records(500, 1_000, b"\4ab\4cd"), codec=ZSTD),
         "30 records of 1 MiB": raw_batch([raw_record(n, KEY, bytes(1 << 20)) for n in range(30)], codec=ZSTD),
+        "500 names that are not UTF-8": raw_batch(
+            _records(100, 5, varint(40_000) + b"\xff" * 40_000 + b"\0"), codec=ZSTD
+        ),
         "100,000 records": raw_batch(_records(100_000, 2, b"\4ab\4cd"), codec=ZSTD),
     }
 

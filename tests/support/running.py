@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -203,6 +204,15 @@ class Worker:
     @property
     def log(self) -> str:
         return "\n".join(self.lines)
+
+    @property
+    def resident_max_mib(self) -> int:
+        """The most memory that it has had in use; 0 if it has ended."""
+        try:
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+        except FileNotFoundError:
+            return 0
+        return next((int(line.split()[1]) >> 10 for line in status.splitlines() if "VmHWM" in line), 0)
 
     async def read_log(self) -> None:
         assert self.process.stderr is not None

@@ -36,6 +36,8 @@ _GIVEN_MAX_BYTES = 16 << 20
 _COPIED_MAX_BYTES = 1 << 20
 _RECORD_BYTES, _RECORD_HEADER_BYTES = 500, 200
 """What the objects of a record and of a header take beside their bytes, at most about."""
+_NAME_CHARACTER_BYTES = 5
+"""A character that is not ASCII makes each of its name take two or four bytes, and Python keeps the UTF-8."""
 _TIMES_MS = range(-(2**63), 2**63)
 
 
@@ -107,7 +109,7 @@ class FetchedRecords:
         self._given_bytes = 0
         first = self._batch_at(0)
         self._first_fault = self._fault(first) if first else "the length of its batch is wrong"
-        self._records = self._read()
+        self._records: Iterator[ConsumerRecord] | None = None
 
     @property
     def begins_damaged(self) -> bool:
@@ -118,6 +120,10 @@ class FetchedRecords:
         return self
 
     def __next__(self) -> ConsumerRecord:
+        if (
+            self._records is None
+        ):  # not earlier: with it this is a cycle until all is read, and keeps the data
+            self._records = self._read()
         return next(self._records)
 
     def _read(self) -> Iterator[ConsumerRecord]:
@@ -250,6 +256,7 @@ class FetchedRecords:
             if record.offset >= self.next_fetch_offset:
                 self.next_fetch_offset = offset
                 objects_bytes = _RECORD_BYTES + _RECORD_HEADER_BYTES * len(record.headers)
+                objects_bytes += _NAME_CHARACTER_BYTES * sum([len(name) for name, _ in record.headers])
                 self._given_bytes += start - begin + objects_bytes
                 yield record
                 if not self._has_room:
