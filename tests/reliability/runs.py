@@ -94,11 +94,15 @@ class Run:
         )
 
 
+_COLD_S = 30.0
+"""The time in which a broker that has just started must know its new topics."""
+
+
 @asynccontextmanager
 async def run_of(bootstrap_servers: str, folder: Path, **values: Any) -> AsyncIterator[Run]:
     """Make topics of one's own; at the end no worker lives."""
     settings = own_settings(bootstrap_servers, **{"partitions": 6, **NEVER_TOO_MANY, **values})
-    await create_topics(settings)
+    await create_topics(settings.model_copy(update={"request_timeout_s": _COLD_S}))
     folder.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - once, before anything runs
     producer = AIOKafkaProducer(**connection_arguments(settings), acks="all", enable_idempotence=True)
     async with producer:
