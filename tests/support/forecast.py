@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from support.requiring import DOCKER, REQUIREMENTS, Requirement
 
-MINUTES, MINUTES_WITHOUT_DOCKER = 24, 6
+MINUTES, MINUTES_WITHOUT_DOCKER = 22, 6
 
 
 def forecast(missing: Iterable[Requirement[str] | Requirement[bool] | Requirement[list[str]]]) -> str:

@@ -6,7 +6,7 @@ from support.requiring import CHROMIUM, DOCKER, REQUIREMENTS, Requirement
 
 
 def test_a_machine_that_has_everything_skips_nothing() -> None:
-    assert forecast([]).splitlines() == ["The tests take about 24 minutes on two cores.", "None is skipped."]
+    assert forecast([]).splitlines() == ["The tests take about 22 minutes on two cores.", "None is skipped."]
 
 
 def test_without_docker_the_tests_are_shorter_and_what_is_skipped_is_named(
