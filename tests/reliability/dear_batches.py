@@ -35,7 +35,7 @@ _STEPS = (0, 1, 2, 10, 100, 999, 1_000, 1_001, 10_000, 100_000, 100_001, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a batch is made of."""
+    """The parameters of a batch."""
 
     codec: int = 4
     records: int = 1
@@ -82,7 +82,7 @@ class Search:
 
     @property
     def is_right(self) -> bool:
-        """Whether every batch was read within the bounds."""
+        """True if every batch was read within the bounds."""
         return not self.faults
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What other clients do to a group and its topics: a commit in its name, and topics that they delete."""
+"""Acts of other clients on a group and its topics: a commit in the group's name, and deleted topics."""
 
 import asyncio
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ class Run:
     fleet: Fleet
     sent: int = 0
     records: int = 0
-    """What was sent, in records: a batch may have several."""
+    """The number of sent records; a batch may have several."""
     is_compacted: bool = False
     kept: dict[str, dict[int, list[Record]]] = field(default_factory=dict)
     """By topic and partition, records of topics that are deleted later."""

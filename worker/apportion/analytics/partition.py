@@ -92,7 +92,7 @@ class PartitionSink:
             self._batches_of = f"{topic}@{topic_id}"
             last = last_batch(store, self._batches_of, partition)
         self.is_made_anew = last is None and self._batches_of != topic
-        """Whether the tables hold rows of a topic of this name that is gone, and none of this one."""
+        """True if the tables hold rows of a deleted topic of this name, and none of the present one."""
         self._unfinished = last if last is not None and missing(store, last) else None
         self.is_new = last is None
         """Whether the tables hold nothing of the partition."""
