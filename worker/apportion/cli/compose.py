@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 _LISTED_MAX = 3
-"""How many refused events of one code are listed on stderr."""
+"""The largest number of refused events of one code that stderr lists."""
 
 
 class ComposeFormat(StrEnum):

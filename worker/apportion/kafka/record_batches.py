@@ -32,10 +32,10 @@ HEADERS_MAX = 1_000
 RECORDS_MAX = 100_000
 """Records of a readable batch: 32 MiB hold so many of 335 bytes. Each costs an answer or a dead letter."""
 _GIVEN_MAX_BYTES = 16 << 20
-"""What the objects that one fetch gives may take, about; only the last of them may go over it."""
+"""The estimated memory of the records that one fetch gives; only the last record may exceed it."""
 _COPIED_MAX_BYTES = 1 << 20
 _RECORD_BYTES, _RECORD_HEADER_BYTES = 500, 200
-"""What the objects of a record and of a header take beside their bytes, at most about."""
+"""The estimated memory of a record and of a header as objects, in addition to their bytes."""
 _NAME_CHARACTER_BYTES = 5
 """A character that is not ASCII makes each of its name take two or four bytes, and Python keeps the UTF-8."""
 _TIMES_MS = range(-(2**63), 2**63)
@@ -113,7 +113,7 @@ class FetchedRecords:
 
     @property
     def begins_damaged(self) -> bool:
-        """Whether the first batch cannot be trusted: its length, checksum, format or place is wrong."""
+        """True if the first batch is damaged: its length, checksum, format or offsets are wrong."""
         return bool(self._data and self._first_fault)
 
     def __iter__(self) -> "FetchedRecords":

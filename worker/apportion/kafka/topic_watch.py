@@ -98,7 +98,7 @@ async def view_topics(settings: Settings, topics: Collection[str]) -> TopicsView
             try:
                 async with open_connection(settings, address) as connection:
                     return _view(await connection.send(_TopicsRequest(topics)))
-            except NotImplementedError:  # the broker has no version with ids
+            except NotImplementedError:  # from aiokafka: the broker is older than topic ids
                 return TopicsView("", dict.fromkeys(topics, ""))
             except (OSError, KafkaError) as error:
                 failure = error
@@ -115,7 +115,7 @@ def _view(response: _MetadataResponse) -> TopicsView:
 
 
 class TopicsWatch:
-    """Watch over the topics of a process that is running, from `begin` on."""
+    """Watch over the topics of a running process: compares them with its first look."""
 
     def __init__(self, settings: Settings, topics: Collection[str]) -> None:
         self._settings = settings

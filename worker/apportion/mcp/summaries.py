@@ -11,7 +11,7 @@ _SUMS_MAX = 50
 
 
 class SumBy(StrEnum):
-    """What decisions are summed by."""
+    """The key of a sum over decisions."""
 
     REASON = "reason"
     GROUP = "group"

@@ -58,9 +58,9 @@ class Flow:
         self._alone = ALONE_MAX if metadata.under_way else 0
         self._is_begun = self._is_suspect = False
         self._is_proven = False
-        """Whether a batch of this worker is durable; events that are composed one by one prove nothing."""
+        """True if a batch of this worker is durable; events that are composed one by one prove nothing."""
         self._is_foreign = offset is not None and metadata == NOTHING_KNOWN
-        """Whether the commit is another client's: accepted once, it becomes this worker's own."""
+        """True if another client made the commit. Once accepted, the worker commits it again as its own."""
         self.may_move = False
         """Whether a batch is being written that moves the offset with it, or was given up and may yet."""
         self.failed_offset: int | None = None

@@ -75,7 +75,7 @@ class Pipeline:
         self.flows: dict[int, Flow] = {}
         """The partitions that flow, or did so last."""
         self.in_flight_bytes = 0
-        """How many bytes are being written."""
+        """The bytes that are being written."""
         self._woken = asyncio.Event()
         """Set when there may be something to read or to compose."""
         self.position_lock = asyncio.Lock()

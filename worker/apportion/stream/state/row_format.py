@@ -35,7 +35,7 @@ NEVER_US = (1 << 63) - 1
 
 _VERSION = 2
 _VERSIONS = range(1, 32)
-"""What a row of any version may begin with: no printable character, as another program's data may."""
+"""Version bytes of rows, later versions included. None is printable; the first byte of foreign text is."""
 _SEEN = Layout(">Q")
 _PREFIX = Layout(">BQqqH")
 _NAME = Layout(">QI")
