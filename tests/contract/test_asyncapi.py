@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from tools.schemas import file_name, schemas
 
+from apportion.contracts.registry.client import RegisteredSchema
+from apportion.contracts.registry.headers import SCHEMA_ID_HEADER
 from apportion.core.events import session_key
 from apportion.core.wire.cloudevents import EventHeaders
 from apportion.kafka.topics import Topic, plan_topics
-from apportion.registry.client import RegisteredSchema
-from apportion.registry.headers import SCHEMA_ID_HEADER
 from apportion.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "schemas"

@@ -22,9 +22,14 @@ from support.commands import apportion
 from support.containers import free_port
 from support.requiring import MAVEN
 
-from apportion.registry.client import SchemaRejectedError, open_registry
-from apportion.registry.headers import find_schema_headers
-from apportion.registry.subjects import check_subjects, plan_subjects, register_subjects, require_subjects
+from apportion.contracts.registry.client import SchemaRejectedError, open_registry
+from apportion.contracts.registry.headers import find_schema_headers
+from apportion.contracts.registry.subjects import (
+    check_subjects,
+    plan_subjects,
+    register_subjects,
+    require_subjects,
+)
 from apportion.settings import Settings
 
 VERSION = "3.0.9"

@@ -13,11 +13,11 @@ import msgspec
 from tools.schemas.requests import request_schema
 from tools.schemas.structs import components
 
+from apportion.contracts.schemas.document import document, file_name
+from apportion.contracts.schemas.policies import POLICY, policy_parts
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction, ContextUsage
 from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
 from apportion.core.strategies import STRATEGIES
-from apportion.schemas.document import document, file_name
-from apportion.schemas.policies import POLICY, policy_parts
 
 __all__ = ["EVENTS", "POLICY", "file_name", "request_schemas", "schemas"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
+from apportion.contracts.schemas.document import REF
 from apportion.core import events, results
-from apportion.schemas.document import REF
 
 _STRUCTS = {
     name: found

@@ -7,9 +7,9 @@ import pytest
 from support.commands import ROOT, apportion
 from support.registries import Registry, serving
 
-from apportion.registry.headers import SCHEMA_ID_HEADER
-from apportion.registry.subjects import SubjectStatus
-from apportion.schemas.topics import Compatibility
+from apportion.contracts.registry.headers import SCHEMA_ID_HEADER
+from apportion.contracts.registry.subjects import SubjectStatus
+from apportion.contracts.schemas.topics import Compatibility
 from apportion.settings import Settings
 
 PAGE = (ROOT / "docs" / "schemas.md").read_text("utf-8")

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from support.registries import Registry, serving
 
-from apportion.registry.client import (
+from apportion.contracts.registry.client import (
     RegisteredSchema,
     RegistryRefusedError,
     RegistryUnreachableError,

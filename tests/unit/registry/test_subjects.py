@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from support.registries import Registry, serving
 
-from apportion.registry.subjects import (
+from apportion.contracts.registry.subjects import (
     SubjectsNotReadyError,
     SubjectStatus,
     check_subjects,

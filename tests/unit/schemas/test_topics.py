@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from apportion.schemas.topics import Compatibility, TopicSchema, topic_schemas
+from apportion.contracts.schemas.topics import Compatibility, TopicSchema, topic_schemas
 from apportion.settings import Settings
 
 EXAMPLES = Path(__file__).parents[3] / "schemas" / "examples"

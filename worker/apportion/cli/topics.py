@@ -11,8 +11,8 @@ from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 
 if TYPE_CHECKING:
+    from apportion.contracts.registry.subjects import SubjectReport
     from apportion.kafka.topics import TopicReport
-    from apportion.registry.subjects import SubjectReport
 
 app = typer.Typer(
     add_completion=False,
@@ -88,9 +88,9 @@ def check(ctx: typer.Context, *, registry: _Registry = None) -> None:
       apportion topics check --app-id staging --topic-prefix staging.
       apportion topics check --registry https://registry:8081
     """
+    from apportion.contracts.registry.subjects import check_subjects, require_subjects
     from apportion.kafka.output_ownership import output_topics, require_own_outputs
     from apportion.kafka.topics import check_topics, require_ready
-    from apportion.registry.subjects import check_subjects, require_subjects
 
     settings = read_settings(ctx, schema_registry=registry)
     reports = asyncio.run(check_topics(settings))
@@ -117,7 +117,7 @@ def register(ctx: typer.Context, *, registry: _Registry = None) -> None:
       apportion topics register --registry https://registry:8081
       apportion topics register --registry http://localhost:8080/apis/ccompat/v7
     """
-    from apportion.registry.subjects import register_subjects, require_subjects
+    from apportion.contracts.registry.subjects import register_subjects, require_subjects
 
     settings = read_settings(ctx, schema_registry=registry)
     if settings.schema_registry is None:

@@ -20,6 +20,7 @@ from msgspec.structs import asdict
 from yarl import URL
 
 from apportion.assembly import create_engine, create_timeline
+from apportion.contracts.registry.headers import find_schema_headers
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import PolicyRefusal
 from apportion.kafka.commits import require_group
@@ -39,7 +40,6 @@ from apportion.kafka.topics import (
 )
 from apportion.operations.log import log_fact
 from apportion.operations.numbers import Numbers
-from apportion.registry.headers import find_schema_headers
 from apportion.settings import Settings
 from apportion.settings.value_types import Guarantee, SaslMechanism
 from apportion.stream.faust_app.assignor import AnyHostAssignor

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
-from apportion.registry.client import open_registry
-from apportion.registry.subjects import (
+from apportion.contracts.registry.client import open_registry
+from apportion.contracts.registry.subjects import (
     SubjectReport,
     SubjectsNotReadyError,
     SubjectStatus,

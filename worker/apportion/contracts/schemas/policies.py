@@ -4,8 +4,8 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
+from apportion.contracts.schemas.document import REF
 from apportion.core.strategies import STRATEGIES
-from apportion.schemas.document import REF
 
 POLICY = "context-policy"
 """The `type` of a policy in its topic."""

@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import Struct, json
 
+from apportion.contracts.schemas.document import REF, tidied
+from apportion.contracts.schemas.policies import policy_parts
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction, ContextUsage
 from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
-from apportion.schemas.document import REF, tidied
-from apportion.schemas.policies import policy_parts
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 """The draft that registries can compare."""

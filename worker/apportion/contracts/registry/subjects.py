@@ -10,8 +10,13 @@ from typing import Any
 
 from msgspec import Struct, json
 
-from apportion.registry.client import RegisteredSchema, RegistryClient, SchemaRejectedError, open_registry
-from apportion.schemas.topics import TopicSchema, topic_schemas
+from apportion.contracts.registry.client import (
+    RegisteredSchema,
+    RegistryClient,
+    SchemaRejectedError,
+    open_registry,
+)
+from apportion.contracts.schemas.topics import TopicSchema, topic_schemas
 from apportion.settings import Settings
 
 _PLACES_MAX = 5
