@@ -7,8 +7,8 @@ from typing import Any
 from apportion.core.compose import compose
 from apportion.core.session.row import EMPTY
 from apportion.core.shrink import SHRINK_BY_KIND, ladder
-from apportion.counters import COUNTERS
-from apportion.policies import load_catalogue
+from apportion.engine.counters import COUNTERS
+from apportion.engine.policies import load_catalogue
 from benchmarks.corpus import ENGINE, definitions, lanes_candidates, pieces, request
 from benchmarks.measure import best_s, micro, table
 

@@ -11,8 +11,8 @@ from apportion.core.identity import text_digest
 from apportion.core.memory import Memory
 from apportion.core.session.row import EMPTY
 from apportion.core.text.tokens import TokenCounter
-from apportion.counters import exact_counter
-from apportion.policies import load_catalogue
+from apportion.engine.counters import exact_counter
+from apportion.engine.policies import load_catalogue
 from benchmarks.corpus import ENGINE, lanes_candidates, request
 from benchmarks.measure import best_s, micro, table
 

@@ -15,7 +15,7 @@ from apportion.core.bounds import Bounds
 from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest
 from apportion.core.wire.codec import decode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 ENGINE = Engine(ENGINE_VERSION, COUNTERS)
 CHARACTERS = 1_600

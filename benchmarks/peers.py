@@ -33,7 +33,7 @@ from apportion.core.policies.catalogue import Catalogue
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
 from apportion.core.wire import codec
-from apportion.counters.bpe import PATTERNS, load_tokenizer
+from apportion.engine.counters.bpe import PATTERNS, load_tokenizer
 from benchmarks.corpus import ENGINE, lanes_candidates, pieces
 from benchmarks.measure import micro, seconds_in_turn, spread
 

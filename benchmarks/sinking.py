@@ -20,7 +20,7 @@ from apportion.analytics.tables import Table
 from apportion.core.compose import compose
 from apportion.core.session.row import EMPTY
 from apportion.core.wire.codec import encode
-from apportion.policies import builtin_policies
+from apportion.engine.policies import builtin_policies
 from benchmarks.corpus import ENGINE, lanes_candidates, request
 
 CANDIDATES = 20

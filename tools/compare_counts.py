@@ -18,7 +18,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from tools.vocabularies import SURROGATES, tokens_of
 
 from apportion.core.text.tokens import CounterName
-from apportion.counters import exact_counter
+from apportion.engine.counters import exact_counter
 
 ENCODINGS = (CounterName.O200K_BASE, CounterName.CL100K_BASE)
 ASCII = "strevmldbA1 \t\n\r'/!"

@@ -11,11 +11,11 @@ from time import process_time
 
 from pydantic import SecretStr
 
-from apportion.assembly import create_engine, create_timeline
 from apportion.core.composer import Composer
 from apportion.core.memory import Memory
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.wire import codec
+from apportion.engine.assembly import create_engine, create_timeline
 from apportion.settings import Settings
 from benchmarks.shell.events import REQUESTS_A_SESSION, TIMESTAMP_MS, Workload, demo, small
 from benchmarks.shell.rows import SECRET

@@ -14,11 +14,11 @@ from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import ConsumerRecord
 from pydantic import SecretStr
 
-from apportion.assembly import create_engine, create_timeline
 from apportion.core.composer import Composer
 from apportion.core.memory import Memory
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.wire import codec
+from apportion.engine.assembly import create_engine, create_timeline
 from apportion.kafka.producer import RecordProducer
 from apportion.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.operations.gc_tuning import collect_seldom, keep_what_is_here

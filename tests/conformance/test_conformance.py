@@ -23,8 +23,8 @@ from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import STRATEGIES, meaning_of, parse_policy
 from apportion.core.wire.codec import decode, encode
-from apportion.counters import COUNTERS
-from apportion.policies import builtin_policies
+from apportion.engine.counters import COUNTERS
+from apportion.engine.policies import builtin_policies
 
 FOLDERS = (*STRATEGIES, "session")
 FILES = sorted(file for name in FOLDERS for file in Path(__file__).parent.glob(f"{name}/*.json"))

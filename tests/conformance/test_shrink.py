@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from apportion.core.shrink import ShrinkStrategy, ladder
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 FILES = sorted((Path(__file__).parent / "shrink").glob("*.json"))
 

@@ -28,9 +28,9 @@ from support.running import (
 
 from apportion.core.policies.timeline import policy_key, policy_value
 from apportion.core.policy import Policy
+from apportion.engine.policies import load_policy
 from apportion.kafka.admin import admin_client
 from apportion.kafka.topics import TopicStatus, check_topics
-from apportion.policies import load_policy
 from apportion.settings import Settings, flag_of
 
 pytestmark = pytest.mark.asyncio

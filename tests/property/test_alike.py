@@ -7,7 +7,7 @@ from support.counting import Counting
 
 from apportion.core.text.tokens import CounterName
 from apportion.core.text.variant_counter import Alike
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 PIECES = ("a ", "\n", "\n\n", "\r\n", ". ", ",", "'s", "/", "- ", "#", "12345", "é", "漢字", "\x1c", "\x85",
           "\u2028", " word" * 300, "\nline" * 500, "x" * 5_000, "one line\n/two\n" * 400)  # fmt: skip

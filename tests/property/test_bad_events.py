@@ -20,7 +20,7 @@ from apportion.core.policies.catalogue import Catalogue
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
 from apportion.core.wire.codec import decode, encode
-from apportion.policies import builtin_policies
+from apportion.engine.policies import builtin_policies
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
 

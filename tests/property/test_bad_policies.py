@@ -10,16 +10,18 @@ from hypothesis import given, settings
 from support.composing import answer
 from support.mutations import Literal, mutated
 
-import apportion.policies
+import apportion.engine.policies
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.wire.codec import decode
-from apportion.policies import load_policy
+from apportion.engine.policies import load_policy
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
-BUILT_IN = [file for file in resources.files(apportion.policies).iterdir() if file.name.endswith(".toml")]
+BUILT_IN = [
+    file for file in resources.files(apportion.engine.policies).iterdir() if file.name.endswith(".toml")
+]
 POLICIES = [
     *(tomllib.loads(file.read_text()) for file in BUILT_IN),
     *(json.loads(file.read_bytes()) for file in sorted(EXAMPLES.glob("context-policy/*.json"))),

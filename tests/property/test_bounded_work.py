@@ -21,8 +21,8 @@ from apportion.core.policy import Policy
 from apportion.core.strategies import parse_policy
 from apportion.core.text.tokens import CounterName, TokenCounter
 from apportion.core.wire.codec import decode
-from apportion.counters import COUNTERS
-from apportion.policies import builtin_policies
+from apportion.engine.counters import COUNTERS
+from apportion.engine.policies import builtin_policies
 
 SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 TIMES = 5

@@ -16,7 +16,7 @@ from apportion.core.results import Outcome as Fate
 from apportion.core.strategies import parse_policy
 from apportion.core.text.tokens import CounterName
 from apportion.core.wire.codec import encode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 PRIORITIES = {"first": 1, "second": 2, "third": 3, "fourth": 4}
 PIECES = ("a", " ", "\n", "\n\n", "\r\n", ".", "/", "é", "e\u0301", "👩\u200d👧", "漢字", "word ", "x" * 20,

@@ -21,7 +21,7 @@ from apportion.core.compose import Answered
 from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies.conversation.policy import ConversationPolicy
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 from apportion.stream.state.row_format import Row, decode_row, encode_row
 
 NAMES = {"a": "read_file", "b": "search", "c": "run"}

@@ -14,7 +14,7 @@ from apportion.core.results import Outcome as Fate
 from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.text.tokens import CounterName, TokenCounter
 from apportion.core.wire.codec import encode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -10,7 +10,7 @@ from support.drawn_conversations import histories, messages, policies, texts
 
 from apportion.core.results import Outcome as Fate
 from apportion.core.strategies.conversation.policy import ConversationPolicy
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 COUNTER = COUNTERS["chars4"]
 

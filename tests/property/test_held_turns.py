@@ -23,7 +23,7 @@ from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY
 from apportion.core.wire.codec import encode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 IDLE_S = 900
 SWITCH = NOW + timedelta(seconds=120)

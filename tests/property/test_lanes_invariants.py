@@ -15,7 +15,7 @@ from apportion.core.memory import Memory
 from apportion.core.shrink import ShrinkStrategy, ladder
 from apportion.core.text.tokens import CounterName
 from apportion.core.wire.codec import encode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 LANES = ("policy", "rules", "local", "structure", "retrieved", "history")
 KINDS = ("constraint", "rule_doc", "local_diff", "symbol_context", "dependency_graph", "session_history")

@@ -18,7 +18,7 @@ from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
 from apportion.core.text.tokens import CounterName, TokenCounter
 from apportion.core.wire.codec import encode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

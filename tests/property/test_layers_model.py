@@ -11,7 +11,7 @@ from support.drawn_layers import layers_of, policies, texts
 
 from apportion.core.policy import Policy
 from apportion.core.text.tokens import CounterName
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 Count = Callable[[str], int]
 

@@ -19,7 +19,7 @@ from apportion.core.policy import Policy
 from apportion.core.results import Fidelity
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 RAW = policy_named("marked").model_dump(mode="json") | {"counter": "chars4"}
 NO_HEADINGS = {name: lane | {"heading": None} for name, lane in RAW["lanes"].items()}

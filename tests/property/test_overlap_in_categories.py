@@ -15,7 +15,7 @@ from support.optimum import assert_certified
 
 from apportion.core.certificate import BoundedChoice, Cap
 from apportion.core.strategies import parse_policy
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 PLACES = {"first": 0, "second": 1, "third": 2}
 

@@ -24,7 +24,7 @@ from apportion.core.session.row import EMPTY, Session
 from apportion.core.wire.codec import decode, encode
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
-from apportion.policies import builtin_policies
+from apportion.engine.policies import builtin_policies
 
 MARK = "zqx"
 """In the case that nothing here changes, and in no word of ours."""

@@ -17,7 +17,7 @@ from apportion.core.query.passages import passages_of
 from apportion.core.results import Fidelity
 from apportion.core.text.tokens import CounterName
 from apportion.core.wire.codec import encode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TOTAL = 100_000

@@ -13,7 +13,7 @@ from apportion.core.text.prefixes import Prefixes
 from apportion.core.text.reckoning import Correction, beginning_of, end_of
 from apportion.core.text.render import join
 from apportion.core.text.tokens import CounterName, units_of
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 PIECES = ("a", "B", " ", "   ", "\t", "\n", "\n\n", "\r\n", ".", ",", "'s", "/", "- ", "#", "12345", "é",
           "e\u0301", "\u0301", "👩\u200d👧", "漢字", "\x1c", "\x85", "\u2028", "x" * 20, "=" * 33, "─" * 80,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from apportion.core.text.reckoning import last_seam
 from apportion.core.text.tokens import CounterName, units_of
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 PIECES = ("a", "B", " ", "   ", "\t", "\n", "\n\n", "\r\n", ".", ",", "'s", "/", "- ", "#", "12345", "é",
           "e\u0301", "\u0301", "👩\u200d👧", "漢字", "\x00", "\x1c", "\x85", "\u2028", "\u3000", "\ufeff",

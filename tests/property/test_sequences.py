@@ -28,7 +28,7 @@ from apportion.core.session import pool
 from apportion.core.session.row import EMPTY, INJECTIONS_MAX, RECENT_REQUESTS_MAX, Session
 from apportion.core.strategies import parse_policy
 from apportion.core.wire.codec import decode, encode
-from apportion.policies import builtin_policies
+from apportion.engine.policies import builtin_policies
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CHANGE = START + timedelta(minutes=4)

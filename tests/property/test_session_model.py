@@ -23,7 +23,7 @@ from apportion.core.compose import Answered
 from apportion.core.errors import EventError
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.session import pool, row
-from apportion.offline.sessions import Sessions
+from apportion.engine.offline.sessions import Sessions
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 RECENT, INJECTIONS, ARTIFACTS = 3, 2, 2

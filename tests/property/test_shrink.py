@@ -11,7 +11,7 @@ from tree_sitter import Parser, Point
 from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, ladder, metered, syntax
 from apportion.core.shrink.parsing import PARSED_MAX_CHARACTERS
 from apportion.core.text.tokens import ESTIMATORS, CounterName
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 SHRINKING = [strategy for strategy in ShrinkStrategy if strategy is not ShrinkStrategy.NEVER]
 LANGUAGES = ("c", "go", "java", "javascript", "python", "rust", "tsx", "typescript", "cobol")

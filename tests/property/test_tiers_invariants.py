@@ -21,7 +21,7 @@ from apportion.core.strategies.tiers.tier_count import Reckoning
 from apportion.core.task import Prepared
 from apportion.core.text.tokens import CounterName
 from apportion.core.wire.codec import encode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 TITLES = {
     "constraint": "Constraints",

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from support.audit import Audited, Partition, Row, audit
 from support.expected import Expectation
 
-from apportion.assembly import create_engine, create_timeline
 from apportion.core.wire.record import Record
+from apportion.engine.assembly import create_engine, create_timeline
 from apportion.kafka.admin import admin_client
 from apportion.kafka.connection import connection_arguments
 from apportion.kafka.output_ownership import source_of

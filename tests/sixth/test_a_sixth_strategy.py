@@ -29,7 +29,7 @@ from apportion.core.results import Fidelity, Margin
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.wire.codec import encode
-from apportion.policies import load_policy
+from apportion.engine.policies import load_policy
 from apportion.testing import Harness
 
 HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ from apportion.core.results import Entry, ReasonCount
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
 from apportion.core.wire.codec import decode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 SECRET = b"a fixed secret for tests"
 ENGINE = Engine(ENGINE_VERSION, COUNTERS, Secrets(default=SECRET))

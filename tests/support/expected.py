@@ -22,7 +22,7 @@ from apportion.core.wire import codec
 from apportion.core.wire.cloudevents import EventHeaders
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Headers, Record
-from apportion.offline.rows import SessionRows
+from apportion.engine.offline.rows import SessionRows
 
 _RUN = b',"run":'
 _FINGERPRINT_BYTES = 16

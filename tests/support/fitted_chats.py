@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import json
 
 from apportion.core.identity import canonical_json_of_any
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 from apportion.fitting.steps import OMITTED
 
 Message = dict[str, Any]

@@ -4,7 +4,7 @@ from io import BytesIO
 
 from apportion import Engine, Fitted, LocalSessions, builtin_policies
 from apportion.core.policies.catalogue import Catalogue
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 from apportion.integrations.fitter import FitterSettings
 from apportion.version import ENGINE_VERSION
 from support.recording import Recording, verified

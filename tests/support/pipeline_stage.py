@@ -10,7 +10,7 @@ from typing import Any
 
 from aiokafka.structs import ConsumerRecord
 
-from apportion.assembly import create_engine, create_timeline
+from apportion.engine.assembly import create_engine, create_timeline
 from apportion.kafka.commit_metadata import CommitMetadata, decode_metadata
 from apportion.kafka.policies_topic import PoliciesUnreadError
 from apportion.settings import Settings

@@ -17,9 +17,9 @@ from apportion.core.policy import Policy
 from apportion.core.results import ContextDeadLetter, Detail, Phase, Run, Source
 from apportion.core.wire import codec
 from apportion.core.wire.record import Record
-from apportion.offline.answers import answer_lines
-from apportion.offline.lines import read_lines
-from apportion.offline.sessions import Sessions
+from apportion.engine.offline.answers import answer_lines
+from apportion.engine.offline.lines import read_lines
+from apportion.engine.offline.sessions import Sessions
 from apportion.replay.findings import Finding, Found, VerificationSummary
 from apportion.replay.reading import FileReading
 from apportion.replay.recomposing import Recomposer

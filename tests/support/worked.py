@@ -10,7 +10,7 @@ from typing import Any
 from apportion.core.compose import Answered
 from apportion.core.policy import Policy
 from apportion.core.strategies import parse_policy
-from apportion.policies import builtin_policies
+from apportion.engine.policies import builtin_policies
 from support.composing import answer, request
 
 PAGES = Path(__file__).parents[2] / "docs" / "strategies"

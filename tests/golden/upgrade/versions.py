@@ -19,8 +19,8 @@ from apportion.core.identity import canonical_json, digest
 from apportion.core.memory import Memory
 from apportion.core.session.row import EMPTY
 from apportion.core.wire.codec import decode
+from apportion.engine.policies import load_catalogue
 from apportion.library import ENGINE
-from apportion.policies import load_catalogue
 from apportion.stream.state.row_format import Row
 from apportion.stream.state.rows import PartitionRows
 

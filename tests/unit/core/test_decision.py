@@ -8,7 +8,6 @@ from msgspec import UNSET, to_builtins
 from support.asking import asked
 from support.composing import ENGINE, SECRET, answer, artifact, candidate, counted, lanes_policy, request
 
-from apportion.assembly import create_engine
 from apportion.core.compose import Answered
 from apportion.core.engine import Engine
 from apportion.core.identity import Secrets, key_id
@@ -16,7 +15,8 @@ from apportion.core.publish import publish
 from apportion.core.results import DecisionTokens
 from apportion.core.session.row import EMPTY
 from apportion.core.wire.codec import encode
-from apportion.policies import builtin_policies
+from apportion.engine.assembly import create_engine
+from apportion.engine.policies import builtin_policies
 from apportion.settings import Settings
 
 POLICIES = {policy.name: policy for policy in builtin_policies()}

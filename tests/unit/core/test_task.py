@@ -20,7 +20,7 @@ from apportion.core.strategies.lanes.own_part import LanesPart
 from apportion.core.strategies.layers import LayersPart
 from apportion.core.task import OwnPart, Prepared, SessionPart, Task
 from apportion.core.verdict import Bound
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 PINNED = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
 NO_FACTS: dict[str, Any] = dict.fromkeys((field.name for field in fields(Facts)), UNSET)

@@ -22,7 +22,7 @@ from tools.compare_counts import ASCII, OTHERS, differences, runs, strings, voca
 from tools.vocabularies import files, rank_file, tokens_of
 
 from apportion.core.text.tokens import CounterName
-from apportion.counters import COUNTERS, bpe, exact_counter
+from apportion.engine.counters import COUNTERS, bpe, exact_counter
 
 EXACT = ("o200k_base", "cl100k_base")
 SPECIAL_TOKENS = (
@@ -109,7 +109,7 @@ FAMILIES: dict[str, tuple[int, Callable[[random.Random], str]]] = {
     "one character": (300, lambda rng: rng.choice("aAzé中 \n\t\r!1_-=\0'/🏽\u0301") * rng.randint(1, 1500)),
     "line ends and NUL": (700, lambda rng: _drawn(rng, ("\r\n", "\n", "\r", "\0", "x", " ", "/", ";"), 40)),
     "emoji and marks": (700, lambda rng: _drawn(rng, (*EMOJI, *MARKS, "a", " "), 15)),
-    # rulers: long runs are counted by what is repeated in them (`apportion.counters.runs`)
+    # rulers: long runs are counted by what is repeated in them (`apportion.engine.counters.runs`)
     "long runs": (
         3000,
         lambda rng: "".join(
@@ -248,7 +248,7 @@ def test_a_missing_wheel_is_an_error_that_says_what_to_install(monkeypatch: pyte
 
 
 def test_importing_the_counters_loads_no_vocabulary() -> None:
-    code = "import sys, apportion.counters; print([name for name in sys.modules if 'toktok' in name])"
+    code = "import sys, apportion.engine.counters; print([name for name in sys.modules if 'toktok' in name])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own interpreter
     assert run.stdout == "[]\n"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from apportion.counters import bpe
-from apportion.counters.runs import RunCounter, Tokenizer
+from apportion.engine.counters import bpe
+from apportion.engine.counters.runs import RunCounter, Tokenizer
 
 LENGTH = 1 << 17
 ENCODINGS = ("o200k_base", "cl100k_base")

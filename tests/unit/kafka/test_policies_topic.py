@@ -18,9 +18,9 @@ from apportion.core.policies.timeline import (
     policy_key,
     policy_value,
 )
+from apportion.engine.policies.listing import different
 from apportion.kafka import policies_topic
 from apportion.kafka.policies_topic import PoliciesUnreadError, PolicyReader
-from apportion.policies.listing import different
 from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio

@@ -12,9 +12,9 @@ from apportion.core.policies.catalogue import Catalogue
 from apportion.core.publish import publish
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.wire import codec
-from apportion.offline.lines import CutRecord, read_lines
-from apportion.offline.rows import SessionRows
-from apportion.offline.sessions import Sessions
+from apportion.engine.offline.lines import CutRecord, read_lines
+from apportion.engine.offline.rows import SessionRows
+from apportion.engine.offline.sessions import Sessions
 from apportion.testing import Harness
 
 POLICY = lanes_policy(session={"backoff_prompts": 2, "max_tokens": 2_000, "idle_timeout_s": 60})

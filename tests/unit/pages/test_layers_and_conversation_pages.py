@@ -10,7 +10,7 @@ from support.asking import asked
 from support.composing import answer
 from support.expectations import assert_holds, shown
 
-from apportion.policies import builtin_policies
+from apportion.engine.policies import builtin_policies
 
 PAGES = Path(__file__).parents[3] / "docs" / "strategies"
 

@@ -61,7 +61,7 @@ def _beside_some_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
     Path("events").write_text(json.dumps(asked("r1")) + "\n", "utf-8")
     Path("policies").mkdir()
-    shipped = (resources.files("apportion.policies") / "lanes.toml").read_text("utf-8")
+    shipped = (resources.files("apportion.engine.policies") / "lanes.toml").read_text("utf-8")
     own = shipped.replace('name = "lanes"', 'name = "estimated"').replace("o200k_base", "chars4")
     Path("policies/estimated.toml").write_text(own, "utf-8")
 

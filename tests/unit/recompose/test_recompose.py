@@ -12,15 +12,15 @@ from pydantic import SecretStr
 from support.composing import ENGINE, SECRET, candidate
 from support.recording import altered, asked, published
 
-from apportion.assembly import create_timeline
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import session_key
 from apportion.core.policies.timeline import Timeline, policy_key, policy_value
 from apportion.core.strategies import parse_policy
 from apportion.core.text.tokens import CounterName
 from apportion.core.wire.record import Record
+from apportion.engine.assembly import create_timeline
+from apportion.engine.policies import builtin_policies
 from apportion.kafka.records import OffsetSpan
-from apportion.policies import builtin_policies
 from apportion.recompose.partition import PartitionRun, partition_run
 from apportion.recompose.ranges import PartitionRange
 from apportion.recompose.snapshot import StartRows

@@ -11,11 +11,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from support.registries import Registry, serving
 from support.running import request
 
-from apportion.assembly import create_engine, create_timeline
 from apportion.contracts.registry.headers import SCHEMA_ID_HEADER, SchemaHeader, find_schema_headers
 from apportion.contracts.registry.subjects import SubjectsNotReadyError, register_subjects
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.record import Record
+from apportion.engine.assembly import create_engine, create_timeline
 from apportion.kafka.outbound import OutboundRecord
 from apportion.kafka.output_ownership import output_topics
 from apportion.settings import Settings

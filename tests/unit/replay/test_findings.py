@@ -4,7 +4,7 @@ from msgspec import UNSET
 
 from apportion.core.wire import codec
 from apportion.core.wire.record import Record
-from apportion.offline.lines import FILE_TOPIC
+from apportion.engine.offline.lines import FILE_TOPIC
 from apportion.replay.findings import Found, finding_at
 
 

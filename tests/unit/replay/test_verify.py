@@ -27,7 +27,7 @@ from apportion.core.engine import Engine
 from apportion.core.identity import Secrets
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.wire.record import Record
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 from apportion.replay.findings import Found
 from apportion.replay.reading import FileReading
 from apportion.replay.recomposing import Recomposer

@@ -30,8 +30,8 @@ from apportion.core.policy import Policy
 from apportion.core.results import Fidelity
 from apportion.core.strategies import parse_policy
 from apportion.core.text.tokens import CounterName
-from apportion.counters import COUNTERS
-from apportion.policies import load_catalogue
+from apportion.engine.counters import COUNTERS
+from apportion.engine.policies import load_catalogue
 from apportion.replay.findings import Finding
 from apportion.replay.reading import FileReading
 from apportion.replay.recomposing import Recomposer

@@ -24,7 +24,7 @@ from apportion.core.wire import codec
 from apportion.core.wire.cloudevents import EventHeaders
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
-from apportion.policies import builtin_policies
+from apportion.engine.policies import builtin_policies
 
 SOURCE = "apportion/test"
 PARTITION = 3

@@ -36,7 +36,7 @@ def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "
         FileFailedError: the file cannot be read.
         WrongFileError: the first line is a record of another type of ours.
     """
-    from apportion.offline.lines import read_lines
+    from apportion.engine.offline.lines import read_lines
 
     with naming(source):
         lines = read_lines(source, line_max_bytes)

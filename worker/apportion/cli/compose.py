@@ -111,9 +111,9 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
 def _answers(
     source: BinaryIO, settings: "Settings", stack: ExitStack | None
 ) -> Iterator["Answered | ContextDeadLetter"]:
-    from apportion.assembly import create_catalogue, create_engine
-    from apportion.offline.answers import answer_lines
-    from apportion.offline.sessions import Sessions
+    from apportion.engine.assembly import create_catalogue, create_engine
+    from apportion.engine.offline.answers import answer_lines
+    from apportion.engine.offline.sessions import Sessions
 
     sessions = Sessions(create_engine(settings), create_catalogue(settings), settings.default_policy)
     lines = lines_of(source, settings.event_max_bytes, EVENTS)

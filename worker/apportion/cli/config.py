@@ -58,7 +58,7 @@ def config(
 
 def _read_files(settings: "Settings") -> None:
     """Read the files that the settings name, as a worker does at its start."""
-    from apportion.assembly import create_engine, create_timeline
+    from apportion.engine.assembly import create_engine, create_timeline
 
     create_engine(settings)
     create_timeline(settings)

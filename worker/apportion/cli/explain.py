@@ -102,7 +102,7 @@ def _explain_from_files(
 
 
 def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str | None) -> None:
-    from apportion.assembly import create_engine
+    from apportion.engine.assembly import create_engine
     from apportion.explain.candidate import candidate_explanation
     from apportion.explain.decision import explanation
     from apportion.explain.entries import entries_of, is_open

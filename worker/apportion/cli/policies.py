@@ -39,7 +39,7 @@ def check(files: PolicyFiles) -> None:
       apportion policies check policies/*.toml
     """
     from apportion.core.policy import PolicyError
-    from apportion.policies import load_policies
+    from apportion.engine.policies import load_policies
 
     policies, problems = load_policies(files)
     if policies:
@@ -66,8 +66,8 @@ def publish(ctx: typer.Context, files: PolicyFiles) -> None:
       apportion policies publish policies/*.toml
     """
     from apportion.core.policy import PolicyError
+    from apportion.engine.policies import load_policies
     from apportion.kafka.publishing import publish_policies
-    from apportion.policies import load_policies
 
     policies, problems = load_policies(files)
     if problems:
@@ -105,9 +105,9 @@ def list_(
       apportion policies list --offline --policies policies/
       apportion policies list --format json | jq .
     """
-    from apportion.assembly import create_timeline
-    from apportion.policies import builtin_policies
-    from apportion.policies.listing import different, listed
+    from apportion.engine.assembly import create_timeline
+    from apportion.engine.policies import builtin_policies
+    from apportion.engine.policies.listing import different, listed
 
     settings = read_settings(ctx)
     timeline = create_timeline(settings) if offline else _of_the_topic(settings)

@@ -146,7 +146,7 @@ def _change(
     without_query: bool,
 ) -> "Change":
     from apportion.core.text.tokens import CounterName
-    from apportion.policies import load_policy
+    from apportion.engine.policies import load_policy
     from apportion.replay.whatif import Change
 
     if policy is None and budget is None and counter is None and not (without or without_query):

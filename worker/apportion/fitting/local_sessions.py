@@ -18,8 +18,8 @@ from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.wire.codec import decode, encode
-from apportion.counters import COUNTERS
-from apportion.policies import builtin_policies
+from apportion.engine.counters import COUNTERS
+from apportion.engine.policies import builtin_policies
 from apportion.version import ENGINE_VERSION
 
 _BOUNDS = Bounds(event_max_bytes=64 << 20)

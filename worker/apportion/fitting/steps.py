@@ -19,7 +19,7 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest, Conversation
 from apportion.core.results import ContextComposed, ContextDecision, Fidelity, Status
 from apportion.core.wire.refusal import refusal
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 from apportion.fitting.chats import KeptMessage, SentMessage, ShapedChat
 from apportion.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 

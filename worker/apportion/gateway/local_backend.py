@@ -6,10 +6,11 @@ from typing import BinaryIO
 
 from msgspec import UNSET, json
 
-from apportion.assembly import create_catalogue, create_engine
 from apportion.core.detail import in_detail
 from apportion.core.lru import Bounded
 from apportion.core.wire.codec import encode
+from apportion.engine.assembly import create_catalogue, create_engine
+from apportion.engine.offline.sessions import Sessions
 from apportion.gateway.backend import (
     AnswerGoneError,
     GatewayAnswer,
@@ -17,7 +18,6 @@ from apportion.gateway.backend import (
     SubmittedArtifact,
     SubmittedRequest,
 )
-from apportion.offline.sessions import Sessions
 from apportion.settings import Settings
 
 _ANSWERS_MAX = 256

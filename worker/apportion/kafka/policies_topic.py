@@ -17,6 +17,7 @@ from aiokafka.structs import RecordMetadata
 
 from apportion.core.policies.timeline import Files, PolicyRefusal, Timeline, files_key, files_value
 from apportion.core.wire.record import Record
+from apportion.engine.policies.listing import different
 from apportion.kafka.admin import BrokerUnreachableError, why_unanswered
 from apportion.kafka.connection import close_consumer, connection_arguments, consumer_arguments
 from apportion.kafka.groupless_consumer import read_to
@@ -25,7 +26,6 @@ from apportion.kafka.record_batches import record_of
 from apportion.kafka.record_consumer import RecordConsumer
 from apportion.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.operations.log import log_fact
-from apportion.policies.listing import different
 from apportion.settings import Settings
 
 PARTITION = 0

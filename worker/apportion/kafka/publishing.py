@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from apportion.assembly import create_timeline
 from apportion.core.policies.timeline import PolicyRefusal, Timeline, policy_key, policy_value
 from apportion.core.policy import Policy
+from apportion.engine.assembly import create_timeline
 from apportion.kafka.outbound import OutboundRecord
 from apportion.kafka.policies_topic import PARTITION, PolicyReader, write
 from apportion.kafka.topics import check_topics, require_ready

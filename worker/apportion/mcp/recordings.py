@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from apportion.core.results import ContextDecision, Entry
 from apportion.core.wire.record import Record
+from apportion.engine.offline.lines import read_lines
 from apportion.mcp.explaining import IDS_MAX
 from apportion.mcp.results import RefusedRequest, ReplayedChanges, ReplayedDecision
 from apportion.mcp.sources import DecisionFile
-from apportion.offline.lines import read_lines
 from apportion.replay.extract import ReplayExtract, extract
 from apportion.replay.findings import Finding
 from apportion.replay.recorded_files import search_changes, verification_of

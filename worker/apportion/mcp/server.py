@@ -20,6 +20,7 @@ from apportion.analytics.source import TablesFailedError
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Reason, Status
 from apportion.core.text.tokens import CounterName
+from apportion.engine.policies import read_policy
 from apportion.explain.candidate import not_searched
 from apportion.explain.entries import UnknownCandidateError, entries_of, is_open
 from apportion.mcp.explaining import bounded, changes_of, explained, summary_of, text_of, text_of_changes
@@ -27,7 +28,6 @@ from apportion.mcp.recordings import Recording
 from apportion.mcp.results import ExplainedDecision, FoundDecisions, ReplayedChanges, SummedDecisions
 from apportion.mcp.sources import DecisionFile, DecisionFilter, DecisionSource, DecisionTables, ListedDecision
 from apportion.mcp.summaries import SumBy, summed, text_of_sums
-from apportion.policies import read_policy
 from apportion.printable import printable
 from apportion.replay.findings import Finding
 from apportion.replay.origin import AmbiguousDecisionError, UnknownDecisionError, UnreadableDecisionError

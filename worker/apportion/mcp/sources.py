@@ -16,7 +16,7 @@ from apportion.analytics.restored import restore_decisions
 from apportion.analytics.source import naming_bad_tables, open_tables
 from apportion.core.results import ContextDecision, PolicyRef, ReasonCount
 from apportion.core.wire.record import Record
-from apportion.offline.lines import CutRecord, read_lines
+from apportion.engine.offline.lines import CutRecord, read_lines
 from apportion.replay.log import LINE_MAX_BYTES
 from apportion.replay.origin import (
     AmbiguousDecisionError,

@@ -7,9 +7,9 @@ from itertools import chain
 
 from msgspec import UNSET
 
-from apportion.assembly import create_engine
 from apportion.core.events import session_key
 from apportion.core.results import ContextDecision
+from apportion.engine.assembly import create_engine
 from apportion.recompose.partition import TopicReading
 from apportion.recompose.run import Recomposition
 from apportion.replay.findings import Finding, Found

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from apportion.assembly import create_engine
 from apportion.core.errors import EventError
 from apportion.core.events import Event
 from apportion.core.policies.timeline import Timeline
@@ -18,9 +17,10 @@ from apportion.core.results import ContextDeadLetter
 from apportion.core.wire import codec
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
+from apportion.engine.assembly import create_engine
+from apportion.engine.offline.rows import SessionRows
 from apportion.kafka.partitioning import check_place
 from apportion.kafka.records import RecordReader
-from apportion.offline.rows import SessionRows
 from apportion.recompose.ranges import PartitionRange
 from apportion.recompose.snapshot import StartRows
 from apportion.replay.findings import VerificationSummary

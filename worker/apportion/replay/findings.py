@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from apportion.core.events import Opt
 from apportion.core.wire.record import Record
-from apportion.offline.lines import FILE_TOPIC
+from apportion.engine.offline.lines import FILE_TOPIC
 
 
 class Found(StrEnum):

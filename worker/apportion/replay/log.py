@@ -16,7 +16,7 @@ from apportion.core.comparison import NotJsonError, read
 from apportion.core.identity import canonical_json
 from apportion.core.lru import Bounded
 from apportion.core.wire.record import Record
-from apportion.offline.lines import CutRecord
+from apportion.engine.offline.lines import CutRecord
 from apportion.replay.findings import Finding, Found, finding_at
 from apportion.replay.recorded import Parse, Recorded
 from apportion.replay.waiting import Waiting

@@ -14,7 +14,7 @@ from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
 from apportion.core.session.row import Session
 from apportion.core.wire.record import Record
-from apportion.offline.lines import FILE_TOPIC, CutRecord
+from apportion.engine.offline.lines import FILE_TOPIC, CutRecord
 from apportion.printable import printable
 from apportion.replay.findings import Finding, Found
 from apportion.replay.recorded import Recorded, parse_decision

@@ -14,8 +14,8 @@ from apportion.core.events import Event
 from apportion.core.identity import digest
 from apportion.core.results import ContextDeadLetter
 from apportion.core.wire.record import Record
-from apportion.offline.answers import event_of_line, refused
-from apportion.offline.lines import CutRecord
+from apportion.engine.offline.answers import event_of_line, refused
+from apportion.engine.offline.lines import CutRecord
 from apportion.replay.recorded import MAX_OFFSET, Parse, parse_dead_letter, value_name
 
 

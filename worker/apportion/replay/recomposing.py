@@ -15,8 +15,8 @@ from apportion.core.memory import Memory
 from apportion.core.policies.timeline import Timeline
 from apportion.core.policy import Policy
 from apportion.core.session.row import Session, session_at
-from apportion.offline.rows import SessionRows
-from apportion.policies import builtin_policies
+from apportion.engine.offline.rows import SessionRows
+from apportion.engine.policies import builtin_policies
 
 _COUNTS_MAX = 1 << 14
 

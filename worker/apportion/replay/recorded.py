@@ -13,7 +13,7 @@ from apportion.core.events import session_key
 from apportion.core.identity import canonical_json
 from apportion.core.results import DeadLetterValue, Detail
 from apportion.core.wire.record import Record
-from apportion.offline.lines import FILE_TOPIC, UNKNOWN_MS
+from apportion.engine.offline.lines import FILE_TOPIC, UNKNOWN_MS
 
 MAX_OFFSET = (1 << 63) - 1
 _NAME_BYTES = 16

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from apportion.assembly import create_engine, create_timeline
 from apportion.core.results import ContextDecision, Entry
 from apportion.core.wire.record import Record
+from apportion.engine.assembly import create_engine, create_timeline
 from apportion.replay.findings import Finding
 from apportion.replay.origin import of_session, origin_of
 from apportion.replay.reading import FileReading

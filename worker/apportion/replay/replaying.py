@@ -17,7 +17,7 @@ from apportion.core.publish import publish
 from apportion.core.results import Failure, Status
 from apportion.core.session.row import Session
 from apportion.core.wire.record import Record
-from apportion.offline.rows import SessionRows
+from apportion.engine.offline.rows import SessionRows
 from apportion.replay.changed_row import row_under
 from apportion.replay.findings import Finding, Found
 from apportion.replay.recomposing import Recomposed

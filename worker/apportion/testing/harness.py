@@ -23,11 +23,11 @@ from apportion.core.policy import Policy
 from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
 from apportion.core.session.row import Session
 from apportion.core.wire.record import Record
+from apportion.engine.offline.answers import event_of_line, refused
+from apportion.engine.offline.lines import FILE_TOPIC, UNKNOWN_MS
+from apportion.engine.offline.sessions import Sessions
+from apportion.engine.policies import builtin_policies, load_policy
 from apportion.library import ENGINE
-from apportion.offline.answers import event_of_line, refused
-from apportion.offline.lines import FILE_TOPIC, UNKNOWN_MS
-from apportion.offline.sessions import Sessions
-from apportion.policies import builtin_policies, load_policy
 
 GivenEvent: TypeAlias = Event | Mapping[str, Any] | bytes
 """An event as a test gives it: typed, as a mapping, or as the bytes of a record."""

@@ -12,7 +12,7 @@ from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policy import PolicyError, Problem
 from apportion.core.strategies import parse_policy
 from apportion.core.wire.codec import decode
-from apportion.policies import load_catalogue, load_policies, load_policy
+from apportion.engine.policies import load_catalogue, load_policies, load_policy
 
 LANES = 'name = "{name}"\nversion = "{version}"\nstrategy = "lanes"\n'
 

@@ -18,7 +18,7 @@ from apportion.core.policies.timeline import (
 )
 from apportion.core.policy import Policy
 from apportion.core.wire.record import Record
-from apportion.policies import builtin_policies
+from apportion.engine.policies import builtin_policies
 
 SETTLE_MS = 60_000
 FILE = lanes_policy(name="test", version="0")

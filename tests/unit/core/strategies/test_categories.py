@@ -13,7 +13,7 @@ from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Margin
 from apportion.core.strategies import parse_policy
 from apportion.core.wire.codec import encode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 
 def categories_policy(**changes: Any) -> Policy:

@@ -10,8 +10,8 @@ from apportion.core.compose import Answered
 from apportion.core.errors import EventError
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Margin
-from apportion.counters import COUNTERS
-from apportion.policies import builtin_policies
+from apportion.engine.counters import COUNTERS
+from apportion.engine.policies import builtin_policies
 
 DEFAULT = next(policy for policy in builtin_policies() if policy.name == "conversation")
 

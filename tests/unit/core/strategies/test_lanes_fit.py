@@ -12,7 +12,7 @@ from apportion.core.policy import Policy, PolicyError
 from apportion.core.shrink import ShrinkStrategy, ladder
 from apportion.core.strategies.lanes.render import LEAST_FORM_TOKENS
 from apportion.core.text.tokens import CounterName
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 
 LINE = "x" * 39 + "\n"
 """Ten chars4 tokens."""

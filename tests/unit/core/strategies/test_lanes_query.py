@@ -27,7 +27,7 @@ from apportion.core.results import Fidelity, Status
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import STRATEGIES
 from apportion.core.wire.codec import decode, encode
-from apportion.policies import builtin_policies
+from apportion.engine.policies import builtin_policies
 
 STEPS = "\n\n".join(f"def step_{n}():\n    return refund_{n}()" for n in range(40))
 CUT = {"passage_characters": 200}

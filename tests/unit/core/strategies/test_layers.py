@@ -12,7 +12,7 @@ from apportion.core.errors import EventError
 from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Margin
 from apportion.core.session.row import EMPTY
-from apportion.policies import builtin_policies
+from apportion.engine.policies import builtin_policies
 
 LONG = "x" * 4_000
 """A thousand tokens."""

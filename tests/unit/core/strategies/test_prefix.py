@@ -18,7 +18,7 @@ from apportion.core.results import Break, Broken
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies.lanes import hold, select
 from apportion.core.wire.codec import encode
-from apportion.counters import COUNTERS
+from apportion.engine.counters import COUNTERS
 from apportion.explain.decision import explanation
 
 ONE = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 1_000_000}}

@@ -12,8 +12,8 @@ from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Margin
 from apportion.core.strategies import parse_policy
 from apportion.core.text.tokens import TokenCounter
-from apportion.counters import COUNTERS
-from apportion.policies import builtin_policies
+from apportion.engine.counters import COUNTERS
+from apportion.engine.policies import builtin_policies
 
 
 def tiers_policy(**changes: Any) -> Policy:

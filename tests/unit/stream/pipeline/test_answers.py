@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from support.composing import NOW, candidate
 from support.running import request
 
-from apportion.assembly import create_engine, create_timeline
 from apportion.core.errors import EventError
 from apportion.core.results import ContextDecision, DeadLetterValue, Detail
 from apportion.core.session.row import ROW_MAX_BYTES
@@ -18,7 +17,8 @@ from apportion.core.text.tokens import TokenCounter
 from apportion.core.wire.cloudevents import EventHeaders
 from apportion.core.wire.codec import encode
 from apportion.core.wire.record import Record
-from apportion.counters import COUNTERS
+from apportion.engine.assembly import create_engine, create_timeline
+from apportion.engine.counters import COUNTERS
 from apportion.kafka.outbound import OutboundRecord
 from apportion.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.settings import Settings

@@ -10,8 +10,8 @@ from msgspec import Struct
 from support.composing import NOW, candidate
 from support.running import request
 
-from apportion.assembly import create_engine, create_timeline
 from apportion.core.session.row import EMPTY
+from apportion.engine.assembly import create_engine, create_timeline
 from apportion.settings import Settings
 from apportion.stream.faults import EventFailedError, TooManyDeadLettersError
 from apportion.stream.pipeline.answers import Answers

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from support.running import request
 
-from apportion.assembly import create_engine, create_timeline
+from apportion.engine.assembly import create_engine, create_timeline
 from apportion.kafka.commit_metadata import decode_metadata
 from apportion.kafka.outbound import OutboundRecord
 from apportion.settings import Settings

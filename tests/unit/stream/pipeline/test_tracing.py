@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 from support.running import request
 
-from apportion.assembly import create_engine, create_timeline
+from apportion.engine.assembly import create_engine, create_timeline
 from apportion.settings import Settings
 from apportion.stream.faust_app.app import create_app
 from apportion.stream.pipeline.answers import Answers

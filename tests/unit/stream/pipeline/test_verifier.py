@@ -13,9 +13,9 @@ from pydantic import SecretStr
 from support.composing import ENGINE, NOW, SECRET
 from support.recording import altered, asked, recorded
 
-from apportion.assembly import create_timeline
 from apportion.core.results import ContextDecision
 from apportion.core.wire.record import Record
+from apportion.engine.assembly import create_timeline
 from apportion.settings import Settings
 from apportion.stream.pipeline.answers import Answers
 from apportion.stream.pipeline.verifier import ShareVerifier, VerifierCounts

@@ -4,7 +4,7 @@ To *reckon* a text is to add up the counts of its parts, so that a search need n
 
 A text may be cut at a *seam*. There are three: before a space that follows what is no white space; where a
 line starts with what is neither white space nor `/`; where a line starts with `/` and has an ASCII letter or
-digit. By the patterns of the encodings (`apportion.counters.bpe`) a piece never reaches across a
+digit. By the patterns of the encodings (`apportion.engine.counters.bpe`) a piece never reaches across a
 seam, and where pieces end on one side does not depend on the other: only punctuation takes the line ends and
 the `/` after it along. So what is reckoned by seams is what counting the whole would give.
 

@@ -1,6 +1,6 @@
 """Token counters: the protocol of all counters, and the three estimators.
 
-Exact counters, which load a vocabulary, are in `apportion.counters`.
+Exact counters, which load a vocabulary, are in `apportion.engine.counters`.
 """
 
 import hashlib

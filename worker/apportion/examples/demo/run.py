@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from apportion.assembly import create_catalogue
+from apportion.engine.assembly import create_catalogue
 from apportion.examples.broker import embedded_broker
 from apportion.examples.demo.process import Worker, run_command, worker_process
 from apportion.examples.demo.screen import Screen

@@ -19,10 +19,10 @@ from mode import CrashingSupervisor
 from msgspec.structs import asdict
 from yarl import URL
 
-from apportion.assembly import create_engine, create_timeline
 from apportion.contracts.registry.headers import find_schema_headers
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import PolicyRefusal
+from apportion.engine.assembly import create_engine, create_timeline
 from apportion.kafka.commits import require_group
 from apportion.kafka.connection import security_arguments
 from apportion.kafka.output_ownership import output_topics, require_own_outputs

@@ -16,7 +16,6 @@ from multiprocessing import get_context, parent_process
 import msgspec
 from msgspec import Struct
 
-from apportion.assembly import create_engine
 from apportion.core.comparison import compare
 from apportion.core.compose import compose
 from apportion.core.detail import in_detail
@@ -28,6 +27,7 @@ from apportion.core.session.row import Session
 from apportion.core.strategies import parse_policy
 from apportion.core.wire import codec
 from apportion.core.wire.record import Record
+from apportion.engine.assembly import create_engine
 from apportion.operations.log import log_fact
 from apportion.settings import Settings
 

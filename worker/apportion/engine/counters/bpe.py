@@ -10,8 +10,8 @@ from importlib import import_module
 from pathlib import Path
 
 from apportion.core.text.tokens import CounterName, TokenCounter
-from apportion.counters.long_s import LONG_S, taken_apart
-from apportion.counters.runs import RunCounter, Tokenizer
+from apportion.engine.counters.long_s import LONG_S, taken_apart
+from apportion.engine.counters.runs import RunCounter, Tokenizer
 
 _EXTENSION = "toktok._toktok"
 """The module of toktok-rs that takes a folder of vocabularies. It is private, so the pin is exact."""

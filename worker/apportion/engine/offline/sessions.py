@@ -10,7 +10,7 @@ from apportion.core.events import Event, session_key
 from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.session.row import Session
-from apportion.offline.rows import SessionRows
+from apportion.engine.offline.rows import SessionRows
 
 _COMPOSITIONS_MAX = 64
 """Compositions in the cache, some 16 MB if requests are large. A worker's cache has the size that its

@@ -6,7 +6,7 @@ Importing this module loads no vocabulary.
 from collections.abc import Iterator, Mapping
 
 from apportion.core.text.tokens import ESTIMATORS, CounterName, TokenCounter
-from apportion.counters.bpe import PATTERNS, exact_counter
+from apportion.engine.counters.bpe import PATTERNS, exact_counter
 
 __all__ = ["COUNTERS", "exact_counter"]
 

@@ -12,8 +12,8 @@ from apportion.core.results import ContextDeadLetter
 from apportion.core.wire import codec
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
-from apportion.offline.lines import CutRecord
-from apportion.offline.sessions import Sessions
+from apportion.engine.offline.lines import CutRecord
+from apportion.engine.offline.sessions import Sessions
 
 
 def answer_lines(
