@@ -28,9 +28,9 @@ from msgspec import json
 
 from apportion.core.wire.cloudevents import CALLER_HEADER
 from apportion.examples.workload.recording import recorded
-from apportion.kafka.caller_reader import CallerReader
-from apportion.kafka.decompression import Decompressor
-from apportion.kafka.record_batches import FetchedRecords
+from apportion.shell.kafka.caller_reader import CallerReader
+from apportion.shell.kafka.decompression import Decompressor
+from apportion.shell.kafka.record_batches import FetchedRecords
 from benchmarks.measure import best_s, micro, table
 from benchmarks.shell.events import REQUESTS_A_SESSION, small_request
 

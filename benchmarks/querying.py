@@ -17,7 +17,7 @@ from apportion.core.query.relevance import Document, relevances
 from apportion.core.query.terms import terms_of
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
-from apportion.operations.gc_tuning import collect_seldom
+from apportion.shell.operations.gc_tuning import collect_seldom
 from benchmarks.corpus import ENGINE, pieces, request
 from benchmarks.hostile import artifact, lanes_policy
 from benchmarks.hostile_queries import QUERY

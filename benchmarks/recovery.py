@@ -23,11 +23,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 
 from apportion.core.session.row import SeenRequest, Session
-from apportion.kafka.topics import changelog_topic, create_topics, plan_topics
 from apportion.settings import Settings
-from apportion.stream.state.recovery import read_rows
-from apportion.stream.state.row_format import Row, StateRecord, encode_row, tombstone
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.kafka.topics import changelog_topic, create_topics, plan_topics
+from apportion.shell.stream.state.recovery import read_rows
+from apportion.shell.stream.state.row_format import Row, StateRecord, encode_row, tombstone
+from apportion.shell.stream.state.rows import PartitionRows
 
 ABORTED = 20_000
 TOMBSTONES_EVERY = 50

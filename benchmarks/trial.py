@@ -22,7 +22,7 @@ from apportion.core.policies.catalogue import Catalogue
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
 from apportion.core.wire import codec
-from apportion.operations.gc_tuning import collect_seldom
+from apportion.shell.operations.gc_tuning import collect_seldom
 from benchmarks.corpus import ENGINE
 
 BOUNDS = Bounds()

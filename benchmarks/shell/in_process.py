@@ -19,16 +19,16 @@ from apportion.core.memory import Memory
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.wire import codec
 from apportion.engine.assembly import create_engine, create_timeline
-from apportion.kafka.producer import RecordProducer
-from apportion.kafka.topics import MESSAGE_MAX_BYTES
-from apportion.operations.gc_tuning import collect_seldom, keep_what_is_here
 from apportion.settings import Settings
-from apportion.stream.pipeline.answers import Answers
-from apportion.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
-from apportion.stream.pipeline.breaker import DeadLetterShare
-from apportion.stream.pipeline.membership import Membership
-from apportion.stream.pipeline.writer import EffectivelyOnceWriter, Writing
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.kafka.producer import RecordProducer
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
+from apportion.shell.operations.gc_tuning import collect_seldom, keep_what_is_here
+from apportion.shell.stream.pipeline.answers import Answers
+from apportion.shell.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
+from apportion.shell.stream.pipeline.breaker import DeadLetterShare
+from apportion.shell.stream.pipeline.membership import Membership
+from apportion.shell.stream.pipeline.writer import EffectivelyOnceWriter, Writing
+from apportion.shell.stream.state.rows import PartitionRows
 from benchmarks.shell.events import Workload, record_batches
 
 BATCH = BatchBounds(records=200, bytes=1 << 30, work_s=60.0)

@@ -15,9 +15,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from msgspec import Struct, json
 
 from apportion.core.events import session_key
-from apportion.kafka.partitioning import partition_of
 from apportion.settings import Settings
 from apportion.settings.value_types import Partitioner
+from apportion.shell.kafka.partitioning import partition_of
 from benchmarks.shell.events import REQUESTS_A_SESSION, small_request
 
 _LATE_S = 20.0

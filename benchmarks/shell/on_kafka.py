@@ -15,8 +15,8 @@ from time import perf_counter, sleep
 from confluent_kafka.admin import AdminClient
 from msgspec import Struct, field
 
-from apportion.kafka.topics import create_topics
 from apportion.settings import Settings
+from apportion.shell.kafka.topics import create_topics
 from benchmarks.shell.bare_loop import loop_s
 from benchmarks.shell.far import far_broker
 from benchmarks.shell.load import Load, clients

@@ -14,8 +14,8 @@ from apportion.contracts.registry.client import RegisteredSchema
 from apportion.contracts.registry.headers import SCHEMA_ID_HEADER
 from apportion.core.events import session_key
 from apportion.core.wire.cloudevents import EventHeaders
-from apportion.kafka.topics import Topic, plan_topics
 from apportion.settings import Settings
+from apportion.shell.kafka.topics import Topic, plan_topics
 
 FOLDER = Path(__file__).parents[2] / "schemas"
 SPECIFICATION = Path(__file__).parent / "asyncapi" / "3.0.0.json"

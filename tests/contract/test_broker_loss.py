@@ -15,9 +15,9 @@ from support.running import (
     worker_running,
 )
 
-from apportion.kafka.admin import admin_client
-from apportion.kafka.topics import OneCopyError, TopicStatus, check_topics, create_topics
 from apportion.settings import Settings
+from apportion.shell.kafka.admin import admin_client
+from apportion.shell.kafka.topics import OneCopyError, TopicStatus, check_topics, create_topics
 
 pytestmark = pytest.mark.asyncio
 

@@ -17,19 +17,19 @@ from support.requiring import DOCKER
 from support.running import DEADLINE_S, Stage, ids, own_settings, requests, staged, worker_running
 
 from apportion.core.session.row import Session
-from apportion.kafka.commits import read_commits
-from apportion.kafka.topics import changelog_topic
-from apportion.kafka.transactional_producer import TransactionalProducer, new_producer
 from apportion.settings.value_types import Guarantee
-from apportion.stream.pipeline.writer import acknowledged
-from apportion.stream.state.recovery import partition_rows, recover
-from apportion.stream.state.row_format import Row, encode_row
+from apportion.shell.kafka.commits import read_commits
+from apportion.shell.kafka.topics import changelog_topic
+from apportion.shell.kafka.transactional_producer import TransactionalProducer, new_producer
+from apportion.shell.stream.pipeline.writer import acknowledged
+from apportion.shell.stream.state.recovery import partition_rows, recover
+from apportion.shell.stream.state.row_format import Row, encode_row
 
 pytestmark = pytest.mark.asyncio
 
 KILLED = """
 import os, signal
-from apportion.kafka.transactional_producer import TransactionalProducer
+from apportion.shell.kafka.transactional_producer import TransactionalProducer
 commit, calls = TransactionalProducer.commit, []
 async def killed(self):
     calls.append(self)

@@ -4,8 +4,8 @@ import pytest
 from support.composing import NOW, candidate
 from support.running import own_settings, request, staged, worker_running
 
-from apportion.stream.state.forgetting import Forgotten, WorkersRunningError, forget
-from apportion.stream.state.recovery import read_rows
+from apportion.shell.stream.state.forgetting import Forgotten, WorkersRunningError, forget
+from apportion.shell.stream.state.recovery import read_rows
 
 pytestmark = pytest.mark.asyncio
 

@@ -23,8 +23,8 @@ from support.running import (
 )
 
 from apportion.gateway.kafka_backend import open_kafka_backend
-from apportion.kafka.event_search import EventSearch
 from apportion.settings import Settings
+from apportion.shell.kafka.event_search import EventSearch
 
 pytestmark = pytest.mark.asyncio
 

@@ -26,8 +26,8 @@ from support.running import (
     worker_running,
 )
 
-from apportion.kafka.admin import admin_client
 from apportion.settings import Settings
+from apportion.shell.kafka.admin import admin_client
 
 pytestmark = pytest.mark.asyncio
 
@@ -111,7 +111,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 async def beat(self):
     return False
 GroupCoordinator._do_heartbeat = beat
-from apportion.stream.faust_app import probe as vitals
+from apportion.shell.stream.faust_app import probe as vitals
 vitals._ASK_S = 0.2
 """
 
@@ -168,7 +168,7 @@ async def is_assigned(consumer: AIOKafkaConsumer) -> bool:
 
 
 POLLED_SELDOM = """
-import apportion.stream.faust_app.app as place
+import apportion.shell.stream.faust_app.app as place
 place._POLL_INTERVAL_S = 3.0
 """
 """A client that is polled so seldom leaves its group."""
@@ -206,7 +206,7 @@ async def test_a_worker_without_partitions_stays_in_the_group_and_takes_over(kaf
 
 SEES_STALLS_SOON = """
 from msgspec.structs import replace
-from apportion.stream.faust_app import probe as vitals
+from apportion.shell.stream.faust_app import probe as vitals
 vitals._ASK_S = 0.2
 patience_of = vitals.patience_of
 vitals.patience_of = lambda settings: replace(patience_of(settings), stalled_s=2.0)

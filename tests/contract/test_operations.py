@@ -19,15 +19,15 @@ from support.prometheus_tools import ALERTS, expressions, program
 from support.running import DEADLINE_S, Stage, ids, own_settings, request, requests, staged, worker_running
 
 from apportion import ENGINE_VERSION
-from apportion.operations.metrics import METRICS
+from apportion.shell.operations.metrics import METRICS
 
 pytestmark = pytest.mark.asyncio
 
 HANGING = """
 import asyncio
-from apportion.operations.health import Patience
-from apportion.stream.faust_app import probe as vitals
-from apportion.stream.pipeline.writer import EffectivelyOnceWriter
+from apportion.shell.operations.health import Patience
+from apportion.shell.stream.faust_app import probe as vitals
+from apportion.shell.stream.pipeline.writer import EffectivelyOnceWriter
 
 vitals._ASK_S = 0.2
 vitals.patience_of = lambda _: Patience(stalled_s=1.0, recovery_s=60.0, flow_s=60.0, membership_s=60.0)

@@ -8,8 +8,8 @@ import pytest_asyncio
 from support.commands import process
 from support.running import Stage, own_settings, request, staged, variables_of, worker_running
 
-from apportion.kafka.output_ownership import SharedOutputsError, require_own_outputs
 from apportion.settings import Settings
+from apportion.shell.kafka.output_ownership import SharedOutputsError, require_own_outputs
 
 pytestmark = pytest.mark.asyncio
 

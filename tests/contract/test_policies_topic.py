@@ -29,9 +29,9 @@ from support.running import (
 from apportion.core.policies.timeline import policy_key, policy_value
 from apportion.core.policy import Policy
 from apportion.engine.policies import load_policy
-from apportion.kafka.admin import admin_client
-from apportion.kafka.topics import TopicStatus, check_topics
 from apportion.settings import Settings, flag_of
+from apportion.shell.kafka.admin import admin_client
+from apportion.shell.kafka.topics import TopicStatus, check_topics
 
 pytestmark = pytest.mark.asyncio
 
@@ -168,7 +168,7 @@ async def test_broken_records_are_dead_letters_and_the_last_good_version_stays(s
 
 ENDS_BEFORE_THE_ROW = """
 from aiokafka.errors import KafkaTimeoutError
-from apportion.stream.pipeline.writer import EffectivelyOnceWriter
+from apportion.shell.stream.pipeline.writer import EffectivelyOnceWriter
 def send_rows(*_):
     raise KafkaTimeoutError
 EffectivelyOnceWriter.send_rows = send_rows

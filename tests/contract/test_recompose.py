@@ -14,7 +14,6 @@ from support.composing import candidate
 from support.recording import altered, published
 from support.running import Stage, ids, own_settings, requests, staged, variables_of, worker_running
 
-from apportion.kafka.admin import admin_client
 from apportion.recompose import run
 from apportion.recompose.ranges import RecordSelection
 from apportion.replay.findings import VerificationSummary
@@ -22,6 +21,7 @@ from apportion.replay.replaying import WhatIf
 from apportion.replay.sums import Sum
 from apportion.replay.whatif import Change, DecisionDifference
 from apportion.settings import Settings
+from apportion.shell.kafka.admin import admin_client
 
 pytestmark = pytest.mark.asyncio
 

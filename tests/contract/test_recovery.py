@@ -31,15 +31,15 @@ from support.running import (
 from apportion.core.events import Candidate
 from apportion.core.session.pool import Pooled
 from apportion.core.session.row import Session
-from apportion.kafka.admin import admin_client
-from apportion.kafka.connection import connection_arguments
-from apportion.kafka.topics import changelog_topic, create_topics
-from apportion.operations.gc_tuning import look_once
 from apportion.settings import Settings
-from apportion.stream.state.faults import RecoveryFailedError, UnreadableStateError
-from apportion.stream.state.recovery import partition_rows, read_rows, recover
-from apportion.stream.state.row_format import Row, StateRecord, encode_row, tombstone
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.kafka.admin import admin_client
+from apportion.shell.kafka.connection import connection_arguments
+from apportion.shell.kafka.topics import changelog_topic, create_topics
+from apportion.shell.operations.gc_tuning import look_once
+from apportion.shell.stream.state.faults import RecoveryFailedError, UnreadableStateError
+from apportion.shell.stream.state.recovery import partition_rows, read_rows, recover
+from apportion.shell.stream.state.row_format import Row, StateRecord, encode_row, tombstone
+from apportion.shell.stream.state.rows import PartitionRows
 from apportion.version import __version__
 
 pytestmark = pytest.mark.asyncio
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.asyncio
 STALLED_S = 3.0
 TAKING_OVER = """
 import asyncio, sys
-from apportion.stream.faust_app import table_recovery
+from apportion.shell.stream.faust_app import table_recovery
 
 recover = table_recovery.recover
 
@@ -61,7 +61,7 @@ table_recovery.recover = told
 """Tells when partitions are assigned, and leaves time to take the broker away."""
 LOOKING = """
 import sys
-from apportion.stream.state import topic_identity as same_requests
+from apportion.shell.stream.state import topic_identity as same_requests
 
 look = same_requests.RequestsWatch.look
 

@@ -9,7 +9,7 @@ from support.running import own_settings, request, staged, worker_running
 
 from apportion.contracts.registry.headers import find_schema_headers
 from apportion.contracts.registry.subjects import register_subjects
-from apportion.kafka.output_ownership import output_topics
+from apportion.shell.kafka.output_ownership import output_topics
 
 pytestmark = pytest.mark.asyncio
 

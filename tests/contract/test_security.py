@@ -16,8 +16,8 @@ from support.containers import container, free_port
 from support.requiring import DOCKER
 from support.running import own_settings, request, staged, variables_of, worker_running
 
-from apportion.kafka.topics import TopicStatus, check_topics
 from apportion.settings import Settings
+from apportion.shell.kafka.topics import TopicStatus, check_topics
 
 PASSWORD = "a password of a test"  # noqa: S105 - it protects nothing
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")

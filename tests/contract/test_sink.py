@@ -18,10 +18,10 @@ from support.sinking import DEAD_LETTERS, ONE_FOR_EACH, RECORDED, USAGE, assert_
 
 from apportion.analytics.store import Store
 from apportion.analytics.tables import Table
-from apportion.kafka.admin import admin_client
-from apportion.kafka.connection import connection_arguments
-from apportion.kafka.topics import TopicStatus, create_topics
 from apportion.settings import Settings
+from apportion.shell.kafka.admin import admin_client
+from apportion.shell.kafka.connection import connection_arguments
+from apportion.shell.kafka.topics import TopicStatus, create_topics
 
 pytestmark = pytest.mark.asyncio
 

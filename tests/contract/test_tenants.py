@@ -11,7 +11,7 @@ from apportion.settings.value_types import Guarantee
 NOISY, QUIET = 600, 60
 KILLED = """
 import os, signal
-from apportion.stream.pipeline.fair_pipeline import FairPipeline
+from apportion.shell.stream.pipeline.fair_pipeline import FairPipeline
 composed, calls = FairPipeline.composed, []
 def killed(self, flow, batch):
     calls.append(batch)

@@ -7,12 +7,12 @@ from reliability.proxy import network
 from support.running import DEADLINE_S, ids, own_settings, requests, staged, worker_running
 
 from apportion.gateway.kafka_backend import open_kafka_backend
-from apportion.kafka import topic_watch
-from apportion.kafka.admin import admin_client
-from apportion.kafka.faults import AnotherClusterError, TopicGoneError, TopicRecreatedError
-from apportion.kafka.topic_watch import TopicsView, TopicsWatch
-from apportion.kafka.topics import create_topics
 from apportion.settings import Settings
+from apportion.shell.kafka import topic_watch
+from apportion.shell.kafka.admin import admin_client
+from apportion.shell.kafka.faults import AnotherClusterError, TopicGoneError, TopicRecreatedError
+from apportion.shell.kafka.topic_watch import TopicsView, TopicsWatch
+from apportion.shell.kafka.topics import create_topics
 
 pytestmark = pytest.mark.asyncio
 

@@ -11,9 +11,10 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 from support.commands import process
 
-from apportion.kafka import topics
-from apportion.kafka.admin import admin_client
-from apportion.kafka.topics import (
+from apportion.settings import Settings
+from apportion.shell.kafka import topics
+from apportion.shell.kafka.admin import admin_client
+from apportion.shell.kafka.topics import (
     MESSAGE_MAX_BYTES,
     Topic,
     TopicDifference,
@@ -26,7 +27,6 @@ from apportion.kafka.topics import (
     plan_topics,
     require_ready,
 )
-from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio
 

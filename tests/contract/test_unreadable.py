@@ -28,11 +28,11 @@ from support.sinking import USAGE, rows_of
 from apportion.analytics.store import Store
 from apportion.analytics.tables import Table
 from apportion.core.policies.timeline import policy_key, policy_value
-from apportion.kafka.partitioning import partition_of
-from apportion.kafka.topics import changelog_topic
 from apportion.settings import Settings
-from apportion.stream.state.faults import ChangelogDamagedError
-from apportion.stream.state.recovery import read_rows
+from apportion.shell.kafka.partitioning import partition_of
+from apportion.shell.kafka.topics import changelog_topic
+from apportion.shell.stream.state.faults import ChangelogDamagedError
+from apportion.shell.stream.state.recovery import read_rows
 
 pytestmark = pytest.mark.asyncio
 

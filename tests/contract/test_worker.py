@@ -14,8 +14,8 @@ from support.running import NEVER_TOO_MANY, Outputs, Stage, ids, own_settings, r
 
 from apportion.core.errors import ErrorCode
 from apportion.core.session.row import EMPTY
-from apportion.kafka.partitioning import partition_of
-from apportion.stream.state.row_format import Row
+from apportion.shell.kafka.partitioning import partition_of
+from apportion.shell.stream.state.row_format import Row
 
 pytestmark = pytest.mark.asyncio
 

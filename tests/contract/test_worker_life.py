@@ -31,10 +31,10 @@ from support.running import (
     worker_running,
 )
 
-from apportion.kafka.admin import admin_client
-from apportion.kafka.partitioning import partition_of
 from apportion.settings import Settings
 from apportion.settings.value_types import Guarantee
+from apportion.shell.kafka.admin import admin_client
+from apportion.shell.kafka.partitioning import partition_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -116,7 +116,7 @@ async def test_asked_to_stop_it_finishes_commits_and_exits_with_0(
 
 
 NOT_ACKNOWLEDGED = """
-import apportion.stream.pipeline.writer as place
+import apportion.shell.stream.pipeline.writer as place
 from aiokafka.errors import KafkaTimeoutError
 writer = place.EffectivelyOnceWriter
 real = writer.{step}
@@ -236,7 +236,7 @@ async def test_an_event_that_kills_workers_is_set_aside_and_no_other(
 
 ASKS_IN_VAIN = """
 import asyncio
-import apportion.stream.faust_app.hooks as place
+import apportion.shell.stream.faust_app.hooks as place
 async def committed_with_metadata(self, partitions):
     await asyncio.Event().wait()
 place.MemberThread.committed_with_metadata = committed_with_metadata
@@ -326,7 +326,7 @@ async def test_partitions_that_were_added_end_the_worker_at_its_start(stage: Sta
 
 
 SEES_PARTITIONS_SOON = """
-import apportion.stream.faust_app.app as place
+import apportion.shell.stream.faust_app.app as place
 place._METADATA_MAX_AGE_S = 1.0
 """
 

@@ -22,7 +22,7 @@ from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.engine.counters import COUNTERS
-from apportion.stream.state.row_format import Row, decode_row, encode_row
+from apportion.shell.stream.state.row_format import Row, decode_row, encode_row
 
 NAMES = {"a": "read_file", "b": "search", "c": "run"}
 ROUND = [says("user", "u" * 20), says("assistant", "a" * 40)]

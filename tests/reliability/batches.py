@@ -30,8 +30,8 @@ from support.running import (
     worker_running,
 )
 
-from apportion.kafka.partitioning import partition_of
 from apportion.settings import Settings
+from apportion.shell.kafka.partitioning import partition_of
 
 _DEADLINE_S = 600.0
 _LOOK_S = 0.5

@@ -17,8 +17,8 @@ from reliability.scenarios import MANY, PER_S, Outcome, Scene, scene_of
 from support.containers import Cluster
 from support.running import DEFAULT_TIMEOUTS_S
 
-from apportion.kafka.admin import admin_client
-from apportion.kafka.topics import plan_topics
+from apportion.shell.kafka.admin import admin_client
+from apportion.shell.kafka.topics import plan_topics
 
 _NOTICED_S = 15.0
 """A cluster notices after nine that a broker is gone."""

@@ -4,7 +4,7 @@ from random import Random
 from struct import pack_into, unpack_from
 from typing import Any
 
-from apportion.kafka.record_batches import FetchedRecords
+from apportion.shell.kafka.record_batches import FetchedRecords
 
 DAMAGED_MS = 777
 """Batches are damaged whose first timestamp ends with these milliseconds."""

@@ -19,9 +19,9 @@ from support.batches import CODECS, nullable, raw_batch, varint
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.codec import encode
 from apportion.core.wire.dead_letter import dead_letter
-from apportion.kafka.decompression import Decompressor
-from apportion.kafka.record_batches import FetchedRecords, record_of
-from apportion.kafka.topics import MESSAGE_MAX_BYTES
+from apportion.shell.kafka.decompression import Decompressor
+from apportion.shell.kafka.record_batches import FetchedRecords, record_of
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 
 MEMORY_MAX_BYTES = 64 << 20
 LETTER_MAX_BYTES = MESSAGE_MAX_BYTES - (320 << 10)

@@ -26,7 +26,7 @@ from support.composing import candidate
 
 from apportion.core.events import session_key
 from apportion.settings import Settings
-from apportion.stream.state.recovery import read_rows
+from apportion.shell.stream.state.recovery import read_rows
 
 _GATEWAYS = 2
 _CALLERS = 40

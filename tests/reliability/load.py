@@ -15,8 +15,8 @@ from support.composing import candidate
 from support.hostile import hostile_batches
 
 from apportion.core.events import session_key
-from apportion.kafka.partitioning import partition_of
 from apportion.settings import Settings
+from apportion.shell.kafka.partitioning import partition_of
 
 SESSIONS = 60
 _SENT_AGAIN = 0.02

@@ -27,9 +27,9 @@ from support.containers import free_port
 from support.running import DEFAULT_TIMEOUTS_S
 
 from apportion.core.events import session_key
-from apportion.kafka.connection import connection_arguments
 from apportion.settings import Settings
 from apportion.settings.value_types import Guarantee
+from apportion.shell.kafka.connection import connection_arguments
 
 RESIDENT_MAX_MIB = 600.0
 _NOISY_PER_S = 20

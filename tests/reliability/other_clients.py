@@ -11,10 +11,10 @@ from reliability.load import Sent, load
 from reliability.scenarios import HOSTILE, PER_S, Outcome, Scene, scene_of
 from reliability.topics import committed_offsets, end_offsets, read_records
 
-from apportion.kafka.admin import admin_client
-from apportion.kafka.connection import connection_arguments
-from apportion.kafka.topics import create_topics
 from apportion.settings import PREFIX, Settings
+from apportion.shell.kafka.admin import admin_client
+from apportion.shell.kafka.connection import connection_arguments
+from apportion.shell.kafka.topics import create_topics
 
 _EVENTS = 800
 _ENDED_WITHIN_S = 120.0

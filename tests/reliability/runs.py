@@ -17,11 +17,11 @@ from support.batches import produce, stamped
 from support.running import NEVER_TOO_MANY, own_settings
 
 from apportion.core.wire.record import Record
-from apportion.kafka.admin import BrokerUnreachableError
-from apportion.kafka.connection import connection_arguments
-from apportion.kafka.topics import create_topics
 from apportion.settings import Settings
 from apportion.settings.value_types import Guarantee
+from apportion.shell.kafka.admin import BrokerUnreachableError
+from apportion.shell.kafka.connection import connection_arguments
+from apportion.shell.kafka.topics import create_topics
 
 CAUGHT_UP_DEADLINE_S = 240.0
 _POLL_S = 0.3

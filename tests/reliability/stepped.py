@@ -20,7 +20,7 @@ from typing import Any
 from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance
 
 from apportion.cli import main
-from apportion.kafka import topics
+from apportion.shell.kafka import topics
 
 STEP = "STEP"
 PROXIED = "PROXIED"

@@ -11,30 +11,30 @@ from signal import Signals
 from apportion.settings.value_types import Guarantee
 
 _BEFORE = {
-    "seek": "apportion.stream.faust_app.consumer:PipelineConsumer.perform_seek",
-    "flow": "apportion.stream.pipeline.pipeline:Pipeline.begin",
-    "fetch": "apportion.stream.pipeline.pipeline:Pipeline.fetched",
-    "compose": "apportion.stream.pipeline.batch:BatchComposer.compose",
-    "answer": "apportion.stream.pipeline.answers:Answers.answer",
+    "seek": "apportion.shell.stream.faust_app.consumer:PipelineConsumer.perform_seek",
+    "flow": "apportion.shell.stream.pipeline.pipeline:Pipeline.begin",
+    "fetch": "apportion.shell.stream.pipeline.pipeline:Pipeline.fetched",
+    "compose": "apportion.shell.stream.pipeline.batch:BatchComposer.compose",
+    "answer": "apportion.shell.stream.pipeline.answers:Answers.answer",
 }
 _EFFECTIVELY_ONCE = {
-    "outputs": "apportion.stream.pipeline.writer:EffectivelyOnceWriter.send_outputs",
-    "outputs acknowledged": "apportion.stream.pipeline.writer:EffectivelyOnceWriter.outputs_acknowledged",
-    "rows": "apportion.stream.pipeline.writer:EffectivelyOnceWriter.send_rows",
-    "rows acknowledged": "apportion.stream.pipeline.writer:EffectivelyOnceWriter.rows_acknowledged",
+    "outputs": "apportion.shell.stream.pipeline.writer:EffectivelyOnceWriter.send_outputs",
+    "outputs acknowledged": "apportion.shell.stream.pipeline.writer:EffectivelyOnceWriter.outputs_acknowledged",
+    "rows": "apportion.shell.stream.pipeline.writer:EffectivelyOnceWriter.send_rows",
+    "rows acknowledged": "apportion.shell.stream.pipeline.writer:EffectivelyOnceWriter.rows_acknowledged",
 }
 _EXACTLY_ONCE = {
-    "assign": "apportion.stream.pipeline.exactly_once:ExactlyOnceWriter.assign",
-    "transactional id": "apportion.kafka.transactional_producer:TransactionalProducer.start",
-    "transaction begins": "apportion.kafka.transactional_producer:TransactionalProducer.begin",
-    "records": "apportion.kafka.transactional_producer:TransactionalProducer.send",
-    "offset": "apportion.kafka.transactional_producer:TransactionalProducer.send_offset",
-    "transaction ends": "apportion.kafka.transactional_producer:TransactionalProducer.commit",
+    "assign": "apportion.shell.stream.pipeline.exactly_once:ExactlyOnceWriter.assign",
+    "transactional id": "apportion.shell.kafka.transactional_producer:TransactionalProducer.start",
+    "transaction begins": "apportion.shell.kafka.transactional_producer:TransactionalProducer.begin",
+    "records": "apportion.shell.kafka.transactional_producer:TransactionalProducer.send",
+    "offset": "apportion.shell.kafka.transactional_producer:TransactionalProducer.send_offset",
+    "transaction ends": "apportion.shell.kafka.transactional_producer:TransactionalProducer.commit",
 }
 _BEHIND = {
-    "commit": "apportion.stream.faust_app.consumer:PipelineConsumer.commit",
-    "committed": "apportion.stream.pipeline.flow:Flow.committed",
-    "revoked": "apportion.stream.faust_app.consumer:PipelineConsumer.on_partitions_revoked",
+    "commit": "apportion.shell.stream.faust_app.consumer:PipelineConsumer.commit",
+    "committed": "apportion.shell.stream.pipeline.flow:Flow.committed",
+    "revoked": "apportion.shell.stream.faust_app.consumer:PipelineConsumer.on_partitions_revoked",
 }
 STEPS = {
     Guarantee.EFFECTIVELY_ONCE: _BEFORE | _EFFECTIVELY_ONCE | _BEHIND,
@@ -42,8 +42,8 @@ STEPS = {
 }
 GATEWAY_STEPS = {
     "call": "apportion.gateway.kafka_backend:KafkaBackend.compose",
-    "publish": "apportion.kafka.client:Publisher.publish",
-    "answers": "apportion.kafka.caller_reader:CallerReader.take",
+    "publish": "apportion.shell.kafka.client:Publisher.publish",
+    "answers": "apportion.shell.kafka.caller_reader:CallerReader.take",
     "first answer": "apportion.gateway.kafka_backend:KafkaBackend._first_answer",
 }
 """From the decoded request to its answer."""

@@ -13,16 +13,16 @@ from support.expected import Expectation
 
 from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_engine, create_timeline
-from apportion.kafka.admin import admin_client
-from apportion.kafka.connection import connection_arguments
-from apportion.kafka.output_ownership import source_of
-from apportion.kafka.partitioning import check_place
-from apportion.kafka.record_batches import record_of
-from apportion.kafka.record_consumer import RecordConsumer
-from apportion.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic, plan_topics
 from apportion.settings import Settings
-from apportion.stream.state.recovery import read_rows
-from apportion.stream.state.row_format import (
+from apportion.shell.kafka.admin import admin_client
+from apportion.shell.kafka.connection import connection_arguments
+from apportion.shell.kafka.output_ownership import source_of
+from apportion.shell.kafka.partitioning import check_place
+from apportion.shell.kafka.record_batches import record_of
+from apportion.shell.kafka.record_consumer import RecordConsumer
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic, plan_topics
+from apportion.shell.stream.state.recovery import read_rows
+from apportion.shell.stream.state.row_format import (
     SEPARATOR,
     artifact_key,
     artifact_names,
@@ -30,7 +30,7 @@ from apportion.stream.state.row_format import (
     decode_row,
     seen_offset_of_tombstone,
 )
-from apportion.stream.state.row_format import Row as SessionRow
+from apportion.shell.stream.state.row_format import Row as SessionRow
 
 READ_DEADLINE_S = 120.0
 

@@ -11,16 +11,16 @@ from typing import Any
 from aiokafka.structs import ConsumerRecord
 
 from apportion.engine.assembly import create_engine, create_timeline
-from apportion.kafka.commit_metadata import CommitMetadata, decode_metadata
-from apportion.kafka.policies_topic import PoliciesUnreadError
 from apportion.settings import Settings
-from apportion.stream.pipeline.answers import Answers
-from apportion.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
-from apportion.stream.pipeline.breaker import DeadLetterShare
-from apportion.stream.pipeline.membership import Membership
-from apportion.stream.pipeline.pipeline import Pipeline
-from apportion.stream.pipeline.writer import Writer
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.kafka.commit_metadata import CommitMetadata, decode_metadata
+from apportion.shell.kafka.policies_topic import PoliciesUnreadError
+from apportion.shell.stream.pipeline.answers import Answers
+from apportion.shell.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
+from apportion.shell.stream.pipeline.breaker import DeadLetterShare
+from apportion.shell.stream.pipeline.membership import Membership
+from apportion.shell.stream.pipeline.pipeline import Pipeline
+from apportion.shell.stream.pipeline.writer import Writer
+from apportion.shell.stream.state.rows import PartitionRows
 from support.running import request
 
 DEADLINE_S = 5

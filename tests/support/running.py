@@ -21,13 +21,13 @@ from aiokafka.structs import ConsumerRecord
 from msgspec import to_builtins
 
 from apportion.core.events import session_key
-from apportion.kafka.connection import connection_arguments
-from apportion.kafka.fetch_pacing import pace_fetches
-from apportion.kafka.partitioning import partition_of
-from apportion.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic, create_topics
 from apportion.settings import PREFIX, Settings
-from apportion.stream.state.recovery import read_rows
-from apportion.stream.state.row_format import Row, encode_row
+from apportion.shell.kafka.connection import connection_arguments
+from apportion.shell.kafka.fetch_pacing import pace_fetches
+from apportion.shell.kafka.partitioning import partition_of
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic, create_topics
+from apportion.shell.stream.state.recovery import read_rows
+from apportion.shell.stream.state.row_format import Row, encode_row
 from support.commands import command, environment
 from support.composing import NOW, candidate
 

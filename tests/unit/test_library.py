@@ -82,7 +82,7 @@ def test_importing_it_loads_nothing_beside_it() -> None:
 def test_using_all_of_it_loads_neither_kafka_nor_settings_nor_a_command() -> None:
     modules = imported_by("from apportion import *; COUNTERS['o200k_base']")
     assert "apportion.core.compose" in modules
-    assert not modules & (FOREIGN | {"apportion.settings", "apportion.cli", "apportion.stream"})
+    assert not modules & (FOREIGN | {"apportion.settings", "apportion.cli", "apportion.shell.stream"})
 
 
 def test_every_name_is_the_rooms_own_and_can_be_found() -> None:

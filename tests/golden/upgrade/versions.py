@@ -21,8 +21,8 @@ from apportion.core.session.row import EMPTY
 from apportion.core.wire.codec import decode
 from apportion.engine.policies import load_catalogue
 from apportion.library import ENGINE
-from apportion.stream.state.row_format import Row
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.stream.state.row_format import Row
+from apportion.shell.stream.state.rows import PartitionRows
 
 
 @dataclass

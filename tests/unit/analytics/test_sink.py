@@ -23,7 +23,7 @@ from apportion.analytics.files import OtherFileError, forget_lines, sink_lines
 from apportion.analytics.partition import PartitionSink, WrittenFiles
 from apportion.analytics.store import Store
 from apportion.analytics.tables import Table
-from apportion.kafka.faults import TopicRecreatedError
+from apportion.shell.kafka.faults import TopicRecreatedError
 
 LINES = (*RECORDED[:40], b"no JSON", *DEAD_LETTERS, *RECORDED[40:60])
 CHUNK = 7

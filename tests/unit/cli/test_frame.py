@@ -30,7 +30,7 @@ ROOMS = (
     "tiktoken",
     "apportion.core",
     "apportion.settings",
-    "apportion.stream",
+    "apportion.shell.stream",
 )
 
 

@@ -9,8 +9,8 @@ import pytest
 from support.commands import Ended, apportion
 from support.containers import free_port
 
-from apportion.operations.numbers import Numbers
-from apportion.operations.server import PortTakenError, serving
+from apportion.shell.operations.numbers import Numbers
+from apportion.shell.operations.server import PortTakenError, serving
 
 pytestmark = pytest.mark.asyncio
 

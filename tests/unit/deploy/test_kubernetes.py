@@ -19,7 +19,7 @@ from support.requiring import KUBECTL
 
 from apportion.gateway.serving import END_S
 from apportion.settings import Settings, load_settings
-from apportion.stream.faust_app.run import STOP_TIMEOUT_S
+from apportion.shell.stream.run import STOP_TIMEOUT_S
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "kubernetes"
 OVERLAYS = ("staging", "production")

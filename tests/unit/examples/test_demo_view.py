@@ -21,7 +21,7 @@ from apportion.core.results import (
 )
 from apportion.examples.demo import view
 from apportion.examples.demo.tally import DemoTally
-from apportion.kafka.client import Reply
+from apportion.shell.kafka.client import Reply
 
 EXAMPLES = Path(__file__).parents[3] / "schemas" / "examples"
 DECISION = msgspec.json.decode(

@@ -26,9 +26,9 @@ from apportion.gateway.backend import AnswerGoneError, BackendAwayError, Submitt
 from apportion.gateway.calls import request_of
 from apportion.gateway.kafka_backend import KafkaBackend, open_kafka_backend
 from apportion.gateway.serving import GatewayPortTakenError
-from apportion.kafka.caller_reader import AnswersUnreadError, CallerReader
-from apportion.kafka.client import Publisher
 from apportion.settings import Settings
+from apportion.shell.kafka.caller_reader import AnswersUnreadError, CallerReader
+from apportion.shell.kafka.client import Publisher
 
 pytestmark = pytest.mark.asyncio
 

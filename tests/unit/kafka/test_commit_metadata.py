@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from apportion.kafka.commit_metadata import (
+from apportion.shell.kafka.commit_metadata import (
     METADATA_MAX_BYTES,
     NOTHING_KNOWN,
     CommitMetadata,

@@ -7,10 +7,10 @@ from aiokafka import TopicPartition
 from aiokafka.errors import GroupAuthorizationFailedError, GroupCoordinatorNotAvailableError
 from aiokafka.structs import OffsetAndMetadata
 
-from apportion.kafka import commits
-from apportion.kafka.commit_metadata import NOTHING_KNOWN, CommitMetadata, encode_metadata
-from apportion.kafka.commits import CommittedOffset, SharedGroupError, read_commits, require_group
 from apportion.settings import Settings
+from apportion.shell.kafka import commits
+from apportion.shell.kafka.commit_metadata import NOTHING_KNOWN, CommitMetadata, encode_metadata
+from apportion.shell.kafka.commits import CommittedOffset, SharedGroupError, read_commits, require_group
 from apportion.version import __version__
 
 pytestmark = pytest.mark.asyncio

@@ -12,8 +12,9 @@ import pytest
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
 from pydantic import SecretStr
 
-from apportion.kafka import connection
-from apportion.kafka.connection import (
+from apportion.settings import Settings, SettingsError
+from apportion.shell.kafka import connection
+from apportion.shell.kafka.connection import (
     TokenCommand,
     TokenCommandError,
     close_consumer,
@@ -21,8 +22,7 @@ from apportion.kafka.connection import (
     security_arguments,
     why_exposed,
 )
-from apportion.settings import Settings, SettingsError
-from apportion.stream.faust_app.app import create_app, faust_credentials
+from apportion.shell.stream.faust_app.app import create_app, faust_credentials
 
 PASSWORD = "a password of a test"  # noqa: S105 - it protects nothing
 

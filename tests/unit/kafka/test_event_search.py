@@ -10,9 +10,9 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.structs import ConsumerRecord
 
-from apportion.kafka import event_search
-from apportion.kafka.event_search import EventSearch
 from apportion.settings import Settings
+from apportion.shell.kafka import event_search
+from apportion.shell.kafka.event_search import EventSearch
 
 pytestmark = pytest.mark.asyncio
 

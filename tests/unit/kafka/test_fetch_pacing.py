@@ -8,8 +8,8 @@ import pytest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
-from apportion.kafka import fetch_pacing
-from apportion.kafka.fetch_pacing import pace_fetches
+from apportion.shell.kafka import fetch_pacing
+from apportion.shell.kafka.fetch_pacing import pace_fetches
 
 pytestmark = pytest.mark.asyncio
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
-from apportion.kafka.groupless_consumer import ReadStep, read_to
+from apportion.shell.kafka.groupless_consumer import ReadStep, read_to
 
 pytestmark = pytest.mark.asyncio
 

@@ -8,8 +8,8 @@ from support.composing import request
 
 from apportion.core.errors import EventError
 from apportion.core.wire.record import Record
-from apportion.kafka.partitioning import check_place, partition_of
 from apportion.settings.value_types import Partitioner
+from apportion.shell.kafka.partitioning import check_place, partition_of
 
 KEY = b"default/s"
 

@@ -19,9 +19,9 @@ from apportion.core.policies.timeline import (
     policy_value,
 )
 from apportion.engine.policies.listing import different
-from apportion.kafka import policies_topic
-from apportion.kafka.policies_topic import PoliciesUnreadError, PolicyReader
 from apportion.settings import Settings
+from apportion.shell.kafka import policies_topic
+from apportion.shell.kafka.policies_topic import PoliciesUnreadError, PolicyReader
 
 pytestmark = pytest.mark.asyncio
 
@@ -214,7 +214,7 @@ async def test_brokers_that_are_away_are_waited_for_and_told_once_and_refused_re
         if len(refused) == 1:
             raise KafkaConnectionError
 
-    monkeypatch.setattr("apportion.kafka.policies_topic.asyncio.sleep", next_step)
+    monkeypatch.setattr("apportion.shell.kafka.policies_topic.asyncio.sleep", next_step)
     with pytest.raises(RuntimeError, match="StopIteration"):
         await room.reader.follow(refuse)
     assert len(refused) == 2

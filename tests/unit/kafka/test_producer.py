@@ -9,9 +9,9 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.producer.message_accumulator import BatchBuilder, MessageAccumulator
 from aiokafka.record.memory_records import MemoryRecords
 
-from apportion.kafka.producer import RecordProducer
-from apportion.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.settings import Settings
+from apportion.shell.kafka.producer import RecordProducer
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 
 pytestmark = pytest.mark.asyncio
 

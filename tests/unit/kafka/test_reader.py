@@ -9,10 +9,10 @@ from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
 
-from apportion.kafka.faults import OffsetOutOfRangeError
-from apportion.kafka.reader import RequestReader
-from apportion.kafka.record_consumer import RecordConsumer
 from apportion.settings import Settings
+from apportion.shell.kafka.faults import OffsetOutOfRangeError
+from apportion.shell.kafka.reader import RequestReader
+from apportion.shell.kafka.record_consumer import RecordConsumer
 
 pytestmark = pytest.mark.asyncio
 

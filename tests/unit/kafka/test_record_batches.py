@@ -35,8 +35,8 @@ from support.batches import (
 )
 from support.hostile import dear_batches, hostile_batches, with_damaged_delta, with_headers
 
-from apportion.kafka.decompression import Decompressor
-from apportion.kafka.record_batches import FetchedRecords, UnreadableRecord, record_of
+from apportion.shell.kafka.decompression import Decompressor
+from apportion.shell.kafka.record_batches import FetchedRecords, UnreadableRecord, record_of
 
 PLACE = TopicPartition("context-requests", 3)
 MAX_BYTES = 1 << 20
@@ -352,8 +352,8 @@ BOMB = """
 import sys
 from pathlib import Path
 from aiokafka import TopicPartition
-from apportion.kafka.decompression import Decompressor
-from apportion.kafka.record_batches import FetchedRecords
+from apportion.shell.kafka.decompression import Decompressor
+from apportion.shell.kafka.record_batches import FetchedRecords
 
 def resident_max_kib():  # what getrusage says begins with that of the parent process
     lines = Path("/proc/self/status").read_text().splitlines()

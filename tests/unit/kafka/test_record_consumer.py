@@ -12,8 +12,8 @@ from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError, TopicAu
 from aiokafka.protocol.fetch import FetchRequest
 from support.batches import TRANSACTIONAL, bomb, raw_batch, raw_record, with_bad_header_name
 
-from apportion.kafka.record_batches import UnreadableRecord
-from apportion.kafka.record_consumer import RecordConsumer, RecordFetcher
+from apportion.shell.kafka.record_batches import UnreadableRecord
+from apportion.shell.kafka.record_consumer import RecordConsumer, RecordFetcher
 
 pytestmark = pytest.mark.asyncio
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from apportion.kafka.topics import plan_topics
 from apportion.settings import Settings
+from apportion.shell.kafka.topics import plan_topics
 
 HOUR_MS = 60 * 60 * 1000
 DAY_MS = 24 * HOUR_MS

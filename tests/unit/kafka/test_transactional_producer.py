@@ -12,8 +12,8 @@ from aiokafka.producer.transaction_manager import TransactionManager, Transactio
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import OffsetAndMetadata
 
-from apportion.kafka.transactional_producer import TransactionalProducer, new_producer
 from apportion.settings import Settings
+from apportion.shell.kafka.transactional_producer import TransactionalProducer, new_producer
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from apportion.operations.gc_tuning import collect_seldom, keep_what_is_here
+from apportion.shell.operations.gc_tuning import collect_seldom, keep_what_is_here
 
 
 @pytest.fixture

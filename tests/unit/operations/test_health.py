@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from apportion.operations.health import Health, Patience, Sight
+from apportion.shell.operations.health import Health, Patience, Sight
 
 PATIENCE = Patience(stalled_s=45.0, recovery_s=65.0, flow_s=65.0, membership_s=60.0)
 WELL = Sight(0.0, is_assigned=True, is_member=True, is_flowing=True, thread_turned_s=0.0, brokers_heard_s=0.0)

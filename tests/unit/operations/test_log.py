@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from apportion.operations.log import KeyValueFormatter, RefusalLog, log_fact, log_to_stderr
 from apportion.settings.value_types import LogFormat
+from apportion.shell.operations.log import KeyValueFormatter, RefusalLog, log_fact, log_to_stderr
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from apportion.operations.log_rate_limit import RepeatFilter
+from apportion.shell.operations.log_rate_limit import RepeatFilter
 
 CONNECT = "Unable connect to node with id %s: %s"
 COORDINATOR = "Group Coordinator Request failed: %s"
@@ -69,7 +69,7 @@ def test_lines_of_other_kinds_and_loggers_are_told_beside_it(log: Log) -> None:
 def test_ours_always_pass(log: Log) -> None:
     for _ in range(3):
         log.line("ready", logger="apportion")
-        log.line("ready", logger="apportion.stream")
+        log.line("ready", logger="apportion.shell.stream")
     log.go_on(60)
     assert len(log.told) == 6
     assert log.over == []

@@ -8,9 +8,9 @@ from support.composing import answer, candidate, lanes_policy, request
 
 from apportion.core.compose import Answered
 from apportion.core.errors import ErrorCode
-from apportion.operations.metrics import METRICS, MetricKind
-from apportion.operations.numbers import OTHER, POLICIES_MAX, Batched, Numbers
-from apportion.operations.tally import BatchTally
+from apportion.shell.operations.metrics import METRICS, MetricKind
+from apportion.shell.operations.numbers import OTHER, POLICIES_MAX, Batched, Numbers
+from apportion.shell.operations.tally import BatchTally
 
 NOW_S = 1_772_366_400.0
 MANY = 100_000

@@ -37,7 +37,7 @@ MODULES_MAX = 460
 NOT_NEEDED = {
     *OF_THE_WORKER,
     "apportion.replay",
-    "apportion.stream",
+    "apportion.shell.stream",
     "asyncio",
     "toktok",
     "jsonschema_rs",
@@ -135,7 +135,7 @@ def test_what_is_to_make_spans_says_what_is_missing_and_another_worker_does_not_
     code = """
 import sys
 from apportion.settings import Settings
-from apportion.stream.faust_app.app import create_app
+from apportion.shell.stream.faust_app.app import create_app
 create_app(Settings())
 assert not any(name.startswith("opentelemetry") for name in sys.modules)
 sys.modules["opentelemetry"] = None

@@ -20,7 +20,6 @@ from apportion.core.text.tokens import CounterName
 from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_timeline
 from apportion.engine.policies import builtin_policies
-from apportion.kafka.records import OffsetSpan
 from apportion.recompose.partition import PartitionRun, partition_run
 from apportion.recompose.ranges import PartitionRange
 from apportion.recompose.snapshot import StartRows
@@ -30,9 +29,10 @@ from apportion.replay.replaying import WhatIf
 from apportion.replay.sums import Sum
 from apportion.replay.whatif import Change, DecisionDifference
 from apportion.settings import Settings
-from apportion.stream.pipeline.answers import Answers
-from apportion.stream.state.row_format import Row
-from apportion.stream.state.stream_time import StreamTime
+from apportion.shell.kafka.records import OffsetSpan
+from apportion.shell.stream.pipeline.answers import Answers
+from apportion.shell.stream.state.row_format import Row
+from apportion.shell.stream.state.stream_time import StreamTime
 
 SETTINGS = Settings(partitions=1, fingerprint_secret=SecretStr(SECRET.decode()))
 ALL = Extent()

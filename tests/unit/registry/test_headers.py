@@ -16,10 +16,10 @@ from apportion.contracts.registry.subjects import SubjectsNotReadyError, registe
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_engine, create_timeline
-from apportion.kafka.outbound import OutboundRecord
-from apportion.kafka.output_ownership import output_topics
 from apportion.settings import Settings
-from apportion.stream.pipeline.answers import Answers
+from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.kafka.output_ownership import output_topics
+from apportion.shell.stream.pipeline.answers import Answers
 
 pytestmark = pytest.mark.asyncio
 

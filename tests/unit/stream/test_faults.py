@@ -4,7 +4,7 @@ import pytest
 from aiokafka.errors import KafkaTimeoutError
 
 from apportion.core.wire.record import Record
-from apportion.stream.faults import EventFailedError, WorkerFailedError
+from apportion.shell.stream.faults import EventFailedError, WorkerFailedError
 
 RECORD = Record("context-requests", 2, 7, 0, b"key", b"value")
 

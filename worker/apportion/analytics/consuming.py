@@ -18,9 +18,9 @@ from msgspec import Struct
 from apportion.analytics.batches import TakenError
 from apportion.analytics.partition import PartitionSink, WrittenFiles
 from apportion.analytics.store import Store
-from apportion.kafka.faults import TopicRecreatedError
-from apportion.kafka.record_batches import record_of
-from apportion.kafka.record_consumer import RecordConsumer
+from apportion.shell.kafka.faults import TopicRecreatedError
+from apportion.shell.kafka.record_batches import record_of
+from apportion.shell.kafka.record_consumer import RecordConsumer
 
 _POLL_MS = 200
 _RECORDS_MAX = 4_000

@@ -30,7 +30,7 @@ from apportion.analytics.conversion import KINDS, RecordLines, convert
 from apportion.analytics.store import Store
 from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core.identity import digest
-from apportion.kafka.faults import TopicRecreatedError
+from apportion.shell.kafka.faults import TopicRecreatedError
 
 CHUNK_LINES = 1_000
 """Lines that are converted at once, as one row group of each file. More than fits into a processor's cache

@@ -72,7 +72,7 @@ def _print_error(line: str) -> None:
 def _run() -> None:
     from apportion.cli._commands import app
     from apportion.cli._streams import flush_stdout, mend_streams
-    from apportion.operations.gc_tuning import collect_seldom
+    from apportion.shell.operations.gc_tuning import collect_seldom
 
     collect_seldom()
     mend_streams()

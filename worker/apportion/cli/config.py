@@ -63,7 +63,7 @@ def _read_files(settings: "Settings") -> None:
     create_engine(settings)
     create_timeline(settings)
     if settings.security_protocol.has_tls or settings.security_protocol.has_sasl:
-        from apportion.kafka.connection import security_arguments
+        from apportion.shell.kafka.connection import security_arguments
 
         security_arguments(settings)
 

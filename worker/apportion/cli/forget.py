@@ -26,8 +26,8 @@ def forget(
     Examples:
       apportion forget acme/thread-17
     """
-    from apportion.kafka.output_ownership import output_topics
-    from apportion.stream.state.forgetting import forget
+    from apportion.shell.kafka.output_ownership import output_topics
+    from apportion.shell.stream.state.forgetting import forget
 
     settings = read_settings(ctx)
     if not all(session.partition("/")):

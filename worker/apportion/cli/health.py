@@ -28,7 +28,7 @@ def health(
       apportion health
       apportion health --ready --timeout 2
     """
-    from apportion.operations.asking import UnhealthyError, ask
+    from apportion.shell.operations.asking import UnhealthyError, ask
 
     settings = read_settings(ctx)
     if not settings.health_port:

@@ -67,7 +67,7 @@ def publish(ctx: typer.Context, files: PolicyFiles) -> None:
     """
     from apportion.core.policy import PolicyError
     from apportion.engine.policies import load_policies
-    from apportion.kafka.publishing import publish_policies
+    from apportion.shell.kafka.publishing import publish_policies
 
     policies, problems = load_policies(files)
     if problems:
@@ -136,7 +136,7 @@ def list_(
 
 
 def _of_the_topic(settings: "Settings") -> "Timeline":
-    from apportion.kafka.publishing import read_timeline
+    from apportion.shell.kafka.publishing import read_timeline
 
     return asyncio.run(read_timeline(settings))
 

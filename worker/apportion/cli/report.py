@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from apportion.analytics.replayed import Replayed
     from apportion.analytics.report import Report
     from apportion.analytics.source import LogSource
-    from apportion.kafka.records import OffsetSpan
     from apportion.recompose.ranges import RecordSelection
     from apportion.settings import Settings
+    from apportion.shell.kafka.records import OffsetSpan
 
 app = typer.Typer(add_completion=False)
 
@@ -115,8 +115,8 @@ def _logs_of_topics(
 ) -> "Sequence[LogSource]":
     """Return a log for each partition of decisions and dead letters, which is read lazily."""
     from apportion.analytics.source import LogSource
-    from apportion.kafka.records import open_reader
     from apportion.recompose.ranges import require_topics, settle_spans
+    from apportion.shell.kafka.records import open_reader
 
     topics = (settings.decisions_topic, settings.dead_letters_topic)
     asyncio.run(require_topics(settings, topics))

@@ -21,6 +21,6 @@ def run(ctx: typer.Context) -> None:
       apportion run --brokers kafka-1:9092,kafka-2:9092
       APPORTION_BROKERS=kafka:9092 apportion run
     """
-    from apportion.stream.faust_app.run import run_worker
+    from apportion.shell.stream.run import run_worker
 
     run_worker(read_settings(ctx))

@@ -10,8 +10,8 @@ from apportion.cli._files import EventsFile, open_events
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
-    from apportion.kafka.client import Reply
     from apportion.settings import Settings
+    from apportion.shell.kafka.client import Reply
 
 app = typer.Typer(add_completion=False)
 
@@ -66,7 +66,7 @@ def send(
 
     from aiokafka.errors import KafkaError
 
-    from apportion.kafka.client import NotAnEventError
+    from apportion.shell.kafka.client import NotAnEventError
 
     settings = read_settings(ctx)
     with open_events(file) as source:
@@ -89,7 +89,7 @@ def send(
 
 
 async def _publish(settings: "Settings", events: _Events) -> int:
-    from apportion.kafka.client import open_publisher
+    from apportion.shell.kafka.client import open_publisher
 
     async with open_publisher(settings) as publisher:
         for event in events:
@@ -99,7 +99,7 @@ async def _publish(settings: "Settings", events: _Events) -> int:
 
 async def _exchange(settings: "Settings", events: _Events, patience_s: float) -> int:
     """Return the number of refused events."""
-    from apportion.kafka.client import open_client
+    from apportion.shell.kafka.client import open_client
 
     refused = 0
     async with open_client(settings) as client:

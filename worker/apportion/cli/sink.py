@@ -147,9 +147,9 @@ async def _consume(
     from apportion.analytics.consuming import Rolling, SinkReports, TopicsSink
     from apportion.analytics.records import DeadLetter, Decision
     from apportion.core.events import ContextUsage
-    from apportion.kafka.admin import BrokerUnreachableError
-    from apportion.kafka.topic_watch import stop_on_change, view_topics
-    from apportion.kafka.topics import check_topics, require_ready
+    from apportion.shell.kafka.admin import BrokerUnreachableError
+    from apportion.shell.kafka.topic_watch import stop_on_change, view_topics
+    from apportion.shell.kafka.topics import check_topics, require_ready
 
     outputs, usage = frozenset({Decision, DeadLetter}), frozenset({ContextUsage})
     topics = {
@@ -176,7 +176,7 @@ async def _consume(
 
 def _arguments(settings: "Settings") -> dict[str, Any]:
     """Return the arguments of the client of a sink's group."""
-    from apportion.kafka.connection import connection_arguments
+    from apportion.shell.kafka.connection import connection_arguments
 
     group = f"{settings.app_id}-sink"
     return connection_arguments(settings) | {

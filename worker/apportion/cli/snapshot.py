@@ -28,9 +28,9 @@ def snapshot(
       apportion snapshot rows.jsonl
       apportion verify --from-topics --snapshot rows.jsonl
     """
-    from apportion.kafka.topics import changelog_topic
     from apportion.recompose.ranges import require_topics
     from apportion.recompose.snapshot import write_snapshot
+    from apportion.shell.kafka.topics import changelog_topic
 
     settings = read_settings(ctx)
     asyncio.run(require_topics(settings, (settings.requests_topic, changelog_topic(settings))))

@@ -12,7 +12,7 @@ from apportion.cli._table import print_table
 
 if TYPE_CHECKING:
     from apportion.contracts.registry.subjects import SubjectReport
-    from apportion.kafka.topics import TopicReport
+    from apportion.shell.kafka.topics import TopicReport
 
 app = typer.Typer(
     add_completion=False,
@@ -61,7 +61,7 @@ def create(ctx: typer.Context) -> None:
       apportion topics create
       apportion topics create --brokers kafka-1:9092,kafka-2:9092 --production
     """
-    from apportion.kafka.topics import create_topics, require_ready
+    from apportion.shell.kafka.topics import create_topics, require_ready
 
     settings = read_settings(ctx)
     reports = asyncio.run(create_topics(settings))
@@ -89,8 +89,8 @@ def check(ctx: typer.Context, *, registry: _Registry = None) -> None:
       apportion topics check --registry https://registry:8081
     """
     from apportion.contracts.registry.subjects import check_subjects, require_subjects
-    from apportion.kafka.output_ownership import output_topics, require_own_outputs
-    from apportion.kafka.topics import check_topics, require_ready
+    from apportion.shell.kafka.output_ownership import output_topics, require_own_outputs
+    from apportion.shell.kafka.topics import check_topics, require_ready
 
     settings = read_settings(ctx, schema_registry=registry)
     reports = asyncio.run(check_topics(settings))

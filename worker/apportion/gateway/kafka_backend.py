@@ -25,15 +25,15 @@ from apportion.gateway.backend import (
     SubmittedRequest,
 )
 from apportion.gateway.trace_context import TraceHeaders
-from apportion.kafka.caller_reader import CallerReader, open_caller_reader
-from apportion.kafka.client import Publisher, open_publisher
-from apportion.kafka.connection import why_exposed
-from apportion.kafka.event_search import EventSearch
-from apportion.kafka.output_ownership import output_topics
-from apportion.kafka.topic_watch import TopicsWatch
-from apportion.kafka.topics import MESSAGE_MAX_BYTES
-from apportion.operations.log import log_warning
 from apportion.settings import Settings
+from apportion.shell.kafka.caller_reader import CallerReader, open_caller_reader
+from apportion.shell.kafka.client import Publisher, open_publisher
+from apportion.shell.kafka.connection import why_exposed
+from apportion.shell.kafka.event_search import EventSearch
+from apportion.shell.kafka.output_ownership import output_topics
+from apportion.shell.kafka.topic_watch import TopicsWatch
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
+from apportion.shell.operations.log import log_warning
 
 OpenReader = Callable[[tuple[str, ...]], Awaitable[CallerReader]]
 FindEvent = Callable[[str, int, str], Awaitable[bytes | None]]

@@ -14,8 +14,8 @@ from apportion.gateway.application import GatewayApp
 from apportion.gateway.backend import Backend
 from apportion.gateway.connection import CallerConnection, connections_max
 from apportion.gateway.openapi import openapi
-from apportion.operations.log import log_fact, log_to_stderr
 from apportion.settings import Settings
+from apportion.shell.operations.log import log_fact, log_to_stderr
 
 if TYPE_CHECKING:
     from apportion.gateway.tracing import CallSpans

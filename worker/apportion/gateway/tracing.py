@@ -1,6 +1,6 @@
 """A span of each call, by OpenTelemetry's API, which the event of the call names as its parent.
 
-Names and attributes are those of the HTTP conventions. The answer is named by `apportion.tracing`. A span has
+Names and attributes are those of the HTTP conventions. The answer is named by `apportion.shell.operations.tracing`. A span has
 the template of the path, because the path can hold an artifact's id.
 """
 
@@ -12,7 +12,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider, set_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from apportion.gateway.trace_context import TraceHeaders, trace_headers
-from apportion.tracing import COMPOSING, answer_attributes, create_tracer, session_attributes
+from apportion.shell.operations.tracing import COMPOSING, answer_attributes, create_tracer, session_attributes
 
 _SERVER_ERROR = 500
 

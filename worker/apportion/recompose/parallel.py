@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from apportion.core.policies.timeline import Timeline
 from apportion.core.wire.record import Record
-from apportion.kafka.records import open_reader
 from apportion.recompose.partition import partition_run
 from apportion.recompose.ranges import PartitionRange
 from apportion.recompose.snapshot import Snapshot
@@ -23,6 +22,7 @@ from apportion.replay.findings import VerificationSummary
 from apportion.replay.replaying import ReplayResult, WhatIf
 from apportion.replay.sums import Sum
 from apportion.settings import Settings
+from apportion.shell.kafka.records import open_reader
 
 _UNTOLD_MAX = 1_000
 _TOLD_EVERY = 100

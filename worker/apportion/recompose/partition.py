@@ -19,8 +19,6 @@ from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_engine
 from apportion.engine.offline.rows import SessionRows
-from apportion.kafka.partitioning import check_place
-from apportion.kafka.records import RecordReader
 from apportion.recompose.ranges import PartitionRange
 from apportion.recompose.snapshot import StartRows
 from apportion.replay.findings import VerificationSummary
@@ -31,7 +29,9 @@ from apportion.replay.replaying import Replay, ReplayResult, WhatIf
 from apportion.replay.sums import Sum
 from apportion.replay.verify import Verification
 from apportion.settings import Settings
-from apportion.stream.state.stream_time import StreamTime
+from apportion.shell.kafka.partitioning import check_place
+from apportion.shell.kafka.records import RecordReader
+from apportion.shell.stream.state.stream_time import StreamTime
 
 
 class TopicReading:

@@ -14,11 +14,11 @@ from aiokafka import TopicPartition
 from msgspec import Struct
 from msgspec.structs import replace
 
-from apportion.kafka.commits import read_commits
-from apportion.kafka.records import OffsetSpan, RecordReader
-from apportion.kafka.topics import TopicStatus, check_topics, require_same_partitions
 from apportion.replay.reading import Extent
 from apportion.settings import Settings
+from apportion.shell.kafka.commits import read_commits
+from apportion.shell.kafka.records import OffsetSpan, RecordReader
+from apportion.shell.kafka.topics import TopicStatus, check_topics, require_same_partitions
 
 _SKEW_MS = 10 * 60 * 1000
 """How far the clocks of workers may be behind those of the brokers."""

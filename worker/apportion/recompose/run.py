@@ -11,8 +11,6 @@ from contextlib import contextmanager
 
 from apportion.core.policies.timeline import Timeline
 from apportion.core.wire.record import Record
-from apportion.kafka.publishing import read_timeline
-from apportion.kafka.records import RecordReader, open_reader
 from apportion.recompose.parallel import Job, run_partitions
 from apportion.recompose.partition import partition_run
 from apportion.recompose.ranges import PartitionRange, RecordSelection, require_topics, settle, topics_read
@@ -21,6 +19,8 @@ from apportion.replay.findings import Finding, VerificationSummary
 from apportion.replay.replaying import ReplayResult, WhatIf
 from apportion.replay.sums import Sum
 from apportion.settings import Settings
+from apportion.shell.kafka.publishing import read_timeline
+from apportion.shell.kafka.records import RecordReader, open_reader
 
 _SIDE_BY_SIDE_FROM = 1_000
 """How many events are worth that processes begin."""

@@ -19,11 +19,11 @@ from msgspec import Raw, Struct
 
 from apportion import ENGINE_VERSION
 from apportion.core.session.row import Session
-from apportion.kafka.admin import BrokerUnreachableError
-from apportion.kafka.commits import read_commits
 from apportion.settings import Settings
-from apportion.stream.state.recovery import read_rows
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.kafka.admin import BrokerUnreachableError
+from apportion.shell.kafka.commits import read_commits
+from apportion.shell.stream.state.recovery import read_rows
+from apportion.shell.stream.state.rows import PartitionRows
 
 FORM = 1
 _TAIL_BYTES = 1 << 20

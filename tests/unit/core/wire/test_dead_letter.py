@@ -20,7 +20,7 @@ from apportion.core.wire.dead_letter import (
     holding,
 )
 from apportion.core.wire.record import Headers, Record
-from apportion.kafka.topics import MESSAGE_MAX_BYTES
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 
 ERROR = EventError(ErrorCode.WRONG_TYPE, "expected int", "$.budget_tokens")
 

@@ -9,21 +9,21 @@ from support.commands import ROOT, environment
 from support.composing import answer, candidate, lanes_policy, request
 
 from apportion.core.memory import Memory
-from apportion.kafka.producer import RecordProducer
-from apportion.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic
 from apportion.settings import Settings, SettingsError, load_settings
-from apportion.stream.faust_app.app import age_compositions, create_app, worker_name
-from apportion.stream.faust_app.run import STOP_TIMEOUT_S
-from apportion.stream.pipeline.exactly_once import ExactlyOnceWriter
-from apportion.stream.pipeline.fair_pipeline import FairPipeline
-from apportion.stream.pipeline.pipeline import Pipeline
-from apportion.stream.pipeline.writer import EffectivelyOnceWriter
+from apportion.shell.kafka.producer import RecordProducer
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic
+from apportion.shell.stream.faust_app.app import age_compositions, create_app, worker_name
+from apportion.shell.stream.pipeline.exactly_once import ExactlyOnceWriter
+from apportion.shell.stream.pipeline.fair_pipeline import FairPipeline
+from apportion.shell.stream.pipeline.pipeline import Pipeline
+from apportion.shell.stream.pipeline.writer import EffectivelyOnceWriter
+from apportion.shell.stream.run import STOP_TIMEOUT_S
 
 
 def test_no_module_builds_an_app_on_import() -> None:
     listing = (
-        "import gc, pkgutil, importlib, faust, apportion.stream\n"
-        "for one in pkgutil.iter_modules(apportion.stream.__path__, 'apportion.stream.'):\n"
+        "import gc, pkgutil, importlib, faust, apportion.shell.stream\n"
+        "for one in pkgutil.iter_modules(apportion.shell.stream.__path__, 'apportion.shell.stream.'):\n"
         "    importlib.import_module(one.name)\n"
         "assert not [one for one in gc.get_objects() if isinstance(one, faust.App)]\n"
     )

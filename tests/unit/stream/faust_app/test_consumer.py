@@ -9,11 +9,11 @@ import pytest
 import pytest_asyncio
 from faust.types import TP
 
-from apportion.kafka.topics import PartitionsChangedError
 from apportion.settings import Settings
-from apportion.stream.faults import GroupFailedError, NotFlowingError
-from apportion.stream.faust_app.app import create_app
-from apportion.stream.faust_app.consumer import PipelineConsumer
+from apportion.shell.kafka.topics import PartitionsChangedError
+from apportion.shell.stream.faults import GroupFailedError, NotFlowingError
+from apportion.shell.stream.faust_app.app import create_app
+from apportion.shell.stream.faust_app.consumer import PipelineConsumer
 
 pytestmark = pytest.mark.asyncio
 
@@ -253,7 +253,7 @@ async def test_partitions_that_have_flowed_for_long_may_move(
 ) -> None:
     """It is asked each second. Faust says that they move before they are taken away."""
     now_s = consumer._moved_s
-    monkeypatch.setattr("apportion.stream.faust_app.consumer.monotonic", lambda: now_s)
+    monkeypatch.setattr("apportion.shell.stream.faust_app.consumer.monotonic", lambda: now_s)
     now_s += 1_000
     consumer.require_flow()
     consumer.app.rebalancing = True
@@ -278,7 +278,7 @@ async def test_partitions_that_do_not_come_to_flow_end_the_worker(
     consumer: PipelineConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = consumer._moved_s
-    monkeypatch.setattr("apportion.stream.faust_app.consumer.monotonic", lambda: now_s)
+    monkeypatch.setattr("apportion.shell.stream.faust_app.consumer.monotonic", lambda: now_s)
     consumer.app.rebalancing = True
     now_s += consumer.app.settings.recovery_timeout_s
     consumer.require_flow()

@@ -23,14 +23,14 @@ from faust.stores import memory
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
-from apportion.kafka.admin import BrokerUnreachableError
 from apportion.settings import Settings
-from apportion.stream.faust_app.app import WorkerApp, create_app
-from apportion.stream.faust_app.assignor import AnyHostAssignor
-from apportion.stream.faust_app.consumer import PipelineConsumer
-from apportion.stream.faust_app.hooks import MemberThread
-from apportion.stream.faust_app.session_table import RowStore
-from apportion.stream.pipeline.membership import Membership
+from apportion.shell.kafka.admin import BrokerUnreachableError
+from apportion.shell.stream.faust_app.app import WorkerApp, create_app
+from apportion.shell.stream.faust_app.assignor import AnyHostAssignor
+from apportion.shell.stream.faust_app.consumer import PipelineConsumer
+from apportion.shell.stream.faust_app.hooks import MemberThread
+from apportion.shell.stream.faust_app.session_table import RowStore
+from apportion.shell.stream.pipeline.membership import Membership
 
 pytestmark = pytest.mark.asyncio
 

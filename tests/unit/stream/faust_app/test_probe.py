@@ -14,21 +14,21 @@ from support.composing import answer, candidate, lanes_policy, request
 from support.containers import free_port
 
 from apportion.core.memory import Memory
-from apportion.kafka.commit_metadata import CommitMetadata, encode_metadata
-from apportion.kafka.commits import CommittedOffset
-from apportion.operations import metrics
-from apportion.operations.numbers import Numbers
-from apportion.operations.server import serving
 from apportion.settings import Settings
-from apportion.stream.faust_app.probe import Probe, Sources, count_durable, patience_of
-from apportion.stream.pipeline.batch import Batch
-from apportion.stream.pipeline.breaker import DeadLetterShare
-from apportion.stream.pipeline.fair_pipeline import FairPipeline
-from apportion.stream.pipeline.membership import Membership
-from apportion.stream.pipeline.pipeline import Pipeline
-from apportion.stream.pipeline.tenants import Buckets, TenantLimits, TenantQueue
-from apportion.stream.pipeline.writer import Writing
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.kafka.commit_metadata import CommitMetadata, encode_metadata
+from apportion.shell.kafka.commits import CommittedOffset
+from apportion.shell.operations import metrics
+from apportion.shell.operations.numbers import Numbers
+from apportion.shell.operations.server import serving
+from apportion.shell.stream.pipeline.batch import Batch
+from apportion.shell.stream.pipeline.breaker import DeadLetterShare
+from apportion.shell.stream.pipeline.fair_pipeline import FairPipeline
+from apportion.shell.stream.pipeline.membership import Membership
+from apportion.shell.stream.pipeline.pipeline import Pipeline
+from apportion.shell.stream.pipeline.tenants import Buckets, TenantLimits, TenantQueue
+from apportion.shell.stream.pipeline.writer import Writing
+from apportion.shell.stream.probe import Probe, Sources, count_durable, patience_of
+from apportion.shell.stream.state.rows import PartitionRows
 
 pytestmark = pytest.mark.asyncio
 

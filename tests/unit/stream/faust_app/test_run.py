@@ -11,9 +11,9 @@ from support.commands import ROOT, environment
 PROGRAM = """
 import asyncio, os, signal, sys
 from apportion.settings import load_settings
-from apportion.stream.faust_app import run
-from apportion.stream.state.recovery import partition_rows
-from apportion.stream.faust_app.app import WorkerApp
+from apportion.shell.stream.faust_app import run
+from apportion.shell.stream.state.recovery import partition_rows
+from apportion.shell.stream.faust_app.app import WorkerApp
 
 run.STOP_TIMEOUT_S = 0.1
 

@@ -7,10 +7,10 @@ from faust.types import TP
 
 from apportion.core.session.row import EMPTY
 from apportion.settings import Settings
-from apportion.stream.faults import PartitionNotOursError
-from apportion.stream.faust_app.app import create_app
-from apportion.stream.faust_app.session_table import RowStore, SessionTable
-from apportion.stream.state.row_format import Row
+from apportion.shell.stream.faults import PartitionNotOursError
+from apportion.shell.stream.faust_app.app import create_app
+from apportion.shell.stream.faust_app.session_table import RowStore, SessionTable
+from apportion.shell.stream.state.row_format import Row
 
 pytestmark = pytest.mark.asyncio
 

@@ -9,11 +9,11 @@ import pytest
 import pytest_asyncio
 
 from apportion.settings import Settings
-from apportion.stream.faust_app import table_recovery
-from apportion.stream.faust_app.app import WorkerApp, create_app
-from apportion.stream.faust_app.table_recovery import SessionRecovery
-from apportion.stream.state.faults import ChangelogTruncatedError, RecoveryFailedError
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.stream.faust_app import table_recovery
+from apportion.shell.stream.faust_app.app import WorkerApp, create_app
+from apportion.shell.stream.faust_app.table_recovery import SessionRecovery
+from apportion.shell.stream.state.faults import ChangelogTruncatedError, RecoveryFailedError
+from apportion.shell.stream.state.rows import PartitionRows
 
 pytestmark = pytest.mark.asyncio
 

@@ -19,11 +19,11 @@ from apportion.core.wire.codec import encode
 from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_engine, create_timeline
 from apportion.engine.counters import COUNTERS
-from apportion.kafka.outbound import OutboundRecord
-from apportion.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.settings import Settings
-from apportion.stream.pipeline.answers import VALUE_MAX_BYTES, Answer, Answers
-from apportion.stream.state.row_format import encode_artifact, encode_row, with_names
+from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
+from apportion.shell.stream.pipeline.answers import VALUE_MAX_BYTES, Answer, Answers
+from apportion.shell.stream.state.row_format import encode_artifact, encode_row, with_names
 from apportion.testing import Harness
 
 SETTINGS = Settings(partitions=1)
@@ -128,7 +128,7 @@ def test_a_decision_leaves_in_the_detail_of_the_settings() -> None:
 
 def test_each_phase_has_its_own_time_in_whole_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks_ns = iter([5_000, 6_999, 9_000, 13_000, 21_000, 37_000])
-    monkeypatch.setattr("apportion.stream.pipeline.answers.perf_counter_ns", lambda: next(ticks_ns))
+    monkeypatch.setattr("apportion.shell.stream.pipeline.answers.perf_counter_ns", lambda: next(ticks_ns))
     decision = event_of(messages(answers(), record(request("r")))[1])
     assert [phase["duration_us"] for phase in decision["run"]["phases"]] == [1, 2, 4, 8]
 

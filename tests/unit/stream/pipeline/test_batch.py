@@ -13,12 +13,12 @@ from support.running import request
 from apportion.core.session.row import EMPTY
 from apportion.engine.assembly import create_engine, create_timeline
 from apportion.settings import Settings
-from apportion.stream.faults import EventFailedError, TooManyDeadLettersError
-from apportion.stream.pipeline.answers import Answers
-from apportion.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
-from apportion.stream.pipeline.breaker import DeadLetterShare
-from apportion.stream.state.row_format import Row, encode_row, seen_offset_of
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.stream.faults import EventFailedError, TooManyDeadLettersError
+from apportion.shell.stream.pipeline.answers import Answers
+from apportion.shell.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
+from apportion.shell.stream.pipeline.breaker import DeadLetterShare
+from apportion.shell.stream.state.row_format import Row, encode_row, seen_offset_of
+from apportion.shell.stream.state.rows import PartitionRows
 
 SETTINGS = Settings(partitions=1)
 KEY = b"default/s"

@@ -6,8 +6,8 @@ import pytest
 
 from apportion.core.errors import ErrorCode
 from apportion.core.wire.record import Record
-from apportion.stream.faults import TooManyDeadLettersError
-from apportion.stream.pipeline.breaker import DeadLetterShare, Window, digest_of, tenant_of, window_of
+from apportion.shell.stream.faults import TooManyDeadLettersError
+from apportion.shell.stream.pipeline.breaker import DeadLetterShare, Window, digest_of, tenant_of, window_of
 
 
 def count_all(share: DeadLetterShare, *events: tuple[str, str]) -> int:

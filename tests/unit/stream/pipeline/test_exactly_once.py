@@ -15,12 +15,12 @@ from aiokafka.errors import (
 )
 from support.pipeline_stage import KEY, PipelineStage, read
 
-from apportion.kafka.commit_metadata import decode_metadata
 from apportion.settings import Settings
-from apportion.stream.faults import FencedError, NotDurableError
-from apportion.stream.pipeline.batch import BatchBounds
-from apportion.stream.pipeline.exactly_once import ExactlyOnceWriter
-from apportion.stream.state.faults import RecoveryFailedError
+from apportion.shell.kafka.commit_metadata import decode_metadata
+from apportion.shell.stream.faults import FencedError, NotDurableError
+from apportion.shell.stream.pipeline.batch import BatchBounds
+from apportion.shell.stream.pipeline.exactly_once import ExactlyOnceWriter
+from apportion.shell.stream.state.faults import RecoveryFailedError
 
 pytestmark = pytest.mark.asyncio
 

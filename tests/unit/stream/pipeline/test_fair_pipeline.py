@@ -15,19 +15,19 @@ from msgspec import Struct
 from support.running import request
 
 from apportion.engine.assembly import create_engine, create_timeline
-from apportion.kafka.commit_metadata import decode_metadata
-from apportion.kafka.outbound import OutboundRecord
 from apportion.settings import Settings
-from apportion.stream.faults import EventFailedError
-from apportion.stream.pipeline.answers import Answers
-from apportion.stream.pipeline.batch import BatchBounds, BatchComposer
-from apportion.stream.pipeline.breaker import DeadLetterShare
-from apportion.stream.pipeline.fair_pipeline import FairPipeline
-from apportion.stream.pipeline.membership import Membership
-from apportion.stream.pipeline.pipeline import Pipeline
-from apportion.stream.pipeline.tenants import DISTANCE_MAX, Buckets, TenantLimits, TenantQueue
-from apportion.stream.pipeline.writer import Writing
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.kafka.commit_metadata import decode_metadata
+from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.stream.faults import EventFailedError
+from apportion.shell.stream.pipeline.answers import Answers
+from apportion.shell.stream.pipeline.batch import BatchBounds, BatchComposer
+from apportion.shell.stream.pipeline.breaker import DeadLetterShare
+from apportion.shell.stream.pipeline.fair_pipeline import FairPipeline
+from apportion.shell.stream.pipeline.membership import Membership
+from apportion.shell.stream.pipeline.pipeline import Pipeline
+from apportion.shell.stream.pipeline.tenants import DISTANCE_MAX, Buckets, TenantLimits, TenantQueue
+from apportion.shell.stream.pipeline.writer import Writing
+from apportion.shell.stream.state.rows import PartitionRows
 
 SETTINGS = Settings(partitions=1)
 LIMITS = TenantLimits(0.5, 0, 1 << 20)

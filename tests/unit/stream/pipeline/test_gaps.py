@@ -11,15 +11,15 @@ from msgspec import Struct
 from support.pipeline_stage import KEY, PipelineStage, read
 
 from apportion.core.session.row import EMPTY
-from apportion.operations import metrics
-from apportion.operations.numbers import Numbers
 from apportion.settings import Settings
-from apportion.stream.pipeline import gaps
-from apportion.stream.pipeline.batch import BatchBounds
-from apportion.stream.pipeline.gaps import GapWatch
-from apportion.stream.pipeline.writer import Writing, count_rows
-from apportion.stream.state.faults import UnreadableStateError
-from apportion.stream.state.row_format import Row, StateRecord, encode_row, seen_offset_of
+from apportion.shell.operations import metrics
+from apportion.shell.operations.numbers import Numbers
+from apportion.shell.stream.pipeline import gaps
+from apportion.shell.stream.pipeline.batch import BatchBounds
+from apportion.shell.stream.pipeline.gaps import GapWatch
+from apportion.shell.stream.pipeline.writer import Writing, count_rows
+from apportion.shell.stream.state.faults import UnreadableStateError
+from apportion.shell.stream.state.row_format import Row, StateRecord, encode_row, seen_offset_of
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from apportion.stream.pipeline.membership import Membership, boot_time_s
+from apportion.shell.stream.pipeline.membership import Membership, boot_time_s
 
 pytestmark = pytest.mark.asyncio
 

@@ -13,21 +13,21 @@ import pytest_asyncio
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from support.pipeline_stage import DEADLINE_S, PipelineStage, read
 
-from apportion.kafka.commit_metadata import CommitMetadata, decode_metadata, encode_metadata
-from apportion.kafka.faults import OffsetOutOfRangeError
-from apportion.kafka.policies_topic import PoliciesUnreadError
 from apportion.settings import Settings
-from apportion.stream.faults import (
+from apportion.shell.kafka.commit_metadata import CommitMetadata, decode_metadata, encode_metadata
+from apportion.shell.kafka.faults import OffsetOutOfRangeError
+from apportion.shell.kafka.policies_topic import PoliciesUnreadError
+from apportion.shell.stream.faults import (
     EventFailedError,
     NotDurableError,
     TooManyDeadLettersError,
 )
-from apportion.stream.pipeline.batch import BatchBounds
-from apportion.stream.pipeline.breaker import DeadLetterShare, Window
-from apportion.stream.pipeline.flow import IN_FLIGHT_MAX
-from apportion.stream.pipeline.writer import EffectivelyOnceWriter
-from apportion.stream.state.row_format import seen_offset_of
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.stream.pipeline.batch import BatchBounds
+from apportion.shell.stream.pipeline.breaker import DeadLetterShare, Window
+from apportion.shell.stream.pipeline.flow import IN_FLIGHT_MAX
+from apportion.shell.stream.pipeline.writer import EffectivelyOnceWriter
+from apportion.shell.stream.state.row_format import seen_offset_of
+from apportion.shell.stream.state.rows import PartitionRows
 
 pytestmark = pytest.mark.asyncio
 
@@ -524,7 +524,7 @@ async def test_where_a_worker_died_over_a_batch_its_events_are_composed_one_by_o
 async def test_events_are_composed_together_again_after_as_many_as_a_batch_has(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("apportion.stream.pipeline.flow.ALONE_MAX", 1)
+    monkeypatch.setattr("apportion.shell.stream.pipeline.flow.ALONE_MAX", 1)
     taken_over(stage, UNDER_WAY)
     await stage.answer(read(7), read(8), read(9))
     await written(stage)

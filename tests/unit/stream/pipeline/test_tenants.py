@@ -8,7 +8,7 @@ from aiokafka.structs import ConsumerRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.stream.pipeline.tenants import (
+from apportion.shell.stream.pipeline.tenants import (
     DISTANCE_MAX,
     WAITING_MAX_RECORDS,
     Buckets,

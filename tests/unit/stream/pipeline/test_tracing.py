@@ -14,12 +14,12 @@ from support.running import request
 
 from apportion.engine.assembly import create_engine, create_timeline
 from apportion.settings import Settings
-from apportion.stream.faust_app.app import create_app
-from apportion.stream.pipeline.answers import Answers
-from apportion.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
-from apportion.stream.pipeline.breaker import DeadLetterShare
-from apportion.stream.pipeline.tracing import BatchSpans
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.stream.faust_app.app import create_app
+from apportion.shell.stream.pipeline.answers import Answers
+from apportion.shell.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
+from apportion.shell.stream.pipeline.breaker import DeadLetterShare
+from apportion.shell.stream.pipeline.tracing import BatchSpans
+from apportion.shell.stream.state.rows import PartitionRows
 
 SETTINGS = Settings(partitions=1)
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -17,8 +17,8 @@ from apportion.core.results import ContextDecision
 from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_timeline
 from apportion.settings import Settings
-from apportion.stream.pipeline.answers import Answers
-from apportion.stream.pipeline.verifier import ShareVerifier, VerifierCounts
+from apportion.shell.stream.pipeline.answers import Answers
+from apportion.shell.stream.pipeline.verifier import ShareVerifier, VerifierCounts
 
 SETTINGS = Settings(partitions=1, fingerprint_secret=SecretStr(SECRET.decode()), verify_share=1.0)
 RECORDED_MS = round(datetime.fromisoformat(NOW).timestamp() * 1000)

@@ -10,10 +10,10 @@ import pytest
 from aiokafka import TopicPartition
 
 from apportion.core.session.row import EMPTY
-from apportion.kafka.topics import changelog_topic
 from apportion.settings import Settings
-from apportion.stream.state import recovery
-from apportion.stream.state.row_format import Row, encode_row
+from apportion.shell.kafka.topics import changelog_topic
+from apportion.shell.stream.state import recovery
+from apportion.shell.stream.state.row_format import Row, encode_row
 
 pytestmark = pytest.mark.asyncio
 

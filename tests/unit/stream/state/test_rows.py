@@ -14,13 +14,13 @@ from apportion.core.events import Candidate
 from apportion.core.identity import digest
 from apportion.core.session.pool import Pooled
 from apportion.core.session.row import EMPTY, Carried, Injection, SeenRequest, Session
-from apportion.stream.state.faults import (
+from apportion.shell.stream.state.faults import (
     ArtifactMissingError,
     ChangelogTruncatedError,
     ForeignRecordError,
     UnreadableStateError,
 )
-from apportion.stream.state.row_format import (
+from apportion.shell.stream.state.row_format import (
     Row,
     StateRecord,
     UnreadableRowError,
@@ -31,7 +31,7 @@ from apportion.stream.state.row_format import (
     expires_us_of,
     seen_offset_of,
 )
-from apportion.stream.state.rows import PartitionRows
+from apportion.shell.stream.state.rows import PartitionRows
 from apportion.version import __version__
 
 PLACE = "changelog partition 0"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextArtifact, ContextRequest, ContextRetraction, Event
 from apportion.core.wire.record import Record
-from apportion.stream.state.stream_time import StreamTime
+from apportion.shell.stream.state.stream_time import StreamTime
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 START_US = int(START.timestamp()) * 1_000_000

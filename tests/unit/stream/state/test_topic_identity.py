@@ -9,11 +9,11 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
-from apportion.kafka import groupless_consumer
 from apportion.settings import Settings
-from apportion.stream.state import topic_identity
-from apportion.stream.state.faults import RequestsReplacedError
-from apportion.stream.state.topic_identity import RequestsWatch
+from apportion.shell.kafka import groupless_consumer
+from apportion.shell.stream.state import topic_identity
+from apportion.shell.stream.state.faults import RequestsReplacedError
+from apportion.shell.stream.state.topic_identity import RequestsWatch
 
 pytestmark = pytest.mark.asyncio
 

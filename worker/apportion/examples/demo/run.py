@@ -16,10 +16,10 @@ from apportion.examples.broker import embedded_broker
 from apportion.examples.demo.process import Worker, run_command, worker_process
 from apportion.examples.demo.screen import Screen
 from apportion.examples.demo.story import Story, assistant_policy, briefing_policy
-from apportion.kafka.client import Client, open_client
-from apportion.kafka.publishing import publish_policies
-from apportion.kafka.topics import create_topics
 from apportion.settings import Settings, SettingsError
+from apportion.shell.kafka.client import Client, open_client
+from apportion.shell.kafka.publishing import publish_policies
+from apportion.shell.kafka.topics import create_topics
 
 IN_FLIGHT_MAX = 1
 """So that the time shown is that of an answer and not of a queue."""

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from apportion.examples.demo import view
 from apportion.examples.demo.tally import DemoTally
-from apportion.kafka.client import Reply
 from apportion.printable import printable
+from apportion.shell.kafka.client import Reply
 
 
 class Screen:

@@ -5,8 +5,8 @@ from collections import Counter
 from msgspec import UNSET, Struct, field
 
 from apportion.core.results import ContextDecision
-from apportion.kafka.client import Reply
 from apportion.replay.whatif import held_tokens
+from apportion.shell.kafka.client import Reply
 
 PERCENTILES = (50, 95, 99)
 _READ_SAVES, _WRITE_ADDS = 0.9, 0.25

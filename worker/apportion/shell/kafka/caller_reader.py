@@ -1,0 +1,91 @@
+"""Readers of the answers to a client's own events, by the header that a worker copies from event to answer.
+
+A reader takes all partitions of its topics, in no group, from their ends. It passes over the answers to other
+clients' events without decoding them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.structs import ConsumerRecord
+
+from apportion.core.wire.cloudevents import CALLER_HEADER
+from apportion.settings import Settings
+from apportion.shell.kafka.groupless_consumer import FETCH_MAX_BYTES, open_reader, patiently
+from apportion.shell.kafka.record_consumer import RecordConsumer
+
+_POLL_MS = 1_000
+_REACH_S = 2.0
+
+
+class AnswersUnreadError(Exception):
+    """The answers can no longer be read."""
+
+    code = "answers_unread"
+
+    def __init__(self, error: KafkaError) -> None:
+        super().__init__(f"the output topics cannot be read ({type(error).__name__}); start again")
+
+
+class CallerReader:
+    """The records that callers wait for; made by `open_caller_reader`."""
+
+    def __init__(self, consumer: RecordConsumer) -> None:
+        self._consumer = consumer
+        self._waiting: dict[bytes, tuple[bytes, asyncio.Future[ConsumerRecord]]] = {}
+
+    @contextmanager
+    def expecting(self, caller: bytes, key: bytes) -> Iterator["asyncio.Future[ConsumerRecord]"]:
+        """Yield the future record with this caller in its header, and this key."""
+        future: asyncio.Future[ConsumerRecord] = asyncio.get_running_loop().create_future()
+        self._waiting[caller] = key, future
+        try:
+            yield future
+        finally:
+            del self._waiting[caller]
+
+    async def run(self) -> None:
+        """Read until it is cancelled.
+
+        Raises:
+            AnswersUnreadError: a partition can no longer be read.
+        """
+        try:
+            while True:
+                for records in (await self._consumer.getmany(timeout_ms=_POLL_MS)).values():
+                    self.take(records)
+                await asyncio.sleep(0)  # a client that has records at hand gives no other task a turn
+        except KafkaError as error:
+            raise AnswersUnreadError(error) from error
+
+    def take(self, records: Iterable[ConsumerRecord]) -> None:
+        """Give each record to the caller that waits for it."""
+        for record in records:
+            for name, value in record.headers:
+                if name == CALLER_HEADER and value in self._waiting:
+                    key, future = self._waiting[value]
+                    if record.key == key and not future.done():
+                        future.set_result(record)
+
+    async def is_reached(self) -> bool:
+        """Return whether a broker answers."""
+        try:
+            async with asyncio.timeout(_REACH_S):
+                await self._consumer.end_offsets(list(self._consumer.assignment())[:1])
+        except (KafkaError, TimeoutError):
+            return False
+        return True
+
+
+@asynccontextmanager
+async def open_caller_reader(settings: Settings, topics: Iterable[str]) -> AsyncIterator[CallerReader]:
+    """Yield a reader that has every record that is written from now on; the caller runs it."""
+    async with open_reader(settings, "read_committed", FETCH_MAX_BYTES) as consumer:
+        places = [TopicPartition(topic, number) for topic in topics for number in range(settings.partitions)]
+        consumer.assign(places)
+        for place, end in (await patiently(consumer.end_offsets, places)).items():
+            consumer.seek(place, end)
+        yield CallerReader(consumer)

@@ -1,0 +1,88 @@
+"""Search for past records of partitions by their `ce_id`, the newest first.
+
+All searches that wait for a partition are made by one reading. So a search takes no longer when many clients
+repeat their calls after an outage.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from apportion.settings import Settings
+from apportion.shell.kafka.groupless_consumer import FETCH_MAX_BYTES, open_reader, patiently, read_to
+from apportion.shell.kafka.record_consumer import RecordConsumer
+
+_ID_HEADER = "ce_id"
+_FIRST_WINDOW = 256
+_WINDOW_GROWTH = 4
+
+_Found: TypeAlias = asyncio.Future[bytes | None]
+
+
+class EventSearch:
+    """The searches that wait, and their results; `run` reads for them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._places: asyncio.Queue[TopicPartition] = asyncio.Queue()
+        self._waiting: dict[TopicPartition, dict[bytes, list[_Found]]] = {}
+
+    async def find(self, topic: str, partition: int, event_id: str) -> bytes | None:
+        """Return the value of a partition's record with this `ce_id`, or None.
+
+        Raises:
+            KafkaError: the partition could not be read.
+        """
+        place = TopicPartition(topic, partition)
+        found: _Found = asyncio.get_running_loop().create_future()
+        if place not in self._waiting:
+            self._waiting[place] = {}
+            self._places.put_nowait(place)
+        self._waiting[place].setdefault(event_id.encode(), []).append(found)
+        return await found
+
+    async def run(self) -> None:
+        """Read one partition after another, until cancelled; the first search connects.
+
+        Several may run, so that a search that reads a whole partition does not hold up all others.
+        """
+        place = await self._places.get()
+        async with open_reader(self._settings, "read_committed", FETCH_MAX_BYTES) as consumer:
+            while True:
+                wanted = self._waiting.pop(place)
+                try:
+                    await _search(consumer, place, wanted)
+                except KafkaError as error:
+                    for found in _open(wanted):
+                        found.set_exception(error)
+                place = await self._places.get()
+
+
+async def _search(
+    consumer: RecordConsumer, place: TopicPartition, wanted: Mapping[bytes, Sequence[_Found]]
+) -> None:
+    """Read a partition backwards until all searches have a result or are given up."""
+    consumer.assign([place])
+    begin = (await patiently(consumer.beginning_offsets, [place]))[place]
+    end = (await patiently(consumer.end_offsets, [place]))[place]
+    window = _FIRST_WINDOW
+    while end > begin:
+        start = max(begin, end - window)
+        consumer.seek(place, start)
+        async for step in read_to(consumer, {place: end}):
+            for record in step.records:
+                for found in wanted.get(dict(record.headers).get(_ID_HEADER) or b"", ()):
+                    if not found.done():
+                        found.set_result(record.value)
+            if not _open(wanted):
+                return
+        end, window = start, window * _WINDOW_GROWTH
+    for found in _open(wanted):
+        found.set_result(None)
+
+
+def _open(wanted: Mapping[bytes, Sequence[_Found]]) -> list[_Found]:
+    return [found for searches in wanted.values() for found in searches if not found.done()]

@@ -1,0 +1,92 @@
+"""Ownership of the output topics: a check that no other installation writes into them.
+
+Each record names its writer (`ce_source`), so the records themselves are checked. Nothing is stored that
+could become wrong.
+"""
+
+import asyncio
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.structs import ConsumerRecord
+
+from apportion.settings import Settings
+from apportion.shell.kafka.admin import why_unanswered
+from apportion.shell.kafka.connection import close_consumer, consumer_arguments
+from apportion.shell.kafka.groupless_consumer import Offsets, read_to
+from apportion.shell.kafka.record_consumer import RecordConsumer
+
+_APPS = "apportion/"
+_POLL_MS = 200
+
+
+class SharedOutputsError(Exception):
+    """Another app id writes into one of our output topics, or has done so."""
+
+    code = "outputs_shared"
+
+    def __init__(self, settings: Settings, record: ConsumerRecord, writer: str) -> None:
+        super().__init__(
+            f"{record.topic} (partition {record.partition}, offset {record.offset}) holds what the app_id "
+            f"{writer} wrote, and this is {settings.app_id}: give this one outputs of its own (topic_prefix, "
+            f"or their names), or, if it comes in that one's place, set takes_over = {writer}"
+        )
+
+
+def source_of(settings: Settings) -> str:
+    """Return the source (`ce_source`) in the records of this app id."""
+    return f"{_APPS}{settings.app_id}"
+
+
+def output_topics(settings: Settings) -> tuple[str, ...]:
+    """Return the topics into which only this app id may write."""
+    return (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
+
+
+async def require_own_outputs(settings: Settings) -> None:
+    """Check that the last record of each partition of the output topics is ours, or names no app.
+
+    Raises:
+        SharedOutputsError: a record names an app id that is neither ours nor the one in `takes_over`.
+        NotAllowedError: no ACL allows us to read the topics.
+        BrokerUnreachableError: no broker answered in time.
+    """
+    for record in await _last_records(settings):
+        writer = _writer(record)
+        if writer not in (None, settings.app_id, settings.takes_over):
+            raise SharedOutputsError(settings, record, writer)
+
+
+async def _last_records(settings: Settings) -> list[ConsumerRecord]:
+    """Return the last record of each partition, in the order of the partitions."""
+    topics, partitions = output_topics(settings), range(settings.partitions)
+    places = [TopicPartition(topic, number) for topic in topics for number in partitions]
+    consumer = RecordConsumer(**consumer_arguments(settings))
+    try:
+        async with asyncio.timeout(settings.request_timeout_s):
+            await consumer.start()
+            begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+            filled = {place: end for place, end in ends.items() if begins[place] < end}
+            return await _read(consumer, filled)
+    except (KafkaError, TimeoutError) as error:
+        raise why_unanswered(settings, error) from error
+    finally:
+        await close_consumer(consumer)
+
+
+async def _read(consumer: RecordConsumer, ends: Offsets) -> list[ConsumerRecord]:
+    """Return the records before the ends; none where the marker of a transaction is there."""
+    last: dict[TopicPartition, ConsumerRecord] = {}
+    consumer.assign(sorted(ends))
+    for place, end in ends.items():
+        consumer.seek(place, end - 1)
+    async for step in read_to(consumer, ends, poll_ms=_POLL_MS):
+        if step.records:
+            last.setdefault(step.place, step.records[0])
+    return [last[place] for place in sorted(last)]
+
+
+def _writer(record: ConsumerRecord) -> str | None:
+    """Return the app id that wrote a record, or None."""
+    sources = [value.decode(errors="replace") for name, value in record.headers if name == "ce_source"]
+    return next((source.removeprefix(_APPS) for source in sources if source.startswith(_APPS)), None)

@@ -1,0 +1,191 @@
+"""Idempotent producer of whole record batches.
+
+It retries until it is closed. As it is idempotent, a record is in its topic once, however often it was sent.
+The caller decides when a record may be sent.
+"""
+
+from collections.abc import Iterable, Sequence
+from time import time
+from typing import Any, TypeAlias
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.structs import RecordMetadata
+
+from apportion.settings import Settings
+from apportion.settings.value_types import Compression
+from apportion.shell.kafka.connection import connection_arguments
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
+
+_RECORD_OVERHEAD_BYTES = 64
+"""An upper bound of a record's bytes besides key, value and headers."""
+
+Entry: TypeAlias = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
+"""A record's key, value and headers."""
+
+
+class Sent:
+    """A record batch in the client's queue, and the future of its acknowledgement."""
+
+    __slots__ = ("_batch", "records")
+
+    def __init__(self, batch: Any, records: int) -> None:
+        """`batch` is the client's batch, and `records` the number of its records."""
+        self._batch = batch
+        self.records = records
+        batch.future.add_done_callback(_retrieve_error)
+
+    @property
+    def acknowledged(self) -> Any:
+        """The future of the acknowledgement. Do not cancel it, as others wait for it as well."""
+        return self._batch.future
+
+    @property
+    def offset(self) -> int:
+        """The offset of the first record, once the batch is acknowledged.
+
+        Raises:
+            KafkaError: the batch was not written.
+        """
+        metadata: RecordMetadata = self._batch.future.result()
+        return int(metadata.offset)
+
+
+class _BatchFiller:
+    """A record batch of the client that is being filled.
+
+    Records go to the inner builder of the client's builder: its own `append` costs as much again, twice an
+    event, and asks the clock for each record.
+    """
+
+    __slots__ = ("_append", "_builder", "_now_ms", "records")
+
+    def __init__(self, builder: Any, now_ms: int) -> None:
+        """Start empty; `now_ms` is the time of all records."""
+        self._builder = builder
+        self._append = builder._builder.append  # noqa: SLF001 - see above
+        self._now_ms = now_ms
+        self.records = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The size so far."""
+        return int(self._builder.size())
+
+    def append(self, entry: Entry) -> bool:
+        """Append a record, and return whether it fitted."""
+        key, value, headers = entry
+        if self._append(self.records, self._now_ms, key, value, list(headers)) is None:
+            return False
+        self.records += 1
+        return True
+
+    def closed(self) -> Any:
+        """Close the batch, and return the client's builder, which knows how many records it has."""
+        self._builder._relative_offset = self.records  # noqa: SLF001 - see above
+        self._builder.close()
+        return self._builder
+
+
+class RecordProducer:
+    """A producer with one idempotent client."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Create the producer; `start` connects."""
+        self._settings = settings
+        self._client: Any = None
+
+    async def start(self, topics: Iterable[str]) -> None:
+        """Connect, and find the leaders of these topics' partitions.
+
+        Raises:
+            KafkaError: no broker answered.
+        """
+        self._client = self._new_client()
+        await self._client.start()
+        for topic in topics:
+            await self._client.partitions_for(topic)
+
+    def _new_client(self) -> AIOKafkaProducer:
+        """Return a client that retries until it is closed.
+
+        Without idempotence, a retry after a lost acknowledgement would write a record twice. A batch for a
+        partition without a leader lives for `delivery_timeout_s`. By default the client drops it after the
+        time of one request, and it has no argument to change that.
+        """
+        client = AIOKafkaProducer(**self._client_arguments())
+        client._message_accumulator._batch_ttl = self._settings.delivery_timeout_s  # noqa: SLF001 - see above
+        return client
+
+    def _client_arguments(self) -> dict[str, Any]:
+        settings = self._settings
+        return connection_arguments(settings) | {
+            "client_id": settings.app_id,
+            "acks": "all",
+            "enable_idempotence": True,
+            "compression_type": None
+            if settings.compression is Compression.NONE
+            else str(settings.compression),
+            "max_batch_size": MESSAGE_MAX_BYTES,
+            "max_request_size": MESSAGE_MAX_BYTES,
+            "request_timeout_ms": int(settings.request_timeout_s * 1000),
+        }
+
+    async def stop(self) -> None:
+        """Close; records that are not acknowledged by then are given up."""
+        await self._client.stop()
+
+    def send(self, topic: str, partition: int, groups: Iterable[Sequence[Entry]]) -> list[Sent]:
+        """Queue records in the client, in order, and return their record batches.
+
+        A group is always in one record batch, which the broker appends whole or not at all.
+        """
+        sent: list[Sent] = []
+        now_ms = int(time() * 1000)
+        batch = _BatchFiller(self._client.create_batch(), now_ms)
+        for group in groups:
+            if len(group) > 1 and batch.records and batch.size_bytes + _most_bytes(group) > MESSAGE_MAX_BYTES:
+                sent.append(self._hand_over(batch, topic, partition))
+                batch = _BatchFiller(self._client.create_batch(), now_ms)
+            for entry in group:
+                if not batch.append(entry):
+                    assert len(group) == 1, "records that belong together fit into a record batch"
+                    sent.append(self._hand_over(batch, topic, partition))
+                    batch = _BatchFiller(self._client.create_batch(), now_ms)
+                    batch.append(entry)
+        if batch.records:
+            sent.append(self._hand_over(batch, topic, partition))
+        return sent
+
+    def _hand_over(self, batch: "_BatchFiller", topic: str, partition: int) -> Sent:
+        """Queue a record batch behind those of its partition; the client's `send_batch` waits for them."""
+        accumulator = self._client._message_accumulator  # noqa: SLF001 - see above
+        queued = accumulator._append_batch(batch.closed(), TopicPartition(topic, partition))  # noqa: SLF001 - see above
+        return Sent(queued, batch.records)
+
+    def withdraw(self, sent: Iterable[Sent]) -> None:
+        """Remove record batches from the queue that the client has not begun to send."""
+        waiting = self._client._message_accumulator._batches  # noqa: SLF001 - the client has no method for it
+        for sent_batch in sent:
+            batch = sent_batch._batch  # noqa: SLF001 - our own class
+            queue = waiting.get(batch.tp)
+            if queue and batch in queue and not batch.retry_count:
+                queue.remove(batch)
+                batch.future.cancel()
+                if not queue:
+                    del waiting[batch.tp]
+
+
+def _most_bytes(group: Sequence[Entry]) -> int:
+    return sum(
+        _RECORD_OVERHEAD_BYTES
+        + len(key or b"")
+        + len(value or b"")
+        + sum(10 + len(name) * 4 + len(content) for name, content in headers)
+        for key, value, headers in group
+    )
+
+
+def _retrieve_error(future: Any) -> None:
+    """Retrieve the future's exception, so that asyncio does not log it as never retrieved."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,113 @@
+"""Reader of the requests: a client without a group, in the event loop that composes the answers.
+
+The group's member has a client of its own in another thread. Each exchange with that thread waits twice for
+the interpreter, behind the event that is being composed. So records are read by this client instead.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from aiokafka import TopicPartition
+from aiokafka.errors import OffsetOutOfRangeError as NotInTopicError
+from aiokafka.structs import ConsumerRecord
+
+from apportion.settings import Settings
+from apportion.shell.kafka.connection import close_consumer, consumer_arguments
+from apportion.shell.kafka.faults import OffsetOutOfRangeError
+from apportion.shell.kafka.record_consumer import RecordConsumer
+
+_PARTITION_FETCH_MAX_BYTES = 1 << 20
+"""Bytes that a broker returns of a partition at once (or one larger record); that much is buffered."""
+_FETCHED_MAX = 1_000
+"""The largest number of records of a read, over all partitions."""
+_FETCH_WAIT_MS = 200
+"""The time that a broker waits for records; a partition that is resumed meanwhile waits as well."""
+
+
+class RequestReader:
+    """A client without a group that reads the assigned partitions of the requests topic."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Create the reader; `start` connects."""
+        self._settings = settings
+        self._client: Any = None
+
+    async def start(self) -> None:
+        """Connect, without reading.
+
+        Raises:
+            KafkaError: no broker answered.
+        """
+        self._client = RecordConsumer(
+            **consumer_arguments(self._settings),
+            isolation_level="read_committed",
+            auto_offset_reset="none",  # otherwise the client would skip deleted records silently
+            fetch_max_wait_ms=_FETCH_WAIT_MS,
+            max_partition_fetch_bytes=_PARTITION_FETCH_MAX_BYTES,
+        )
+        await self._client.start()
+
+    async def stop(self) -> None:
+        """Close the connection."""
+        await close_consumer(self._client)
+
+    def flow_from(self, offsets: Mapping[int, int]) -> None:
+        """Read exactly these partitions from now on, each from its offset.
+
+        Must not be called during a `read`.
+        """
+        places = {self._place(partition): offset for partition, offset in offsets.items()}
+        if not places:
+            self._client.unsubscribe()
+            return
+        self._client.assign(list(places))
+        for place, offset in places.items():
+            self._client.seek(place, offset)
+
+    async def read(
+        self, partitions: Collection[int], within_s: float
+    ) -> Mapping[int, Sequence[ConsumerRecord]]:
+        """Return the next records of some of the assigned partitions; none after `within_s`.
+
+        Raises:
+            OffsetOutOfRangeError: the next offset is not in its topic.
+        """
+        wanted = [self._place(partition) for partition in partitions]
+        try:
+            read = await self._client.getmany(
+                *wanted, timeout_ms=int(within_s * 1000), max_records=_FETCHED_MAX
+            )
+        except NotInTopicError as error:
+            raise await self._out_of_range(error.args[0]) from None
+        return {place.partition: records for place, records in read.items()}
+
+    async def _out_of_range(self, offsets: Mapping[TopicPartition, int]) -> OffsetOutOfRangeError:
+        """Return the error for an offset that the broker does not have."""
+        [(place, offset)] = offsets.items()
+        begins = await self._client.beginning_offsets([place])
+        ends = await self._client.end_offsets([place])
+        return OffsetOutOfRangeError(
+            f"{place.topic} partition {place.partition}", offset, begins[place], ends[place]
+        )
+
+    async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """Return the last stable offsets of partitions; reads get no further while transactions are open.
+
+        Raises:
+            KafkaError: a leader is unknown, or does not answer.
+        """
+        ends = await self._client.end_offsets([self._place(partition) for partition in partitions])
+        return {place.partition: offset for place, offset in ends.items()}
+
+    def position_of(self, partition: int) -> int | None:
+        """Return the next offset of a partition; None if it is not assigned or has no position yet."""
+        subscription = self._client and self._client._subscription.subscription  # noqa: SLF001 - `position` waits
+        assignment = subscription and subscription.assignment
+        place = self._place(partition)
+        if assignment is None or place not in assignment.tps:
+            return None
+        state = assignment.state_value(place)
+        return int(state.position) if state.has_valid_position else None
+
+    def _place(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._settings.requests_topic, partition)

@@ -1,0 +1,171 @@
+"""A Kafka consumer that no record can stop.
+
+It is aiokafka's consumer, but for the reading of record batches: `FetchedRecords` gives an `UnreadableRecord`
+in the place of what cannot be read.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from logging import getLogger
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher, FetchResult
+from aiokafka.errors import (
+    KafkaError,
+    NoError,
+    NotLeaderForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+
+from apportion.shell.kafka.decompression import Decompressor
+from apportion.shell.kafka.fetch_pacing import pace_fetches
+from apportion.shell.kafka.record_batches import FetchedRecords
+
+_log = getLogger("aiokafka.consumer.fetcher")
+_NO_RESET = 0
+"""aiokafka's number for `auto_offset_reset="none"`."""
+
+
+class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no types
+    """A consumer. Takes all other options of `AIOKafkaConsumer`."""
+
+    def __init__(self, *, batch_decompressed_max_bytes: int, **options: Any) -> None:
+        """Connect to nothing yet. A batch that is larger when it is decompressed is unreadable."""
+        super().__init__(**options)
+        pace_fetches(self)
+        self._fetcher: Any = None
+        self._decompressor = Decompressor(batch_decompressed_max_bytes)
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            KafkaError: no broker answered.
+        """
+        await super().start()
+        await self._fetcher.close()  # it has given nothing: what it has fetched is fetched again
+        self._fetcher = RecordFetcher(
+            self._client,
+            self._subscription,
+            decompressor=self._decompressor,
+            fetch_min_bytes=self._fetch_min_bytes,
+            fetch_max_bytes=self._fetch_max_bytes,
+            fetch_max_wait_ms=self._fetch_max_wait_ms,
+            max_partition_fetch_bytes=self._max_partition_fetch_bytes,
+            fetcher_timeout=self._consumer_timeout,
+            retry_backoff_ms=self._retry_backoff_ms,
+            auto_offset_reset=self._auto_offset_reset,
+            isolation_level=self._isolation_level,
+        )
+
+
+class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
+    """aiokafka's fetcher with `FetchedRecords`."""
+
+    def __init__(self, *arguments: Any, decompressor: Decompressor, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._decompressor = decompressor
+        self._fetched_again: dict[TopicPartition, tuple[Any, int]] = {}
+        """Assignments and offsets that are fetched again, because their answer began with a damaged batch."""
+
+    async def _proc_fetch_request(self, assignment: Any, node_id: int, request: Any) -> bool:
+        """Send a request, and keep what it brings; return whether somebody who waits has something to take.
+
+        As in aiokafka, but for the making of records. It is their fetcher's one place for that.
+        """
+        try:
+            response = await self._client.send(node_id, request)
+        except KafkaError as error:
+            _log.error("Failed fetch messages from %s: %s", node_id, error)
+            await asyncio.sleep(self._retry_backoff)
+            return False
+        except asyncio.CancelledError:
+            return False  # closed, or other partitions are assigned: aiokafka cancels it and looks no more
+        if not assignment.active:
+            return False
+        offsets = {
+            TopicPartition(topic, partition): offset
+            for topic, partitions in request.topics
+            for partition, offset, _ in partitions
+        }
+        has_news = False
+        for place, error_code, answer in _answers(response):
+            state = assignment.state_value(place)
+            if state.has_valid_position and state.position == offsets[place]:
+                kept = (
+                    self._keep(place, answer, assignment, offsets[place])
+                    if error_code == NoError.errno
+                    else self._fail(place, for_code(error_code), state, offsets[place])
+                )
+                has_news = has_news or kept
+        return has_news
+
+    def _keep(self, place: TopicPartition, answer: "_Answer", assignment: Any, offset: int) -> bool:
+        """Keep what was fetched of a partition; return whether there is anything.
+
+        A first batch that cannot be trusted is fetched again before it counts as damaged.
+        """
+        state = assignment.state_value(place)
+        state.highwater, state.lso = answer.end_offset, answer.last_stable_offset
+        before = self._fetched_again.pop(place, None)
+        if not answer.data:
+            return False
+        records = FetchedRecords(
+            place,
+            answer.data,
+            offset,
+            answer.end_offset,
+            self._decompressor,
+            answer.aborted if self._isolation_level == READ_COMMITTED else (),
+        )
+        # A bit may flip on the way. Or the broker took the end before it read the data, and others appended
+        # between the two: the end of the next answer is taken later than these data were read.
+        if records.begins_damaged and before != (assignment, offset):
+            self._fetched_again[place] = assignment, offset
+            return False
+        self._records[place] = FetchResult(
+            place, partition_records=records, assignment=assignment, backoff=self._prefetch_backoff
+        )
+        return True
+
+    def _fail(self, place: TopicPartition, error: type[KafkaError], state: Any, offset: int) -> bool:
+        """React to a broker's error; return whether it is one for who waits."""
+        if error in (NotLeaderForPartitionError, UnknownTopicOrPartitionError):
+            self._client.force_metadata_update()
+        elif error is OffsetOutOfRangeError:
+            if self._default_reset_strategy != _NO_RESET:
+                state.await_reset(self._default_reset_strategy)
+                return False
+            self._set_error(place, OffsetOutOfRangeError({place: offset}))
+            return True
+        elif error is TopicAuthorizationFailedError:
+            self._set_error(place, TopicAuthorizationFailedError(place.topic))
+            return True
+        else:
+            _log.warning("Unexpected error while fetching data: %s", error.__name__)
+        return False
+
+
+class _Answer:
+    """What a broker answers of a partition: versions 4 and later of the response, where fields differ."""
+
+    def __init__(self, end_offset: int, fields: Any, version: int) -> None:
+        self.end_offset = end_offset
+        self.last_stable_offset: int = fields[0]
+        aborted = fields[2] if version >= _VERSION_WITH_REPLICA else fields[-2]
+        self.aborted: tuple[tuple[int, int], ...] = tuple(aborted or ())
+        self.data: bytes = fields[-1] or b""
+
+
+_VERSION_WITH_REPLICA = 11
+
+
+def _answers(response: Any) -> Iterator[tuple[TopicPartition, int, _Answer]]:
+    for topic, partitions in response.topics:
+        for partition, error_code, end_offset, *fields in partitions:
+            answer = _Answer(end_offset, fields, response.API_VERSION)
+            yield TopicPartition(topic, partition), error_code, answer

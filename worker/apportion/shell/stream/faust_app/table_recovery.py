@@ -1,0 +1,74 @@
+"""Faust's recovery of its tables, replaced: the sessions are read by a client of our own.
+
+Decides when they are read: when partitions were assigned, and again from where it stood when they move
+meanwhile. Faust's own recovery waits for steps that never end, and takes a step that takes too long for its
+own end: the worker then sends heartbeats, holds its partitions, and does nothing.
+"""
+
+from time import monotonic
+
+from aiokafka.errors import IllegalStateError
+from faust.tables.manager import TableManager
+from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
+from mode import Service
+
+from apportion.shell.kafka.faults import StreamError
+from apportion.shell.operations import metrics
+from apportion.shell.operations.gc_tuning import look_once
+from apportion.shell.operations.log import log_fact
+from apportion.shell.stream.state.faults import RecoveryFailedError
+from apportion.shell.stream.state.recovery import recover
+
+
+class SessionRecovery(Recovery):  # type: ignore[misc] # faust is followed by no type checker here
+    """Reads the sessions of the partitions that are assigned, and then lets their requests flow."""
+
+    @Service.task  # type: ignore[untyped-decorator] # as above
+    async def _restart_recovery(self) -> None:
+        while not await self.wait_for_stopped(self.signal_recovery_start):
+            self.signal_recovery_start.clear()
+            try:
+                await self._wait(self._recover())
+                await self._wait(self.on_recovery_completed(self._generation_id))
+            except (RebalanceAgain, IllegalStateError):
+                continue  # partitions have moved, and Faust says so when it knows where to
+            except StreamError as error:
+                await self.app.crash(error)
+            except ServiceStopped:
+                if not self.should_stop:
+                    places = self.app.settings.requests_topic
+                    why = "the committed offsets could not be gone back to"
+                    await self.app.crash(RecoveryFailedError(places, why))
+
+    async def _recover(self) -> None:
+        since_s, rows = monotonic(), self.app.sessions.by_partition
+        before = sum(len(held) for held in rows.values())
+        self.app.consumer.is_recovering = True
+        try:
+            await self.app.writer.assign(rows)
+            await recover(self.app.settings, rows)
+        finally:
+            self.app.consumer.is_recovering = False
+            look_once()
+        count = sum(len(held) for held in rows.values())
+        took_s = monotonic() - since_s
+        numbers = self.app.numbers
+        numbers.add(metrics.RECOVERIES, 1)
+        numbers.add(metrics.RECOVERY_SECONDS, took_s)
+        numbers.add(metrics.RECOVERED_ROWS, max(0, count - before))
+        log_fact(
+            "recovered", partitions=sorted(rows), rows=count, new=count - before, after_s=round(took_s, 3)
+        )
+
+
+class SessionTables(TableManager):  # type: ignore[misc] # as above
+    """Faust's tables, with that recovery."""
+
+    _recovery: SessionRecovery | None = None
+
+    @property
+    def recovery(self) -> SessionRecovery:
+        """The recovery, made when it is first asked for."""
+        if self._recovery is None:
+            self._recovery = SessionRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
+        return self._recovery

@@ -1,0 +1,304 @@
+"""The path of all partitions' events, from the requests topic to the offsets that may be committed.
+
+`Pipeline.run` is one loop: it reads, composes, and hands batches to the writer. The pipeline decides how many
+batches are in flight, and what becomes of them when a partition is revoked or the worker stops. An offset may
+be committed behind the last batch of which all is durable. Knows neither Faust nor the group.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.structs import ConsumerRecord
+
+from apportion.shell.kafka.commit_metadata import CommitMetadata, decode_metadata, encode_metadata
+from apportion.shell.kafka.faults import StreamError
+from apportion.shell.kafka.policies_topic import PolicyReader
+from apportion.shell.kafka.reader import RequestReader
+from apportion.shell.stream.faults import EventFailedError, NotDurableError
+from apportion.shell.stream.pipeline.batch import Batch, BatchComposer
+from apportion.shell.stream.pipeline.flow import Flow
+from apportion.shell.stream.pipeline.membership import Membership
+from apportion.shell.stream.pipeline.writer import Writer, Writing
+from apportion.shell.stream.state.rows import PartitionRows
+
+IN_FLIGHT_MAX_BYTES = 64 << 20
+"""Of all partitions; one batch may go over it."""
+_READ_TIMEOUT_S = 0.2
+"""How long a read waits for records, and so a rebalance for a read."""
+_FULL_TIMEOUT_S = 0.005
+"""How long a read waits for records while a partition is left out of it, which may have room soon."""
+_AGAIN_S = 0.05
+"""How long until a group that did not take a commit is asked again: it is rebalancing."""
+
+
+class Pipeline:
+    """All partitions of this worker whose events flow."""
+
+    position_lock: asyncio.Lock
+    """Held during a read, and by a caller that moves the reader's positions: records of a read that began
+    before would be taken for those at the new position."""
+
+    def __init__(  # noqa: PLR0913 - they are the parts of a pipeline
+        self,
+        *,
+        topic: str,
+        reader: RequestReader,
+        composer: BatchComposer,
+        writer: Writer,
+        membership: Membership,
+        policies: PolicyReader,
+        commit: Callable[[], Awaitable[bool]],
+        durable: Callable[[Batch], None],
+        failed: Callable[[Exception], None],
+        linger_s: float = 0.0,
+        event_failures_max: int = 0,
+    ) -> None:
+        """Start without partitions; `topic` is the requests topic.
+
+        `commit` commits what is committable. `durable` is called with each batch that has become durable,
+        `failed` with the reason if one cannot be written; no later batch of its partition is. Reads begin
+        `linger_s` apart. An event that has ended a worker `event_failures_max` times is set aside; 0: none.
+        """
+        self._topic = topic
+        self._reader = reader
+        self._composer = composer
+        self._writer = writer
+        self._membership = membership
+        self._policies = policies
+        self._commit = commit
+        self._durable = durable
+        self._failed = failed
+        self._linger_s = linger_s
+        self._event_failures_max = event_failures_max
+        self._seen: set[int] = set()
+        self.flows: dict[int, Flow] = {}
+        """The partitions that flow, or did so last."""
+        self.in_flight_bytes = 0
+        """The bytes that are being written."""
+        self._woken = asyncio.Event()
+        """Set when there may be something to read or to compose."""
+        self.position_lock = asyncio.Lock()
+
+    @property
+    def in_flight(self) -> int:
+        """How many batches are being written."""
+        return sum(len(flow.in_flight) for flow in self.flows.values())
+
+    @property
+    def waiting(self) -> Mapping[int, tuple[int, int]]:
+        """How many fetched events of each partition wait for turns, and their bytes; here none do."""
+        return {}
+
+    def begin(self, partition: int, rows: PartitionRows, offset: int | None, metadata: str = "") -> None:
+        """Let a partition flow from its committed offset on; None: from its beginning.
+
+        `metadata` are those that were committed with it.
+        """
+        assert partition not in self.flows, "a flow ends before it begins again"
+        known = decode_metadata(metadata)
+        rows.time.begin(known.stream_time_us)
+        flow = self.flows[partition] = Flow(partition, rows, offset, known, self._event_failures_max)
+        if partition not in self._seen:  # what this worker saw itself is counted already
+            self._seen.add(partition)
+            self._composer.remember(flow.window)
+        self._woken.set()
+
+    def has_room(self, partition: int) -> bool:
+        """Return whether events of a partition may be fetched."""
+        flow = self.flows.get(partition)
+        if flow is None or flow.is_over or flow.is_busy:
+            return False
+        return self.in_flight_bytes < IN_FLIGHT_MAX_BYTES
+
+    async def run(self) -> None:
+        """Read, compose, and hand batches to the writer, until cancelled.
+
+        A read waits for records while the writer makes room for events that were fetched before.
+
+        Raises:
+            StreamError, PoliciesUnreadError: an event was neither answered nor refused, or too many were
+                refused. What was before it is being written.
+            OffsetOutOfRangeError: the offset to read next is not in its topic (any more).
+        """
+        reading: asyncio.Task[None] | None = None
+        try:
+            while True:
+                self._woken.clear()
+                await self.compose_waiting()
+                if reading is None and any(map(self.has_room, self.flows)):
+                    reading = asyncio.create_task(self._read())
+                    reading.add_done_callback(lambda _: self._woken.set())
+                await self._woken.wait()
+                if reading is not None and reading.done():
+                    reading.result()
+                    reading = None
+        finally:
+            if reading is not None:
+                reading.cancel()
+
+    async def _read(self) -> None:
+        """Read once, from all partitions that have room.
+
+        Records of partitions that are revoked meanwhile are dropped: their new owner reads them again.
+        """
+        async with self.position_lock:
+            partitions = [partition for partition in self.flows if self.has_room(partition)]
+            if not partitions:
+                return
+            within_s = _FULL_TIMEOUT_S if len(partitions) < len(self.flows) else _READ_TIMEOUT_S
+            read = await self._reader.read(partitions, within_s)
+            for partition, records in read.items():
+                flow = self.flows.get(partition)
+                if flow is not None and not flow.is_over:
+                    self.fetched(partition, records)
+        if self._linger_s:
+            await asyncio.sleep(self._linger_s)
+
+    def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
+        """Take the records of a fetch of a partition that flows."""
+        flow = self.flows[partition]
+        flow.begin(records)
+        flow.fetched = records
+        self._woken.set()
+
+    async def compose_waiting(self) -> None:
+        """Compose what was fetched of each partition, as far as there is room; raises what `run` does."""
+        for flow in list(self.flows.values()):
+            if not flow.is_over:
+                await self._compose(flow)
+
+    async def _compose(self, flow: Flow) -> None:
+        """Compose what was fetched of a partition, and hand it to the writer, as far as there is room."""
+        while flow.waiting and not flow.is_full:
+            if not await self._may_compose(flow):
+                return
+            records, start = flow.next()
+            batch = self._composer.compose(flow.rows, records, start, flow.set_aside)
+            if not self._membership.is_held:
+                batch.undo(flow.rows)
+                continue
+            flow.waiting -= batch.events
+            if not flow.waiting:
+                flow.fetched = ()
+            if batch.events:
+                self.composed(flow, batch)
+            self.require_whole(flow, batch)
+            await asyncio.sleep(0)
+
+    async def _may_compose(self, flow: Flow) -> bool:
+        """Wait until events of a partition may be composed; return False if it was revoked meanwhile."""
+        await self.marked(flow)
+        await self._policies.current()
+        await self._membership.held()
+        return not flow.is_over
+
+    async def marked(self, flow: Flow) -> None:
+        """Return when it is committed what is under way, or the flow is over."""
+        while not (flow.is_marked or flow.is_over):
+            if not await self._commit() and not flow.is_marked:
+                await asyncio.sleep(_AGAIN_S)
+
+    def require_whole(self, flow: Flow, batch: Batch) -> None:
+        """Pass unless a batch ended at an event that was neither answered nor refused, or at one too many.
+
+        Raises:
+            StreamError: why it did.
+        """
+        if batch.failure is not None:
+            if isinstance(batch.failure, EventFailedError):
+                flow.failed_offset = batch.failure.offset
+            raise batch.failure
+
+    def composed(self, flow: Flow, batch: Batch) -> None:
+        """Let a batch be written."""
+        writing = Writing(batch, flow.rows, flow.commit_after)
+        self._writer.begin(writing)
+        flow.in_flight.append(writing)
+        self.in_flight_bytes += batch.size_bytes
+        if flow.writing is None:
+            flow.writing = asyncio.create_task(self._write(flow))
+
+    def keep_up(self, flow: Flow) -> None:
+        """Let repairs of a partition's changelog be written if nothing is, so that they wait for no event."""
+        offset = flow.durable_offset
+        if flow.is_over or flow.in_flight or flow.failed_offset is not None or offset is None:
+            return
+        if flow.rows.has_repairs and self._membership.is_held:
+            stream_time_us = flow.metadata.stream_time_us
+            self.composed(flow, self._composer.keep_up(flow.rows, flow.partition, offset, stream_time_us))
+
+    async def _write(self, flow: Flow) -> None:
+        """Write a partition's batches one after another, until there is none."""
+        while flow.in_flight:
+            writing = flow.in_flight[0]
+            batch = writing.batch
+            try:
+                if flow.is_alone:
+                    await self.marked(flow)
+                flow.may_move = self._writer.moves_offsets
+                await self._writer.finish(writing)
+            except StreamError as error:
+                self._failed(error)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose what it gave
+                if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
+                    flow.refused(batch)
+                self._failed(NotDurableError(self._topic, flow.partition, batch.offset, error))
+                return
+            flow.may_move = False
+            flow.in_flight.popleft()
+            self.in_flight_bytes -= batch.size_bytes
+            flow.durable(batch)
+            self._durable(batch)
+            if writing.is_committed:
+                flow.committed(batch.next_offset, CommitMetadata(stream_time_us=batch.stream_time_us))
+            self._woken.set()  # it has room again
+        flow.writing = None
+
+    def committable(self) -> Mapping[int, tuple[int, str]]:
+        """Return the offsets that may be committed and are not yet, each with its metadata."""
+        offsets: dict[int, tuple[int, str]] = {}
+        for partition, flow in self.flows.items():
+            if (commit := flow.commit()) is not None:
+                offset, metadata = commit
+                offsets[partition] = offset, encode_metadata(metadata)
+        return offsets
+
+    def committed(self, offsets: Mapping[int, int]) -> None:
+        """Count offsets as committed."""
+        for partition, offset in offsets.items():
+            if flow := self.flows.get(partition):
+                flow.committed(offset, flow.committing)
+
+    def abandon(self) -> None:
+        """Stop the work on all partitions where it stands: they are taken away.
+
+        What is durable may still be committed.
+        """
+        for flow in self.flows.values():
+            flow.is_over = True
+            flow.fetched, flow.waiting = (), 0
+            if flow.writing is not None:
+                flow.writing.cancel()
+                flow.writing = None
+            if flow.in_flight and flow.failed_offset != flow.in_flight[0].batch.offset:
+                flow.failed_offset = None
+            while flow.in_flight:
+                writing = flow.in_flight.pop()
+                self._writer.abandon(writing)
+                writing.batch.undo(flow.rows)
+                self.in_flight_bytes -= writing.batch.size_bytes
+
+    def end(self) -> None:
+        """Forget all partitions, after they were abandoned."""
+        self.flows.clear()
+
+    async def finish(self, within_s: float) -> None:
+        """Let the batches in flight be written, and compose nothing more; abandon what takes longer."""
+        writing = [flow.writing for flow in self.flows.values() if flow.writing is not None]
+        for flow in self.flows.values():
+            flow.is_over = True
+        if writing:
+            await asyncio.wait(writing, timeout=within_s)
+        self.abandon()

@@ -1,0 +1,150 @@
+"""A share of decisions, composed again beside the stream as it runs.
+
+Decides which: by the decision's id, so that whoever composes an event chooses alike. Composes in a process of
+its own, of lower priority, from the record's bytes, a row and a policy, with nothing remembered. Never makes
+the stream wait: what does not fit into its queue is left out, and counted; a process that ends is not missed.
+"""
+
+import os
+import signal
+import threading
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import suppress
+from functools import lru_cache, partial
+from multiprocessing import get_context, parent_process
+
+import msgspec
+from msgspec import Struct
+
+from apportion.core.comparison import compare
+from apportion.core.compose import compose
+from apportion.core.detail import in_detail
+from apportion.core.engine import Engine
+from apportion.core.events import ContextRequest
+from apportion.core.policy import Policy
+from apportion.core.results import ContextDecision
+from apportion.core.session.row import Session
+from apportion.core.strategies import parse_policy
+from apportion.core.wire import codec
+from apportion.core.wire.record import Record
+from apportion.engine.assembly import create_engine
+from apportion.settings import Settings
+from apportion.shell.operations.log import log_fact
+
+_WAITING_MAX = 64
+_CHOSEN_BITS = 32
+_NICENESS = 10
+_POLICIES_MAX = 64
+
+_encode_session = msgspec.json.Encoder().encode
+_decode_session = msgspec.json.Decoder(Session).decode
+_engine: Engine
+_settings: Settings
+
+
+class VerifierCounts(Struct):
+    """What became of the decisions that were chosen; `failed` are those that could not be composed again."""
+
+    verified: int = 0
+    differences: int = 0
+    dropped: int = 0
+    failed: int = 0
+
+
+class _Chosen(Struct, frozen=True):
+    """All that a decision was made of, in bytes, and the decision as it is written."""
+
+    record: Record
+    session: bytes
+    policy: bytes
+    decision: bytes
+
+
+class ShareVerifier:
+    """Takes decisions as they are made; `counts` tells what became of those that it chose."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.counts = VerifierCounts()
+        self._below = round(settings.verify_share * (1 << _CHOSEN_BITS))
+        self._waiting = threading.BoundedSemaphore(_WAITING_MAX)
+        self._process = ProcessPoolExecutor(1, get_context("spawn"), _begin, (settings,))
+        self._is_broken = False
+
+    def is_chosen(self, decision: ContextDecision) -> bool:
+        """Tell whether a decision is one of the share."""
+        return int(decision.decision_id[: _CHOSEN_BITS // 4], 16) < self._below
+
+    def offer(self, record: Record, before: Session, policy: Policy, decision: bytes, identity: str) -> None:
+        """Have a decision composed again, if there is room; the row is the one that its request met."""
+        if self._is_broken or not self._waiting.acquire(blocking=False):
+            self.counts.dropped += 1
+            return
+        raw = msgspec.json.encode(policy.model_dump(mode="json", exclude_unset=True))
+        chosen = _Chosen(record, _encode_session(before), raw, decision)
+        try:
+            self._process.submit(_different_at, chosen).add_done_callback(
+                partial(self._ended, str(record), identity)
+            )
+        except BrokenExecutor:
+            self._waiting.release()
+            self.counts.dropped += 1
+            self._break()
+
+    def stop(self) -> None:
+        """Let the process go, and what waits."""
+        self._is_broken = True
+        self._process.shutdown(wait=False, cancel_futures=True)
+
+    def _ended(self, place: str, identity: str, future: "Future[str | None]") -> None:
+        """Count an outcome; called in a thread of the pool."""
+        self._waiting.release()
+        if future.cancelled():
+            return
+        error = future.exception()
+        if isinstance(error, BrokenExecutor):
+            self._break()
+        elif error is not None:
+            self.counts.failed += 1
+            log_fact("decision not verified", place=place, decision=identity, error=type(error).__name__)
+        elif (different := future.result()) is None:
+            self.counts.verified += 1
+        else:
+            self.counts.differences += 1
+            log_fact("decision differs", place=place, decision=identity, at=different)
+
+    def _break(self) -> None:
+        if not self._is_broken:
+            self._is_broken = True
+            log_fact("decisions are verified no more", reason="its process ended")
+
+
+def _begin(settings: Settings) -> None:
+    """Prepare the process; it ends with the worker, however that ends."""
+    global _engine, _settings
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal tells the whole group; the worker decides
+    with suppress(OSError):
+        os.nice(_NICENESS)
+    _settings, _engine = settings, create_engine(settings)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None, "a pool began it"
+    parent.join()
+    os._exit(0)
+
+
+def _different_at(chosen: _Chosen) -> str | None:
+    """Return the first field in which a decision differs from what is composed; None: in none."""
+    event = codec.event_of(chosen.record, _settings.bounds)
+    assert isinstance(event, ContextRequest), "only requests are answered"
+    answered = compose(event, _decode_session(chosen.session), _policy(chosen.policy), _engine)
+    decision = in_detail(answered.decision, _settings.decision_detail)
+    different = compare(chosen.decision, codec.encode(decision))
+    return None if different is None else different.place
+
+
+@lru_cache(_POLICIES_MAX)
+def _policy(raw: bytes) -> Policy:
+    return parse_policy(msgspec.json.decode(raw))

@@ -1,0 +1,272 @@
+"""Observations of a running worker: for its health, and for the metrics that are no counts.
+
+Decides what counts as having something to do. Asks the brokers now and then up to where the partitions can be
+read, and where they end: what was fetched says nothing where no more is fetched.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from time import monotonic, time
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from apportion.core.memory import Memory
+from apportion.settings import Settings
+from apportion.shell.kafka.commits import CommittedOffset
+from apportion.shell.kafka.reader import RequestReader
+from apportion.shell.operations import metrics
+from apportion.shell.operations.health import Health, Patience, Sight
+from apportion.shell.operations.log import log_fact
+from apportion.shell.operations.numbers import Batched, Numbers
+from apportion.shell.stream.pipeline.batch import Batch
+from apportion.shell.stream.pipeline.breaker import DeadLetterShare
+from apportion.shell.stream.pipeline.flow import Flow
+from apportion.shell.stream.pipeline.membership import Membership
+from apportion.shell.stream.pipeline.pipeline import Pipeline
+from apportion.shell.stream.pipeline.verifier import ShareVerifier, VerifierCounts
+from apportion.shell.stream.state.rows import PartitionRows
+
+_ASK_S = 5.0
+_SOON_S = 1.0
+_STALLED_S = 45.0
+_GRACE_S = 5.0
+_FAILURES_SHOWN_S = 300.0
+"""How long the failures of an event that was dealt with are shown, from the scrape on that finds it so."""
+_HELD_S = 10.0
+"""How often it is looked how many bytes are held: that is a look at each session."""
+
+
+class Member(Protocol):
+    """A member of the group: `PipelineConsumer` is one."""
+
+    is_assigned: bool
+    is_recovering: bool
+
+    def requests_assigned(self) -> set[int]:
+        """Return the partitions of the requests topic that are assigned."""
+
+    def call_in_thread(self, callback: Callable[[], None]) -> None:
+        """Have the thread of the member's client make a call."""
+
+    async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """Return the high watermarks of partitions of the requests topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The parts of a worker that a probe observes. Some come to be after the probe, and are functions."""
+
+    settings: Settings
+    member: Callable[[], Member]
+    is_rebalancing: Callable[[], bool]
+    rows: Callable[[], Mapping[int, PartitionRows]]
+    pipeline: Pipeline
+    reader: RequestReader
+    membership: Membership
+    memory: Memory
+    share: DeadLetterShare
+    verifier: ShareVerifier | None
+
+
+def count_durable(numbers: Numbers, batch: Batch) -> None:
+    """Count a batch that is durable."""
+    written_s = monotonic() - batch.composed_s
+    numbers.batch(Batched(batch.tally, batch.events, batch.size_bytes, batch.work_s, written_s), time())
+
+
+class Probe:
+    """Looks at one worker."""
+
+    def __init__(self, sources: Sources, numbers: Numbers, clock_s: Callable[[], float] = monotonic) -> None:
+        self._sources = sources
+        self._clock_s = clock_s
+        self._numbers = numbers
+        self._ends: Mapping[int, int] = {}
+        """The last stable offsets: reading gets no further while a producer's transaction is open."""
+        self._held_back: Mapping[int, int] = {}
+        """Offsets behind an open transaction, by partition."""
+        self._heard_s: float | None = None
+        self._turned_s: float | None = None
+        self._held_s = float("-inf")
+        self._failures_at_start: Mapping[int, int] = {}
+        self._failures_seen_s: WeakKeyDictionary[Flow, float] = WeakKeyDictionary()
+        self.health = Health(patience_of(sources.settings))
+
+    def begin(self, commits: Mapping[int, CommittedOffset]) -> None:
+        """Take what the group had committed when this worker started, until partitions of its own flow."""
+        failures = {partition: commit.metadata.event_failures for partition, commit in commits.items()}
+        self._failures_at_start = {partition: count for partition, count in failures.items() if count}
+
+    async def follow(self) -> None:
+        """Ask and look, until cancelled; who only looks never ends a worker."""
+        while True:
+            await self.ask()
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - who asks over HTTP meets it, too, and takes it as dead
+                log_fact("health cannot be told", reason=type(error).__name__)
+            is_new = self._heard_s is None or self._turned_s is None
+            await asyncio.sleep(_SOON_S if is_new else _ASK_S)
+
+    async def ask(self) -> None:
+        """Ask the brokers for the ends of our partitions, and see whether the client's thread turns.
+
+        The high watermarks are asked first: so they are beyond the last stable offsets only by what an open
+        transaction holds back.
+        """
+        member, partitions = self._sources.member(), self._requests()
+        if member.is_assigned and self._turned_s is None:
+            self._turned_s = self._clock_s()
+        try:
+            if self._turned_s is not None:
+                member.call_in_thread(self._turned)
+            async with asyncio.timeout(self._sources.settings.request_timeout_s):
+                # as the member's client hears them; nothing before it is a member
+                written = await member.ends(partitions or [0]) if member.is_assigned else {}
+                ends = await self._sources.reader.ends(partitions or [0])
+        except Exception:  # noqa: BLE001 - brokers were not heard; who only looks never ends a worker
+            return
+        self._held_back = {
+            partition: max(0, offset - ends[partition]) if ends[partition] == self._ends.get(partition) else 0
+            for partition, offset in written.items()
+        }
+        self._ends = ends
+        self._heard_s = self._clock_s()
+
+    def _turned(self) -> None:
+        self._turned_s = self._clock_s()
+
+    def _requests(self) -> list[int]:
+        """Return the partitions of the requests topic that are ours."""
+        member = self._sources.member()
+        return sorted(member.requests_assigned()) if member.is_assigned else []
+
+    def look(self) -> None:
+        """See how the worker is."""
+        sources, flows = self._sources, self._sources.pipeline.flows
+        member = sources.member()
+        assigned = set(self._requests())
+        recovered = None
+        if member.is_recovering:
+            recovered = sum(rows.changelog_offset for rows in sources.rows().values())
+        is_flowing = not sources.is_rebalancing() and assigned == {n for n in flows if not flows[n].is_over}
+        if member.is_assigned and is_flowing:
+            self._failures_at_start = {}
+        self.health.look(
+            Sight(
+                self._clock_s(),
+                is_assigned=member.is_assigned,
+                is_member=sources.membership.is_held,
+                is_flowing=is_flowing,
+                recovered=recovered,
+                working={n: mark for n, flow in flows.items() if (mark := self._mark(flow)) is not None},
+                thread_turned_s=self._turned_s,
+                brokers_heard_s=self._heard_s,
+            )
+        )
+
+    def _mark(self, flow: Flow) -> tuple[int | None, ...] | None:
+        """Return what moves while a partition has something to do; None: it has nothing."""
+        position = self._position(flow)
+        end = self._end(flow)
+        if flow.is_over or not (flow.in_flight or flow.is_busy or (position or 0) < end):
+            return None
+        return position, flow.waiting, flow.durable_offset
+
+    def _position(self, flow: Flow) -> int | None:
+        """Return up to where (exclusive) a partition was fetched, which passes over what is no record."""
+        return self._sources.reader.position_of(flow.partition)
+
+    def _end(self, flow: Flow) -> int:
+        return self._ends.get(flow.partition, 0)
+
+    async def refresh(self) -> None:
+        """Bring the metrics that are no counts up to date, and look."""
+        sources, numbers = self._sources, self._numbers
+        self.look()
+        flows = [flow for flow in sources.pipeline.flows.values() if not flow.is_over]
+        numbers.put_all(metrics.LAG, {flow.partition: self._lag(flow) for flow in flows})
+        waiting = sources.pipeline.waiting
+        numbers.put_all(
+            metrics.WAITING_EVENTS, {partition: events for partition, (events, _) in waiting.items()}
+        )
+        numbers.put_all(metrics.WAITING_BYTES, {partition: size for partition, (_, size) in waiting.items()})
+        numbers.put_all(metrics.UNCOMMITTED, {flow.partition: self._uncommitted(flow) for flow in flows})
+        numbers.put_all(metrics.STREAM_TIME, {flow.partition: flow.rows.time.seen_us / 1e6 for flow in flows})
+        numbers.put_all(metrics.EVENT_FAILURES, {**self._failures_at_start, **self._event_failures()})
+        numbers.put_all(metrics.ROWS, {partition: len(rows) for partition, rows in sources.rows().items()})
+        numbers.put(metrics.IN_FLIGHT_BATCHES, sources.pipeline.in_flight)
+        numbers.put(metrics.IN_FLIGHT_BYTES, sources.pipeline.in_flight_bytes)
+        numbers.put(metrics.CACHE_BYTES, sources.memory.compositions.size_bytes)
+        counts = sources.memory.counts
+        numbers.put(metrics.COUNT_MEMORY, counts.hits, "hit")
+        numbers.put(metrics.COUNT_MEMORY, counts.misses, "miss")
+        if sources.verifier is not None:
+            self._put_verified(sources.verifier.counts)
+        numbers.put(metrics.DEAD_LETTER_SHARE, sources.share.last)
+        held_back = {flow.partition: self._held_back.get(flow.partition, 0) for flow in flows}
+        numbers.put_all(metrics.OPEN_TRANSACTION_OFFSETS, held_back)
+        numbers.put(metrics.MEMBER, sources.membership.is_held)
+        numbers.put(
+            metrics.HEARTBEAT_SECONDS, sources.membership.age_s if isfinite(sources.membership.age_s) else 0
+        )
+        numbers.put(metrics.LIVE, not self.health.why_dead())
+        numbers.put(metrics.READY, not self.health.why_not_ready())
+        if self._heard_s is not None:
+            numbers.put(metrics.BROKERS_HEARD_SECONDS, self._clock_s() - self._heard_s)
+        if self._clock_s() - self._held_s >= _HELD_S:
+            self._held_s = self._clock_s()
+            numbers.put(metrics.ROW_BYTES, await self._held_bytes())
+
+    def _put_verified(self, counts: VerifierCounts) -> None:
+        self._numbers.put(metrics.VERIFIED, counts.verified, "equal")
+        self._numbers.put(metrics.VERIFIED, counts.differences, "different")
+        self._numbers.put(metrics.VERIFIED, counts.dropped, "dropped")
+        self._numbers.put(metrics.VERIFIED, counts.failed, "failed")
+
+    def _event_failures(self) -> dict[int, int]:
+        """Return how many workers an event has ended, by partition, and for a while after it was dealt with.
+
+        A worker that sets the event aside has done so within a moment, and scrapes come every half minute.
+        """
+        now_s = self._clock_s()
+        failures = {}
+        for partition, flow in self._sources.pipeline.flows.items():
+            is_shown = flow.failures and (
+                not flow.has_passed
+                or now_s - self._failures_seen_s.setdefault(flow, now_s) < _FAILURES_SHOWN_S
+            )
+            failures[partition] = flow.failures if is_shown else 0
+        return failures
+
+    def _lag(self, flow: Flow) -> int:
+        """Return the offsets up to the end that are not durable; those that are no records are behind us."""
+        position = self._position(flow)
+        idle = not (flow.in_flight or flow.is_busy)
+        done = position if idle and position is not None else flow.durable_offset
+        return max(0, self._end(flow) - (done or 0)) if self._end(flow) else 0
+
+    def _uncommitted(self, flow: Flow) -> int:
+        """Return the offsets between the committed one and the position; 0 where nothing is committed."""
+        position, committed = self._position(flow), flow.committed_offset
+        return 0 if position is None or committed is None else max(0, position - committed)
+
+    async def _held_bytes(self) -> int:
+        """Return what the rows have in bytes; others have a turn between two partitions."""
+        held = 0
+        for rows in list(self._sources.rows().values()):
+            held += rows.size_bytes
+            await asyncio.sleep(0)
+        return held
+
+
+def patience_of(settings: Settings) -> Patience:
+    """Return how long nothing may move: beyond what ends the worker by itself, and in a minute by default."""
+    return Patience(
+        stalled_s=max(_STALLED_S, 2 * settings.delivery_timeout_s + _GRACE_S),
+        recovery_s=settings.recovery_timeout_s + _GRACE_S,
+        flow_s=max(settings.recovery_timeout_s, settings.rebalance_timeout_s) + _GRACE_S,
+        membership_s=max(2 * settings.session_timeout_s, settings.rebalance_timeout_s + _GRACE_S),
+    )

@@ -1,0 +1,102 @@
+"""Artifacts of the sessions of one partition, in memory, as their bytes in the changelog.
+
+They find the records that bring the changelog from one pool of a session to the next, and the artifacts that
+belong to no row.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from apportion.core.session.pool import Pooled
+from apportion.shell.stream.state.row_format import (
+    NO_HEADERS,
+    Row,
+    StateRecord,
+    artifact_key,
+    decode_artifact,
+    encode_artifact,
+)
+
+_NONE: dict[bytes, bytes] = {}
+
+
+class Artifacts:
+    """Encoded artifacts by session key, then by name."""
+
+    def __init__(self) -> None:
+        self._artifacts: dict[bytes, dict[bytes, bytes]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """The total size of the artifacts in bytes, computed from all of them."""
+        return sum([len(value) for artifacts in self._artifacts.values() for value in artifacts.values()])
+
+    def names(self, key: bytes) -> Iterable[bytes]:
+        """Return the names of a session's artifacts."""
+        return self._artifacts.get(key, _NONE).keys()
+
+    def by_name(self, key: bytes) -> Mapping[bytes, bytes]:
+        """Return a session's artifacts by name; `remove_all` leaves the returned mapping unchanged."""
+        return self._artifacts.get(key, _NONE)
+
+    def decoded(self, key: bytes, names: Sequence[bytes]) -> tuple[Pooled, ...]:
+        """Return a session's artifacts of these names, decoded, in order; all of them must be known."""
+        if not names:
+            return ()
+        artifacts = self._artifacts[key]
+        return tuple([decode_artifact(artifacts[name]) for name in names])
+
+    def records(self, key: bytes, names: Iterable[bytes]) -> list[StateRecord]:
+        """Return the changelog records of a session's artifacts of these names."""
+        artifacts = self._artifacts.get(key, _NONE)
+        return [(artifact_key(key, name), artifacts[name], NO_HEADERS) for name in names]
+
+    def change(self, key: bytes, row: Row) -> tuple[list[StateRecord], list[StateRecord]]:
+        """Store the artifacts of a row, and return the records of new and of removed artifacts.
+
+        New artifacts are to be written before their row, removed ones after it.
+        """
+        artifacts = self._artifacts.get(key)
+        if not (artifacts or row.artifacts):
+            return [], []
+        artifacts = self._artifacts.setdefault(key, {})
+        new: list[StateRecord] = []
+        for name, artifact in zip(row.artifacts, row.session.pool, strict=True):
+            if name not in artifacts:
+                artifacts[name] = encode_artifact(artifact)
+                new.append((artifact_key(key, name), artifacts[name], NO_HEADERS))
+        gone = sorted(artifacts.keys() - set(row.artifacts))
+        for name in gone:
+            self.remove(key, name)
+        return new, [(artifact_key(key, name), None, NO_HEADERS) for name in gone]
+
+    def put(self, key: bytes, row: Row) -> None:
+        """Store the artifacts of a row, and no others of its session."""
+        pool = zip(row.artifacts, row.session.pool, strict=True)
+        if artifacts := {name: encode_artifact(artifact) for name, artifact in pool}:
+            self._artifacts[key] = artifacts
+        else:
+            self._artifacts.pop(key, None)
+
+    def add(self, key: bytes, name: bytes, value: bytes) -> None:
+        """Store an artifact that was read."""
+        self._artifacts.setdefault(key, {})[name] = value
+
+    def remove(self, key: bytes, name: bytes) -> None:
+        """Drop an artifact."""
+        if artifacts := self._artifacts.get(key):
+            artifacts.pop(name, None)
+            if not artifacts:
+                del self._artifacts[key]
+
+    def remove_all(self, key: bytes) -> list[StateRecord]:
+        """Drop all artifacts of a session, and return the tombstones that remove them."""
+        return [(artifact_key(key, name), None, NO_HEADERS) for name in self._artifacts.pop(key, _NONE)]
+
+    def keep(self, needed: Mapping[bytes, Iterable[bytes]]) -> list[bytes]:
+        """Drop the artifacts that no session needs, and return the keys of their records."""
+        orphans: list[bytes] = []
+        for key, artifacts in list(self._artifacts.items()):
+            for name in artifacts.keys() - set(needed.get(key, ())):
+                self.remove(key, name)
+                orphans.append(artifact_key(key, name))
+        return orphans
