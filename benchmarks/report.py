@@ -11,10 +11,10 @@ from time import perf_counter
 
 import duckdb
 
-from apportion.analytics.page import page_of
-from apportion.analytics.queries import load_queries
-from apportion.analytics.report import report_of
-from apportion.analytics.source import open_tables
+from apportion.decisions.analytics.page import page_of
+from apportion.decisions.analytics.queries import load_queries
+from apportion.decisions.analytics.report import report_of
+from apportion.decisions.analytics.source import open_tables
 
 CANDIDATES = 20
 FILE_DECISIONS = 100_000

@@ -12,14 +12,14 @@ from time import process_time
 
 import pyarrow as pa
 
-from apportion.analytics.conversion import RecordLines, convert
-from apportion.analytics.partition import CHUNK_LINES, PartitionSink
-from apportion.analytics.records import read
-from apportion.analytics.store import Store
-from apportion.analytics.tables import Table
 from apportion.core.compose import compose
 from apportion.core.session.row import EMPTY
 from apportion.core.wire.codec import encode
+from apportion.decisions.analytics.conversion import RecordLines, convert
+from apportion.decisions.analytics.partition import CHUNK_LINES, PartitionSink
+from apportion.decisions.analytics.records import read
+from apportion.decisions.analytics.store import Store
+from apportion.decisions.analytics.tables import Table
 from apportion.engine.policies import builtin_policies
 from benchmarks.corpus import ENGINE, lanes_candidates, request
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from support.reported import DEAD_LETTER, HOSTILE, as_lines, candidate, decision, hostile, page
 from support.requiring import CHROMIUM
 
-from apportion.analytics.replayed import replayed_of
+from apportion.decisions.analytics.replayed import replayed_of
 
 ARGUMENTS = (
     "--no-sandbox",  # a container's root has none

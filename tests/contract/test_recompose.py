@@ -14,12 +14,12 @@ from support.composing import candidate
 from support.recording import altered, published
 from support.running import Stage, ids, own_settings, requests, staged, variables_of, worker_running
 
-from apportion.recompose import run
-from apportion.recompose.ranges import RecordSelection
-from apportion.replay.findings import VerificationSummary
-from apportion.replay.replaying import WhatIf
-from apportion.replay.sums import Sum
-from apportion.replay.whatif import Change, DecisionDifference
+from apportion.decisions.recompose import run
+from apportion.decisions.recompose.ranges import RecordSelection
+from apportion.decisions.replay.findings import VerificationSummary
+from apportion.decisions.replay.replaying import WhatIf
+from apportion.decisions.replay.sums import Sum
+from apportion.decisions.replay.whatif import Change, DecisionDifference
 from apportion.settings import Settings
 from apportion.shell.kafka.admin import admin_client
 

@@ -16,8 +16,8 @@ from support.commands import command, environment
 from support.running import DEADLINE_S, own_settings, variables_of
 from support.sinking import DEAD_LETTERS, ONE_FOR_EACH, RECORDED, USAGE, assert_holds, places_of, rows_of
 
-from apportion.analytics.store import Store
-from apportion.analytics.tables import Table
+from apportion.decisions.analytics.store import Store
+from apportion.decisions.analytics.tables import Table
 from apportion.settings import Settings
 from apportion.shell.kafka.admin import admin_client
 from apportion.shell.kafka.connection import connection_arguments

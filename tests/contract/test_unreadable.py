@@ -25,9 +25,9 @@ from support.running import (
 )
 from support.sinking import USAGE, rows_of
 
-from apportion.analytics.store import Store
-from apportion.analytics.tables import Table
 from apportion.core.policies.timeline import policy_key, policy_value
+from apportion.decisions.analytics.store import Store
+from apportion.decisions.analytics.tables import Table
 from apportion.settings import Settings
 from apportion.shell.kafka.partitioning import partition_of
 from apportion.shell.kafka.topics import changelog_topic

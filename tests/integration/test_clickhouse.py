@@ -15,8 +15,8 @@ import pytest
 from support.commands import ROOT
 from support.deployed import DEPLOY, shown, statements
 
-from apportion.analytics.conversion import RecordLines, convert
-from apportion.analytics.tables import Table
+from apportion.decisions.analytics.conversion import RecordLines, convert
+from apportion.decisions.analytics.tables import Table
 
 FILES = DEPLOY / "clickhouse"
 DECISIONS = "context-decisions"

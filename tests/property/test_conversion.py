@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.sinking import RECORDED
 
-from apportion.analytics.conversion import RecordLines, convert
-from apportion.analytics.tables import CANDIDATES, GROUP, Table
 from apportion.core.accountant import BOUNDS
 from apportion.core.results import Bound, Fidelity, Outcome, Reason
+from apportion.decisions.analytics.conversion import RecordLines, convert
+from apportion.decisions.analytics.tables import CANDIDATES, GROUP, Table
 
 COUNTS = st.integers(min_value=0, max_value=(1 << 63) - 1)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -14,8 +14,8 @@ from apportion.core.levers import Lever
 from apportion.core.policy import Policy
 from apportion.core.results import Reason
 from apportion.core.session.row import EMPTY
-from apportion.replay.origin import Origin
-from apportion.replay.why import AdmittingChange, Searched, why
+from apportion.decisions.replay.origin import Origin
+from apportion.decisions.replay.why import AdmittingChange, Searched, why
 
 RECOMPOSITIONS_MAX = 150
 

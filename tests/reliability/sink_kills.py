@@ -16,8 +16,8 @@ from unittest.mock import patch
 
 from support.sinking import RECORDED, assert_holds
 
-from apportion.analytics.files import sink_lines
-from apportion.analytics.store import Store
+from apportion.decisions.analytics.files import sink_lines
+from apportion.decisions.analytics.store import Store
 
 LIFE_MAX_S = 1.5
 CHUNK = 3
@@ -44,7 +44,7 @@ def _sink(place: str, lines: Sequence[bytes]) -> None:
     """Write the lines in small batches, and end without a word to what this is a fork of."""
     code = 1
     try:
-        with patch("apportion.analytics.partition.CHUNK_LINES", CHUNK):
+        with patch("apportion.decisions.analytics.partition.CHUNK_LINES", CHUNK):
             sink_lines(Store(place), "t", lines, 1, lambda _: None)
         code = 0
     finally:

@@ -17,13 +17,13 @@ from apportion.core.policy import Policy
 from apportion.core.results import ContextDeadLetter, Detail, Phase, Run, Source
 from apportion.core.wire import codec
 from apportion.core.wire.record import Record
+from apportion.decisions.replay.findings import Finding, Found, VerificationSummary
+from apportion.decisions.replay.reading import FileReading
+from apportion.decisions.replay.recomposing import Recomposer
+from apportion.decisions.replay.verify import Verification
 from apportion.engine.offline.answers import answer_lines
 from apportion.engine.offline.lines import read_lines
 from apportion.engine.offline.sessions import Sessions
-from apportion.replay.findings import Finding, Found, VerificationSummary
-from apportion.replay.reading import FileReading
-from apportion.replay.recomposing import Recomposer
-from apportion.replay.verify import Verification
 from support.composing import ENGINE, NOW, candidate, lanes_policy
 
 POLICY = lanes_policy(session={"backoff_prompts": 2, "idle_timeout_s": 60})

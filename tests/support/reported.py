@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from apportion.analytics.page import page_of
-from apportion.analytics.replayed import Replayed
-from apportion.analytics.report import report_of
-from apportion.analytics.source import LogSource, open_tables
+from apportion.decisions.analytics.page import page_of
+from apportion.decisions.analytics.replayed import Replayed
+from apportion.decisions.analytics.report import report_of
+from apportion.decisions.analytics.source import LogSource, open_tables
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "schemas" / "examples"

@@ -16,8 +16,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from apportion.analytics.store import Store
-from apportion.analytics.tables import Table
+from apportion.decisions.analytics.store import Store
+from apportion.decisions.analytics.tables import Table
 from support.containers import free_port
 
 ROOT = Path(__file__).parents[2]

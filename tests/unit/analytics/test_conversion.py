@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 from support.sinking import USAGE
 
-from apportion.analytics.conversion import RecordLines, convert
-from apportion.analytics.tables import SCHEMAS, Table
 from apportion.core import results
 from apportion.core.events import ContextUsage
+from apportion.decisions.analytics.conversion import RecordLines, convert
+from apportion.decisions.analytics.tables import SCHEMAS, Table
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("decisions.jsonl"))

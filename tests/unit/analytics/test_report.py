@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from support.reported import DEAD_LETTER, HOSTILE, ROOT, as_lines, candidate, decision, hostile, page
 
-from apportion.analytics.conversion import RecordLines, convert
-from apportion.analytics.queries import NAMES, load_queries, load_query
-from apportion.analytics.replayed import NoReplayError, replayed_of
-from apportion.analytics.report import NothingToReportError, report_of
-from apportion.analytics.source import LogSource, TablesFailedError, open_tables
+from apportion.decisions.analytics.conversion import RecordLines, convert
+from apportion.decisions.analytics.queries import NAMES, load_queries, load_query
+from apportion.decisions.analytics.replayed import NoReplayError, replayed_of
+from apportion.decisions.analytics.report import NothingToReportError, report_of
+from apportion.decisions.analytics.source import LogSource, TablesFailedError, open_tables
 
 NOTEBOOK = ROOT / "docs" / "notebooks" / "decisions.ipynb"
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("decisions.jsonl"))

@@ -6,9 +6,9 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from apportion.analytics.restored import restore_decisions
-from apportion.analytics.source import LogSource, open_tables
 from apportion.core.results import ContextDecision
+from apportion.decisions.analytics.restored import restore_decisions
+from apportion.decisions.analytics.source import LogSource, open_tables
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").rglob("decisions.jsonl"))
 

@@ -18,11 +18,11 @@ from support.sinking import (
     rows_of,
 )
 
-from apportion.analytics.batches import InTheWayError, TakenError
-from apportion.analytics.files import OtherFileError, forget_lines, sink_lines
-from apportion.analytics.partition import PartitionSink, WrittenFiles
-from apportion.analytics.store import Store
-from apportion.analytics.tables import Table
+from apportion.decisions.analytics.batches import InTheWayError, TakenError
+from apportion.decisions.analytics.files import OtherFileError, forget_lines, sink_lines
+from apportion.decisions.analytics.partition import PartitionSink, WrittenFiles
+from apportion.decisions.analytics.store import Store
+from apportion.decisions.analytics.tables import Table
 from apportion.shell.kafka.faults import TopicRecreatedError
 
 LINES = (*RECORDED[:40], b"no JSON", *DEAD_LETTERS, *RECORDED[40:60])
@@ -32,7 +32,7 @@ CHUNK = 7
 
 @pytest.fixture(autouse=True)
 def _small_chunks() -> Iterator[None]:
-    with patch("apportion.analytics.partition.CHUNK_LINES", CHUNK):
+    with patch("apportion.decisions.analytics.partition.CHUNK_LINES", CHUNK):
         yield
 
 
@@ -144,7 +144,7 @@ def test_a_sink_that_awakes_after_its_successor_has_finished_its_batch_changes_n
 
 def _again(store: Store, lines: tuple[bytes, ...]) -> None:
     """Write lines from 0 on, as one that knows of nobody."""
-    with patch("apportion.analytics.partition.last_batch", return_value=None):
+    with patch("apportion.decisions.analytics.partition.last_batch", return_value=None):
         sink = PartitionSink(store, "t", 0)
     for offset, line in enumerate(lines):
         sink.take(offset, None, line)
@@ -234,7 +234,7 @@ def test_no_broker_is_told(tmp_path: Path) -> None:
 
 
 def test_without_its_libraries_the_command_says_what_to_install(tmp_path: Path) -> None:
-    gone = {"obstore": None, "obstore.store": None, "apportion.analytics.store": None}
+    gone = {"obstore": None, "obstore.store": None, "apportion.decisions.analytics.store": None}
     with patch.dict("sys.modules", gone):
         ended = apportion("sink", "--tables", tmp_path)
     assert ended.exit_code == 2

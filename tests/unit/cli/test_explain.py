@@ -18,10 +18,10 @@ from apportion.core.levers import Lever
 from apportion.core.results import Entry, Fidelity, Outcome, Reason
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import STRATEGIES, meaning_of
-from apportion.explain.candidate import candidate_explanation, changes_explanation
-from apportion.explain.decision import explanation
-from apportion.replay.origin import Origin
-from apportion.replay.why import AdmittingChange, Searched, Why, can_help, why
+from apportion.decisions.explain.candidate import candidate_explanation, changes_explanation
+from apportion.decisions.explain.decision import explanation
+from apportion.decisions.replay.origin import Origin
+from apportion.decisions.replay.why import AdmittingChange, Searched, Why, can_help, why
 
 POLICY = """
 name = "lanes"

@@ -8,7 +8,7 @@ import pytest
 from support.commands import apportion, process
 from support.reported import DEAD_LETTER, as_lines, decision
 
-from apportion.analytics.queries import load_queries
+from apportion.decisions.analytics.queries import load_queries
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def test_the_queries_are_printed_as_they_are() -> None:
 
 
 def test_without_its_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "apportion.analytics.source", raising=False)
+    monkeypatch.delitem(sys.modules, "apportion.decisions.analytics.source", raising=False)
     monkeypatch.setitem(sys.modules, "duckdb", None)
     ended = apportion("report", "decisions")
     assert (ended.exit_code, Path("report.html").exists()) == (2, False)

@@ -33,7 +33,7 @@ from apportion.core.results import (
     Status,
 )
 from apportion.core.wire import codec
-from apportion.explain.decision import OMISSIONS_SHOWN, explanation, in_points
+from apportion.decisions.explain.decision import OMISSIONS_SHOWN, explanation, in_points
 
 DIGEST = "sha256:" + "0" * 64
 LEDGER = Ledger(

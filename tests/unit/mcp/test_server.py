@@ -18,9 +18,9 @@ from support.commands import apportion, command, environment, started
 from support.composing import SECRET, candidate
 from support.recording import asked, published
 
-from apportion.mcp.server import DecisionServer, create_server
-from apportion.mcp.sources import DecisionFile, DecisionFilter, DecisionTables
-from apportion.replay.origin import AmbiguousDecisionError
+from apportion.decisions.mcp.server import DecisionServer, create_server
+from apportion.decisions.mcp.sources import DecisionFile, DecisionFilter, DecisionTables
+from apportion.decisions.replay.origin import AmbiguousDecisionError
 from apportion.settings import Settings
 
 POLICY = """
@@ -354,7 +354,7 @@ def test_ctrl_c_ends_the_command_while_its_client_is_connected(folder: Path) -> 
 def test_without_its_extra_the_command_says_what_to_install(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "apportion.mcp.server")
+    monkeypatch.delitem(sys.modules, "apportion.decisions.mcp.server")
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     ended = apportion("mcp", folder / "decisions.jsonl")
     assert (ended.exit_code, ended.out) == (2, b"")

@@ -14,8 +14,8 @@ from openai.types.chat import ChatCompletion
 from support.commands import ROOT, apportion
 from support.composing import NOW, candidate
 
-from apportion.analytics.records import read, recognised
 from apportion.core.events import ContextUsage
+from apportion.decisions.analytics.records import read, recognised
 
 PAGE = (ROOT / "docs" / "analytics.md").read_text("utf-8")
 [EXAMPLE] = re.findall(r"^```python\n(usage = .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -12,12 +12,12 @@ from mcp.client.stdio import stdio_client
 from support.commands import ROOT, environment
 from support.recording import asked, recorded
 
-from apportion.mcp.server import create_server
+from apportion.decisions.mcp.server import create_server
 from apportion.settings import Settings
 
 PAGE = (ROOT / "docs" / "mcp.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (`\w+`.*?) \| (.+?) \|", PAGE, re.MULTILINE)
-SOURCE = (ROOT / "worker/apportion/mcp/server.py").read_text("utf-8")
+SOURCE = (ROOT / "worker/apportion/decisions/mcp/server.py").read_text("utf-8")
 
 
 def test_the_configuration_starts_a_server_that_answers(tmp_path: Path) -> None:

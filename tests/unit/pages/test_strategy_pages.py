@@ -11,7 +11,7 @@ from rich.console import Console
 from support.expectations import assert_holds, shown
 from support.worked import example, outcome_of, page
 
-from apportion.explain.decision import explanation
+from apportion.decisions.explain.decision import explanation
 
 
 def composed(asked: Mapping[str, Any], **changes: Any) -> dict[str, Any]:

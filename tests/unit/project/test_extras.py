@@ -36,7 +36,7 @@ MODULES_MAX = 460
 """As many as `apportion compose` loads, and some for another Python. Each costs about half a millisecond."""
 NOT_NEEDED = {
     *OF_THE_WORKER,
-    "apportion.replay",
+    "apportion.decisions.replay",
     "apportion.shell.stream",
     "asyncio",
     "toktok",

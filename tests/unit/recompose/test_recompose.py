@@ -18,16 +18,16 @@ from apportion.core.policies.timeline import Timeline, policy_key, policy_value
 from apportion.core.strategies import parse_policy
 from apportion.core.text.tokens import CounterName
 from apportion.core.wire.record import Record
+from apportion.decisions.recompose.partition import PartitionRun, partition_run
+from apportion.decisions.recompose.ranges import PartitionRange
+from apportion.decisions.recompose.snapshot import StartRows
+from apportion.decisions.replay.findings import Finding, Found, VerificationSummary
+from apportion.decisions.replay.reading import Extent
+from apportion.decisions.replay.replaying import WhatIf
+from apportion.decisions.replay.sums import Sum
+from apportion.decisions.replay.whatif import Change, DecisionDifference
 from apportion.engine.assembly import create_timeline
 from apportion.engine.policies import builtin_policies
-from apportion.recompose.partition import PartitionRun, partition_run
-from apportion.recompose.ranges import PartitionRange
-from apportion.recompose.snapshot import StartRows
-from apportion.replay.findings import Finding, Found, VerificationSummary
-from apportion.replay.reading import Extent
-from apportion.replay.replaying import WhatIf
-from apportion.replay.sums import Sum
-from apportion.replay.whatif import Change, DecisionDifference
 from apportion.settings import Settings
 from apportion.shell.kafka.records import OffsetSpan
 from apportion.shell.stream.pipeline.answers import Answers

@@ -4,8 +4,8 @@ from msgspec import UNSET
 
 from apportion.core.wire import codec
 from apportion.core.wire.record import Record
+from apportion.decisions.replay.findings import Found, finding_at
 from apportion.engine.offline.lines import FILE_TOPIC
-from apportion.replay.findings import Found, finding_at
 
 
 def at(topic: str, offset: int) -> Record:

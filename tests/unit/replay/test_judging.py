@@ -15,10 +15,10 @@ from apportion.core.results import ContextDecision
 from apportion.core.wire import codec
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
-from apportion.replay.findings import Found
-from apportion.replay.judging import Judgement, judge_dead_letter, judge_decision
-from apportion.replay.recomposing import Recomposer
-from apportion.replay.recorded import parse_dead_letter, parse_decision
+from apportion.decisions.replay.findings import Found
+from apportion.decisions.replay.judging import Judgement, judge_dead_letter, judge_decision
+from apportion.decisions.replay.recomposing import Recomposer
+from apportion.decisions.replay.recorded import parse_dead_letter, parse_decision
 
 EVENT = asked("r")
 [DECISION] = recorded([EVENT]).decisions

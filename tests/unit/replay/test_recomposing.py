@@ -12,7 +12,7 @@ from apportion.core.errors import EventError
 from apportion.core.events import Event
 from apportion.core.session.row import EMPTY
 from apportion.core.wire import codec
-from apportion.replay.recomposing import Recomposer
+from apportion.decisions.replay.recomposing import Recomposer
 
 LATER = lanes_policy(version="2", counter="bytes4")
 UNKNOWN_MS = -1

@@ -27,12 +27,12 @@ from apportion.core.engine import Engine
 from apportion.core.identity import Secrets
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.wire.record import Record
+from apportion.decisions.replay.findings import Found
+from apportion.decisions.replay.reading import FileReading
+from apportion.decisions.replay.recomposing import Recomposer
+from apportion.decisions.replay.verify import Verification
+from apportion.decisions.replay.waiting import Waiting
 from apportion.engine.counters import COUNTERS
-from apportion.replay.findings import Found
-from apportion.replay.reading import FileReading
-from apportion.replay.recomposing import Recomposer
-from apportion.replay.verify import Verification
-from apportion.replay.waiting import Waiting
 
 LATER = "2026-03-01T13:00:00Z"
 BY_PATH = candidate("of no name", id=None, path="src/a.py")

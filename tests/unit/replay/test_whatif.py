@@ -30,15 +30,15 @@ from apportion.core.policy import Policy
 from apportion.core.results import Fidelity
 from apportion.core.strategies import parse_policy
 from apportion.core.text.tokens import CounterName
+from apportion.decisions.replay.findings import Finding
+from apportion.decisions.replay.reading import FileReading
+from apportion.decisions.replay.recomposing import Recomposer
+from apportion.decisions.replay.replaying import Replay, WhatIf
+from apportion.decisions.replay.sums import Sum
+from apportion.decisions.replay.verify import Verification
+from apportion.decisions.replay.whatif import Change, DecisionDifference, Misfit
 from apportion.engine.counters import COUNTERS
 from apportion.engine.policies import load_catalogue
-from apportion.replay.findings import Finding
-from apportion.replay.reading import FileReading
-from apportion.replay.recomposing import Recomposer
-from apportion.replay.replaying import Replay, WhatIf
-from apportion.replay.sums import Sum
-from apportion.replay.verify import Verification
-from apportion.replay.whatif import Change, DecisionDifference, Misfit
 from apportion.settings import Settings
 from apportion.settings.fingerprint_secrets import read_secrets
 

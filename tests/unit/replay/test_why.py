@@ -19,8 +19,8 @@ from apportion.core.results import ContextDecision, Fidelity, Reason
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
 from apportion.core.wire.record import Record
-from apportion.replay.findings import Finding, Found
-from apportion.replay.origin import (
+from apportion.decisions.replay.findings import Finding, Found
+from apportion.decisions.replay.origin import (
     AmbiguousDecisionError,
     Origin,
     UnknownDecisionError,
@@ -29,10 +29,10 @@ from apportion.replay.origin import (
     of_session,
     origin_of,
 )
-from apportion.replay.reading import FileReading
-from apportion.replay.recomposing import Recomposer
-from apportion.replay.verify import Verification
-from apportion.replay.why import AdmittingChange, Searched, Why, why
+from apportion.decisions.replay.reading import FileReading
+from apportion.decisions.replay.recomposing import Recomposer
+from apportion.decisions.replay.verify import Verification
+from apportion.decisions.replay.why import AdmittingChange, Searched, Why, why
 
 LANES = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 100}}
 WIDE = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 1_000}}

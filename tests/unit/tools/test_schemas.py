@@ -13,7 +13,6 @@ from support.composing import answer
 from tools.schemas import EVENTS, POLICY, file_name, request_schemas, schemas
 from tools.schemas.files import files
 
-from apportion.analytics.records import UnreadableError, recognised
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, ContextUsage
@@ -21,6 +20,7 @@ from apportion.core.policy import PolicyError
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.wire.codec import decode, encode
 from apportion.core.wire.repair import without_nulls
+from apportion.decisions.analytics.records import UnreadableError, recognised
 
 FOLDER = Path(__file__).parents[3] / "schemas"
 EXAMPLES = sorted(FOLDER.glob("examples/*/*.json"))

@@ -11,8 +11,8 @@ import typer
 from apportion.cli._files import open_to_read
 
 if TYPE_CHECKING:
-    from apportion.recompose.ranges import RecordSelection
-    from apportion.recompose.run import Recomposition
+    from apportion.decisions.recompose.ranges import RecordSelection
+    from apportion.decisions.recompose.run import Recomposition
     from apportion.settings import Settings
 
 _OFFSETS = re.compile(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
@@ -67,8 +67,8 @@ def recomposition_of(
     settings: "Settings", selection: "RecordSelection", snapshot: Path | None
 ) -> "Iterator[Recomposition]":
     """Open a run over the selected records; sessions start with the rows of the snapshot, if one is given."""
-    from apportion.recompose.run import open_run
-    from apportion.recompose.snapshot import Snapshot
+    from apportion.decisions.recompose.run import open_run
+    from apportion.decisions.recompose.snapshot import Snapshot
 
     with ExitStack() as stack:
         start = None
@@ -93,7 +93,7 @@ def selection_of(
     if any(file is not None for file in files):
         raise typer.BadParameter("give files, or --from-topics, not both")
 
-    from apportion.recompose.ranges import RecordSelection  # imports Kafka's libraries
+    from apportion.decisions.recompose.ranges import RecordSelection  # imports Kafka's libraries
 
     return RecordSelection(_time_ms("--since", since), _time_ms("--until", until), _offsets(offsets or []))
 

@@ -14,9 +14,9 @@ from apportion.cli._topics import recomposition_of
 
 if TYPE_CHECKING:
     from apportion.core.wire.record import Record
-    from apportion.recompose.ranges import RecordSelection
-    from apportion.recompose.run import Recomposition
-    from apportion.replay.verify import Verification
+    from apportion.decisions.recompose.ranges import RecordSelection
+    from apportion.decisions.recompose.run import Recomposition
+    from apportion.decisions.replay.verify import Verification
     from apportion.settings import Settings
 
 
@@ -37,8 +37,8 @@ def open_file_run(
     Raises:
         PolicyError, SettingsError: the policies or secrets that the settings name are wrong.
     """
-    from apportion.replay.log import LINE_MAX_BYTES
-    from apportion.replay.recorded_files import verification_of
+    from apportion.decisions.replay.log import LINE_MAX_BYTES
+    from apportion.decisions.replay.recorded_files import verification_of
 
     with ExitStack() as stack:
         source = stack.enter_context(open_events(events))

@@ -195,7 +195,7 @@ def _write(file: BinaryIO, event: "Struct") -> None:
 
 
 def _explain(decision: "ContextDecision") -> None:
-    from apportion.explain.decision import explanation
+    from apportion.decisions.explain.decision import explanation
 
     print_shown(explanation(decision), stderr=True)
 

@@ -69,7 +69,7 @@ def demo(
     require_demo_policy(settings)
     require_place(report, "--report", force=True)
     with needing_extra("analytics"):
-        import apportion.analytics.source  # noqa: F401 - a missing extra is reported before anything starts
+        import apportion.decisions.analytics.source  # noqa: F401 - a missing extra is reported before anything starts
     screen = Screen(_activate())
     if repo is not None:
         screen.tell(f"Reading the history of {repo} …")

@@ -15,8 +15,8 @@ from apportion.cli._topics import FromTopics
 
 if TYPE_CHECKING:
     from apportion.core.results import ContextDecision, Entry
-    from apportion.replay.findings import Finding
-    from apportion.replay.why import Why
+    from apportion.decisions.replay.findings import Finding
+    from apportion.decisions.replay.why import Why
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -71,11 +71,11 @@ def explain(
 def _explain_from_files(
     settings: "Settings", decision_id: str, candidate: str | None, decisions: Path, events: Path | None
 ) -> None:
-    from apportion.explain.candidate import candidate_explanation
-    from apportion.explain.decision import explanation
-    from apportion.explain.entries import entries_of, is_open
-    from apportion.replay.log import LINE_MAX_BYTES
-    from apportion.replay.origin import find_decision
+    from apportion.decisions.explain.candidate import candidate_explanation
+    from apportion.decisions.explain.decision import explanation
+    from apportion.decisions.explain.entries import entries_of, is_open
+    from apportion.decisions.replay.log import LINE_MAX_BYTES
+    from apportion.decisions.replay.origin import find_decision
 
     with ExitStack() as stack:
         recorded = stack.enter_context(open_events(decisions))
@@ -102,15 +102,15 @@ def _explain_from_files(
 
 
 def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str | None) -> None:
+    from apportion.decisions.explain.candidate import candidate_explanation
+    from apportion.decisions.explain.decision import explanation
+    from apportion.decisions.explain.entries import entries_of, is_open
+    from apportion.decisions.recompose.lookup import decision_of, origin_in
+    from apportion.decisions.recompose.ranges import RecordSelection
+    from apportion.decisions.recompose.run import open_run
+    from apportion.decisions.replay.findings import Finding
+    from apportion.decisions.replay.why import why
     from apportion.engine.assembly import create_engine
-    from apportion.explain.candidate import candidate_explanation
-    from apportion.explain.decision import explanation
-    from apportion.explain.entries import entries_of, is_open
-    from apportion.recompose.lookup import decision_of, origin_in
-    from apportion.recompose.ranges import RecordSelection
-    from apportion.recompose.run import open_run
-    from apportion.replay.findings import Finding
-    from apportion.replay.why import why
 
     with open_run(settings, RecordSelection()) as run:
         decision = decision_of(run, decision_id)
@@ -129,8 +129,8 @@ def _search(
     settings: "Settings", decision: "ContextDecision", entry: "Entry", events: BinaryIO, decisions: BinaryIO
 ) -> None:
     """Look for the smallest changes, and print them, or why they cannot be looked for."""
-    from apportion.replay.log import LINE_MAX_BYTES
-    from apportion.replay.recorded_files import search_changes
+    from apportion.decisions.replay.log import LINE_MAX_BYTES
+    from apportion.decisions.replay.recorded_files import search_changes
 
     decisions.seek(0)
     with ExitStack() as bar:
@@ -142,8 +142,8 @@ def _search(
 
 
 def _print_changes(found: "Why | Finding") -> None:
-    from apportion.explain.candidate import changes_explanation, not_searched
-    from apportion.replay.findings import Finding
+    from apportion.decisions.explain.candidate import changes_explanation, not_searched
+    from apportion.decisions.replay.findings import Finding
 
     if isinstance(found, Finding):
         typer.echo(f"apportion: {not_searched(found)}", err=True)

@@ -40,8 +40,8 @@ def mcp(
     if events is not None and source.is_dir():
         raise typer.BadParameter("needs a file of decisions as SOURCE", param_hint="--events")
     with needing_extra("mcp"):
-        from apportion.analytics.source import is_tables
-        from apportion.mcp.server import create_server
+        from apportion.decisions.analytics.source import is_tables
+        from apportion.decisions.mcp.server import create_server
     if source.is_dir() and not is_tables(source):
         raise typer.BadParameter(f"{source} holds no tables of apportion sink", param_hint="SOURCE")
     for path in (source, events):

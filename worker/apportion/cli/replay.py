@@ -21,11 +21,11 @@ from apportion.printable import printable
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from apportion.recompose.ranges import RecordSelection
-    from apportion.replay.extract import ReplayExtract
-    from apportion.replay.replaying import ReplayResult, WhatIf
-    from apportion.replay.sums import Sum
-    from apportion.replay.whatif import Change, Misfit
+    from apportion.decisions.recompose.ranges import RecordSelection
+    from apportion.decisions.replay.extract import ReplayExtract
+    from apportion.decisions.replay.replaying import ReplayResult, WhatIf
+    from apportion.decisions.replay.sums import Sum
+    from apportion.decisions.replay.whatif import Change, Misfit
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -98,7 +98,7 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
       apportion replay events.jsonl decisions.jsonl --without history --format json | jq .lost
       apportion replay --from-topics --since 2026-03-01T00:00:00Z --budget 4000
     """
-    from apportion.replay.replaying import WhatIf
+    from apportion.decisions.replay.replaying import WhatIf
 
     selection = _topics.selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
     change = _change(policy, budget, counter, tuple(without or ()), without_query=without_query)
@@ -115,7 +115,7 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
 def _replay_files(
     settings: "Settings", events: Path, decisions: Path, what_if: "WhatIf", printing: "_Printing"
 ) -> None:
-    from apportion.replay.replaying import Replay
+    from apportion.decisions.replay.replaying import Replay
 
     opened = open_file_run(settings, events, decisions, what="replaying", beside_output=printing.is_json)
     with opened as (verification, recorded, bar):
@@ -146,8 +146,8 @@ def _change(
     without_query: bool,
 ) -> "Change":
     from apportion.core.text.tokens import CounterName
+    from apportion.decisions.replay.whatif import Change
     from apportion.engine.policies import load_policy
-    from apportion.replay.whatif import Change
 
     if policy is None and budget is None and counter is None and not (without or without_query):
         raise typer.BadParameter(
@@ -175,7 +175,7 @@ class _Printing:
 
     def show(self, results: "Iterable[ReplayResult]", bar: ExitStack) -> None:
         """Print the results as JSON, or keep those that the table shows; then close the progress bar."""
-        from apportion.replay.extract import extract
+        from apportion.decisions.replay.extract import extract
 
         with bar:
             if self.is_json:

@@ -17,10 +17,10 @@ from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._topics import FromTopics, RecordedSince, RecordedUntil, selection_of
 
 if TYPE_CHECKING:
-    from apportion.analytics.replayed import Replayed
-    from apportion.analytics.report import Report
-    from apportion.analytics.source import LogSource
-    from apportion.recompose.ranges import RecordSelection
+    from apportion.decisions.analytics.replayed import Replayed
+    from apportion.decisions.analytics.report import Report
+    from apportion.decisions.analytics.source import LogSource
+    from apportion.decisions.recompose.ranges import RecordSelection
     from apportion.settings import Settings
     from apportion.shell.kafka.records import OffsetSpan
 
@@ -75,7 +75,7 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
     require_place(output, "--output", force=force)
     require_distinct(output, replay, *sources or ())
     with needing_extra("analytics"):
-        import apportion.analytics.source  # noqa: F401 - a missing extra is reported before anything is read
+        import apportion.decisions.analytics.source  # noqa: F401 - a missing extra is reported before anything is read
     with ExitStack() as stack:
         replayed = None if replay is None else _replayed(replay, stack)
         if selection is None:
@@ -83,7 +83,7 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
         else:
             folders, logs = (), _logs_of_topics(read_settings(ctx), selection, stack)
         made = _report(folders, logs, replayed, stack)
-    from apportion.replay.findings import counted
+    from apportion.decisions.replay.findings import counted
 
     size = _write(output, made)
     unreadable = f", {counted(made.unreadable, 'unreadable record')}" if made.unreadable else ""
@@ -92,7 +92,7 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
 
 
 def _print_queries() -> None:
-    from apportion.analytics.queries import load_queries
+    from apportion.decisions.analytics.queries import load_queries
 
     for query in load_queries():
         typer.echo(f"-- {query.name}\n{query.sql}")
@@ -100,7 +100,7 @@ def _print_queries() -> None:
 
 def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path], Sequence[LogSource]]":
     """Return the folders of tables, and the opened files of lines."""
-    from apportion.analytics.source import LogSource, is_tables
+    from apportion.decisions.analytics.source import LogSource, is_tables
 
     folders = [path for path in sources if path.is_dir()]
     for folder in folders:
@@ -114,8 +114,8 @@ def _logs_of_topics(
     settings: "Settings", selection: "RecordSelection", stack: ExitStack
 ) -> "Sequence[LogSource]":
     """Return a log for each partition of decisions and dead letters, which is read lazily."""
-    from apportion.analytics.source import LogSource
-    from apportion.recompose.ranges import require_topics, settle_spans
+    from apportion.decisions.analytics.source import LogSource
+    from apportion.decisions.recompose.ranges import require_topics, settle_spans
     from apportion.shell.kafka.records import open_reader
 
     topics = (settings.decisions_topic, settings.dead_letters_topic)
@@ -137,8 +137,8 @@ def _logs_of_topics(
 def _report(
     folders: Sequence[Path], logs: "Sequence[LogSource]", replayed: "Replayed | None", stack: ExitStack
 ) -> "Report":
-    from apportion.analytics.report import STEPS, report_of
-    from apportion.analytics.source import open_tables
+    from apportion.decisions.analytics.report import STEPS, report_of
+    from apportion.decisions.analytics.source import open_tables
 
     tables = stack.enter_context(open_tables(folders, logs))
     with progress("reporting", STEPS) as advance:
@@ -146,14 +146,14 @@ def _report(
 
 
 def _replayed(path: Path, stack: ExitStack) -> "Replayed":
-    from apportion.analytics.replayed import replayed_of
+    from apportion.decisions.analytics.replayed import replayed_of
 
     return replayed_of(_lines(path, "reading the replay", stack))
 
 
 def _lines(path: Path, what: str, stack: ExitStack) -> Iterable[bytes]:
     """Return the lines of a file, which is opened now and read lazily."""
-    from apportion.replay.log import LINE_MAX_BYTES
+    from apportion.decisions.replay.log import LINE_MAX_BYTES
 
     source = stack.enter_context(open_to_read(path))
 
@@ -168,7 +168,7 @@ def _lines(path: Path, what: str, stack: ExitStack) -> Iterable[bytes]:
 
 def _write(output: Path, made: "Report") -> int:
     """Write the page to a temporary file, then rename it, so that it is never incomplete. Return its size."""
-    from apportion.analytics.page import page_of
+    from apportion.decisions.analytics.page import page_of
 
     page = page_of(made).encode()
     part = output.with_name(f".{output.name}.part")

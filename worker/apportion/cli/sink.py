@@ -14,8 +14,8 @@ from apportion.cli._progress import progress
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
-    from apportion.analytics.partition import WrittenFiles
-    from apportion.analytics.store import Store
+    from apportion.decisions.analytics.partition import WrittenFiles
+    from apportion.decisions.analytics.store import Store
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -90,15 +90,15 @@ def sink(
 
 def _open(place: str, settings: "Settings") -> "Store":
     with needing_extra("analytics"):
-        from apportion.analytics.store import Store
+        from apportion.decisions.analytics.store import Store
     return Store(place, settings.delivery_timeout_s)
 
 
 def _sink_file(
     settings: "Settings", store: "Store", path: Path, name: str | None, stack: ExitStack, *, force: bool
 ) -> "WrittenFiles":
-    from apportion.analytics.files import forget_lines, sink_lines, topic_of
-    from apportion.analytics.partition import WrittenFiles
+    from apportion.decisions.analytics.files import forget_lines, sink_lines, topic_of
+    from apportion.decisions.analytics.partition import WrittenFiles
 
     topic = topic_of(name or ("stdin" if path == Path("-") else path.name))
     source = stack.enter_context(open_events(path))
@@ -122,7 +122,7 @@ def _sink_file(
 def _sink_topics(settings: "Settings", store: "Store", stack: ExitStack, *, once: bool) -> "WrittenFiles":
     import asyncio
 
-    from apportion.analytics.partition import WrittenFiles
+    from apportion.decisions.analytics.partition import WrittenFiles
 
     total = WrittenFiles()
     show = stack.enter_context(progress("decisions", None))
@@ -144,9 +144,9 @@ async def _consume(
 
     from aiokafka.errors import KafkaError
 
-    from apportion.analytics.consuming import Rolling, SinkReports, TopicsSink
-    from apportion.analytics.records import DeadLetter, Decision
     from apportion.core.events import ContextUsage
+    from apportion.decisions.analytics.consuming import Rolling, SinkReports, TopicsSink
+    from apportion.decisions.analytics.records import DeadLetter, Decision
     from apportion.shell.kafka.admin import BrokerUnreachableError
     from apportion.shell.kafka.topic_watch import stop_on_change, view_topics
     from apportion.shell.kafka.topics import check_topics, require_ready

@@ -28,8 +28,8 @@ def snapshot(
       apportion snapshot rows.jsonl
       apportion verify --from-topics --snapshot rows.jsonl
     """
-    from apportion.recompose.ranges import require_topics
-    from apportion.recompose.snapshot import write_snapshot
+    from apportion.decisions.recompose.ranges import require_topics
+    from apportion.decisions.recompose.snapshot import write_snapshot
     from apportion.shell.kafka.topics import changelog_topic
 
     settings = read_settings(ctx)

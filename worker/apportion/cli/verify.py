@@ -17,8 +17,8 @@ from apportion.cli._table import print_table
 from apportion.cli._verification import open_file_run, open_topic_run, tell_empty
 
 if TYPE_CHECKING:
-    from apportion.recompose.ranges import RecordSelection
-    from apportion.replay.findings import Finding, VerificationSummary
+    from apportion.decisions.recompose.ranges import RecordSelection
+    from apportion.decisions.replay.findings import Finding, VerificationSummary
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)

@@ -16,8 +16,8 @@ from apportion.core.policy import PolicyError
 from apportion.core.results import Reason, ToolResults, WindowBreak
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies.conversation import places
-from apportion.explain.candidate import candidate_explanation
-from apportion.explain.decision import explanation
+from apportion.decisions.explain.candidate import candidate_explanation
+from apportion.decisions.explain.decision import explanation
 from apportion.formats import anthropic_body
 
 STABLE = {"prefix": {"slack": 140}}

@@ -18,8 +18,8 @@ from apportion.core.results import Break, Broken
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies.lanes import hold, select
 from apportion.core.wire.codec import encode
+from apportion.decisions.explain.decision import explanation
 from apportion.engine.counters import COUNTERS
-from apportion.explain.decision import explanation
 
 ONE = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 1_000_000}}
 EAGER = {"weight": 1_000, "max_loss": 1_000, "core": 0}

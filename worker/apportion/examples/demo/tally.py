@@ -5,7 +5,7 @@ from collections import Counter
 from msgspec import UNSET, Struct, field
 
 from apportion.core.results import ContextDecision
-from apportion.replay.whatif import held_tokens
+from apportion.decisions.replay.whatif import held_tokens
 from apportion.shell.kafka.client import Reply
 
 PERCENTILES = (50, 95, 99)

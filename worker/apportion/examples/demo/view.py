@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from apportion.core.results import ComposedItem, ComposedTokens, ContextDecision, Failure, Status
+from apportion.decisions.explain.decision import Bar
 from apportion.examples.demo.tally import DemoSummary
-from apportion.explain.decision import Bar
 from apportion.printable import printable
 
 _EXCERPT_LINES = 6

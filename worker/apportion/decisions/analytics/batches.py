@@ -1,0 +1,156 @@
+"""Batches: the ranges of a partition's offsets whose rows are in the tables.
+
+A batch is a range of offsets and the files that hold its rows. Each batch begins where the previous one
+ended. It has a file `_batches/TOPIC/PARTITION/START.json`, which can be created only once. If two sinks write
+the same partition, whatever their consumer group believes, one creates the file and the other gets an error.
+The batch's file is created first, its rows are written after it. If the sink is killed in between, some rows
+of the last batch are missing. The next sink reads that range again and writes them under the same names.
+
+`decisions/analytics/partition.py` decides when a batch ends.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import UNSET, Struct, UnsetType
+
+from apportion.decisions.analytics.store import Store
+from apportion.decisions.analytics.tables import SCHEMA_VERSION, Table
+
+_FOLDER = "_batches"
+_NO_TIME = "__HIVE_DEFAULT_PARTITION__"
+"""The name of null in folders that are partitioned as Hive does it."""
+
+
+class File(Struct, frozen=True):
+    """A file of a batch's rows. Its size depends on the version of Arrow that wrote it."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+class TableBatch(Struct, frozen=True, kw_only=True):
+    """Offsets from `start` up to `end`, and all files that hold their rows.
+
+    `bytes` is the size of all values of the batch, `first_digest` the digest of the first value. Together
+    they show whether a second file of lines under the same name is the same file.
+    `topic` is `TOPIC@ID` if the tables also have rows of an earlier topic of that name.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    bytes: int
+    first_digest: str
+    files: tuple[File, ...]
+    schema_version: int = SCHEMA_VERSION
+    topic_id: str | UnsetType = UNSET
+
+
+class TakenError(Exception):
+    """Another sink has written these offsets, wholly or partly. The caller drops the records that it read."""
+
+
+class InTheWayError(Exception):
+    """A file with the name of a batch's file exists already and holds other rows."""
+
+    code = "file_in_the_way"
+
+
+_decoder = msgspec.json.Decoder(TableBatch)
+
+
+def file_name(table: Table, hour: datetime | None, batch: TableBatch) -> str:
+    """Return the path of the file with a batch's rows of one hour; None: rows without a time."""
+    folder = f"date={_NO_TIME}/hour={_NO_TIME}" if hour is None else f"date={hour.date()}/hour={hour.hour}"
+    return f"{table}/{folder}/{batch.topic}-{batch.partition}-{batch.start:020}-{batch.end:020}.parquet"
+
+
+def table_of(path: str) -> Table:
+    """Return the table to which a file belongs."""
+    return Table(path.partition("/")[0])
+
+
+def metadata(batch: TableBatch) -> dict[bytes, bytes]:
+    """Return the metadata in the Parquet file itself, which name its batch."""
+    fields = {
+        "schema_version": SCHEMA_VERSION,
+        "topic": batch.topic,
+        "partition": batch.partition,
+        "start": batch.start,
+        "end": batch.end,
+    }
+    return {f"apportion.{name}".encode(): str(value).encode() for name, value in fields.items()}
+
+
+def batches_of(store: Store, topic: str, partition: int) -> Iterator[TableBatch]:
+    """Yield the batches of a partition, by ascending offset."""
+    for name in store.names(f"{_FOLDER}/{topic}/{partition}"):
+        yield _decoder.decode(store.read(name))
+
+
+def last_batch(store: Store, topic: str, partition: int) -> TableBatch | None:
+    """Return the last batch of a partition, or None if it has none."""
+    names = store.names(f"{_FOLDER}/{topic}/{partition}")
+    return _decoder.decode(store.read(names[-1])) if names else None
+
+
+def missing(store: Store, batch: TableBatch) -> tuple[File, ...]:
+    """Return the files of a batch that are not written yet.
+
+    Raises:
+        InTheWayError: a file of that name holds other rows.
+    """
+    return tuple(file for file in batch.files if not _is_written(store, batch, file))
+
+
+def claim(store: Store, batch: TableBatch) -> None:
+    """Claim the offsets of a batch for this sink.
+
+    Raises:
+        TakenError: another sink has claimed them.
+    """
+    path, content = _path(batch), msgspec.json.format(msgspec.json.encode(batch), indent=1)
+    if (
+        not store.create(path, content) and store.read(path) != content
+    ):  # the same content is our own file, whose answer was lost
+        raise TakenError
+
+
+def write(store: Store, batch: TableBatch, contents: Mapping[str, bytes], files: Sequence[File]) -> None:
+    """Write files of a batch. A file of this batch that another sink wrote meanwhile is left.
+
+    Raises:
+        InTheWayError: a file of that name holds other rows.
+    """
+    for file in files:
+        if not store.create(file.path, contents[file.path]):
+            _is_written(store, batch, file)
+
+
+def forget(store: Store, batch: TableBatch) -> None:
+    """Delete the last batch of a partition: first its rows, then its file, so that a kill leaves a batch."""
+    store.delete([*(file.path for file in batch.files), _path(batch)])
+
+
+def _path(batch: TableBatch) -> str:
+    return f"{_FOLDER}/{batch.topic}/{batch.partition}/{batch.start:020}.json"
+
+
+def _is_written(store: Store, batch: TableBatch, file: File) -> bool:
+    size = store.size(file.path)
+    if size is None or size == file.bytes:
+        return size is not None
+    try:
+        parquet = pq.read_metadata(pa.BufferReader(store.read(file.path)))
+    except pa.ArrowException:
+        parquet = None
+    if parquet is None or not metadata(batch).items() <= parquet.metadata.items():
+        message = "is not a complete file of these offsets: check it, and move it away"
+        raise InTheWayError(f"{store.place}: {file.path} {message}")
+    return True

@@ -1,0 +1,52 @@
+"""A report as one HTML file that needs no server and no network.
+
+The content security policy lets a browser run only these scripts, named by their digests, and load or send
+nothing. What clients chose (ids, kinds, names) is data in a block that no browser runs. The scripts show it
+as plain text.
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.resources import files
+
+from apportion.decisions.analytics.report import Report, inert
+
+_LIBRARIES = ("vendor/d3.min.js", "vendor/plot.umd.min.js")
+_SCRIPTS = ("data.js", "charts.js", "sections.js", "table.js", "decision.js", "replayed.js", "main.js")
+
+
+def page_of(report: Report) -> str:
+    """Return the page. The same report gives the same page."""
+    scripts = [*map(_part, _LIBRARIES), _script()]
+    template = _part("report.html")
+    for name, value in (
+        ("policy", _policy(scripts)),
+        ("style", _part("report.css")),
+        ("scripts", "\n".join(f"<script>{script}</script>" for script in scripts)),
+        ("report", inert(report).decode()),
+    ):
+        template = template.replace(f"<!--{name}-->", value, 1)
+    return template
+
+
+def _script() -> str:
+    """Return our own scripts as a single one, in a function, so that no name becomes global."""
+    return f"'use strict';\n(() => {{\n{''.join(map(_part, _SCRIPTS))}}})();\n"
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Return the content security policy: it allows these scripts and inline styles, and nothing else.
+
+    Styles may be inline because the charts bring their own; they can load nothing.
+    """
+    digests = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _part(name: str) -> str:
+    return files("apportion.decisions.analytics").joinpath("html", name).read_text("utf-8")

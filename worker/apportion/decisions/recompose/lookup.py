@@ -1,0 +1,56 @@
+"""One decision of a topic found by its id, and what it was made of.
+
+Decides where its events are looked for: in the partition that the decision names, under its session's key.
+"""
+
+from itertools import chain
+
+from msgspec import UNSET
+
+from apportion.core.events import session_key
+from apportion.core.results import ContextDecision
+from apportion.decisions.recompose.partition import TopicReading
+from apportion.decisions.recompose.run import Recomposition
+from apportion.decisions.replay.findings import Finding, Found
+from apportion.decisions.replay.origin import Origin, find_decision, of_session, origin_of
+from apportion.decisions.replay.recomposing import Recomposer
+from apportion.decisions.replay.verify import DECISIONS, Verification
+from apportion.engine.assembly import create_engine
+
+
+def decision_of(run: Recomposition, prefix: str) -> ContextDecision:
+    """Return the one decision whose id begins so.
+
+    Raises:
+        UnknownDecisionError, AmbiguousDecisionError, UnreadableDecisionError: there is none, several, or one
+            of another form.
+        BrokerUnreachableError: the topic can no longer be read.
+    """
+    decisions = run.reader.read(*[span.decisions for span in run.ranges])
+    return find_decision(chain.from_iterable(decisions), prefix)
+
+
+def origin_in(run: Recomposition, decision: ContextDecision) -> Origin | Finding:
+    """Return what a decision was made of, or why that is unknown.
+
+    Raises:
+        SettingsError: the secrets cannot be read.
+        BrokerUnreachableError: the topics can no longer be read.
+    """
+    source = UNSET if decision.run is UNSET else decision.run.source
+    ranges = [span for span in run.ranges if source is not UNSET and span.partition == source.partition]
+    if not ranges:
+        return Finding(Found.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
+    [own] = ranges
+    events, decisions = run.reader.read(own.requests, own.decisions)
+    key = session_key(decision.tenant, decision.session_id).encode()
+    return origin_of(
+        decision,
+        (event for event in events if event.key == key),
+        of_session(decisions, decision),
+        lambda records: Verification(
+            Recomposer(create_engine(run.settings), run.timeline, run.settings.default_policy),
+            TopicReading(run.settings, own.extent),
+            records,
+        ),
+    )

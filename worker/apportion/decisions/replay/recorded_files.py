@@ -1,0 +1,47 @@
+"""Verification of recorded files, and the search for admitting changes, with the engine of the settings."""
+
+from collections.abc import Iterable
+
+from apportion.core.results import ContextDecision, Entry
+from apportion.core.wire.record import Record
+from apportion.decisions.replay.findings import Finding
+from apportion.decisions.replay.origin import of_session, origin_of
+from apportion.decisions.replay.reading import FileReading
+from apportion.decisions.replay.recomposing import Recomposer
+from apportion.decisions.replay.verify import Verification
+from apportion.decisions.replay.why import Why, why
+from apportion.engine.assembly import create_engine, create_timeline
+from apportion.settings import Settings
+
+
+def verification_of(
+    settings: Settings, decisions: Iterable[Record], dead_letters: Iterable[Record] | None = None
+) -> Verification:
+    """Return a verification of the records of files.
+
+    Raises:
+        PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
+    """
+    recomposer = Recomposer(create_engine(settings), create_timeline(settings), settings.default_policy)
+    return Verification(recomposer, FileReading(settings.bounds), decisions, dead_letters)
+
+
+def search_changes(
+    settings: Settings,
+    decision: ContextDecision,
+    entry: Entry,
+    events: Iterable[Record],
+    decisions: Iterable[Record],
+) -> Why | Finding:
+    """Return the smallest changes that admit an omitted candidate, or why these events cannot tell.
+
+    Raises:
+        PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
+    """
+    origin = origin_of(
+        decision,
+        of_session(events, decision),
+        of_session(decisions, decision),
+        lambda records: verification_of(settings, records),
+    )
+    return origin if isinstance(origin, Finding) else why(origin, create_engine(settings), entry)
