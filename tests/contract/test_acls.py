@@ -14,7 +14,7 @@ from support.requiring import DOCKER
 from support.running import own_settings, request, staged, variables_of, worker_running
 from testcontainers.core.container import DockerContainer
 
-from apportion.gateway.kafka_backend import open_kafka_backend
+from apportion.doors.gateway.kafka_backend import open_kafka_backend
 from apportion.settings import Settings
 from apportion.settings.value_types import Guarantee
 

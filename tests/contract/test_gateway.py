@@ -22,7 +22,7 @@ from support.running import (
     worker_running,
 )
 
-from apportion.gateway.kafka_backend import open_kafka_backend
+from apportion.doors.gateway.kafka_backend import open_kafka_backend
 from apportion.settings import Settings
 from apportion.shell.kafka.event_search import EventSearch
 

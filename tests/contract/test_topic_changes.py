@@ -6,7 +6,7 @@ import pytest
 from reliability.proxy import network
 from support.running import DEADLINE_S, ids, own_settings, requests, staged, worker_running
 
-from apportion.gateway.kafka_backend import open_kafka_backend
+from apportion.doors.gateway.kafka_backend import open_kafka_backend
 from apportion.settings import Settings
 from apportion.shell.kafka import topic_watch
 from apportion.shell.kafka.admin import admin_client

@@ -41,10 +41,10 @@ STEPS = {
     Guarantee.EXACTLY_ONCE: _BEFORE | _EXACTLY_ONCE | _BEHIND,
 }
 GATEWAY_STEPS = {
-    "call": "apportion.gateway.kafka_backend:KafkaBackend.compose",
+    "call": "apportion.doors.gateway.kafka_backend:KafkaBackend.compose",
     "publish": "apportion.shell.kafka.client:Publisher.publish",
     "answers": "apportion.shell.kafka.caller_reader:CallerReader.take",
-    "first answer": "apportion.gateway.kafka_backend:KafkaBackend._first_answer",
+    "first answer": "apportion.doors.gateway.kafka_backend:KafkaBackend._first_answer",
 }
 """From the decoded request to its answer."""
 _CALLS = {"seek": 1, "flow": 4, "revoked": 1, "assign": 1, "transactional id": 4, "first answer": 1}

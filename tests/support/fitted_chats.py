@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import json
 
 from apportion.core.identity import canonical_json_of_any
+from apportion.doors.fitting.steps import OMITTED
 from apportion.engine.counters import COUNTERS
-from apportion.fitting.steps import OMITTED
 
 Message = dict[str, Any]
 COUNTER = COUNTERS["o200k_base"]

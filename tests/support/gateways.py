@@ -9,13 +9,13 @@ from typing import Any, BinaryIO
 
 from aiohttp import ClientResponse, ClientSession
 
-from apportion.gateway.access import create_access
-from apportion.gateway.application import GatewayApp
-from apportion.gateway.backend import Backend
-from apportion.gateway.local_backend import LocalBackend
-from apportion.gateway.openapi import openapi
-from apportion.gateway.serving import serving
-from apportion.gateway.tracing import CallSpans
+from apportion.doors.gateway.access import create_access
+from apportion.doors.gateway.application import GatewayApp
+from apportion.doors.gateway.backend import Backend
+from apportion.doors.gateway.local_backend import LocalBackend
+from apportion.doors.gateway.openapi import openapi
+from apportion.doors.gateway.serving import serving
+from apportion.doors.gateway.tracing import CallSpans
 from apportion.settings import Settings
 from support.commands import command, environment, started
 from support.composing import candidate

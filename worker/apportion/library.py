@@ -61,10 +61,8 @@ from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
 from apportion.core.text.tokens import CounterName, TokenCounter
 from apportion.core.wire.codec import decode, encode
-from apportion.engine.counters import COUNTERS
-from apportion.engine.policies import builtin_policies, load_policy
-from apportion.fitting import FitError, FitOptions, Fitted, LocalSessions, fit, fit_async
-from apportion.formats import (
+from apportion.doors.fitting import FitError, FitOptions, Fitted, LocalSessions, fit, fit_async
+from apportion.doors.formats import (
     AnthropicBody,
     FormatError,
     OpenAIBody,
@@ -73,6 +71,8 @@ from apportion.formats import (
     openai_body,
     text_body,
 )
+from apportion.engine.counters import COUNTERS
+from apportion.engine.policies import builtin_policies, load_policy
 from apportion.version import ENGINE_VERSION
 
 __all__ = [

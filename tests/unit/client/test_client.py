@@ -29,7 +29,7 @@ from apportion.client import (
     UnansweredError,
 )
 from apportion.core.wire.codec import encode
-from apportion.fitting import AsyncFitClient, FitClient
+from apportion.doors.fitting import AsyncFitClient, FitClient
 
 WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 REQUEST = ContextRequest(

@@ -17,7 +17,7 @@ import yaml
 from support.prometheus_tools import ALERTS
 from support.requiring import KUBECTL
 
-from apportion.gateway.serving import END_S
+from apportion.doors.gateway.serving import END_S
 from apportion.settings import Settings, load_settings
 from apportion.shell.stream.run import STOP_TIMEOUT_S
 

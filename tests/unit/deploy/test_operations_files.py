@@ -10,7 +10,7 @@ import pytest
 import yaml
 from support.prometheus_tools import ALERTS, DASHBOARD, ROOT, expressions, program
 
-from apportion.gateway.numbers import GatewayNumbers
+from apportion.doors.gateway.numbers import GatewayNumbers
 from apportion.shell.operations.metrics import METRICS, MetricKind, table
 
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")

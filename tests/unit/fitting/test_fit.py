@@ -22,8 +22,8 @@ from apportion import (
     parse_policy,
 )
 from apportion.core.compose import Answered
-from apportion.fitting import AsyncFitClient, FitClient, local_sessions
-from apportion.fitting.local_sessions import RecentRows
+from apportion.doors.fitting import AsyncFitClient, FitClient, local_sessions
+from apportion.doors.fitting.local_sessions import RecentRows
 
 WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FOR_ARTIFACTS = FitOptions(artifacts_tokens=50)

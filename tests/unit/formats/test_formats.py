@@ -23,9 +23,9 @@ from apportion import (
     text_body,
 )
 from apportion.cli.compose import ComposeFormat
+from apportion.doors.formats import BODIES
+from apportion.doors.formats.text import Part, cut
 from apportion.engine.policies import builtin_policies
-from apportion.formats import BODIES
-from apportion.formats.text import Part, cut
 
 _OPENAI = TypeAdapter(CompletionCreateParamsNonStreaming)
 _ANTHROPIC = TypeAdapter(MessageCreateParamsNonStreaming)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from support.gateways import artifact_body, body, gateway, local, problem
 
-from apportion.gateway.access import create_access
-from apportion.gateway.application import GatewayApp
+from apportion.doors.gateway.access import create_access
+from apportion.doors.gateway.application import GatewayApp
 from apportion.settings import Settings, SettingsError
 
 ACME, GLOBEX = "a token of acme, long enough", "a token of globex, long enough"

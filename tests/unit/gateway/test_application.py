@@ -13,17 +13,17 @@ from support.gateways import Caller, artifact_body, body, gateway, problem
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.results import ContextComposed, ContextDecision
-from apportion.formats import BODIES, Shaped, shaped
-from apportion.gateway.access import Access
-from apportion.gateway.application import GatewayApp
-from apportion.gateway.backend import (
+from apportion.doors.formats import BODIES, Shaped, shaped
+from apportion.doors.gateway.access import Access
+from apportion.doors.gateway.application import GatewayApp
+from apportion.doors.gateway.backend import (
     AnswerGoneError,
     BackendAwayError,
     GatewayAnswer,
     SubmittedArtifact,
     SubmittedRequest,
 )
-from apportion.gateway.serving import serving
+from apportion.doors.gateway.serving import serving
 from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio

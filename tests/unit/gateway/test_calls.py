@@ -15,8 +15,15 @@ from support.gateways import artifact_body, body
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
 from apportion.core.wire.codec import decode
-from apportion.gateway.calls import artifact_of, compose_query, new_id, request_of, retraction_of, wait_s
-from apportion.gateway.problems import ProblemError
+from apportion.doors.gateway.calls import (
+    artifact_of,
+    compose_query,
+    new_id,
+    request_of,
+    retraction_of,
+    wait_s,
+)
+from apportion.doors.gateway.problems import ProblemError
 
 BOUNDS = Bounds()
 JSON = st.recursive(

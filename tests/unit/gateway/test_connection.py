@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 import pytest
 from support.gateways import Caller, body, gateway
 
-from apportion.gateway import connection, serving
-from apportion.gateway.local_backend import LocalBackend
+from apportion.doors.gateway import connection, serving
+from apportion.doors.gateway.local_backend import LocalBackend
 from apportion.settings import Settings
 
 pytestmark = pytest.mark.asyncio

@@ -21,11 +21,11 @@ from apportion.core.wire.cloudevents import CALLER_HEADER
 from apportion.core.wire.codec import encode
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
-from apportion.gateway import kafka_backend
-from apportion.gateway.backend import AnswerGoneError, BackendAwayError, SubmittedRequest
-from apportion.gateway.calls import request_of
-from apportion.gateway.kafka_backend import KafkaBackend, open_kafka_backend
-from apportion.gateway.serving import GatewayPortTakenError
+from apportion.doors.gateway import kafka_backend
+from apportion.doors.gateway.backend import AnswerGoneError, BackendAwayError, SubmittedRequest
+from apportion.doors.gateway.calls import request_of
+from apportion.doors.gateway.kafka_backend import KafkaBackend, open_kafka_backend
+from apportion.doors.gateway.serving import GatewayPortTakenError
 from apportion.settings import Settings
 from apportion.shell.kafka.caller_reader import AnswersUnreadError, CallerReader
 from apportion.shell.kafka.client import Publisher

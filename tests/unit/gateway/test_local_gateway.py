@@ -12,7 +12,7 @@ import pytest
 from support.commands import apportion, process
 from support.gateways import artifact_body, body, gateway, local, problem, running
 
-from apportion.gateway import local_backend
+from apportion.doors.gateway import local_backend
 
 
 def texts(file: Path, field: str) -> list[str]:

@@ -8,9 +8,9 @@ import pytest
 from openapi_spec_validator import validate
 from support.gateways import artifact_body, body, gateway, local
 
-from apportion.gateway.access import Access
-from apportion.gateway.application import GatewayApp
-from apportion.gateway.openapi import openapi
+from apportion.doors.gateway.access import Access
+from apportion.doors.gateway.application import GatewayApp
+from apportion.doors.gateway.openapi import openapi
 from apportion.settings import Settings
 
 DOCUMENT: dict[str, Any] = json.loads(openapi())

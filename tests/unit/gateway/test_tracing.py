@@ -12,9 +12,14 @@ from opentelemetry.trace import SpanKind, StatusCode
 from support.composing import candidate
 from support.gateways import artifact_body, body, gateway, local
 
-from apportion.gateway.backend import BackendAwayError, GatewayAnswer, SubmittedArtifact, SubmittedRequest
-from apportion.gateway.trace_context import TraceHeaders
-from apportion.gateway.tracing import CallSpans
+from apportion.doors.gateway.backend import (
+    BackendAwayError,
+    GatewayAnswer,
+    SubmittedArtifact,
+    SubmittedRequest,
+)
+from apportion.doors.gateway.trace_context import TraceHeaders
+from apportion.doors.gateway.tracing import CallSpans
 
 pytestmark = pytest.mark.asyncio
 

@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from support.hooked import LIMIT_TOKENS, LONG, QUESTIONS, Recorder, count
 
 from apportion import FitError
-from apportion.fitting.steps import OMITTED
+from apportion.doors.fitting.steps import OMITTED
 from apportion.integrations.langchain import FitMiddleware
 
 PROMPT = "Answer briefly."

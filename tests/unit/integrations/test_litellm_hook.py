@@ -12,7 +12,7 @@ from litellm.proxy.utils import ProxyLogging
 from support.hooked import LIMIT_TOKENS, LONG, QUESTIONS, Recorder, count
 
 from apportion import FitError
-from apportion.fitting.steps import OMITTED
+from apportion.doors.fitting.steps import OMITTED
 from apportion.integrations.litellm import FitHook
 
 pytestmark = [

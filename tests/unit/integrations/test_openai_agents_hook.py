@@ -11,7 +11,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from support.hooked import LIMIT_TOKENS, LONG, QUESTIONS, Recorder, count
 
 from apportion import FitError
-from apportion.fitting.steps import OMITTED
+from apportion.doors.fitting.steps import OMITTED
 from apportion.integrations.openai_agents import FitFilter
 
 pytestmark = pytest.mark.asyncio

@@ -24,7 +24,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from support.hooked import LIMIT_TOKENS, LONG, QUESTIONS, Recorder, count
 
 from apportion import FitError
-from apportion.fitting.steps import OMITTED
+from apportion.doors.fitting.steps import OMITTED
 from apportion.integrations.pydantic_ai import FitHistory
 
 pytestmark = pytest.mark.asyncio

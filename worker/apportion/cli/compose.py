@@ -173,7 +173,7 @@ class _Form:
     def _shaped(self, composed: "ContextComposed") -> "Struct":
         if self._format is None:
             return composed
-        from apportion.formats import BODIES, FormatError, shaped
+        from apportion.doors.formats import BODIES, FormatError, shaped
         from apportion.printable import printable
 
         try:

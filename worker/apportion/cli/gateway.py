@@ -11,7 +11,7 @@ from apportion.cli._files import require_distinct, require_free
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
-    from apportion.gateway.backend import Backend
+    from apportion.doors.gateway.backend import Backend
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -53,7 +53,7 @@ def gateway(
       apportion gateway --brokers kafka-1:9092 --gateway-tokens-file tokens.toml --gateway-host 0.0.0.0
       apportion gateway --local --events events.jsonl --decisions decisions.jsonl
     """
-    from apportion.gateway.serving import run_gateway
+    from apportion.doors.gateway.serving import run_gateway
 
     if not local and (events or decisions):
         raise typer.BadParameter("files need --local")
@@ -70,10 +70,10 @@ def _backend(
     settings: "Settings", files: Sequence[BinaryIO | None], *, local: bool
 ) -> "AbstractAsyncContextManager[Backend]":
     if not local:
-        from apportion.gateway.kafka_backend import open_kafka_backend
+        from apportion.doors.gateway.kafka_backend import open_kafka_backend
 
         return open_kafka_backend(settings)
-    from apportion.gateway.local_backend import LocalBackend
+    from apportion.doors.gateway.local_backend import LocalBackend
 
     backend = LocalBackend(settings, *files)
     typer.echo("apportion: sessions are in memory and end with this process", err=True)

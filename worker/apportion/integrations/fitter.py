@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from apportion.core.errors import ErrorCode
-from apportion.fitting import (
+from apportion.doors.fitting import (
     AnthropicChat,
     AsyncFitClient,
     FitClient,

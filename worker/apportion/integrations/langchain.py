@@ -7,7 +7,7 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ModelReques
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, convert_to_openai_messages
 
 from apportion.core.errors import ErrorCode
-from apportion.fitting import FitError
+from apportion.doors.fitting import FitError
 from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, KeptTurn, Turn
 
 

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 from litellm.exceptions import BadRequestError
 from litellm.integrations.custom_logger import CustomLogger
 
-from apportion.fitting import AnthropicChat, FitError
+from apportion.doors.fitting import AnthropicChat, FitError
 from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, KeptTurn, Turn
 
 _REMEDY = (

@@ -8,7 +8,7 @@ from agents.items import TResponseInputItem
 from agents.run_config import CallModelData, ModelInputData
 
 from apportion.core.errors import ErrorCode
-from apportion.fitting import FitError
+from apportion.doors.fitting import FitError
 from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
 
 Item: TypeAlias = Mapping[str, Any]

@@ -18,7 +18,7 @@ from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies.conversation import places
 from apportion.decisions.explain.candidate import candidate_explanation
 from apportion.decisions.explain.decision import explanation
-from apportion.formats import anthropic_body
+from apportion.doors.formats import anthropic_body
 
 STABLE = {"prefix": {"slack": 140}}
 CLEARING = {"tool_results": {"keep": 1, "trigger": 0, "clear_at_least": 0}}

@@ -11,10 +11,10 @@ from msgspec import UNSET, Struct
 
 from apportion.core.events import Opt
 from apportion.core.results import ContextComposed, Status
-from apportion.formats.anthropic import AnthropicBody, anthropic_body
-from apportion.formats.errors import FormatError
-from apportion.formats.openai import OpenAIBody, openai_body
-from apportion.formats.text import TextBody, text_body
+from apportion.doors.formats.anthropic import AnthropicBody, anthropic_body
+from apportion.doors.formats.errors import FormatError
+from apportion.doors.formats.openai import OpenAIBody, openai_body
+from apportion.doors.formats.text import TextBody, text_body
 
 __all__ = [
     "BODIES",

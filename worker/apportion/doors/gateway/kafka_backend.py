@@ -17,14 +17,14 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Event, Opt, session_key
 from apportion.core.results import ContextDeadLetter
 from apportion.core.wire.cloudevents import CALLER_HEADER
-from apportion.gateway.backend import (
+from apportion.doors.gateway.backend import (
     AnswerGoneError,
     BackendAwayError,
     GatewayAnswer,
     SubmittedArtifact,
     SubmittedRequest,
 )
-from apportion.gateway.trace_context import TraceHeaders
+from apportion.doors.gateway.trace_context import TraceHeaders
 from apportion.settings import Settings
 from apportion.shell.kafka.caller_reader import CallerReader, open_caller_reader
 from apportion.shell.kafka.client import Publisher, open_publisher

@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 from prometheus_client import Gauge
 
-from apportion.gateway.problems import ProblemError
+from apportion.doors.gateway.problems import ProblemError
 from apportion.settings.gateway_tokens import TokenGrant
 
 _AGAIN = {"Retry-After": "1"}

@@ -19,9 +19,9 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest, Conversation
 from apportion.core.results import ContextComposed, ContextDecision, Fidelity, Status
 from apportion.core.wire.refusal import refusal
+from apportion.doors.fitting.chats import KeptMessage, SentMessage, ShapedChat
+from apportion.doors.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 from apportion.engine.counters import COUNTERS
-from apportion.fitting.chats import KeptMessage, SentMessage, ShapedChat
-from apportion.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 
 Artifacts: TypeAlias = Iterable[Candidate | Mapping[str, Any]]
 Steps: TypeAlias = Generator[ContextRequest, FitAnswer, Fitted]

@@ -19,10 +19,10 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextRequest, Event
 from apportion.core.wire.codec import decode
 from apportion.core.wire.repair import with_whole_pairs
-from apportion.formats import BODIES
-from apportion.gateway.backend import SubmittedArtifact, SubmittedRequest
-from apportion.gateway.problems import ProblemError
-from apportion.gateway.trace_context import TraceHeaders
+from apportion.doors.formats import BODIES
+from apportion.doors.gateway.backend import SubmittedArtifact, SubmittedRequest
+from apportion.doors.gateway.problems import ProblemError
+from apportion.doors.gateway.trace_context import TraceHeaders
 
 _REQUEST, _ARTIFACT, _RETRACTION = "context-request", "context-artifact", "context-retraction"
 _fields = json.Decoder(dict[str, Raw])

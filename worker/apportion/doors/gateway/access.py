@@ -5,7 +5,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 
 from apportion.core.events import ContextRequest, Event
-from apportion.gateway.problems import ProblemError
+from apportion.doors.gateway.problems import ProblemError
 from apportion.settings import Settings, SettingsError
 from apportion.settings.gateway_tokens import TokenGrant, read_tokens, token_digest
 

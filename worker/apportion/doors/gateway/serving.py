@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apportion.gateway.access import Access, create_access
-from apportion.gateway.application import GatewayApp
-from apportion.gateway.backend import Backend
-from apportion.gateway.connection import CallerConnection, connections_max
-from apportion.gateway.openapi import openapi
+from apportion.doors.gateway.access import Access, create_access
+from apportion.doors.gateway.application import GatewayApp
+from apportion.doors.gateway.backend import Backend
+from apportion.doors.gateway.connection import CallerConnection, connections_max
+from apportion.doors.gateway.openapi import openapi
 from apportion.settings import Settings
 from apportion.shell.operations.log import log_fact, log_to_stderr
 
 if TYPE_CHECKING:
-    from apportion.gateway.tracing import CallSpans
+    from apportion.doors.gateway.tracing import CallSpans
 
 END_S = 8.0
 """Time that calls in flight have after SIGTERM: supervisors kill after ten seconds, or more."""
@@ -50,7 +50,7 @@ def run_gateway(settings: Settings, opening: AbstractAsyncContextManager[Backend
     log_to_stderr(settings.log_format)
     spans = None
     if settings.tracing:
-        from apportion.gateway.tracing import CallSpans  # noqa: PLC0415 - its library is an extra
+        from apportion.doors.gateway.tracing import CallSpans  # noqa: PLC0415 - its library is an extra
 
         spans = CallSpans()
     asyncio.run(_serve(settings, access, opening, spans))

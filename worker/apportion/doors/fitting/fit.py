@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from apportion.core.errors import EventError
-from apportion.fitting.chats import AnthropicChat, Message, read_chat
-from apportion.fitting.local_sessions import LocalSessions
-from apportion.fitting.results import AsyncFitClient, FitClient, FitOptions, Fitted
-from apportion.fitting.steps import Artifacts, fit_steps, placed, read_call
+from apportion.doors.fitting.chats import AnthropicChat, Message, read_chat
+from apportion.doors.fitting.local_sessions import LocalSessions
+from apportion.doors.fitting.results import AsyncFitClient, FitClient, FitOptions, Fitted
+from apportion.doors.fitting.steps import Artifacts, fit_steps, placed, read_call
 
 _DEFAULTS = FitOptions()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from msgspec import UNSET
 
 from apportion.core.results import ContextComposed
-from apportion.formats.text import text_of
+from apportion.doors.formats.text import text_of
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam

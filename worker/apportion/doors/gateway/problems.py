@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, json
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Opt
-from apportion.formats import FormatError
+from apportion.doors.formats import FormatError
 from apportion.shell.operations.log import log_warning
 
 PROBLEM_JSON = "application/problem+json"

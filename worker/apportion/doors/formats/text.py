@@ -7,7 +7,7 @@ from typing import TypedDict
 from msgspec import UNSET, Struct
 
 from apportion.core.results import ContextComposed
-from apportion.formats.errors import FormatError
+from apportion.doors.formats.errors import FormatError
 
 
 class TextBody(TypedDict):

@@ -15,7 +15,7 @@ from msgspec import Struct
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import MAX_INTEGER
 from apportion.core.identity import canonical_json_of_any
-from apportion.fitting.results import FitError
+from apportion.doors.fitting.results import FitError
 
 Message: TypeAlias = Mapping[str, Any]
 _SYSTEM_SOURCE = -1

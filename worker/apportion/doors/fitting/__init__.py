@@ -4,10 +4,10 @@ A chat comes in OpenAI's or Anthropic's shape and leaves in the same shape. Stra
 only translates shapes, and asks an engine in this process or a gateway.
 """
 
-from apportion.fitting.chats import AnthropicChat
-from apportion.fitting.fit import fit, fit_async
-from apportion.fitting.local_sessions import LocalSessions
-from apportion.fitting.results import AsyncFitClient, FitAnswer, FitClient, FitError, FitOptions, Fitted
+from apportion.doors.fitting.chats import AnthropicChat
+from apportion.doors.fitting.fit import fit, fit_async
+from apportion.doors.fitting.local_sessions import LocalSessions
+from apportion.doors.fitting.results import AsyncFitClient, FitAnswer, FitClient, FitError, FitOptions, Fitted
 
 __all__ = [
     "AnthropicChat",

@@ -15,8 +15,8 @@ from msgspec import UNSET, DecodeError
 from msgspec.json import Decoder
 
 from apportion.core.results import ContextComposed
-from apportion.formats.errors import FormatError
-from apportion.formats.text import Part, parts_of
+from apportion.doors.formats.errors import FormatError
+from apportion.doors.formats.text import Part, parts_of
 
 if TYPE_CHECKING:
     from anthropic.types import MessageParam, TextBlockParam, ToolResultBlockParam, ToolUseBlockParam

@@ -8,8 +8,8 @@ from msgspec import Struct, json
 
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction
 from apportion.core.results import ContextComposed, ContextDecision
-from apportion.formats import BODIES, Shaped
-from apportion.gateway.problems import PROBLEM_JSON, ProblemDetails
+from apportion.doors.formats import BODIES, Shaped
+from apportion.doors.gateway.problems import PROBLEM_JSON, ProblemDetails
 from apportion.version import __version__
 
 _REF = "#/components/schemas/{name}"

@@ -17,10 +17,10 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextRequest, Opt
 from apportion.core.results import ContextComposed
 from apportion.core.wire.codec import encode
-from apportion.formats import BODIES, FormatError, shaped
-from apportion.gateway.access import Access
-from apportion.gateway.admission import Pool
-from apportion.gateway.backend import (
+from apportion.doors.formats import BODIES, FormatError, shaped
+from apportion.doors.gateway.access import Access
+from apportion.doors.gateway.admission import Pool
+from apportion.doors.gateway.backend import (
     AnswerGoneError,
     Backend,
     BackendAwayError,
@@ -29,7 +29,7 @@ from apportion.gateway.backend import (
     SubmittedArtifact,
     SubmittedRequest,
 )
-from apportion.gateway.calls import (
+from apportion.doors.gateway.calls import (
     ComposeQuery,
     artifact_of,
     compose_query,
@@ -37,13 +37,13 @@ from apportion.gateway.calls import (
     retraction_of,
     wait_s,
 )
-from apportion.gateway.numbers import GatewayNumbers
-from apportion.gateway.problems import ProblemError, internal_error, of_http, refused, response_of
-from apportion.gateway.trace_context import TraceHeaders, trace_headers
+from apportion.doors.gateway.numbers import GatewayNumbers
+from apportion.doors.gateway.problems import ProblemError, internal_error, of_http, refused, response_of
+from apportion.doors.gateway.trace_context import TraceHeaders, trace_headers
 from apportion.settings import Settings
 
 if TYPE_CHECKING:  # its library is an extra
-    from apportion.gateway.tracing import CallSpan, CallSpans
+    from apportion.doors.gateway.tracing import CallSpan, CallSpans
 
 _JSON = "application/json"
 _UNKNOWN_PATH = "other"

@@ -9,15 +9,15 @@ from msgspec import UNSET, json
 from apportion.core.detail import in_detail
 from apportion.core.lru import Bounded
 from apportion.core.wire.codec import encode
-from apportion.engine.assembly import create_catalogue, create_engine
-from apportion.engine.offline.sessions import Sessions
-from apportion.gateway.backend import (
+from apportion.doors.gateway.backend import (
     AnswerGoneError,
     GatewayAnswer,
     NotRecordedError,
     SubmittedArtifact,
     SubmittedRequest,
 )
+from apportion.engine.assembly import create_catalogue, create_engine
+from apportion.engine.offline.sessions import Sessions
 from apportion.settings import Settings
 
 _ANSWERS_MAX = 256

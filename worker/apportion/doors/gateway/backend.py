@@ -5,7 +5,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from apportion.core.events import ContextRequest, Event
-from apportion.gateway.trace_context import TraceHeaders
+from apportion.doors.gateway.trace_context import TraceHeaders
 
 
 class AnswerGoneError(Exception):

@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError, LineTooLong
 
-from apportion.gateway.numbers import GatewayNumbers
-from apportion.gateway.problems import ProblemError, internal_error, of_http, response_of
+from apportion.doors.gateway.numbers import GatewayNumbers
+from apportion.doors.gateway.problems import ProblemError, internal_error, of_http, response_of
 
 _HEAD_S = 10.0
 _HEAD_MAX_BYTES = 1 << 16
