@@ -27,7 +27,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from msgspec import json
 
 from apportion.core.wire.cloudevents import CALLER_HEADER
-from apportion.examples.workload.recording import recorded
+from apportion.demo.workload.recording import recorded
 from apportion.shell.kafka.caller_reader import CallerReader
 from apportion.shell.kafka.decompression import Decompressor
 from apportion.shell.kafka.record_batches import FetchedRecords

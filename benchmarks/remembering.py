@@ -9,8 +9,8 @@ from apportion.core.identity import Secrets
 from apportion.core.memory import Memory
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.wire.codec import decode
+from apportion.demo.workload.recording import recorded
 from apportion.engine.policies import load_catalogue
-from apportion.examples.workload.recording import recorded
 from benchmarks.corpus import ENGINE, lanes_candidates, request
 from benchmarks.measure import best_s, table
 

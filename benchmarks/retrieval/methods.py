@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 
 from apportion import builtin_policies
-from apportion.examples.workload.paths import is_test
+from apportion.demo.workload.paths import is_test
 from benchmarks.retrieval import peers
 from benchmarks.retrieval.bm25 import Terms, own_terms, scores, words
 from benchmarks.retrieval.cases import Case, Method, Shown

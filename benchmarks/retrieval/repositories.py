@@ -12,9 +12,9 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from apportion.examples.workload.errors import WorkloadError
-from apportion.examples.workload.paths import is_test
-from apportion.examples.workload.repository import FileChange, Repository, RepositoryCommit
+from apportion.demo.workload.errors import WorkloadError
+from apportion.demo.workload.paths import is_test
+from apportion.demo.workload.repository import FileChange, Repository, RepositoryCommit
 from benchmarks.retrieval.cases import Case, Part, Source
 from benchmarks.retrieval.failures import DataError
 from benchmarks.retrieval.functions import functions_of, is_source

@@ -10,7 +10,7 @@ from msgspec import Struct
 from apportion.core.bounds import Bounds
 from apportion.core.events import session_key
 from apportion.core.wire.codec import decode
-from apportion.examples.workload.recording import recorded
+from apportion.demo.workload.recording import recorded
 
 TIMESTAMP_MS = 4_102_444_800_000
 """After every event: one ahead of its record is refused."""

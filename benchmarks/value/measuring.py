@@ -9,8 +9,8 @@ from msgspec import UNSET, Struct
 
 from apportion import EMPTY, Memory, Outcome, Policy, Reason, builtin_policies, compose
 from apportion.core.strategies.lanes.policy import LanesPolicy
-from apportion.examples.workload.recording import recorded
-from apportion.examples.workload.requests import from_git
+from apportion.demo.workload.recording import recorded
+from apportion.demo.workload.requests import from_git
 from benchmarks.value.agents import KINDS, Turn, session
 from benchmarks.value.instances import SORTS, instance
 from benchmarks.value.optimum import Choice, optimum

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from support.containers import kafka_running
 
-from apportion.examples.broker import embedded_broker
+from apportion.demo.broker import embedded_broker
 
 
 @pytest.fixture(params=["embedded", "kafka"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.commands import process
 
-from apportion.examples.workload.requests import from_git
+from apportion.demo.workload.requests import from_git
 
 HERE = Path(__file__).parent
 SECRET = "a fixed secret for golden files"  # noqa: S105 - it keeps no secret

@@ -17,7 +17,7 @@ from support.commands import answers
 from support.deployed import DEPLOY
 from support.requiring import NODE
 
-from apportion.examples.broker import embedded_broker
+from apportion.demo.broker import embedded_broker
 
 pytestmark = pytest.mark.asyncio
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.commands import ROOT, command, environment, started
 
-from apportion.examples.demo.process import WorkerEndedError, worker_process
+from apportion.demo.demo.process import WorkerEndedError, worker_process
 
 DEADLINE_S = 60.0
 

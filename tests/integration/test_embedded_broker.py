@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from support.commands import started
 
-from apportion.examples.broker import (
+from apportion.demo.broker import (
     BrokerEndedError,
     BrokerErrorCode,
     BrokerNotInstalledError,
@@ -25,8 +25,8 @@ from apportion.examples.broker import (
     EmbeddedBroker,
     embedded_broker,
 )
-from apportion.examples.broker.binary import broker_binary
-from apportion.examples.broker.watchdog import _start
+from apportion.demo.broker.binary import broker_binary
+from apportion.demo.broker.watchdog import _start
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20
@@ -34,7 +34,7 @@ LARGE_EVENT_BYTES = 3 << 19
 
 PARENT = """
 import sys
-from apportion.examples.broker import embedded_broker
+from apportion.demo.broker import embedded_broker
 
 with embedded_broker() as broker:
     try:
@@ -47,7 +47,7 @@ with embedded_broker() as broker:
 print(broker.watchdog.returncode)
 """
 NOT_INSTALLED = """
-from apportion.examples.broker import EmbeddedBrokerError, embedded_broker
+from apportion.demo.broker import EmbeddedBrokerError, embedded_broker
 
 try:
     with embedded_broker():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.commands import command, environment, process, started
 
-from apportion.examples.broker import embedded_broker
+from apportion.demo.broker import embedded_broker
 
 
 @pytest.fixture(scope="module")

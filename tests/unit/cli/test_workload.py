@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.commands import apportion, command, environment
 
-from apportion.examples.demo.view import next_steps
+from apportion.demo.demo.view import next_steps
 
 GIT = shutil.which("git") or "git"
 

@@ -19,8 +19,8 @@ from apportion.core.results import (
     ToolResults,
     WindowBreak,
 )
-from apportion.examples.demo import view
-from apportion.examples.demo.tally import DemoTally
+from apportion.demo.demo import view
+from apportion.demo.demo.tally import DemoTally
 from apportion.shell.kafka.client import Reply
 
 EXAMPLES = Path(__file__).parents[3] / "schemas" / "examples"

@@ -16,10 +16,10 @@ import pytest
 import apportion
 from apportion.core.bounds import Bounds
 from apportion.core.wire.codec import decode
-from apportion.examples.workload import repository
-from apportion.examples.workload.errors import WorkloadError, WorkloadErrorCode
-from apportion.examples.workload.recording import record, recorded
-from apportion.examples.workload.requests import from_git
+from apportion.demo.workload import repository
+from apportion.demo.workload.errors import WorkloadError, WorkloadErrorCode
+from apportion.demo.workload.recording import record, recorded
+from apportion.demo.workload.requests import from_git
 
 Event: TypeAlias = dict[str, Any]
 ANN, BOB = "ann@example.org", "bob@example.org"
@@ -468,9 +468,7 @@ def test_a_revision_ends_the_history(project: Git) -> None:
 
 def dump(folder: Path, **environment: str) -> bytes:
     """Return the events as another process writes them."""
-    script = (
-        "import sys\nfrom pathlib import Path\nfrom apportion.examples.workload.requests import from_git\n"
-    )
+    script = "import sys\nfrom pathlib import Path\nfrom apportion.demo.workload.requests import from_git\n"
     script += "sys.stdout.buffer.writelines(from_git(Path(sys.argv[1])))"
     home = str(Path(apportion.__file__).parent.parent)
     variables = {"PATH": os.environ["PATH"], "PYTHONPATH": home, **environment}

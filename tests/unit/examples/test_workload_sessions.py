@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from apportion.core.identity import Secrets
-from apportion.examples.demo.story import assistant_policy, story_of
-from apportion.examples.workload.recording import recorded
-from apportion.examples.workload.sessions import Event, ToolChat, briefing, chat, habits, recall, review
+from apportion.demo.demo.story import assistant_policy, story_of
+from apportion.demo.workload.recording import recorded
+from apportion.demo.workload.sessions import Event, ToolChat, briefing, chat, habits, recall, review
 from apportion.library import EMPTY, ENGINE, Bounds, ContextRequest, builtin_policies, compose, decode
 
 POLICIES = {policy.name: policy for policy in builtin_policies()}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.examples.workload import paths
-from apportion.examples.workload.syntax import language, outline
-from apportion.examples.workload.text import (
+from apportion.demo.workload import paths
+from apportion.demo.workload.syntax import language, outline
+from apportion.demo.workload.text import (
     CHUNK_MAX_CHARACTERS,
     CHUNK_MAX_LINES,
     chunks,

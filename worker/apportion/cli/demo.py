@@ -59,8 +59,8 @@ def demo(
     """
     import asyncio
 
-    from apportion.examples.demo import POLICY, Screen, require_demo_policy, run_demo, story_of
-    from apportion.examples.workload.recording import recorded
+    from apportion.demo.demo import POLICY, Screen, require_demo_policy, run_demo, story_of
+    from apportion.demo.workload.recording import recorded
     from apportion.settings import DEFAULT
 
     settings = read_settings(ctx)
@@ -87,7 +87,7 @@ def demo(
 
 def _last_of(repo: Path, count: int) -> Iterable[bytes]:
     """Make the events in advance: problems appear at once, and making events delays no answer."""
-    from apportion.examples.workload.requests import from_git
+    from apportion.demo.workload.requests import from_git
 
     events: list[bytes] = []
     with progress("making requests", count) as advance:

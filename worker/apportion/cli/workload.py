@@ -40,7 +40,7 @@ def from_git(
       apportion workload from-git . --max-requests 10 |
         APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain > /dev/null
     """
-    from apportion.examples.workload.requests import from_git
+    from apportion.demo.workload.requests import from_git
 
     os.scandir(repository).close()  # likewise
 
@@ -69,7 +69,7 @@ def from_files(
       apportion workload from-files . --query "Where is a lane's floor enforced?" |
         apportion compose --policy search --format text
     """
-    from apportion.examples.workload.files import LeftOut, from_files
+    from apportion.demo.workload.files import LeftOut, from_files
 
     os.scandir(folder).close()  # a wrong path is an error of the system
 
@@ -91,7 +91,7 @@ def recorded(*, out: _Out = None) -> None:
       apportion workload recorded |
         APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose > composed.jsonl
     """
-    from apportion.examples.workload.recording import recorded
+    from apportion.demo.workload.recording import recorded
 
     _write(recorded(), None, out)
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from apportion.examples.workload import paths
-from apportion.examples.workload.repository import Repository
-from apportion.examples.workload.syntax import Definition, SourceOutline, outline
-from apportion.examples.workload.text import chunks, head, lines, words
+from apportion.demo.workload import paths
+from apportion.demo.workload.repository import Repository
+from apportion.demo.workload.syntax import Definition, SourceOutline, outline
+from apportion.demo.workload.text import chunks, head, lines, words
 
 ANALYSED_MAX_CHARACTERS = 1 << 18
 """A longer file stands in the index by its beginning."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
 
-from apportion.examples.workload.errors import WorkloadError, WorkloadErrorCode
+from apportion.demo.workload.errors import WorkloadError, WorkloadErrorCode
 
 FILE_MAX_BYTES = 4 << 20
 """A larger file is data, not a text that a person edits; it counts as not text."""

@@ -10,10 +10,10 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from apportion.examples.workload.errors import WorkloadError, WorkloadErrorCode
-from apportion.examples.workload.requests import from_git
+from apportion.demo.workload.errors import WorkloadError, WorkloadErrorCode
+from apportion.demo.workload.requests import from_git
 
-RECORDING: Traversable = files("apportion.examples.workload").joinpath("recorded.jsonl.xz")
+RECORDING: Traversable = files("apportion.demo.workload").joinpath("recorded.jsonl.xz")
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 16 << 20}]
 """16 MiB hold some 300 requests, and that is what a reader needs of memory."""
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
-from apportion.examples.workload.candidates import Scene, gather, timestamp
-from apportion.examples.workload.history import RepositoryHistory
-from apportion.examples.workload.index import Index
-from apportion.examples.workload.moment import Edit, Moment, edit, is_edit
-from apportion.examples.workload.repository import FileChange, Repository, RepositoryCommit
+from apportion.demo.workload.candidates import Scene, gather, timestamp
+from apportion.demo.workload.history import RepositoryHistory
+from apportion.demo.workload.index import Index
+from apportion.demo.workload.moment import Edit, Moment, edit, is_edit
+from apportion.demo.workload.repository import FileChange, Repository, RepositoryCommit
 
 EVENT_MAX_BYTES = 1 << 20
 _PENDING_EDITS = 16

@@ -11,8 +11,8 @@ from itertools import chain
 from msgspec import Struct
 
 from apportion.core.policy import Policy
+from apportion.demo.workload.sessions import Event, ToolChat, briefing, chat, habits, recall, review
 from apportion.engine.policies import load_policy
-from apportion.examples.workload.sessions import Event, ToolChat, briefing, chat, habits, recall, review
 
 _ROUNDS = 8
 """Number of moments with requests of all sessions; after them there are only the agent and the assistant."""

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.text import Text
 
-from apportion.examples.demo import view
-from apportion.examples.demo.tally import DemoTally
+from apportion.demo.demo import view
+from apportion.demo.demo.tally import DemoTally
 from apportion.printable import printable
 from apportion.shell.kafka.client import Reply
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UnsetType
 
-from apportion.examples.workload.index import ANALYSED_MAX_CHARACTERS, Index
-from apportion.examples.workload.repository import FileChange, Repository
-from apportion.examples.workload.text import CHUNK_MAX_CHARACTERS, Hunk, chunks, hunks, identifiers, words
+from apportion.demo.workload.index import ANALYSED_MAX_CHARACTERS, Index
+from apportion.demo.workload.repository import FileChange, Repository
+from apportion.demo.workload.text import CHUNK_MAX_CHARACTERS, Hunk, chunks, hunks, identifiers, words
 
 _QUERY_WORDS = 48
 

@@ -4,8 +4,8 @@ It leaves nothing behind. Its behaviour is no evidence of how Apache Kafka behav
 Apache Kafka.
 """
 
-from apportion.examples.broker.embedded import EmbeddedBroker, embedded_broker
-from apportion.examples.broker.errors import (
+from apportion.demo.broker.embedded import EmbeddedBroker, embedded_broker
+from apportion.demo.broker.errors import (
     BrokerEndedError,
     BrokerErrorCode,
     BrokerNotInstalledError,

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pathspec import GitIgnoreSpec
 
-from apportion.examples.workload.paths import is_test
+from apportion.demo.workload.paths import is_test
 
 _WORD = re.compile(r"[A-Za-z0-9]{3,}")
 _DOCS = frozenset({".adoc", ".md", ".org", ".rst", ".tex", ".txt"})

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from apportion.examples.broker.binary import broker_binary
-from apportion.examples.broker.errors import INSTEAD, BrokerEndedError, BrokerNotStartedError
+from apportion.demo.broker.binary import broker_binary
+from apportion.demo.broker.errors import INSTEAD, BrokerEndedError, BrokerNotStartedError
 
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 _READY = "ready "

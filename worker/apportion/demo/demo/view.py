@@ -17,7 +17,7 @@ from rich.text import Text
 
 from apportion.core.results import ComposedItem, ComposedTokens, ContextDecision, Failure, Status
 from apportion.decisions.explain.decision import Bar
-from apportion.examples.demo.tally import DemoSummary
+from apportion.demo.demo.tally import DemoSummary
 from apportion.printable import printable
 
 _EXCERPT_LINES = 6

@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from apportion.demo.broker import embedded_broker
+from apportion.demo.demo.process import Worker, run_command, worker_process
+from apportion.demo.demo.screen import Screen
+from apportion.demo.demo.story import Story, assistant_policy, briefing_policy
 from apportion.engine.assembly import create_catalogue
-from apportion.examples.broker import embedded_broker
-from apportion.examples.demo.process import Worker, run_command, worker_process
-from apportion.examples.demo.screen import Screen
-from apportion.examples.demo.story import Story, assistant_policy, briefing_policy
 from apportion.settings import Settings, SettingsError
 from apportion.shell.kafka.client import Client, open_client
 from apportion.shell.kafka.publishing import publish_policies

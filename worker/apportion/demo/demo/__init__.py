@@ -3,8 +3,8 @@
 The worker and its topics are the same as in production.
 """
 
-from apportion.examples.demo.run import POLICY, require_demo_policy, run_demo
-from apportion.examples.demo.screen import Screen
-from apportion.examples.demo.story import story_of
+from apportion.demo.demo.run import POLICY, require_demo_policy, run_demo
+from apportion.demo.demo.screen import Screen
+from apportion.demo.demo.story import story_of
 
 __all__ = ("POLICY", "Screen", "require_demo_policy", "run_demo", "story_of")

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
-from apportion.examples.workload import paths
-from apportion.examples.workload.history import Past, RepositoryHistory
-from apportion.examples.workload.index import FileRole, Index
-from apportion.examples.workload.moment import Edit, Moment, MomentQuery, diff_pieces
-from apportion.examples.workload.repository import Repository
-from apportion.examples.workload.syntax import language
-from apportion.examples.workload.text import chunks, head
+from apportion.demo.workload import paths
+from apportion.demo.workload.history import Past, RepositoryHistory
+from apportion.demo.workload.index import FileRole, Index
+from apportion.demo.workload.moment import Edit, Moment, MomentQuery, diff_pieces
+from apportion.demo.workload.repository import Repository
+from apportion.demo.workload.syntax import language
+from apportion.demo.workload.text import chunks, head
 
 _DIFF_PIECES = 16
 _DIFF_PIECES_PER_FILE = 6

@@ -7,7 +7,7 @@ import platform
 from importlib.util import find_spec
 from pathlib import Path
 
-from apportion.examples.broker.errors import INSTEAD, BrokerNotInstalledError, BrokerNotSupportedError
+from apportion.demo.broker.errors import INSTEAD, BrokerNotInstalledError, BrokerNotSupportedError
 
 _PACKAGE = "noida_db"
 _PROGRAM = "noida-db"

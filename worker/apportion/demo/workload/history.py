@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from apportion.examples.workload.repository import FileChange, Repository, RepositoryCommit
+from apportion.demo.workload.repository import FileChange, Repository, RepositoryCommit
 
 REMEMBERED_COMMITS = 64
 _REMEMBERED_PATHS = 64
