@@ -22,7 +22,7 @@ from apportion import (
     openai_body,
     text_body,
 )
-from apportion.cli.compose import ComposeFormat
+from apportion.cli.compose.compose import ComposeFormat
 from apportion.doors.formats import BODIES
 from apportion.doors.formats.text import Part, cut
 from apportion.engine.policies import builtin_policies
