@@ -5,9 +5,9 @@ from time import perf_counter
 from typing import Any
 
 from apportion.core.compose import compose
+from apportion.core.digests import text_digest
 from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest
-from apportion.core.identity import text_digest
 from apportion.core.memory import Memory
 from apportion.core.session.row import EMPTY
 from apportion.core.text.tokens import TokenCounter

@@ -5,7 +5,7 @@ from apportion.core.compose import compose
 from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.events import session_key
-from apportion.core.identity import Secrets
+from apportion.core.fingerprints import Secrets
 from apportion.core.memory import Memory
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.wire.codec import decode

@@ -1,6 +1,6 @@
 """The vocabulary files of the exact counters, made from the published ranks and from Unicode 16.
 
-`python -m tools.vocabularies` writes `worker/apportion/engine/counters/vocabularies/`. The files are in the format
+`python -m tools.vocabularies` writes them to `worker/apportion/engine/counters/`. The files are in the format
 of toktok-rs 0.3.0, which has these tables compiled in, too, but with the character classes of Unicode 17.
 """
 

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, trim_messages
 from msgspec import UNSET, Struct
 
 from apportion import COUNTERS, EMPTY, ContextRequest, Conversation, compose, parse_policy
-from apportion.core.identity import canonical_json
+from apportion.core.canonical_json import canonical_json
 from benchmarks.value.chats import CHAT_KINDS, GAP_S, PROMPT_TOKENS, ChatRequest, Message, chat, prompt
 from benchmarks.value.playing import ENGINE
 from benchmarks.value.pricing import READ, TTL_S, WRITE

@@ -16,12 +16,12 @@ from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import session_key
-from apportion.core.identity import Secrets
+from apportion.core.fingerprints import Secrets
 from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import STRATEGIES, meaning_of, parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.codec import decode, encode
 from apportion.engine.counters import COUNTERS
 from apportion.engine.policies import builtin_policies

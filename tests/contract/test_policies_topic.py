@@ -27,7 +27,7 @@ from support.running import (
 )
 
 from apportion.core.policies.timeline import policy_key, policy_value
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.engine.policies import load_policy
 from apportion.settings import Settings, flag_of
 from apportion.shell.kafka.admin import admin_client

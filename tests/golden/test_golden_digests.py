@@ -15,7 +15,7 @@ from apportion.core.strategies import parse_policy
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "digests.json"
-FOLDERS = (HERE.parents[1] / "worker" / "apportion" / "policies", HERE / "policies")
+FOLDERS = (HERE.parents[1] / "worker" / "apportion" / "engine" / "policies", HERE / "policies")
 RAW = {
     path.name: tomllib.loads(path.read_text("utf-8")) for folder in FOLDERS for path in folder.glob("*.toml")
 }

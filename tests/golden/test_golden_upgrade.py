@@ -18,7 +18,8 @@ from typing import Any
 
 from golden.upgrade.versions import answer
 
-from apportion.core.identity import canonical_json, digest
+from apportion.core.canonical_json import canonical_json
+from apportion.core.digests import digest
 
 HERE = Path(__file__).parent / "upgrade"
 ROOT = HERE.parents[2]

@@ -21,7 +21,7 @@ from support.commands import answers
 from support.containers import free_port
 from support.requiring import DOCKER
 
-from apportion.core.identity import path_id
+from apportion.core.path_ids import path_id
 
 FOLDER = Path(__file__).parents[2]
 COMPOSE = shlex.split(os.environ.get("TEST_COMPOSE_COMMAND", "docker compose"))

@@ -14,7 +14,7 @@ import apportion.engine.policies
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest
-from apportion.core.policy import Policy, PolicyError
+from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.core.wire.codec import decode
 from apportion.engine.policies import load_policy
 

@@ -17,8 +17,8 @@ from apportion.core.bounds import Bounds
 from apportion.core.compose import Answered
 from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest
-from apportion.core.policy import Policy
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.text.tokens import CounterName, TokenCounter
 from apportion.core.wire.codec import decode
 from apportion.engine.counters import COUNTERS

@@ -11,9 +11,9 @@ from support.composing import ENGINE, answer, omitted, request, selected
 from support.expectations import assert_accounted
 
 from apportion.core.engine import Engine
-from apportion.core.policy import Policy
 from apportion.core.results import Outcome as Fate
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.text.tokens import CounterName
 from apportion.core.wire.codec import encode
 from apportion.engine.counters import COUNTERS

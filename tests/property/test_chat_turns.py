@@ -18,9 +18,9 @@ from support.drawn_conversations import messages, texts
 from support.drawn_lanes import NOW
 
 from apportion.core.compose import Answered
-from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies.conversation.policy import ConversationPolicy
+from apportion.core.strategy_api.policy import Policy
 from apportion.engine.counters import COUNTERS
 from apportion.shell.stream.state.row_format import Row, decode_row, encode_row
 

@@ -20,8 +20,8 @@ from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.codec import encode
 from apportion.engine.counters import COUNTERS
 

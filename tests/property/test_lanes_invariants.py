@@ -10,7 +10,7 @@ from support.composing import ENGINE, SECRET, answer, lanes_policy, request
 from support.expectations import assert_accounted
 
 from apportion.core.engine import Engine
-from apportion.core.identity import Secrets
+from apportion.core.fingerprints import Secrets
 from apportion.core.memory import Memory
 from apportion.core.shrink import ShrinkStrategy, ladder
 from apportion.core.text.tokens import CounterName

@@ -12,10 +12,10 @@ from support.drawn_layers import NAMES, layers_of, policies, texts
 
 from apportion.core.compose import Answered
 from apportion.core.events import Section, SectionedLayer
-from apportion.core.policy import Policy
 from apportion.core.results import Outcome as Fate
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.text.tokens import CounterName, TokenCounter
 from apportion.core.wire.codec import encode
 from apportion.engine.counters import COUNTERS

@@ -9,7 +9,7 @@ from support.asking import asked
 from support.composing import answer
 from support.drawn_layers import layers_of, policies, texts
 
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.text.tokens import CounterName
 from apportion.engine.counters import COUNTERS
 

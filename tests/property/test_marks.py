@@ -14,11 +14,11 @@ from support.composing import ENGINE, NOW, answer, candidate, request
 from support.worked import policy_named
 
 from apportion.core.engine import Engine
-from apportion.core.identity import Secrets
-from apportion.core.policy import Policy
+from apportion.core.fingerprints import Secrets
 from apportion.core.results import Fidelity
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.engine.counters import COUNTERS
 
 RAW = policy_named("marked").model_dump(mode="json") | {"counter": "chars4"}

@@ -12,8 +12,8 @@ from support.drawn_lanes import candidates, constraints, tables, vitals
 
 from apportion.core.compose import Answered
 from apportion.core.events import ContextRequest
-from apportion.core.policy import Policy
 from apportion.core.results import Entry, Outcome, Reason
+from apportion.core.strategy_api.policy import Policy
 
 LANES = ("policy", "local", "history")
 sizes = st.integers(1, 40)

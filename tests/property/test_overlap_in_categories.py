@@ -13,8 +13,8 @@ from support.drawn_overlap import contents, estimates, scores, thresholds
 from support.naive_overlap import Said, covers
 from support.optimum import assert_certified
 
-from apportion.core.certificate import BoundedChoice, Cap
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.certificate import BoundedChoice, Cap
 from apportion.engine.counters import COUNTERS
 
 PLACES = {"first": 0, "second": 1, "third": 2}

@@ -17,10 +17,10 @@ from support.held_lanes_model import HeldModel, Left, assert_agrees
 from support.lanes_model import Model
 from support.optimum import assert_certified
 
-from apportion.core.certificate import BoundedChoice, Cap
 from apportion.core.compose import Answered
 from apportion.core.memory import Memory
 from apportion.core.session.row import EMPTY
+from apportion.core.strategy_api.certificate import BoundedChoice, Cap
 from apportion.core.wire.codec import encode
 
 SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.core.identity import text_digest
+from apportion.core.digests import text_digest
 from apportion.core.overlap import pairs as overlap
 from apportion.core.overlap.pairs import PAIRED_MAX, overlap_of
 from apportion.core.overlap.selection_order import Discounted

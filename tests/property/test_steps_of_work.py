@@ -14,8 +14,8 @@ from support.composing import NOW, answer
 
 from apportion.core.bounds import Bounds
 from apportion.core.events import ContextRequest
-from apportion.core.policy import Policy
 from apportion.core.strategies import STRATEGIES, parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.codec import decode
 
 FEW, MANY = 400, 1_600

@@ -13,12 +13,12 @@ from support.expectations import assert_accounted
 from apportion.core.canonical import canonical_of
 from apportion.core.engine import Engine
 from apportion.core.events import Candidate
-from apportion.core.policy import Policy
 from apportion.core.strategies import parse_policy
 from apportion.core.strategies.tiers.rank import OMITTED, RankedItem
 from apportion.core.strategies.tiers.render import text_of
 from apportion.core.strategies.tiers.tier_count import Reckoning
-from apportion.core.task import Prepared
+from apportion.core.strategy_api.policy import Policy
+from apportion.core.strategy_api.task import Prepared
 from apportion.core.text.tokens import CounterName
 from apportion.core.wire.codec import encode
 from apportion.engine.counters import COUNTERS

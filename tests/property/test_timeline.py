@@ -7,7 +7,7 @@ from support.composing import lanes_policy
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
 from apportion.core.policies.timeline import Timeline, files_key, files_value, policy_key, policy_value
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.record import Record
 
 SETTLE_MS = 10

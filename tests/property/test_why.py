@@ -10,10 +10,10 @@ from support.composing import ENGINE, answer, lanes_policy, request, selected
 from support.drawn_lanes import candidates, constraints, tables, vitals
 
 from apportion.core.events import ContextRequest
-from apportion.core.levers import Lever
-from apportion.core.policy import Policy
 from apportion.core.results import Reason
 from apportion.core.session.row import EMPTY
+from apportion.core.strategy_api.levers import Lever
+from apportion.core.strategy_api.policy import Policy
 from apportion.decisions.replay.origin import Origin
 from apportion.decisions.replay.why import AdmittingChange, Searched, why
 

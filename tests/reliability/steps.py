@@ -17,11 +17,12 @@ _BEFORE = {
     "compose": "apportion.shell.stream.pipeline.batch:BatchComposer.compose",
     "answer": "apportion.shell.stream.pipeline.answers:Answers.answer",
 }
+_WRITER = "apportion.shell.stream.pipeline.writer:EffectivelyOnceWriter"
 _EFFECTIVELY_ONCE = {
-    "outputs": "apportion.shell.stream.pipeline.writer:EffectivelyOnceWriter.send_outputs",
-    "outputs acknowledged": "apportion.shell.stream.pipeline.writer:EffectivelyOnceWriter.outputs_acknowledged",
-    "rows": "apportion.shell.stream.pipeline.writer:EffectivelyOnceWriter.send_rows",
-    "rows acknowledged": "apportion.shell.stream.pipeline.writer:EffectivelyOnceWriter.rows_acknowledged",
+    "outputs": f"{_WRITER}.send_outputs",
+    "outputs acknowledged": f"{_WRITER}.outputs_acknowledged",
+    "rows": f"{_WRITER}.send_rows",
+    "rows acknowledged": f"{_WRITER}.rows_acknowledged",
 }
 _EXACTLY_ONCE = {
     "assign": "apportion.shell.stream.pipeline.exactly_once:ExactlyOnceWriter.assign",

@@ -24,10 +24,10 @@ from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Fidelity, Margin
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import STRATEGIES, parse_policy
+from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.core.wire.codec import encode
 from apportion.engine.policies import load_policy
 from apportion.testing import Harness

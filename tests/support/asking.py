@@ -9,9 +9,9 @@ from apportion.core.bounds import Bounds
 from apportion.core.compose import Answered
 from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest
-from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.text.tokens import TokenCounter
 from apportion.core.wire.codec import decode
 from support.composing import ENGINE, NOW, answer

@@ -10,12 +10,12 @@ from apportion.core.bounds import Bounds
 from apportion.core.compose import Answered, compose
 from apportion.core.engine import Engine
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction
-from apportion.core.identity import Secrets
+from apportion.core.fingerprints import Secrets
 from apportion.core.memory import Memory
-from apportion.core.policy import Policy
 from apportion.core.results import Entry, ReasonCount
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.codec import decode
 from apportion.engine.counters import COUNTERS
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 from support.asking import calls, conversation_policy, result, says
 
 PIECES = ("a", " ", "\n", "é", "e\u0301", "👩\u200d👩\u200d👧", "שלום", "漢字", "word ", "x" * 30)

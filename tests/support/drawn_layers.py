@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 from support.asking import layers_policy
 
 NAMES = ("project", "fabric", "prior_work", "extra")

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import json
 
-from apportion.core.identity import canonical_json_of_any
+from apportion.core.canonical_json import canonical_json_of_any
 from apportion.doors.fitting.steps import OMITTED
 from apportion.engine.counters import COUNTERS
 

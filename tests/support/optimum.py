@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from ortools.sat.python import cp_model
 
-from apportion.core.certificate import BoundedChoice
 from apportion.core.events import Opt
 from apportion.core.results import Certificate
+from apportion.core.strategy_api.certificate import BoundedChoice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policies.timeline import Timeline
-from apportion.core.policy import Policy
 from apportion.core.results import ContextDeadLetter, Detail, Phase, Run, Source
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire import codec
 from apportion.core.wire.record import Record
 from apportion.decisions.replay.findings import Finding, Found, VerificationSummary

@@ -40,7 +40,7 @@ def stand_in(worker: Path) -> None:
 
 def rules() -> Iterator[tuple[str, Callable[[str], Any]]]:
     """Yield each rule by its name."""
-    from apportion.core import identity, shrink  # noqa: PLC0415 - see above
+    from apportion.core import path_ids, shrink  # noqa: PLC0415 - see above
     from apportion.core.candidates.glob import Globs, Paths  # noqa: PLC0415 - likewise
     from apportion.core.errors import EventError  # noqa: PLC0415 - likewise
     from apportion.core.text import characters, cut, reckoning, tokens  # noqa: PLC0415 - see above
@@ -62,10 +62,10 @@ def rules() -> Iterator[tuple[str, Callable[[str], Any]]]:
 
     def path(text: str) -> str | None:
         try:
-            normal = identity.normalised_path(text, "$")
+            normal = path_ids.normalised_path(text, "$")
         except EventError:
             return None
-        return identity.path_id(b"secret", normal, "kind", "lane", 0)
+        return path_ids.path_id(b"secret", normal, "kind", "lane", 0)
 
     def globs(text: str) -> list[bool | None]:
         return [matches(pattern, text) for pattern in ("**/*", "[!a-z]*", "?", "*[\u0100-\uffff]*", text)]
@@ -89,6 +89,6 @@ if __name__ == "__main__":
     given = json.load(sys.stdin.buffer)
     stand_in(Path(sys.argv[1]))
     digests = {name: digest(list(map(rule, given["texts"]))) for name, rule in rules()}
-    thousandths = sys.modules["apportion.core.identity"].thousandths
+    thousandths = sys.modules["apportion.core.rounding"].thousandths
     digests["thousandths"] = digest(list(map(thousandths, given["numbers"])))
     json.dump(digests, sys.stdout)

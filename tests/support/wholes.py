@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from apportion.core.fit import Piece
+from apportion.core.strategy_api.fit import Piece
 
 
 class CountedWhole:

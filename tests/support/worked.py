@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from apportion.core.compose import Answered
-from apportion.core.policy import Policy
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.engine.policies import builtin_policies
 from support.composing import answer, request
 

@@ -16,14 +16,15 @@ from apportion.core.bounds import Bounds
 from apportion.core.compose import compose
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
+from apportion.core.event_time import event_time_us
 from apportion.core.events import ContextRequest, Event, session_key
-from apportion.core.identity import Secrets, event_time_us
+from apportion.core.fingerprints import Secrets
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy, SessionLimits
 from apportion.core.publish import publish
 from apportion.core.results import ContextDeadLetter, Phase, Run, Source
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy, SessionLimits
 from apportion.core.text.tokens import ESTIMATORS
 from apportion.core.wire.codec import decode
 from apportion.core.wire.dead_letter import dead_letter

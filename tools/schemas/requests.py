@@ -10,7 +10,7 @@ from tools.schemas.structs import components
 from apportion.contracts.schemas.document import REF, document
 from apportion.core.accept import STRATEGY_FIELDS
 from apportion.core.events import ContextRequest
-from apportion.core.strategies.base import CandidateNeeds, Strategy
+from apportion.core.strategy_api.strategy import CandidateNeeds, Strategy
 
 _CANDIDATE, _CONSTRAINTS = "Candidate", "Constraints"
 

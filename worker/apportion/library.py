@@ -30,10 +30,9 @@ from apportion.core.events import (
     Vitals,
     session_key,
 )
-from apportion.core.identity import Secrets
+from apportion.core.fingerprints import Secrets
 from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy, PolicyError, Problem
 from apportion.core.publish import publish
 from apportion.core.results import (
     Break,
@@ -59,6 +58,7 @@ from apportion.core.results import (
 )
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy, PolicyError, Problem
 from apportion.core.text.tokens import CounterName, TokenCounter
 from apportion.core.wire.codec import decode, encode
 from apportion.doors.fitting import FitError, FitOptions, Fitted, LocalSessions, fit, fit_async
@@ -72,6 +72,7 @@ from apportion.doors.formats import (
     text_body,
 )
 from apportion.engine.counters import COUNTERS
+from apportion.engine.default import ENGINE
 from apportion.engine.policies import builtin_policies, load_policy
 from apportion.version import ENGINE_VERSION
 
@@ -155,6 +156,3 @@ __all__ = [
     "session_key",
     "text_body",
 ]
-
-ENGINE = Engine(ENGINE_VERSION, COUNTERS)
-"""The engine of this version: all counters, each loaded on first use, and no fingerprint secret."""

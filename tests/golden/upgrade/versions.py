@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from apportion.core.bounds import Bounds
+from apportion.core.canonical_json import canonical_json
 from apportion.core.composer import Composer
+from apportion.core.digests import digest
 from apportion.core.errors import EventError
 from apportion.core.events import session_key
-from apportion.core.identity import canonical_json, digest
 from apportion.core.memory import Memory
 from apportion.core.session.row import EMPTY
 from apportion.core.wire.codec import decode

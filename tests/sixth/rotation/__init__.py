@@ -11,11 +11,11 @@ from sixth.rotation.policy import MOST, RotationPolicy
 
 from apportion.core.errors import EventError
 from apportion.core.events import Candidate, ContextRequest
-from apportion.core.levers import Ceiling, Lever, Levers, Meaning
 from apportion.core.results import Fidelity, Reason
-from apportion.core.strategies.base import CandidateNeeds, missing
-from apportion.core.task import SessionPart, Task
-from apportion.core.verdict import Bound, Verdict, Verdicts, mark_repeats
+from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning
+from apportion.core.strategy_api.strategy import CandidateNeeds, missing
+from apportion.core.strategy_api.task import SessionPart, Task
+from apportion.core.strategy_api.verdict import Bound, Verdict, Verdicts, mark_repeats
 
 _NEEDS = ("content",)
 _SEAM = "\n\n"

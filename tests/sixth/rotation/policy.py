@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from apportion.core.policy import Policy, PolicyTable
+from apportion.core.strategy_api.policy import Policy, PolicyTable
 
 MOST = 1_000
 """The most candidates that may stand in one turn."""

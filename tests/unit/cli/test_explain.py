@@ -14,10 +14,10 @@ from support.commands import Ended, apportion
 from support.composing import ENGINE, answer, candidate, lanes_policy, request
 from support.recording import altered, asked
 
-from apportion.core.levers import Lever
 from apportion.core.results import Entry, Fidelity, Outcome, Reason
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import STRATEGIES, meaning_of
+from apportion.core.strategy_api.levers import Lever
 from apportion.decisions.explain.candidate import candidate_explanation, changes_explanation
 from apportion.decisions.explain.decision import explanation
 from apportion.decisions.replay.origin import Origin

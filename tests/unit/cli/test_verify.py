@@ -9,7 +9,8 @@ from support.commands import Ended, apportion
 from support.composing import candidate
 from support.recording import altered, asked
 
-from apportion.core.identity import key_id, path_id
+from apportion.core.fingerprints import key_id
+from apportion.core.path_ids import path_id
 
 SECRET = b"a fixed secret for tests"
 OTHER = "another secret for tests"

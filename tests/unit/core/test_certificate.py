@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.optimum import by_solving, by_trying
 
-from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.results import Certificate, GroupPrice
+from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 
 
 def drawn_choice(rng: Random, number: int, groups: int, most: int) -> BoundedChoice:

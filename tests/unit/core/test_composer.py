@@ -12,7 +12,7 @@ from apportion.core.policies.timeline import Published, Timeline
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
 from apportion.core.strategies.lanes import LanesStrategy
-from apportion.core.verdict import Verdicts
+from apportion.core.strategy_api.verdict import Verdicts
 
 FROM = "2026-03-01T12:00:00Z"
 BEFORE = "2026-03-01T11:59:59.999999Z"

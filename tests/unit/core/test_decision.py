@@ -10,7 +10,7 @@ from support.composing import ENGINE, SECRET, answer, artifact, candidate, count
 
 from apportion.core.compose import Answered
 from apportion.core.engine import Engine
-from apportion.core.identity import Secrets, key_id
+from apportion.core.fingerprints import Secrets, key_id
 from apportion.core.publish import publish
 from apportion.core.results import DecisionTokens
 from apportion.core.session.row import EMPTY

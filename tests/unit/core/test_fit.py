@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 import pytest
 from support.wholes import CountedWhole
 
-from apportion.core.fit import Fit, Piece
 from apportion.core.shrink import Ladder, Shrunk
 from apportion.core.shrink.ladder import Rung
+from apportion.core.strategy_api.fit import Fit, Piece
 from apportion.core.text.reckoning import Correction
 
 

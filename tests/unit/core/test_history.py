@@ -7,10 +7,10 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apportion.core.digests import digest
 from apportion.core.errors import EventError
 from apportion.core.events import Conversation
 from apportion.core.history import history_of
-from apportion.core.identity import digest
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-1e9, 1e9) | st.text(),

@@ -10,24 +10,17 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apportion.core import identity
+from apportion.core import path_ids
 from apportion.core.candidates.glob import Globs, Paths
 from apportion.core.canonical import named
+from apportion.core.canonical_json import canonical_json, canonical_json_of_any
+from apportion.core.digests import decision_id
 from apportion.core.errors import EventError
+from apportion.core.event_time import utc
 from apportion.core.events import Candidate
-from apportion.core.identity import (
-    Secrets,
-    canonical_json,
-    canonical_json_of_any,
-    decision_id,
-    fingerprint,
-    key_id,
-    long_path_id,
-    normalised_path,
-    path_id,
-    thousandths,
-    utc,
-)
+from apportion.core.fingerprints import Secrets, fingerprint, key_id
+from apportion.core.path_ids import long_path_id, normalised_path, path_id
+from apportion.core.rounding import thousandths
 
 texts = st.text(st.characters(codec="utf-8"))
 ascii_keys = st.text(st.characters(max_codepoint=0x7F), max_size=5)
@@ -92,7 +85,7 @@ def test_an_id_from_a_path_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None
         made.append((secret, text))
         return fingerprint(secret, text)
 
-    monkeypatch.setattr(identity, "fingerprint", counted)
+    monkeypatch.setattr(path_ids, "fingerprint", counted)
     secrets = b"made once", b"made again", b"made once"
     assert len({path_id(secret, "src/a.py", "local_diff", "local", 0) for secret in secrets}) == 2
     assert made == [(b"made once", "src/a.py"), (b"made again", "src/a.py")]

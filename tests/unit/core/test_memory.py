@@ -11,13 +11,14 @@ from support.composing import ENGINE, SECRET, answer, artifact, candidate, lanes
 from apportion.core import canonical
 from apportion.core.bounds import Bounds
 from apportion.core.composer import Composer
+from apportion.core.digests import text_digest
 from apportion.core.engine import Engine
-from apportion.core.identity import Secrets, text_digest
+from apportion.core.fingerprints import Secrets
 from apportion.core.memory import CompositionCache, Memory
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.session.row import EMPTY
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.codec import decode, encode
 
 POLICY = lanes_policy(cache={"ttl_s": 300, "max_entries": 2})

@@ -9,17 +9,17 @@ from support.asking import asked
 from support.composing import lanes_policy
 
 from apportion.core.canonical import Facts
+from apportion.core.digests import digest
 from apportion.core.events import Constraints, ContextRequest, Conversation, LaneRequirement, Vitals
-from apportion.core.identity import digest
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.query.reading import read_contents
 from apportion.core.strategies import STRATEGIES
-from apportion.core.strategies.base import Strategy
 from apportion.core.strategies.conversation.kept_history import ConversationPart
 from apportion.core.strategies.lanes.own_part import LanesPart
 from apportion.core.strategies.layers import LayersPart
-from apportion.core.task import OwnPart, Prepared, SessionPart, Task
-from apportion.core.verdict import Bound
+from apportion.core.strategy_api.strategy import Strategy
+from apportion.core.strategy_api.task import OwnPart, Prepared, SessionPart, Task
+from apportion.core.strategy_api.verdict import Bound
 from apportion.engine.counters import COUNTERS
 
 PINNED = {"pinned": [{"match": {"type": "id", "value": "a"}}]}

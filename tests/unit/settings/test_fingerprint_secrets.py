@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from apportion.core.identity import Secrets, event_time_us
+from apportion.core.event_time import event_time_us
+from apportion.core.fingerprints import Secrets
 from apportion.engine.assembly import create_engine
 from apportion.settings import Settings, SettingsError, load_settings
 from apportion.settings.fingerprint_secrets import read_secrets

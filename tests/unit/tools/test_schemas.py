@@ -16,8 +16,8 @@ from tools.schemas.files import files
 from apportion.core.bounds import Bounds
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, ContextUsage
-from apportion.core.policy import PolicyError
 from apportion.core.strategies import STRATEGIES, parse_policy
+from apportion.core.strategy_api.policy import PolicyError
 from apportion.core.wire.codec import decode, encode
 from apportion.core.wire.repair import without_nulls
 from apportion.decisions.analytics.records import UnreadableError, recognised

@@ -13,16 +13,16 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from apportion import ENGINE_VERSION, __version__
+from apportion.version import ENGINE_VERSION, __version__
 
 _PANELS = {
-    "Try": ("demo", "workload"),
-    "Compose": ("compose", "gateway", "run", "send"),
-    "Understand": ("verify", "explain", "replay", "report", "mcp", "sink"),
-    "Operate": ("topics", "policies", "health", "config", "fingerprint", "snapshot", "forget"),
+    "try_out": ("demo", "workload"),
+    "compose": ("compose", "gateway", "run", "send"),
+    "understand": ("verify", "explain", "replay", "report", "mcp", "sink"),
+    "operate": ("topics", "policies", "health", "config", "fingerprint", "snapshot", "forget"),
 }
 COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names}
-"""The commands by name with their panel, in the order of `--help`."""
+"""The commands by name with their panel, which is their folder, in the order of `--help`."""
 _COLUMNS = 75
 """Width of an example, with room for a backslash on a terminal of 80 columns."""
 
@@ -50,8 +50,8 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
             raise KeyError(name)
-        command: Any = get_command(import_module(f"apportion.cli.{name}").app)
-        command.name, command.rich_help_panel = name, COMMANDS[name]
+        command: Any = get_command(import_module(f"apportion.cli.{COMMANDS[name]}.{name}").app)
+        command.name, command.rich_help_panel = name, COMMANDS[name].replace("_", " ").capitalize()
         for shown in (command, *getattr(command, "commands", {}).values()):
             shown.help = _flowing(shown.help or "")
         return command

@@ -21,15 +21,18 @@ from apportion.core.candidates.preparation import (
     sent_again,
     without_backed_off,
 )
+from apportion.core.canonical_json import canonical_json, canonical_json_of_any
+from apportion.core.digests import digest
 from apportion.core.errors import ErrorCode, EventError
+from apportion.core.event_time import event_time_us
 from apportion.core.events import Candidate, ContextRequest
+from apportion.core.fingerprints import Secrets
 from apportion.core.history import History, history_of
-from apportion.core.identity import Secrets, canonical_json, canonical_json_of_any, digest, event_time_us
-from apportion.core.policy import Policy
 from apportion.core.results import Limits, Status
 from apportion.core.session.row import SeenRequest, Session, session_at
 from apportion.core.strategies import STRATEGIES
-from apportion.core.strategies.base import Strategy
+from apportion.core.strategy_api.policy import Policy
+from apportion.core.strategy_api.strategy import Strategy
 
 STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "query", "layers", "conversation")
 """Fields of a request that only some strategies read; the other strategies refuse them."""

@@ -30,7 +30,7 @@ from apportion.core.results import (
     Status,
     ToolResults,
 )
-from apportion.core.verdict import GroupBounds, Verdict, Verdicts
+from apportion.core.strategy_api.verdict import GroupBounds, Verdict, Verdicts
 
 _REASONS: Mapping[Bound, Reason] = {
     Bound.ID: Reason.DUPLICATE,

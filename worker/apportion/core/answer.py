@@ -11,16 +11,12 @@ from msgspec.structs import replace
 
 from apportion.core.accept import Accepted
 from apportion.core.accountant import Composition, entries_of, reason_counts
+from apportion.core.canonical_json import canonical_json
+from apportion.core.digests import digest, text_digest
 from apportion.core.engine import Engine
+from apportion.core.event_time import utc
 from apportion.core.events import MendedRequest, Opt, Trigger
-from apportion.core.identity import (
-    canonical_json,
-    digest,
-    fingerprint,
-    key_id,
-    text_digest,
-    utc,
-)
+from apportion.core.fingerprints import fingerprint, key_id
 from apportion.core.results import (
     SCHEMA_VERSION,
     ComposedSession,

@@ -6,18 +6,13 @@ No policy has a say in it.
 import msgspec
 from msgspec import UNSET, Struct
 
+from apportion.core.canonical_json import exact_json_integer
+from apportion.core.digests import text_digest
 from apportion.core.errors import ErrorCode, EventError
+from apportion.core.event_time import event_time_us
 from apportion.core.events import Candidate, Opt
-from apportion.core.identity import (
-    PATH_REMEMBERED_MAX,
-    event_time_us,
-    exact_json_integer,
-    long_path_id,
-    normalised_path,
-    path_id,
-    text_digest,
-    thousandths,
-)
+from apportion.core.path_ids import PATH_REMEMBERED_MAX, long_path_id, normalised_path, path_id
+from apportion.core.rounding import thousandths
 
 _encode = msgspec.json.Encoder().encode
 

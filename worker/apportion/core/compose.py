@@ -13,17 +13,18 @@ from msgspec.structs import replace
 from apportion.core.accept import Accepted, RecognisedRequest, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
 from apportion.core.answer import AnswerParts, composed_event, decision_event
+from apportion.core.digests import decision_id
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
-from apportion.core.identity import decision_id, marking_key, secret_digest
+from apportion.core.fingerprints import marking_key, secret_digest
 from apportion.core.memory import Memory
 from apportion.core.overlap.selection_order import Overlap
-from apportion.core.policy import Policy
 from apportion.core.query.content_terms import ContentTerms
 from apportion.core.results import ContextComposed, ContextDecision, Reason, Status
 from apportion.core.session.row import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
-from apportion.core.task import Prepared, SessionPart, Task
+from apportion.core.strategy_api.policy import Policy
+from apportion.core.strategy_api.task import Prepared, SessionPart, Task
 from apportion.core.text.tokens import Estimator, TokenCounter
 
 _WITHHELD = {

@@ -11,14 +11,14 @@ from msgspec import UNSET
 from apportion.core.compose import Answered, compose, no_phase
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
+from apportion.core.event_time import event_time_us
 from apportion.core.events import ContextRequest, ContextRetraction, Event
-from apportion.core.identity import event_time_us
 from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policies.timeline import Timeline
-from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.session.row import Session, session_at
+from apportion.core.strategy_api.policy import Policy
 
 
 class Composer:

@@ -7,7 +7,8 @@ when the request is composed again, reduced and compared.
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from apportion.core.identity import canonical_json, digest
+from apportion.core.canonical_json import canonical_json
+from apportion.core.digests import digest
 from apportion.core.results import ContextDecision, Detail, Outcome
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from apportion.core.identity import Secrets
-from apportion.core.policy import Policy
+from apportion.core.fingerprints import Secrets
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.text.tokens import TokenCounter
 
 

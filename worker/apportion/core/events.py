@@ -1,4 +1,4 @@
-"""Incoming events, typed as they are on the wire. The schemas in `contracts/schemas/` are generated from these types.
+"""Incoming events, typed as they are on the wire. The schemas in `schemas/` are generated from these types.
 
 Each type checks its fields one by one. The fields that a request needs depend on the strategy of its policy;
 `core.accept` checks those. An absent field is `UNSET`, and so is an optional field that is `null`

@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from apportion.core.canonical_json import canonical_json, canonical_json_of_any, canonical_json_of_elements
+from apportion.core.digests import digest
 from apportion.core.events import Conversation
-from apportion.core.identity import (
-    canonical_json,
-    canonical_json_of_any,
-    canonical_json_of_elements,
-    digest,
-)
 
 if TYPE_CHECKING:
     from hashlib import _Hash

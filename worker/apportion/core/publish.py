@@ -4,8 +4,8 @@ These events have no answer. Their effect shows in the session's next decision.
 """
 
 from apportion.core.engine import Engine
+from apportion.core.event_time import event_time_us
 from apportion.core.events import ContextArtifact, ContextRetraction
-from apportion.core.identity import event_time_us
 from apportion.core.session.pool import published, retracted
 from apportion.core.session.row import Session, after_artifact, after_retraction, session_at
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from apportion.core.engine import Engine
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policies.timeline import Timeline
+from apportion.engine.default import ENGINE
 from apportion.engine.policies import load_catalogue
-from apportion.library import ENGINE
 from apportion.settings import Settings, SettingsError
 from apportion.settings.fingerprint_secrets import read_secrets
 

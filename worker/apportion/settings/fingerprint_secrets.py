@@ -8,7 +8,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 
-from apportion.core.identity import Secrets, event_time_us
+from apportion.core.event_time import event_time_us
+from apportion.core.fingerprints import Secrets
 from apportion.settings import Settings, SettingsError, read_text, read_toml
 from apportion.settings.value_types import FingerprintSecret
 

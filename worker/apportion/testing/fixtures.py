@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.testing.harness import Harness
 
 

@@ -17,11 +17,11 @@ from apportion.core.bounds import Bounds
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
 from apportion.core.events import Event
-from apportion.core.identity import Secrets
+from apportion.core.fingerprints import Secrets
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy
 from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
 from apportion.core.session.row import Session
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.record import Record
 from apportion.engine.offline.answers import event_of_line, refused
 from apportion.engine.offline.lines import FILE_TOPIC, UNKNOWN_MS

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support.composing import answer, candidate, lanes_policy, request
 
-from apportion.core.policy import Policy, PolicyError
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.core.wire.codec import encode
 
 SILENT: list[dict[str, Any]] = [

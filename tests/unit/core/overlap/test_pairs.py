@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.naive_overlap import Said, covers, keys
 
-from apportion.core.identity import text_digest
+from apportion.core.digests import text_digest
 from apportion.core.overlap.pairs import overlap_of
 from apportion.core.overlap.selection_order import Discounted, Overlap
 from apportion.core.overlap.sketch import sketch

@@ -7,7 +7,7 @@ from support.composing import lanes_policy
 
 from apportion.core.errors import EventError
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy, PolicyError
+from apportion.core.strategy_api.policy import Policy, PolicyError
 
 JANUARY_US = 1_767_225_600_000_000
 """2026-01-01T00:00:00Z."""

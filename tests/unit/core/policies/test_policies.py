@@ -6,11 +6,11 @@ import pytest
 from support.composing import lanes_policy
 
 from apportion.core.bounds import Bounds
+from apportion.core.event_time import event_time_us
 from apportion.core.events import ContextRequest
-from apportion.core.identity import event_time_us
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import PolicyError, Problem
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import PolicyError, Problem
 from apportion.core.wire.codec import decode
 from apportion.engine.policies import load_catalogue, load_policies, load_policy
 

@@ -16,7 +16,7 @@ from apportion.core.policies.timeline import (
     policy_key,
     policy_value,
 )
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.record import Record
 from apportion.engine.policies import builtin_policies
 

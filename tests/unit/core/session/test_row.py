@@ -23,8 +23,9 @@ from support.composing import (
 )
 
 from apportion.core.errors import EventError
-from apportion.core.identity import Secrets, event_time_us, key_id, path_id
-from apportion.core.policy import Policy
+from apportion.core.event_time import event_time_us
+from apportion.core.fingerprints import Secrets, key_id
+from apportion.core.path_ids import path_id
 from apportion.core.publish import publish
 from apportion.core.session.row import (
     CARRIED_MAX,
@@ -39,6 +40,7 @@ from apportion.core.session.row import (
     after_answer,
     after_artifact,
 )
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.codec import encode
 
 DAY_S = 86_400

@@ -9,13 +9,13 @@ from rich.console import Console
 from support.asking import asked, calls, composed, conversation_policy, fates, result, says
 from support.composing import answer, entry_of, selected
 
+from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
-from apportion.core.identity import canonical_json_of_any
-from apportion.core.policy import PolicyError
 from apportion.core.results import Reason, ToolResults, WindowBreak
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies.conversation import places
+from apportion.core.strategy_api.policy import PolicyError
 from apportion.decisions.explain.candidate import candidate_explanation
 from apportion.decisions.explain.decision import explanation
 from apportion.doors.formats import anthropic_body

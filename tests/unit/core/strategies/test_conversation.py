@@ -8,8 +8,8 @@ from support.composing import answer, entry_of, selected
 
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
-from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Margin
+from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.engine.counters import COUNTERS
 from apportion.engine.policies import builtin_policies
 

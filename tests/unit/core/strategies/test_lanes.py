@@ -18,10 +18,10 @@ from support.composing import (
 
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
-from apportion.core.identity import Secrets
+from apportion.core.fingerprints import Secrets
 from apportion.core.memory import Memory
-from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import ConstraintCount, Margin
+from apportion.core.strategy_api.policy import Policy, PolicyError
 
 
 def two_lanes(first: tuple[int, int], second: tuple[int, int], total: int = 100) -> Policy:

@@ -8,9 +8,9 @@ from support.composing import answer, candidate, entry_of, lanes_policy, omitted
 
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
-from apportion.core.policy import Policy, PolicyError
 from apportion.core.shrink import ShrinkStrategy, ladder
 from apportion.core.strategies.lanes.render import LEAST_FORM_TOKENS
+from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.core.text.tokens import CounterName
 from apportion.engine.counters import COUNTERS
 

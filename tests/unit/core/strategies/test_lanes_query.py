@@ -20,12 +20,12 @@ from support.composing import (
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.memory import Memory
-from apportion.core.policy import PolicyError
 from apportion.core.publish import publish
 from apportion.core.query.reading import read_contents
 from apportion.core.results import Fidelity, Status
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import STRATEGIES
+from apportion.core.strategy_api.policy import PolicyError
 from apportion.core.wire.codec import decode, encode
 from apportion.engine.policies import builtin_policies
 

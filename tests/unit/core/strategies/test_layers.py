@@ -9,9 +9,9 @@ from support.counting import Counting
 
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
-from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Margin
 from apportion.core.session.row import EMPTY
+from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.engine.policies import builtin_policies
 
 LONG = "x" * 4_000

@@ -13,10 +13,10 @@ from support.composing import ENGINE, answer, candidate, lanes_policy, request, 
 from support.counting import Counting
 
 from apportion.core.engine import Engine
-from apportion.core.policy import PolicyError
 from apportion.core.results import Break, Broken
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies.lanes import hold, select
+from apportion.core.strategy_api.policy import PolicyError
 from apportion.core.wire.codec import encode
 from apportion.decisions.explain.decision import explanation
 from apportion.engine.counters import COUNTERS

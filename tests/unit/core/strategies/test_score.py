@@ -6,7 +6,7 @@ import pytest
 from support.composing import answer, candidate, entry_of, lanes_policy, omitted, request
 
 from apportion.core.errors import EventError
-from apportion.core.policy import PolicyError
+from apportion.core.strategy_api.policy import PolicyError
 
 RELEVANCE_ALONE = {"recency": 0, "relevance": 100, "specificity": 0, "risk_alignment": 0}
 BARE: dict[str, Any] = {"recency_bucket": None, "specificity": None, "risk_alignment": None}

@@ -8,9 +8,9 @@ from support.composing import ENGINE, answer, entry_of, omitted, request, select
 from support.counting import Counting
 
 from apportion.core.engine import Engine
-from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Margin
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.core.text.tokens import TokenCounter
 from apportion.engine.counters import COUNTERS
 from apportion.engine.policies import builtin_policies

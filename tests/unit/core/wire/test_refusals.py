@@ -8,8 +8,8 @@ from support.composing import answer, candidate, lanes_policy, request
 
 from apportion.core.bounds import Bounds
 from apportion.core.errors import POINTER_MAX_CHARACTERS, EventError
-from apportion.core.policy import Policy
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.codec import decode
 
 REQUEST = {

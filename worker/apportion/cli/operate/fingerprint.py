@@ -9,7 +9,7 @@ from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 
 if TYPE_CHECKING:
-    from apportion.core.identity import Secrets
+    from apportion.core.fingerprints import Secrets
 
 app = typer.Typer(add_completion=False)
 
@@ -46,7 +46,8 @@ def fingerprint(
       git ls-files | xargs apportion fingerprint --kind rule_doc --lane rules
     """
     from apportion.core.errors import EventError
-    from apportion.core.identity import key_id, normalised_path, path_id
+    from apportion.core.fingerprints import key_id
+    from apportion.core.path_ids import normalised_path, path_id
     from apportion.printable import printable
     from apportion.settings.fingerprint_secrets import read_secrets
 

@@ -38,7 +38,7 @@ def check(files: PolicyFiles) -> None:
     Examples:
       apportion policies check policies/*.toml
     """
-    from apportion.core.policy import PolicyError
+    from apportion.core.strategy_api.policy import PolicyError
     from apportion.engine.policies import load_policies
 
     policies, problems = load_policies(files)
@@ -65,7 +65,7 @@ def publish(ctx: typer.Context, files: PolicyFiles) -> None:
     Examples:
       apportion policies publish policies/*.toml
     """
-    from apportion.core.policy import PolicyError
+    from apportion.core.strategy_api.policy import PolicyError
     from apportion.engine.policies import load_policies
     from apportion.shell.kafka.publishing import publish_policies
 

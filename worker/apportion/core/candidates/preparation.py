@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from apportion.core.candidates.constraints import ConstraintList, match_paths
 from apportion.core.canonical import CanonicalCandidate, canonical_of, named
+from apportion.core.digests import digest
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, Constraints
-from apportion.core.identity import digest
-from apportion.core.recency import age_of
 from apportion.core.results import ConstraintCount, Reason
 from apportion.core.session.pool import Pooled
-from apportion.core.task import NO_AGE, Prepared
-from apportion.core.verdict import Bound
+from apportion.core.strategy_api.recency import age_of
+from apportion.core.strategy_api.task import NO_AGE, Prepared
+from apportion.core.strategy_api.verdict import Bound
 
 Check = Callable[[Candidate, Any], EventError | None]
 """Returns the reason for which a candidate cannot be used under a policy, or None."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 
 
 class Catalogue:

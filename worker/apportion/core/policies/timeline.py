@@ -15,8 +15,8 @@ from msgspec import Struct
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy, PolicyError, Problem
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy, PolicyError, Problem
 from apportion.core.wire.cloudevents import event_value, require_readable
 from apportion.core.wire.not_json import why_not_json
 from apportion.core.wire.record import Record

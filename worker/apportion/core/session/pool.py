@@ -9,9 +9,12 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.canonical import CanonicalCandidate, canonical_of, named
+from apportion.core.canonical_json import canonical_json
+from apportion.core.digests import digest
 from apportion.core.errors import ErrorCode, EventError
+from apportion.core.event_time import event_time_us
 from apportion.core.events import Candidate, ContextArtifact, ContextRetraction
-from apportion.core.identity import canonical_json, digest, event_time_us, normalised_path
+from apportion.core.path_ids import normalised_path
 
 ARTIFACTS_MAX = 500
 ARTIFACT_MAX_BYTES = 448 << 10

@@ -10,7 +10,8 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from apportion.core.identity import canonical_json, digest
+from apportion.core.canonical_json import canonical_json
+from apportion.core.digests import digest
 from apportion.core.session.pool import Pooled
 
 RECENT_REQUESTS_MAX = 64

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from apportion.core.levers import MEANINGS, Meaning
-from apportion.core.policy import Policy, PolicyError, Problem
 from apportion.core.results import Reason
-from apportion.core.strategies.base import Strategy
 from apportion.core.strategies.categories import CategoriesStrategy
 from apportion.core.strategies.conversation import ConversationStrategy
 from apportion.core.strategies.lanes import LanesStrategy
 from apportion.core.strategies.layers import LayersStrategy
 from apportion.core.strategies.tiers import TiersStrategy
+from apportion.core.strategy_api.levers import MEANINGS, Meaning
+from apportion.core.strategy_api.policy import Policy, PolicyError, Problem
+from apportion.core.strategy_api.strategy import Strategy
 
 STRATEGIES: Mapping[str, Strategy[Any, Any]] = {
     strategy.name: strategy

@@ -7,8 +7,8 @@ headers, and a long key, each by a limit of its own.
 from msgspec import json
 from msgspec.structs import replace
 
+from apportion.core.digests import digest
 from apportion.core.errors import EventError
-from apportion.core.identity import digest
 from apportion.core.results import ContextDeadLetter, DeadLetterSource, DeadLetterValue, Failure
 from apportion.core.wire.record import Record
 

@@ -17,9 +17,9 @@ from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
 
 from apportion.core.accountant import BOUNDS
+from apportion.core.digests import digest
 from apportion.core.errors import ErrorCode
 from apportion.core.events import ContextUsage
-from apportion.core.identity import digest
 from apportion.decisions.analytics.records import (
     DeadLetter,
     Decision,

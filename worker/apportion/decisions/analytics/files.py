@@ -8,7 +8,7 @@ each batch prove that those lines are from this file.
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from apportion.core.identity import digest
+from apportion.core.digests import digest
 from apportion.decisions.analytics.batches import TableBatch, batches_of, forget
 from apportion.decisions.analytics.partition import PartitionSink, WrittenFiles
 from apportion.decisions.analytics.store import Store

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from apportion.core.identity import digest
+from apportion.core.digests import digest
 from apportion.decisions.analytics.batches import (
     File,
     TableBatch,

@@ -12,10 +12,10 @@ from duckdb import DuckDBPyConnection
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from apportion import ENGINE_VERSION
 from apportion.decisions.analytics.queries import NAMES, load_query
 from apportion.decisions.analytics.replayed import Replayed
 from apportion.decisions.analytics.source import naming_bad_tables
+from apportion.version import ENGINE_VERSION
 
 _ANSWER_MAX_BYTES = 40_000
 _LISTED_MAX_BYTES = 1_100_000

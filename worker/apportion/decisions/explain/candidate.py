@@ -12,9 +12,9 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from apportion.core.levers import Lever
 from apportion.core.results import Bound, ContextDecision, Entry, Reason, Status
 from apportion.core.strategies import meaning_of
+from apportion.core.strategy_api.levers import Lever
 from apportion.decisions.explain.decision import ASIDE, HEADING, in_points, lines_shown, percent, plain
 from apportion.decisions.replay.findings import Finding, Found
 from apportion.decisions.replay.why import AdmittingChange, Searched, Why

@@ -16,8 +16,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, Field, ValidationError
 
-from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Reason, Status
+from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.core.text.tokens import CounterName
 from apportion.decisions.analytics.source import TablesFailedError
 from apportion.decisions.explain.candidate import not_searched

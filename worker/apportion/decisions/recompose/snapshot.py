@@ -17,13 +17,13 @@ import msgspec
 from aiokafka.errors import KafkaError
 from msgspec import Raw, Struct
 
-from apportion import ENGINE_VERSION
 from apportion.core.session.row import Session
 from apportion.settings import Settings
 from apportion.shell.kafka.admin import BrokerUnreachableError
 from apportion.shell.kafka.commits import read_commits
 from apportion.shell.stream.state.recovery import read_rows
 from apportion.shell.stream.state.rows import PartitionRows
+from apportion.version import ENGINE_VERSION
 
 FORM = 1
 _TAIL_BYTES = 1 << 20

@@ -6,8 +6,8 @@ beside itself, what the session carries.
 
 from msgspec.structs import replace
 
-from apportion.core.policy import Policy
 from apportion.core.session.row import Session
+from apportion.core.strategy_api.policy import Policy
 
 
 def row_under(session: Session, was: Policy, policy: Policy) -> Session:

@@ -11,8 +11,8 @@ from apportion.core.canonical import named
 from apportion.core.comparison import Different, NotJsonError, compare, read
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
+from apportion.core.event_time import event_time_us
 from apportion.core.events import ContextRequest
-from apportion.core.identity import event_time_us
 from apportion.core.results import ContextDeadLetter, ContextDecision
 from apportion.core.wire import codec
 from apportion.core.wire.dead_letter import holding

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from apportion.core.canonical_json import canonical_json
 from apportion.core.comparison import NotJsonError, read
-from apportion.core.identity import canonical_json
 from apportion.core.lru import Bounded
 from apportion.core.wire.record import Record
 from apportion.decisions.replay.findings import Finding, Found, finding_at

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from apportion.core.events import ContextRequest
-from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
 from apportion.core.session.row import Session
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.record import Record
 from apportion.decisions.replay.findings import Finding, Found
 from apportion.decisions.replay.recorded import Recorded, parse_decision

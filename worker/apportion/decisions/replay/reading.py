@@ -9,9 +9,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from apportion.core.bounds import Bounds
+from apportion.core.digests import digest
 from apportion.core.errors import EventError
 from apportion.core.events import Event
-from apportion.core.identity import digest
 from apportion.core.results import ContextDeadLetter
 from apportion.core.wire.record import Record
 from apportion.decisions.replay.recorded import MAX_OFFSET, Parse, parse_dead_letter, value_name

@@ -9,12 +9,12 @@ from msgspec import UNSET, Struct
 from apportion.core.compose import Answered, compose
 from apportion.core.composer import TimelineComposer
 from apportion.core.engine import Engine
+from apportion.core.event_time import event_time_us
 from apportion.core.events import ContextArtifact, ContextRequest, Event, session_key
-from apportion.core.identity import event_time_us
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import Timeline
-from apportion.core.policy import Policy
 from apportion.core.session.row import Session, session_at
+from apportion.core.strategy_api.policy import Policy
 from apportion.engine.offline.rows import SessionRows
 from apportion.engine.policies import builtin_policies
 

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
+from apportion.core.canonical_json import canonical_json
 from apportion.core.events import session_key
-from apportion.core.identity import canonical_json
 from apportion.core.results import DeadLetterValue, Detail
 from apportion.core.wire.record import Record
 from apportion.engine.offline.lines import FILE_TOPIC, UNKNOWN_MS

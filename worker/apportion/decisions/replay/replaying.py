@@ -12,10 +12,10 @@ from msgspec import Struct
 from apportion.core.compose import Answered, compose
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, session_key
-from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.results import Failure, Status
 from apportion.core.session.row import Session
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.record import Record
 from apportion.decisions.replay.changed_row import row_under
 from apportion.decisions.replay.findings import Finding, Found

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from apportion.core.compose import Answered
 from apportion.core.events import Constraint, Constraints, ContextRequest, Match, MatchType, Opt
-from apportion.core.policy import Policy
 from apportion.core.results import (
     ComposedItem,
     ContextComposed,
@@ -26,6 +25,7 @@ from apportion.core.results import (
     WindowBreak,
 )
 from apportion.core.strategies import STRATEGIES, parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.text.tokens import CounterName
 
 _FULLEST_FIRST = (

@@ -17,6 +17,7 @@ from apportion.core.canonical import named
 from apportion.core.compose import Answered, compose
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
+from apportion.core.event_time import event_time_us
 from apportion.core.events import (
     MAX_INTEGER,
     Candidate,
@@ -27,13 +28,13 @@ from apportion.core.events import (
     MatchType,
     Opt,
 )
-from apportion.core.identity import event_time_us, thousandths
-from apportion.core.levers import Ceiling, Lever, ScoreField
 from apportion.core.memory import Memory
-from apportion.core.policy import Policy, PolicyError
 from apportion.core.results import Entry, Fidelity, Reason
+from apportion.core.rounding import thousandths
 from apportion.core.session.row import session_at
 from apportion.core.strategies import STRATEGIES, meaning_of, parse_policy
+from apportion.core.strategy_api.levers import Ceiling, Lever, ScoreField
+from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.decisions.replay.changed_row import row_under
 from apportion.decisions.replay.origin import Origin
 

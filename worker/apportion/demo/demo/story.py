@@ -10,7 +10,7 @@ from itertools import chain
 
 from msgspec import Struct
 
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.demo.workload.sessions import Event, ToolChat, briefing, chat, habits, recall, review
 from apportion.engine.policies import load_policy
 

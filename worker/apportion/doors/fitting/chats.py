@@ -12,9 +12,9 @@ from typing import Any, NotRequired, TypeAlias, TypedDict
 
 from msgspec import Struct
 
+from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import MAX_INTEGER
-from apportion.core.identity import canonical_json_of_any
 from apportion.doors.fitting.results import FitError
 
 Message: TypeAlias = Mapping[str, Any]

@@ -15,8 +15,8 @@ from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest, session_key
 from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy
 from apportion.core.session.row import EMPTY, Session
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.codec import decode, encode
 from apportion.engine.counters import COUNTERS
 from apportion.engine.policies import builtin_policies

@@ -1,7 +1,7 @@
 """A span of each call, by OpenTelemetry's API, which the event of the call names as its parent.
 
-Names and attributes are those of the HTTP conventions. The answer is named by `apportion.shell.operations.tracing`. A span has
-the template of the path, because the path can hold an artifact's id.
+Names and attributes are those of the HTTP conventions. The answer is named by `operations/tracing.py`. A span
+has the template of the path, because the path can hold an artifact's id.
 """
 
 from collections.abc import Iterator

@@ -7,8 +7,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy, PolicyError, Problem
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy, PolicyError, Problem
 
 
 def load_policy(file: Traversable | Path) -> Policy:

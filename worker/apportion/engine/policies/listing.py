@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from apportion.core.policies.timeline import Timeline, policy_key
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 
 
 class PolicySource(StrEnum):

@@ -10,7 +10,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from apportion.core.policies.timeline import PolicyRefusal, Timeline, policy_key, policy_value
-from apportion.core.policy import Policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.engine.assembly import create_timeline
 from apportion.settings import Settings
 from apportion.shell.kafka.outbound import OutboundRecord

@@ -13,12 +13,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from apportion import ENGINE_VERSION
 from apportion.core.errors import ErrorCode
 from apportion.core.results import Outcome, Reason
 from apportion.shell.operations import metrics
 from apportion.shell.operations.metrics import METRICS, Metric, MetricKind
 from apportion.shell.operations.tally import BatchTally, Distribution
+from apportion.version import ENGINE_VERSION
 
 POLICIES_MAX = 50
 OTHER = "other"

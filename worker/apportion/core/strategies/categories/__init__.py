@@ -22,15 +22,15 @@ from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import MAX_INTEGER, Candidate, ContextRequest
-from apportion.core.levers import Ceiling, Levers, Meaning, ScoreField
 from apportion.core.results import Reason
-from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, CategoriesPolicy
 from apportion.core.strategies.categories.rank import SCORE_PARTS, rank
 from apportion.core.strategies.categories.select import certified, select
-from apportion.core.supersession import mark_superseded
-from apportion.core.task import SessionPart, Task
-from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
+from apportion.core.strategy_api.levers import Ceiling, Levers, Meaning, ScoreField
+from apportion.core.strategy_api.strategy import CandidateNeeds, missing
+from apportion.core.strategy_api.supersession import mark_superseded
+from apportion.core.strategy_api.task import SessionPart, Task
+from apportion.core.strategy_api.verdict import GroupBounds, Verdicts, mark_repeats
 
 RANKED_BY = ("relevance", "created_at", "weighted_agreement")
 """What a priority is made from where none is given."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from apportion.core.policy import (
+from apportion.core.strategy_api.policy import (
     AddedLater,
     CertificatePolicy,
     Count,

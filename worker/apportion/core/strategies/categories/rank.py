@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from apportion.core.canonical import Facts
+from apportion.core.canonical_json import exact_json_integer
 from apportion.core.events import Opt
-from apportion.core.identity import exact_json_integer
 from apportion.core.strategies.categories.policy import CategoriesPolicy
-from apportion.core.task import Prepared, Task
-from apportion.core.verdict import Verdict
+from apportion.core.strategy_api.task import Prepared, Task
+from apportion.core.strategy_api.verdict import Verdict
 
 SCORE_PARTS = ("relevance", "recency", "diversity")
 _RECENCY = (1_300, 1_200, 1_100, 1_000, 800)

@@ -9,18 +9,18 @@ from itertools import groupby
 
 from msgspec import UNSET
 
-from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.results import Certificate, Fidelity
-from apportion.core.strategies.base import set_costs
 from apportion.core.strategies.categories.policy import CategoriesPolicy, Overflow
 from apportion.core.strategies.categories.rank import Contender
 from apportion.core.strategies.categories.text import GrowingText, OrderedText, Text
-from apportion.core.task import Task
+from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
+from apportion.core.strategy_api.strategy import set_costs
+from apportion.core.strategy_api.task import Task
+from apportion.core.strategy_api.verdict import Bound, mark_covered
 from apportion.core.text.cut import largest
 from apportion.core.text.render import join
 from apportion.core.text.tokens import units_of
-from apportion.core.verdict import Bound, mark_covered
 
 
 def select(

@@ -34,10 +34,8 @@ from msgspec.structs import replace
 
 from apportion.core.events import ContextRequest
 from apportion.core.history import as_message
-from apportion.core.levers import Meaning
 from apportion.core.results import Reason, ToolResults
 from apportion.core.shrink import Shrunk
-from apportion.core.strategies.base import WithoutCandidates
 from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
 from apportion.core.strategies.conversation.choose import Room, Terms, measure_room
 from apportion.core.strategies.conversation.groups import Plan, plan
@@ -61,8 +59,10 @@ from apportion.core.strategies.conversation.verdicts import (
     verdicts_on_messages,
 )
 from apportion.core.strategies.conversation.window_report import SentChat, report_window, with_pins_in_place
-from apportion.core.task import SessionPart
-from apportion.core.verdict import Verdicts
+from apportion.core.strategy_api.levers import Meaning
+from apportion.core.strategy_api.strategy import WithoutCandidates
+from apportion.core.strategy_api.task import SessionPart
+from apportion.core.strategy_api.verdict import Verdicts
 
 
 class ConversationStrategy(WithoutCandidates):

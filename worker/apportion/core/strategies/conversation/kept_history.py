@@ -15,7 +15,7 @@ from apportion.core.strategies.conversation.messages import Chat
 from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace
 from apportion.core.strategies.conversation.policy import ConversationPolicy, ToolResultsPolicy
 from apportion.core.strategies.conversation.window import allowed_cuts, free_messages, keep_window
-from apportion.core.task import OwnPart, SessionPart, Task
+from apportion.core.strategy_api.task import OwnPart, SessionPart, Task
 
 
 class ConversationPart(OwnPart, frozen=True):

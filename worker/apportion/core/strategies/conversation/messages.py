@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, ValidationError, convert
 
+from apportion.core.canonical_json import canonical_json, canonical_json_of_each
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Closed, Name, Opt
-from apportion.core.identity import canonical_json, canonical_json_of_each
 from apportion.core.text.tokens import TokenCounter
 from apportion.core.wire.refusal import refusal
 

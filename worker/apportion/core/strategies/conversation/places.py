@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from apportion.core.identity import canonical_json_of_any
+from apportion.core.canonical_json import canonical_json_of_any
 
 DIGESTS_MAX = 8
 DIGEST_BYTES = 8

@@ -11,7 +11,7 @@ from msgspec import Struct
 from pydantic import Field
 
 from apportion.core.events import MAX_INTEGER
-from apportion.core.policy import (
+from apportion.core.strategy_api.policy import (
     AddedLater,
     Count,
     OwnName,

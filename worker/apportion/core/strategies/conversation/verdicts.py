@@ -14,7 +14,7 @@ from apportion.core.strategies.conversation.choose import Room
 from apportion.core.strategies.conversation.groups import Plan
 from apportion.core.strategies.conversation.kept_history import KeptHistory
 from apportion.core.strategies.conversation.policy import Parts
-from apportion.core.verdict import Bound, GroupBounds, Verdict
+from apportion.core.strategy_api.verdict import Bound, GroupBounds, Verdict
 
 _SYSTEM, _MESSAGES = "system", "messages"
 _PROMPT_ID = "system_prompt"

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from apportion.core.canonical_json import canonical_json_of_any, canonical_json_of_elements
 from apportion.core.events import Opt
 from apportion.core.history import as_message
-from apportion.core.identity import canonical_json_of_any, canonical_json_of_elements
 from apportion.core.results import Breakpoint, ChatWindow, WindowBreak
 from apportion.core.strategies.conversation.chat_state import SentBeginning
 from apportion.core.strategies.conversation.kept_history import ConversationTask, KeptHistory

@@ -28,15 +28,12 @@ from typing import ClassVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from apportion.core.certificate import BoundedChoice, Cap, certify
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate, ContextRequest
-from apportion.core.levers import Ceiling, Lever, Levers, Meaning, ScoreField
 from apportion.core.overlap.parts_order import DiscountedParts
 from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
-from apportion.core.strategies.base import CandidateNeeds, missing, set_costs
 from apportion.core.strategies.lanes.hold import Holding, before_of, hold_beginning
 from apportion.core.strategies.lanes.near_miss import record_near_misses
 from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
@@ -54,9 +51,12 @@ from apportion.core.strategies.lanes.select import (
     settle,
 )
 from apportion.core.strategies.lanes.units import Competition, compete, in_output_order
-from apportion.core.supersession import mark_superseded
-from apportion.core.task import SessionPart
-from apportion.core.verdict import GroupBounds, Verdicts, mark_repeats
+from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
+from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning, ScoreField
+from apportion.core.strategy_api.strategy import CandidateNeeds, missing, set_costs
+from apportion.core.strategy_api.supersession import mark_superseded
+from apportion.core.strategy_api.task import SessionPart
+from apportion.core.strategy_api.verdict import GroupBounds, Verdicts, mark_repeats
 
 _SHRINKS = frozenset(ShrinkStrategy)
 REQUIRED = ("content", "kind", "lane")

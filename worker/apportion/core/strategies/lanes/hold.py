@@ -27,7 +27,7 @@ from apportion.core.strategies.lanes.policy import PrefixPolicy
 from apportion.core.strategies.lanes.prefix_state import PrefixItem, piece_digest
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategies.lanes.select import Choosable, Selection, greedy, output_order
-from apportion.core.verdict import Bound
+from apportion.core.strategy_api.verdict import Bound
 
 TRIES_MAX = 16
 _REPEATS = frozenset({Bound.SUBJECT, Bound.ID})

@@ -10,7 +10,7 @@ They are recorded after a selection in canonical order. The tokens are enough, n
 """
 
 from apportion.core.strategies.lanes.select import Choosable, Selection
-from apportion.core.verdict import Bound
+from apportion.core.strategy_api.verdict import Bound
 
 
 def record_near_misses(choosable: Choosable, selection: Selection) -> None:

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from apportion.core.events import LaneRequirement, Opt, Vitals
 from apportion.core.strategies.lanes.policy import LanesPolicy
-from apportion.core.task import OwnPart, SessionPart, Task, in_key
+from apportion.core.strategy_api.task import OwnPart, SessionPart, Task, in_key
 
 
 class LanesPart(OwnPart, frozen=True):

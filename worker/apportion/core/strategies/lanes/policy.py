@@ -10,7 +10,8 @@ from msgspec import UNSET, Struct
 from pydantic import Field, field_validator, model_validator
 
 from apportion.core.events import MAX_INTEGER
-from apportion.core.policy import (
+from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
+from apportion.core.strategy_api.policy import (
     AddedLater,
     CertificatePolicy,
     Count,
@@ -23,10 +24,9 @@ from apportion.core.policy import (
     clashing_priorities,
     integer,
 )
-from apportion.core.recency import AGE_EDGES_S
-from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
-from apportion.core.task import Prepared
-from apportion.core.verdict import GroupBounds
+from apportion.core.strategy_api.recency import AGE_EDGES_S
+from apportion.core.strategy_api.task import Prepared
+from apportion.core.strategy_api.verdict import GroupBounds
 
 KIND_ORDER = (
     "constraint",

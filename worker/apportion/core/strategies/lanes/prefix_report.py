@@ -14,7 +14,7 @@ from apportion.core.strategies.lanes.hold import Holding
 from apportion.core.strategies.lanes.own_part import LanesTask
 from apportion.core.strategies.lanes.prefix_state import value_of
 from apportion.core.strategies.lanes.render import Rendered
-from apportion.core.verdict import Verdicts
+from apportion.core.strategy_api.verdict import Verdicts
 
 _BREAKPOINTS_MAX = 4
 _EIGHTHS = (3, 5, 6, 7)

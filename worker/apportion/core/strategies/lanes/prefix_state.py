@@ -9,7 +9,7 @@ from itertools import islice, takewhile
 
 from msgspec import UNSET, Struct, msgpack
 
-from apportion.core.identity import text_digest
+from apportion.core.digests import text_digest
 from apportion.core.results import Fidelity
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategies.lanes.text import rendered

@@ -11,13 +11,13 @@ from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import LaneRequirement, Pressure, Vitals
-from apportion.core.identity import mark
-from apportion.core.recency import AGE_EDGES_S, recency_bucket
+from apportion.core.fingerprints import mark
 from apportion.core.strategies.lanes.excerpt import ExcerptForms
 from apportion.core.strategies.lanes.own_part import LanesTask
 from apportion.core.strategies.lanes.policy import WHOLE_PERCENT, Lane, LanesPolicy, open_lane
-from apportion.core.task import Prepared
-from apportion.core.verdict import Verdict
+from apportion.core.strategy_api.recency import AGE_EDGES_S, recency_bucket
+from apportion.core.strategy_api.task import Prepared
+from apportion.core.strategy_api.verdict import Verdict
 
 ONE = 1_000
 """1.0 in thousandths."""

@@ -13,17 +13,17 @@ from itertools import accumulate
 
 from msgspec import UNSET, Struct
 
-from apportion.core.fit import Fit, Piece
 from apportion.core.results import Fidelity
 from apportion.core.shrink import Ladder, Parsing, ShrinkStrategy, Shrunk, ladder
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategies.lanes.text import LanesText, rendered, with_headings
+from apportion.core.strategy_api.fit import Fit, Piece
+from apportion.core.strategy_api.verdict import Bound
 from apportion.core.text.reckoning import Correction, needs_grid
 from apportion.core.text.render import SEPARATOR, join
 from apportion.core.text.tokens import TokenCounter, units_of
 from apportion.core.text.variant_counter import Alike
-from apportion.core.verdict import Bound
 
 LEAST_FORM_TOKENS = 6
 """No form but a whole costs less, with any counter, for it has a marker: a piece that small has no other."""

@@ -14,7 +14,7 @@ from apportion.core.results import Fidelity
 from apportion.core.strategies.lanes.policy import Lane
 from apportion.core.strategies.lanes.quota import QuotaTable, QuotaUse, quotas_of
 from apportion.core.strategies.lanes.rank import Artifact
-from apportion.core.verdict import Bound, mark_covered
+from apportion.core.strategy_api.verdict import Bound, mark_covered
 
 # loops over candidates read these: Python 3.11 takes 0.05 to 0.2 µs to look up a member of an enum
 _FULL, _LANE, _LIMIT = Fidelity.FULL, Bound.LANE, Bound.LIMIT

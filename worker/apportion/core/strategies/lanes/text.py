@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from apportion.core.fit import Piece
 from apportion.core.strategies.lanes.rank import Artifact
+from apportion.core.strategy_api.fit import Piece
 from apportion.core.text.piecewise_count import Joined
 from apportion.core.text.reckoning import Correction
 from apportion.core.text.render import join

@@ -13,18 +13,18 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.canonical import Facts
+from apportion.core.digests import text_digest
 from apportion.core.events import Opt
-from apportion.core.identity import text_digest
 from apportion.core.query.content_terms import ContentTerms
 from apportion.core.results import Fidelity, QueryMatch
 from apportion.core.shrink import ShrinkStrategy
-from apportion.core.strategies.base import set_costs
 from apportion.core.strategies.lanes.excerpt import ExcerptForms
 from apportion.core.strategies.lanes.own_part import LanesTask
 from apportion.core.strategies.lanes.policy import SCORE_PARTS, Lane, LanesPolicy
 from apportion.core.strategies.lanes.rank import ONE, Artifact, rank
 from apportion.core.strategies.lanes.text import rendered
-from apportion.core.task import Prepared
+from apportion.core.strategy_api.strategy import set_costs
+from apportion.core.strategy_api.task import Prepared
 
 if TYPE_CHECKING:  # numpy, which requests without a query never need
     from apportion.core.query.relevance import Relevances

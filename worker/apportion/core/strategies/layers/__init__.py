@@ -32,17 +32,17 @@ from msgspec import UNSET
 
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import ContextRequest, LayerContent
-from apportion.core.levers import Meaning
 from apportion.core.results import Margin, Reason
-from apportion.core.strategies.base import WithoutCandidates
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.policy import LayersPolicy
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
 from apportion.core.strategies.layers.verdicts import group_bounds, verdicts_of, verdicts_on_nothing
-from apportion.core.task import OwnPart, SessionPart, Task
+from apportion.core.strategy_api.levers import Meaning
+from apportion.core.strategy_api.strategy import WithoutCandidates
+from apportion.core.strategy_api.task import OwnPart, SessionPart, Task
+from apportion.core.strategy_api.verdict import Verdicts
 from apportion.core.text.tokens import TokenCounter
 from apportion.core.text.variant_counter import Alike
-from apportion.core.verdict import Verdicts
 
 
 class LayersPart(OwnPart, frozen=True):

@@ -6,7 +6,14 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from apportion.core.policy import Count, Policy, PolicyTable, Problem, clashing_priorities, integer
+from apportion.core.strategy_api.policy import (
+    Count,
+    Policy,
+    PolicyTable,
+    Problem,
+    clashing_priorities,
+    integer,
+)
 
 DEFAULT_TOTAL_TOKENS = 10_000
 WHOLE_PERCENT = 100

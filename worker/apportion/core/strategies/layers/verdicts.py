@@ -10,8 +10,8 @@ from msgspec import UNSET
 from apportion.core.results import Fidelity, Margin
 from apportion.core.strategies.layers.form import SectionLines
 from apportion.core.strategies.layers.share import Share
+from apportion.core.strategy_api.verdict import Bound, GroupBounds, Verdict
 from apportion.core.text.tokens import TokenCounter
-from apportion.core.verdict import Bound, GroupBounds, Verdict
 
 _LAYER, _ENTRY = "layer", "entry"
 

@@ -21,17 +21,17 @@ from typing import ClassVar
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest
-from apportion.core.levers import Lever, Levers, Meaning, ScoreField
 from apportion.core.results import Fidelity, Reason
-from apportion.core.strategies.base import CandidateNeeds, missing
 from apportion.core.strategies.tiers.demote import fit
 from apportion.core.strategies.tiers.policy import TiersPolicy
 from apportion.core.strategies.tiers.rank import FULL, NAME, OMITTED, TITLES, RankedItem, rank
 from apportion.core.strategies.tiers.render import sections, texts_of
-from apportion.core.supersession import mark_superseded
-from apportion.core.task import SessionPart, Task
+from apportion.core.strategy_api.levers import Lever, Levers, Meaning, ScoreField
+from apportion.core.strategy_api.strategy import CandidateNeeds, missing
+from apportion.core.strategy_api.supersession import mark_superseded
+from apportion.core.strategy_api.task import SessionPart, Task
+from apportion.core.strategy_api.verdict import Bound, GroupBounds, Verdicts, mark_repeats
 from apportion.core.text.characters import lowered
-from apportion.core.verdict import Bound, GroupBounds, Verdicts, mark_repeats
 
 _FIDELITIES = (Fidelity.FULL, Fidelity.SUMMARY, Fidelity.NAME)
 

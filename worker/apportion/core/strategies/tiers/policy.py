@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from apportion.core.events import MAX_INTEGER
-from apportion.core.policy import Count, Policy, PolicyTable
+from apportion.core.strategy_api.policy import Count, Policy, PolicyTable
 
 
 class Demotion(StrEnum):

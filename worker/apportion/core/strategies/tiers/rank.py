@@ -4,11 +4,11 @@ Decides where each behavior starts, and who comes before whom. Canonical order: 
 activation descending, id, then canonical JSON, so that the order of the request never shows.
 """
 
-from apportion.core.identity import thousandths
+from apportion.core.rounding import thousandths
 from apportion.core.strategies.tiers.policy import TiersPolicy
-from apportion.core.task import Prepared, Task
+from apportion.core.strategy_api.task import Prepared, Task
+from apportion.core.strategy_api.verdict import Bound, Verdict
 from apportion.core.text.characters import lowered
-from apportion.core.verdict import Bound, Verdict
 
 CONSTRAINT = "constraint"
 FULL, SUMMARY, NAME, OMITTED = range(4)

@@ -7,7 +7,7 @@ every tier canonical order.
 from collections.abc import Sequence
 
 from apportion.core.strategies.tiers.rank import TITLES, RankedItem
-from apportion.core.task import Prepared
+from apportion.core.strategy_api.task import Prepared
 from apportion.core.text.characters import SPACE_OR_SEPARATOR
 from apportion.core.text.render import join
 

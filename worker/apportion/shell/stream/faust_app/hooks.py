@@ -1,6 +1,6 @@
 """Hooks into Faust and aiokafka: each undocumented part that we need, apart from the classes that we extend.
 
-They depend on the pinned versions. `tests/unit/stream/faust_app/test_hooks.py` has a test for each.
+They depend on the pinned versions. `tests/unit/shell/stream/faust_app/test_hooks.py` has a test for each.
 """
 
 import asyncio

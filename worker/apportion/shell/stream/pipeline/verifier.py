@@ -21,10 +21,10 @@ from apportion.core.compose import compose
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest
-from apportion.core.policy import Policy
 from apportion.core.results import ContextDecision
 from apportion.core.session.row import Session
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire import codec
 from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_engine

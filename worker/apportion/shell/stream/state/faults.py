@@ -3,7 +3,7 @@
 The messages never ask to destroy what may still be needed.
 """
 
-from apportion.core.identity import digest
+from apportion.core.digests import digest
 from apportion.shell.kafka.faults import StreamError
 from apportion.version import __version__
 

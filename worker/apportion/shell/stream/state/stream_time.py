@@ -6,8 +6,8 @@ because nothing else is known after a crash.
 """
 
 from apportion.core.errors import ErrorCode, EventError
+from apportion.core.event_time import event_time_us
 from apportion.core.events import ContextRequest, ContextRetraction, Event
-from apportion.core.identity import event_time_us
 from apportion.core.wire.record import Record
 
 _AHEAD_MAX_S = 60 * 60

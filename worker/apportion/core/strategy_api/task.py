@@ -14,12 +14,13 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from apportion.core.canonical import Facts
-from apportion.core.identity import canonical_json_of_any, digest
+from apportion.core.canonical_json import canonical_json_of_any
+from apportion.core.digests import digest
 from apportion.core.overlap.selection_order import Overlap
-from apportion.core.policy import Policy
 from apportion.core.query.content_terms import ContentTerms
+from apportion.core.strategy_api.policy import Policy
+from apportion.core.strategy_api.verdict import Bound
 from apportion.core.text.tokens import TokenCounter
-from apportion.core.verdict import Bound
 
 P = TypeVar("P", bound=Policy)
 T = TypeVar("T", bound="OwnPart | None")

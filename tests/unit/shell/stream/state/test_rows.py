@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
+from apportion.core.digests import digest
 from apportion.core.events import Candidate
-from apportion.core.identity import digest
 from apportion.core.session.pool import Pooled
 from apportion.core.session.row import EMPTY, Carried, Injection, SeenRequest, Session
 from apportion.shell.stream.state.faults import (

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
-from apportion.core.identity import exact_json_integer
+from apportion.core.canonical_json import exact_json_integer
 from apportion.core.results import Certificate, GroupPrice
 
 _PERMILLE = 1_000

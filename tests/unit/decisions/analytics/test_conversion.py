@@ -16,7 +16,7 @@ from apportion.core.events import ContextUsage
 from apportion.decisions.analytics.conversion import RecordLines, convert
 from apportion.decisions.analytics.tables import SCHEMAS, Table
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("decisions.jsonl"))
 PAGE = (ROOT / "docs" / "analytics.md").read_text("utf-8")
 

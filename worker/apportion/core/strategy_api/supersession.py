@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from apportion.core.task import Prepared
-from apportion.core.verdict import Bound
+from apportion.core.strategy_api.task import Prepared
+from apportion.core.strategy_api.verdict import Bound
 
 
 class Dated(Protocol):

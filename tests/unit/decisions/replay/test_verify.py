@@ -24,7 +24,7 @@ from support.recording import (
 
 from apportion.core.bounds import Bounds
 from apportion.core.engine import Engine
-from apportion.core.identity import Secrets
+from apportion.core.fingerprints import Secrets
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.wire.record import Record
 from apportion.decisions.replay.findings import Found

@@ -11,7 +11,7 @@ import pytest
 from apportion.contracts.schemas.topics import Compatibility, TopicSchema, topic_schemas
 from apportion.settings import Settings
 
-EXAMPLES = Path(__file__).parents[3] / "schemas" / "examples"
+EXAMPLES = Path(__file__).parents[4] / "schemas" / "examples"
 TOPICS = {
     "requests_topic": ("context-request", "context-artifact", "context-retraction"),
     "policies_topic": ("context-policy",),

@@ -14,8 +14,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from apportion.core.canonical_json import canonical_json_of_any
+from apportion.core.digests import digest
+from apportion.core.event_time import event_time_us
 from apportion.core.events import MAX_INTEGER, Opt, Timestamp
-from apportion.core.identity import canonical_json_of_any, digest, event_time_us
 from apportion.core.results import Limits, PolicyRef
 from apportion.core.text.tokens import CounterName
 

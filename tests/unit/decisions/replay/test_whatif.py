@@ -26,9 +26,9 @@ from support.recording import (
 from apportion.core.bounds import Bounds
 from apportion.core.engine import Engine
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy
 from apportion.core.results import Fidelity
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.text.tokens import CounterName
 from apportion.decisions.replay.findings import Finding
 from apportion.decisions.replay.reading import FileReading
@@ -354,7 +354,7 @@ def test_sums_of_parts_are_the_sum_of_the_whole_and_of_nothing_nothing() -> None
     assert Sum() + Sum() == Sum()
 
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[3] / "golden"
 SESSIONS = sorted(folder.name for folder in (GOLDEN / "sessions").iterdir())
 FOLDERS = (GOLDEN / "policies", GOLDEN / "sessions" / "facts" / "policies")
 POLICIES = Catalogue([policy for folder in FOLDERS for policy in load_catalogue(folder)])

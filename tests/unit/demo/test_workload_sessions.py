@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 from msgspec.structs import replace
 
-from apportion.core.identity import Secrets
+from apportion.core.fingerprints import Secrets
 from apportion.demo.demo.story import assistant_policy, story_of
 from apportion.demo.workload.recording import recorded
 from apportion.demo.workload.sessions import Event, ToolChat, briefing, chat, habits, recall, review

@@ -11,13 +11,13 @@ from support.recording import POLICY, Recording, altered, as_lines, asked, of_fi
 
 from apportion.core.bounds import Bounds
 from apportion.core.events import ContextRequest
-from apportion.core.levers import Lever
 from apportion.core.policies.catalogue import Catalogue
-from apportion.core.policy import Policy
 from apportion.core.publish import publish
 from apportion.core.results import ContextDecision, Fidelity, Reason
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
+from apportion.core.strategy_api.levers import Lever
+from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.record import Record
 from apportion.decisions.replay.findings import Finding, Found
 from apportion.decisions.replay.origin import (

@@ -10,11 +10,11 @@ from msgspec import UNSET, Struct
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest
-from apportion.core.levers import Levers, Meaning
-from apportion.core.policy import Policy
 from apportion.core.results import Reason
-from apportion.core.task import OwnPart, Prepared, SessionPart, Task
-from apportion.core.verdict import Verdicts
+from apportion.core.strategy_api.levers import Levers, Meaning
+from apportion.core.strategy_api.policy import Policy
+from apportion.core.strategy_api.task import OwnPart, Prepared, SessionPart, Task
+from apportion.core.strategy_api.verdict import Verdicts
 
 P = TypeVar("P", bound=Policy)
 T = TypeVar("T", bound=OwnPart | None)

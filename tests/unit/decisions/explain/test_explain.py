@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from support.composing import answer, candidate, lanes_policy, request
 
-from apportion.core.identity import utc
+from apportion.core.event_time import utc
 from apportion.core.results import (
     SCHEMA_VERSION,
     Certificate,

@@ -10,7 +10,7 @@ from apportion.core.results import ContextDecision
 from apportion.decisions.analytics.restored import restore_decisions
 from apportion.decisions.analytics.source import LogSource, open_tables
 
-GOLDEN = sorted((Path(__file__).parents[2] / "golden").rglob("decisions.jsonl"))
+GOLDEN = sorted((Path(__file__).parents[3] / "golden").rglob("decisions.jsonl"))
 
 
 def without_what_tables_lack(decision: ContextDecision) -> ContextDecision:

@@ -1,0 +1,1 @@
+"""Commands that compose contexts: from files, over HTTP and in the worker."""

@@ -1,0 +1,1 @@
+"""Commands for operators: topics, policies, health, settings and sessions."""

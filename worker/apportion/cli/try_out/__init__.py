@@ -1,0 +1,1 @@
+"""Commands to try the product: the demo, and realistic events."""

@@ -1,0 +1,82 @@
+"""Canonical JSON (RFC 8785), which defines equality across machines and versions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import rfc8785
+
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.nesting import levels
+
+_MAX_EXACT = 2**53 - 1
+canonical_json: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
+"""Returns RFC 8785 JSON of a value whose keys are ASCII and whose numbers are integers below 2**53.
+
+For such values, sorting by code point and msgspec's string escapes conform to RFC 8785; a test compares both.
+Values whose shape a client chooses go through `canonical_json_of_any`.
+"""
+_PLAIN_TYPES = frozenset({str, bool, int, type(None), dict, list, tuple})
+
+
+def canonical_json_of_any(value: Any, pointer: str = "$") -> bytes:
+    """Return RFC 8785 JSON of any JSON value; `pointer` is the place of the value in its event.
+
+    Values that `canonical_json` supports take that way, which is twenty times as fast. In a mixed list, each
+    such element does.
+
+    Raises:
+        EventError: an integer is past 2**53 - 1 and so has no canonical JSON.
+    """
+    if _is_plain(value):
+        return canonical_json(value)
+    if isinstance(value, list | tuple):
+        return b"[" + b",".join(_canonical_json_one_by_one(value, pointer)) + b"]"
+    try:
+        return rfc8785.dumps(value)
+    except rfc8785.IntegerDomainError:
+        message = "an integer past 2**53 - 1 is not exact in JSON; send it as a string"
+        raise EventError(ErrorCode.INVALID_VALUE, message, pointer) from None
+
+
+def canonical_json_of_elements(values: Sequence[Any], pointer: str) -> list[bytes]:
+    """Return RFC 8785 JSON of each element of an array; joined by commas, they are the array's inside.
+
+    Raises:
+        EventError: as for `canonical_json_of_any`.
+    """
+    if _is_plain(values):
+        return list(map(canonical_json, values))
+    return _canonical_json_one_by_one(values, pointer)
+
+
+def _canonical_json_one_by_one(values: Sequence[Any], pointer: str) -> list[bytes]:
+    return [canonical_json_of_any(value, f"{pointer}[{index}]") for index, value in enumerate(values)]
+
+
+def canonical_json_of_each(values: Mapping[str, Any]) -> list[bytes]:
+    """Return RFC 8785 JSON of each value of a mapping by pointer, as `canonical_json_of_any` but faster.
+
+    Raises:
+        EventError: as for `canonical_json_of_any`.
+    """
+    if _is_plain(list(values.values())):
+        return [canonical_json(value) for value in values.values()]
+    return [canonical_json_of_any(value, pointer) for pointer, value in values.items()]
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether all keys are ASCII and all numbers exact integers; checks whole levels at a time."""
+    for level in levels(value):
+        if not level.types <= _PLAIN_TYPES:
+            return False
+        if int in level.types and any(type(part) is int and abs(part) > _MAX_EXACT for part in level.parts):
+            return False
+        if not all(map(str.isascii, set().union(*level.objects))):
+            return False
+    return True
+
+
+def exact_json_integer(number: int) -> int | str:
+    """Return an integer for canonical JSON: itself, or its decimal digits if it is above 2**53 - 1."""
+    return number if number <= _MAX_EXACT else str(number)

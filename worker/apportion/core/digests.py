@@ -1,0 +1,25 @@
+"""SHA-256 digests of bytes and texts, and the id of a decision."""
+
+import hashlib
+
+from apportion.core.canonical_json import canonical_json
+
+
+def digest(data: bytes) -> str:
+    """Return `sha256:` and 64 hex digits."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def text_digest(text: str) -> str:
+    """Return the digest of a text's UTF-8 bytes."""
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def decision_id(tenant: str, session_id: str, start_us: int, sequence: int, request_id: str) -> str:
+    """Return the 32 hex digits by which consumers recognise repeated records.
+
+    The id depends on the session's start (in milliseconds) and the number of earlier answers. So the same
+    event has the same id wherever and however often it is processed.
+    """
+    parts = [tenant, session_id, start_us // 1000, sequence, request_id]
+    return hashlib.sha256(canonical_json(parts)).hexdigest()[:32]
