@@ -70,8 +70,9 @@ format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-schemas: $(VENV)/dev.done ## Generate schemas/ from the types
+schemas: $(VENV)/dev.done ## Generate schemas/ from the types, and ARCHITECTURE.md's table of packages
 	$(BIN)/python -m tools.schemas
+	$(BIN)/python -m tools.packages
 
 requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes and without addresses
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"

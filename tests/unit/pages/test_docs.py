@@ -17,15 +17,6 @@ def test_every_link_of_a_document_leads_to_a_file(document: Path) -> None:
     assert [link for link in local if not (document.parent / link).exists()] == []
 
 
-def test_the_map_names_every_room() -> None:
-    named = set(
-        re.findall(
-            r"^\| `worker/apportion/(\w+)/", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE
-        )
-    )
-    assert named == {folder.parent.name for folder in ROOT.glob("worker/apportion/*/__init__.py")}
-
-
 def test_the_indices_name_every_page() -> None:
     for folder, pages in (
         ("docs", {*ROOT.glob("docs/*.md"), *ROOT.glob("docs/strategies/*.md")}),

@@ -3,10 +3,10 @@
 A command's file reads flags, calls another package and prints. The form of errors and the exit codes are
 here, the list of commands is in `_commands.py`.
 
-To add the command `NAME`, write `cli/PANEL/NAME.py` with a Typer `app`, and add its name to `_PANELS`. A panel is a folder and a heading of `--help`. Import other packages inside the command's functions:
-`--help` and completion import every command (`tests/unit/cli/test_frame.py` checks it). Commands share the
-files with an underscore. This file imports almost nothing before it runs, so that an early Ctrl-C leaves no
-stack trace.
+To add the command `NAME`, write `cli/PANEL/NAME.py` with a Typer `app`, and add it to `_PANELS`. A panel is a
+folder and a heading of `--help`. Import other packages inside the command's functions: `--help` and
+completion import every command (`tests/unit/cli/test_frame.py` checks it). Commands share the files with an
+underscore. This file imports almost nothing before it runs, so that an early Ctrl-C leaves no stack trace.
 """
 
 import sys

@@ -1,1 +1,4 @@
-"""Schemas of the topics in a schema registry that speaks Confluent's API."""
+"""Schemas of the topics in a schema registry that speaks Confluent's API.
+
+No event waits for a call to the registry.
+"""

@@ -1,1 +1,4 @@
-"""Candidates of a request, prepared for any strategy."""
+"""Candidates of a request, prepared for any strategy.
+
+It knows no session rows.
+"""

@@ -1,1 +1,4 @@
-"""Redundancy among candidates: sketches, overlapping pairs and the order of selection."""
+"""Redundancy among candidates: sketches, overlapping pairs and the order of selection.
+
+It knows no events and no policies.
+"""

@@ -1,1 +1,4 @@
-"""Policies by name and version, and the timeline of their records."""
+"""Policies by name and version, and the timeline of their records.
+
+It reads no files.
+"""

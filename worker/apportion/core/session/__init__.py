@@ -1,1 +1,4 @@
-"""The session row and its transitions, and the pool of artifacts."""
+"""The session row and its transitions, and the pool of artifacts.
+
+It knows no strategies.
+"""

@@ -1,7 +1,7 @@
 """Levers and meanings: the changes that may admit an omitted candidate, and each reason in words.
 
 The meanings here hold for all strategies. A strategy adds its own, and names its levers (see
-`strategies/base.py`). Composing never reads them: `replay` searches the levers, `explain` prints the
+`strategy.py`). Composing never reads them: `replay` searches the levers, `explain` prints the
 meanings.
 """
 

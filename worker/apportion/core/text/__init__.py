@@ -1,1 +1,4 @@
-"""Text: token counts, cuts, token boundaries and rendering."""
+"""Text: token counts, cuts, token boundaries and rendering.
+
+It knows no events and no policies.
+"""

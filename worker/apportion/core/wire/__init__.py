@@ -1,1 +1,4 @@
-"""Events to and from bytes: decoding, bounds, CloudEvents and dead letters."""
+"""Events to and from bytes: decoding, bounds, CloudEvents and dead letters.
+
+Composing does not belong here.
+"""

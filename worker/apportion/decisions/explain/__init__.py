@@ -1,1 +1,4 @@
-"""Explanations of decisions and of rejected candidates, for people."""
+"""Explanations of decisions and of rejected candidates, for people.
+
+Searching does not belong here.
+"""

@@ -1,1 +1,4 @@
-"""The shell around the core: everything that talks to Kafka. It decides nothing about contexts."""
+"""The order in which records are read, answered, made durable and committed.
+
+It does not decide the content of answers.
+"""

@@ -70,7 +70,7 @@ _AGE_EVERY_S = 30.0
 """How often it is looked which compositions are too old: that is a look at each of them."""
 _POLL_INTERVAL_S = 30 * 86_400.0
 """How long a member may go unpolled. Faust's default makes a worker without partitions leave the group after
-1,000 s, for ever. `faust_hooks.py` lets it count as polled; this holds where that should fail. `Probe` sees
+1,000 s, for ever. `hooks.py` lets it count as polled; this holds where that should fail. `Probe` sees
 what stalls."""
 _CLOSE_S = 1.0
 """How long a client may take to close: what it could not write by then is not written."""

@@ -1,1 +1,4 @@
-"""The path of a partition's events from a fetched batch to a committed offset."""
+"""The path of a partition's events from a fetched batch to a committed offset.
+
+It does not know Faust.
+"""

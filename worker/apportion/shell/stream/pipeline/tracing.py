@@ -1,7 +1,8 @@
 """A span of each batch, by OpenTelemetry's API, with a link to the trace of each event that was answered.
 
-A span has the batch's partition, offsets and counts, and the ids of a trace context. A link names the answer by
-`operations/tracing.py`. No SDK is imported: the operator chooses one that exports. A span is made when the batch is durable, so an abandoned batch has none. The module is imported only if tracing is on.
+A span has the batch's partition, offsets and counts, and the ids of a trace context. A link names the answer
+by `operations/tracing.py`. No SDK is imported: the operator chooses one that exports. A span is made when the
+batch is durable, so an abandoned batch has none. The module is imported only if tracing is on.
 """
 
 from collections.abc import Iterable, Iterator
