@@ -77,7 +77,7 @@ def test_the_idioms_are_found() -> None:
 def test_each_module_that_is_named_exists() -> None:
     files = [
         f"/{path.as_posix()}"
-        for name in ("worker", "tests", "tools", "deploy")
+        for name in ("worker", "tests", "tools", "deploy", "benchmarks")
         for path in (ROOT / name).rglob("*.py")
     ]
     pages = [*(ROOT / "worker").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), PAGE]
