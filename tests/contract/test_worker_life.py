@@ -380,7 +380,7 @@ async def test_requests_that_are_gone_with_the_groups_commits_end_the_worker(kaf
         "and the topic has those from 15 to before 20"
     )
     assert f"apportion: offset_out_of_range: {told}" in worker.log
-    await commit(settings, place, 15)  # as docs/operations.md says how to go on
+    await commit(settings, place, 15)  # as docs/operations/repair.md says how to go on
     async with worker_running(settings) as worker:
         await stage.outputs.wait_for(answers(15))
         assert await worker.stop() == 0

@@ -64,14 +64,15 @@ def test_0_4_0_continues_the_rows_that_this_version_writes_or_ends_as_documented
 
 
 def test_the_page_on_upgrades_says_what_0_4_0_does_with_each_new_field() -> None:
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "operations" / "install.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| (\w+) \| (continues|ends) \|$", page.replace("`", ""), re.MULTILINE)
     sessions = [line["session_id"] for line in AFTER]
     continued = dict(zip(sessions, RECORDED["after"], strict=True))
-    for field, code, then in rows:
+    entries = [(field, code, then) for fields, code, then in rows for field in fields.split(", ")]
+    for field, code, then in entries:
         assert ("ends" if continued[field] == ENDS else "continues") == then, field
         assert code == RECORDED["new"][[line["session_id"] for line in NEW].index(field)]
-    assert {field for field, *_ in rows} == set(sessions) - {line["session_id"] for line in BEFORE}
+    assert {field for field, *_ in entries} == set(sessions) - {line["session_id"] for line in BEFORE}
 
 
 def by_0_4_0(folder: Path, records: list[Any], lines: list[Any], first_offset: int) -> dict[str, list[Any]]:

@@ -10,10 +10,10 @@ import pytest
 import yaml
 from support.prometheus_tools import ALERTS, DASHBOARD, ROOT, expressions, program
 
-from apportion.doors.gateway.numbers import GatewayNumbers
-from apportion.shell.operations.metrics import METRICS, MetricKind, table
+from apportion.gateway.numbers import GatewayNumbers
+from apportion.operations.metrics import METRICS, MetricKind, table
 
-PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/operations/watch.md").read_text(encoding="utf-8")
 OF_PROMETHEUS = {
     "up",
     "process_cpu_seconds_total",
@@ -45,7 +45,7 @@ def promtool(*arguments: str | Path) -> None:
 
 
 def test_the_table_of_metrics_is_the_one_of_the_module() -> None:
-    assert table() in PAGE, "write apportion.shell.operations.metrics.table() into docs/operations.md"
+    assert table() in PAGE, "write apportion.operations.metrics.table() into docs/operations/watch.md"
 
 
 @pytest.mark.parametrize("expression", [*[rule["expr"] for rule in rules()], *expressions()])
@@ -64,7 +64,7 @@ def test_the_dashboard_is_the_one_that_its_code_makes() -> None:
 def test_each_alert_has_its_entry_in_the_page() -> None:
     for rule in rules():
         assert f"\n#### {rule['alert']}\n" in PAGE
-        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook"] == f"docs/operations/watch.md#{rule['alert'].lower()}"
     assert set(re.findall(r"^#### (\w+)$", PAGE, re.MULTILINE)) == {rule["alert"] for rule in rules()}
 
 

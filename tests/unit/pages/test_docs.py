@@ -18,13 +18,14 @@ def test_every_link_of_a_document_leads_to_a_file(document: Path) -> None:
 
 
 def test_the_indices_name_every_page() -> None:
-    for folder, pages in (
-        ("docs", {*ROOT.glob("docs/*.md"), *ROOT.glob("docs/strategies/*.md")}),
-        ("docs/adr", set(ROOT.glob("docs/adr/0*.md"))),
+    for name, pages in (
+        ("docs/README.md", {*ROOT.glob("docs/*.md"), *ROOT.glob("docs/strategies/*.md")}),
+        ("docs/adr/README.md", set(ROOT.glob("docs/adr/0*.md"))),
+        ("docs/operations.md", set(ROOT.glob("docs/operations/*.md"))),
     ):
-        index = ROOT / folder / "README.md"
+        index = ROOT / name
         named = re.findall(r"\]\(([^)#]+)\)", index.read_text("utf-8"))
-        assert pages - {index} - {(index.parent / name).resolve() for name in named} == set()
+        assert pages - {index} - {(index.parent / link).resolve() for link in named} == set()
 
 
 def test_each_number_of_an_adr_is_used_once() -> None:

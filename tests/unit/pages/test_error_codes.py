@@ -1,4 +1,4 @@
-"""Every error code stands in docs/operations.md, with what to do."""
+"""Every error code is in docs/operations/errors.md with its remedy; bold codes have an entry in repair.md."""
 
 import inspect
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ import apportion
 from apportion.core.errors import ErrorCode
 
 PACKAGE = Path(apportion.__file__).parent
-PAGE = (PACKAGE.parents[1] / "docs/operations.md").read_text(encoding="utf-8")
-CODES = PAGE.partition("\n## Every error code\n")[2]
+PAGES = PACKAGE.parents[1] / "docs/operations"
+CODES = (PAGES / "errors.md").read_text(encoding="utf-8")
 
 
 def section(name: str) -> str:
-    return CODES.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    return CODES.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
 
 
 def error_types() -> Iterator[type[BaseException]]:
@@ -48,7 +48,8 @@ def test_every_code_of_a_dead_letter_stands_in_the_page_with_what_to_do() -> Non
 
 
 def test_codes_with_an_entry_of_their_own_have_it() -> None:
-    entries = PAGE.partition("\n## When the worker stops by itself\n")[2].partition("\n## ")[0]
+    page = (PAGES / "repair.md").read_text(encoding="utf-8")
+    entries = page.partition("\n## When the worker stops by itself\n")[2].partition("\n## ")[0]
     bold = {part.partition("`**")[0] for part in section("Of the worker").split("**`")[1:]}
     assert bold
     assert {code for code in bold if f"- **`{code}`**" not in entries} == set()

@@ -295,7 +295,7 @@ def _tenant_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if settings.has_tenant_limits and settings.max_lateness_s:
         why = (
             "cannot be combined with limits of tenants, which change the order of events. "
-            'Leave it out, and remove old sessions as in "Sessions that are over" of docs/operations.md'
+            'Leave it out, and remove old sessions as in "Sessions that are over" of docs/operations/tune.md'
         )
         yield "max_lateness_s", why
 

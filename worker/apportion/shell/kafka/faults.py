@@ -17,7 +17,7 @@ class OffsetOutOfRangeError(StreamError):
     def __init__(self, place: str, offset: int, begin: int, end: int) -> None:
         super().__init__(
             f"{place} goes on at offset {offset}, and the topic has those from {begin} to before {end}: what "
-            "lay between is gone; docs/operations.md says how to go on without it"
+            "lay between is gone; docs/operations/repair.md says how to go on without it"
         )
 
 
@@ -29,7 +29,7 @@ class TopicGoneError(StreamError):
     def __init__(self, topic: str) -> None:
         super().__init__(
             f"the topic {topic} is gone: somebody deleted it. Restore it; or `apportion topics create` makes "
-            "an empty topic, and docs/operations.md says what is lost with the old one"
+            "an empty topic, and docs/operations/repair.md says what is lost with the old one"
         )
 
 
@@ -41,7 +41,7 @@ class TopicRecreatedError(StreamError):
     def __init__(self, topic: str) -> None:
         super().__init__(
             f"the topic {topic} was deleted and made anew while this process ran, so its offsets count other "
-            "records now; start again, and see docs/operations.md for what was lost with the old one"
+            "records now; start again, and see docs/operations/repair.md for what was lost with the old one"
         )
 
 

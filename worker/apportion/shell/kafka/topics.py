@@ -121,7 +121,7 @@ class PartitionsChangedError(Exception):
     def __init__(self, changes: str, partitions: int) -> None:
         super().__init__(
             f"{changes}, where the worker goes by {partitions}: a session's row lies where its key lay, so "
-            "sessions would start afresh; docs/operations.md says how to come to more partitions"
+            "sessions would start afresh; docs/operations/repair.md says how to come to more partitions"
         )
 
 

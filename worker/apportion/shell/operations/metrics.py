@@ -1,7 +1,7 @@
 """All metrics of a worker: names, help texts, labels and buckets.
 
 The values of a label are a closed set or bounded in number. No label holds a session, an id or other text of
-a client, except names of policies and, if enabled, of tenants. `docs/operations.md` lists the metrics.
+a client, except names of policies and, if enabled, of tenants. `docs/operations/watch.md` lists the metrics.
 """
 
 from enum import StrEnum

@@ -65,7 +65,7 @@ class GroupFailedError(StreamError):
     def __init__(self, group: str, why: str) -> None:
         super().__init__(
             f"this worker is not a member of the group {group} any more: {why}; its partitions are free for "
-            "other workers. docs/operations.md says for each reason what to do"
+            "other workers. docs/operations/repair.md says for each reason what to do"
         )
 
 

@@ -301,7 +301,7 @@ async def test_beyond_a_distance_between_offsets_nothing_more_is_fetched() -> No
 
 @pytest.mark.asyncio
 async def test_sessions_that_are_over_can_go_between_two_times_with_limits() -> None:
-    """As docs/operations.md has it: limits, then max_lateness_s without them, then limits again."""
+    """As docs/operations/tune.md has it: limits, then max_lateness_s without them, then limits again."""
     topics, day = Topics(), "2026-03-03T12:00:00Z"
     await Stage(topics).live([read(0, "a", "over"), read(1, "b", "over")], [2])
     later = [read(n, "a", "new", requested_at=day, now_ms=NOW_MS + 2 * 86_400_000) for n in range(2, 9)]
