@@ -21,6 +21,8 @@ html_show_sphinx = html_show_copyright = html_copy_source = False
 copybutton_prompt_text = r"\$ |> "
 copybutton_prompt_is_regexp = True
 copybutton_here_doc_delimiter = "END"
+copybutton_line_continuation_character = "\\"
+copybutton_copy_empty_lines = False
 NESTED = {"docs/adr/README": "docs/adr/0", "docs/operations": "docs/operations/"}
 """Pages whose subpages the sidebar folds under them, and how the names of the subpages begin."""
 
