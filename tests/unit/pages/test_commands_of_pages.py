@@ -13,7 +13,7 @@ from support.commands import ROOT, apportion
 
 PAGES = {
     str(page.relative_to(ROOT)): page.read_text("utf-8")
-    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md"))
+    for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
     if page.name != "CHANGELOG.md" and page.parent.name != "adr"
 }
 BLOCK = re.compile(r"^ *```console\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
