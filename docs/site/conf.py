@@ -1,5 +1,6 @@
 """Settings of the site: `make docs` copies the pages to build/pages, in the folders of the repository."""
 
+import re
 from pathlib import Path
 
 from docutils import nodes
@@ -23,15 +24,15 @@ copybutton_prompt_is_regexp = True
 copybutton_here_doc_delimiter = "END"
 copybutton_line_continuation_character = "\\"
 copybutton_copy_empty_lines = False
-NESTED = {"docs/adr/README": "docs/adr/0", "docs/operations": "docs/operations/"}
-"""Pages whose subpages the sidebar folds under them, and how the names of the subpages begin."""
+NESTED = {"docs/adr/README": "0", "docs/operations": "operations/"}
+"""Pages whose subpages the sidebar folds under them, and how links to subpages begin."""
 
 
-def fold_subpages(app: Sphinx, page: str, source: list[str]) -> None:
-    """Put a table of contents at the end of a page that has subpages, which plain Markdown cannot have."""
-    below = [name for name in sorted(app.env.found_docs) if name.startswith(NESTED.get(page, "\0"))]
-    if below:
-        source[0] += "\n```{toctree}\n:hidden:\n\n" + "".join(f"/{name}\n" for name in below) + "```\n"
+def fold_subpages(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Put a table of contents at the end of a page with subpages, in the order of its links to them."""
+    links = re.findall(rf"\]\(({NESTED[page]}[^)#]*)\.md", source[0]) if page in NESTED else []
+    if links:
+        source[0] += "\n".join(["\n```{toctree}", ":hidden:", "", *dict.fromkeys(links), "```\n"])
 
 
 def link_folders(_app: Sphinx, page: nodes.document) -> None:
