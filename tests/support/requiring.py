@@ -12,7 +12,7 @@ from typing import Generic, NoReturn, TypeVar
 
 import pytest
 
-from support.commands import answers
+from support.commands import ROOT, answers
 from support.pythons import other_pythons
 
 T = TypeVar("T")
@@ -85,6 +85,12 @@ PYTHONS = Requirement(
     "that compare what other Pythons make of texts",
     other_pythons,
 )
+SITE = Requirement(
+    "the site (make docs)",
+    "TEST_REQUIRE_SITE",
+    "of the site's search and copy buttons",
+    lambda: next(map(str, ROOT.glob("build/site")), None),
+)
 REQUIREMENTS: tuple[Requirement[str] | Requirement[bool] | Requirement[list[str]], ...] = (
     DOCKER,
     CHROMIUM,
@@ -94,4 +100,5 @@ REQUIREMENTS: tuple[Requirement[str] | Requirement[bool] | Requirement[list[str]
     CURL,
     MAVEN,
     PYTHONS,
+    SITE,
 )
