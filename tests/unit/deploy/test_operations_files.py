@@ -10,8 +10,8 @@ import pytest
 import yaml
 from support.prometheus_tools import ALERTS, DASHBOARD, ROOT, expressions, program
 
-from apportion.gateway.numbers import GatewayNumbers
-from apportion.operations.metrics import METRICS, MetricKind, table
+from apportion.doors.gateway.numbers import GatewayNumbers
+from apportion.shell.operations.metrics import METRICS, MetricKind, table
 
 PAGE = (ROOT / "docs/operations/watch.md").read_text(encoding="utf-8")
 OF_PROMETHEUS = {
@@ -45,7 +45,7 @@ def promtool(*arguments: str | Path) -> None:
 
 
 def test_the_table_of_metrics_is_the_one_of_the_module() -> None:
-    assert table() in PAGE, "write apportion.operations.metrics.table() into docs/operations/watch.md"
+    assert table() in PAGE, "write apportion.shell.operations.metrics.table() into docs/operations/watch.md"
 
 
 @pytest.mark.parametrize("expression", [*[rule["expr"] for rule in rules()], *expressions()])
