@@ -7,12 +7,23 @@ import sys
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.composing import candidate
 from support.recording import asked
 
 ROOT = Path(__file__).parents[3]
-OF_THE_WORKER = ("aiohttp", "aiokafka", "cramjam", "faust", "mode", "prometheus_client")
+OF_THE_WORKER = (
+    "aiohttp",
+    "aiokafka",
+    "cramjam",
+    "faust",
+    "mode",
+    "prometheus_client",
+    "numpy",
+    "tree_sitter",
+)
 BARE = f"""
 import sys
 
@@ -32,6 +43,14 @@ with contextlib.suppress(SystemExit):
     main()
 print("\\nloaded:", *sys.modules)
 """
+CODE = candidate(
+    "a",
+    1_000,
+    kind="symbol_context",
+    language="python",
+    content="def step():\n" + "    walk()\n" * 300,
+)
+ALL_PINNED = {"pinned": [{"match": {"type": "kind", "value": "symbol_context"}}]}
 MODULES_MAX = 460
 """As many as `apportion compose` loads, and some for another Python. Each costs about half a millisecond."""
 NOT_NEEDED = {
@@ -100,6 +119,25 @@ def test_what_composes_works_without_the_workers_libraries() -> None:
     ):
         ended = ran(BARE, line)
         assert (ended.exit_code, ended.err) == (0, ""), line
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ({"query": "where?"}, "policies with [overlap] and requests with a query need numpy"),
+        (
+            {"candidates": [CODE], "budget_tokens": 100, "constraints": ALL_PINNED},
+            "shorter forms of code need tree-sitter",
+        ),
+    ],
+)
+def test_a_composition_that_needs_an_absent_library_names_its_extra(changes: Any, missing: str) -> None:
+    Path("events").write_text(json.dumps(asked("r1", **changes)) + "\n", "utf-8")
+    ended = ran(BARE, "compose events")
+    assert (ended.exit_code, ended.out) == (2, "")
+    assert ended.err.startswith(
+        f"apportion: missing_extra: {missing}, and it is not installed: run `pip install "
+    )
 
 
 def test_the_library_works_without_them() -> None:

@@ -11,8 +11,8 @@ FOLDER = Path(__file__).parents[3]
 PROJECT = tomllib.loads((FOLDER / "pyproject.toml").read_text())
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 OWN = re.compile(r"apportion\[([\w,-]+)\]")
-OF_APPLICATIONS = {"langchain", "litellm", "openai-agents", "pydantic-ai"}
-"""Extras of frameworks, whose applications pin what they install; dev.txt has them for the tests."""
+NOT_PINNED_ALONE = {"code", "langchain", "litellm", "openai-agents", "pydantic-ai", "query"}
+"""Extras of frameworks, whose applications pin what they install, and parts of the worker's extra."""
 
 
 def asked_by(extra: str) -> list[str]:
@@ -27,7 +27,7 @@ def asked_by(extra: str) -> list[str]:
 ASKED_FOR = {
     "run.txt": PROJECT["project"]["dependencies"],
     "build.txt": PROJECT["build-system"]["requires"],
-    **{f"{extra}.txt": asked_by(extra) for extra in EXTRAS if extra not in OF_APPLICATIONS},
+    **{f"{extra}.txt": asked_by(extra) for extra in EXTRAS if extra not in NOT_PINNED_ALONE},
 }
 
 

@@ -75,3 +75,14 @@ class EventError(Exception):
         self.code = code
         self.message = message
         self.pointer = pointer
+
+
+class MissingExtraError(ImportError):
+    """A library of an extra is not installed, and a composition needs it."""
+
+    code = "missing_extra"
+    exit_code = 2
+
+    def __init__(self, library: str, users: str, extra: str) -> None:
+        message = f"{users} need {library}, and it is not installed: run `pip install 'apportion[{extra}]'`"
+        super().__init__(message, name=library)

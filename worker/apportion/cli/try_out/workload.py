@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from apportion.cli._extra import needing_extra
 from apportion.cli._files import naming
 from apportion.cli._progress import progress
 
@@ -40,7 +41,8 @@ def from_git(
       apportion workload from-git . --max-requests 10 |
         APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain > /dev/null
     """
-    from apportion.demo.workload.requests import from_git
+    with needing_extra("code"):
+        from apportion.demo.workload.requests import from_git
 
     os.scandir(repository).close()  # likewise
 
@@ -69,7 +71,8 @@ def from_files(
       apportion workload from-files . --query "Where is a lane's floor enforced?" |
         apportion compose --policy search --format text
     """
-    from apportion.demo.workload.files import LeftOut, from_files
+    with needing_extra("code"):
+        from apportion.demo.workload.files import LeftOut, from_files
 
     os.scandir(folder).close()  # a wrong path is an error of the system
 

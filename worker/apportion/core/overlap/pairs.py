@@ -6,9 +6,7 @@ The work is bounded by the sorting: each entry of a sketch is paired with at mos
 from collections import defaultdict
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from apportion.core.arrays import NDArray, np
 from apportion.core.overlap.selection_order import ALL, Overlap
 from apportion.core.overlap.sketch import Sketch
 

@@ -11,9 +11,9 @@ in sixteen. Its key is bits 12 to 59 of h.
 
 from string import ascii_lowercase, ascii_uppercase, digits
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
+
+from apportion.core.arrays import NDArray, np
 
 WINDOW_BYTES = 8
 _BLANK = ord(" ")

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
+from apportion.core.arrays import NDArray, np
 from apportion.core.query.content_terms import ContentTerms
 from apportion.core.query.passages import Passages, passages_of
 from apportion.core.query.terms import ENTRY, read_terms
@@ -52,7 +50,9 @@ def _offsets_bytes(content: str, passages: Passages) -> Sequence[int]:
 
 
 def _by_content(
-    entries: NDArray[np.void], first_pieces: NDArray[np.int64], plain_bounds: NDArray[np.int64]
+    entries: NDArray[np.void],
+    first_pieces: NDArray[np.int64],
+    plain_bounds: NDArray[np.int64],
 ) -> list[bytes]:
     """Return the entries of each content, with places that count from its beginning."""
     bounds = np.searchsorted(entries["piece"], first_pieces)

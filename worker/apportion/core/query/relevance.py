@@ -8,10 +8,9 @@ home, which is all candidates of a path.
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from apportion.core.arrays import NDArray, np
 from apportion.core.lru import process_wide
 from apportion.core.query.content_terms import ContentTerms
 from apportion.core.query.terms import ENTRY, KEY_BYTES, STOP_WORDS, read_terms
@@ -229,7 +228,10 @@ class _Scale:
         self._average = average
 
     def parts(
-        self, terms: NDArray[np.int64], frequencies: NDArray[np.int64] | int, lengths: NDArray[np.int64]
+        self,
+        terms: NDArray[np.int64],
+        frequencies: NDArray[np.int64] | int,
+        lengths: NDArray[np.int64],
     ) -> NDArray[np.int64]:
         """Return what terms of these frequencies add to passages of these lengths."""
         frequent = np.asarray(frequencies, self._weights.dtype) * self._average

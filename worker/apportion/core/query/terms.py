@@ -15,9 +15,9 @@ from itertools import product
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
+
+from apportion.core.arrays import NDArray, np
 
 _STOP_WORDS = (
     "a an and are as at be but by can do for from had has have how if in into is it its no not of on or so "
@@ -185,7 +185,9 @@ def _with_characters(text: bytes, classes: NDArray[np.uint8]) -> NDArray[np.uint
 
 
 def _are_plural(
-    plain: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+    plain: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """Return which parts lose a final `s`; a part that ends in one is of ASCII letters alone."""
     last = starts + sizes - 1

@@ -33,6 +33,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
+from apportion.core.errors import MissingExtraError
 from apportion.core.shrink import truncate_oldest
 from apportion.core.shrink.cuts import BLANK, first_characters, first_lines, line_starts
 from apportion.core.shrink.ladder import Rung
@@ -68,7 +69,10 @@ def rungs(content: str, language: str | None, path: str | None, parsing: Parsing
     parsed = language_of(language, path)
     if parsed is None or len(content) > PARSED_MAX_CHARACTERS or parsing.is_over:
         return truncate_oldest.rungs(content)
-    from apportion.core.shrink import syntax  # noqa: PLC0415 - loads a parser, which most processes never need
+    try:
+        from apportion.core.shrink import syntax  # noqa: PLC0415 - loads a parser, which few processes need
+    except ModuleNotFoundError:
+        raise MissingExtraError("tree-sitter", "shorter forms of code", "code") from None
 
     outline = syntax.outline(parsed, content, parsing)
     if outline is None:

@@ -11,7 +11,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from apportion.demo.workload.errors import WorkloadError, WorkloadErrorCode
-from apportion.demo.workload.requests import from_git
 
 RECORDING: Traversable = files("apportion.demo.workload").joinpath("recorded.jsonl.xz")
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 16 << 20}]
@@ -27,6 +26,8 @@ def record(repository: Path, out: Path, *, revision: str = "HEAD", max_requests:
     Raises:
         WorkloadError: as `from_git` does; nothing is written then.
     """
+    from apportion.demo.workload.requests import from_git  # noqa: PLC0415 - needs parsers
+
     part = out.with_name(f"{out.name}.part")
     count = 0
     try:
