@@ -64,7 +64,7 @@ explore: $(VENV)/dev.done ## Draw new examples of the property tests for MINUTES
 check: $(VENV)/dev.done ## Lint, format, types and architecture
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 format: $(VENV)/dev.done ## Format the code
