@@ -22,7 +22,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 PASSWORD = "a password of a test"  # noqa: S105 - it protects nothing
 USERS = ("admin", "worker", "creator", "gateway")
 TOOL = """#!/bin/sh
-exec java -XX:TieredStopAtLevel=1 -cp '/opt/kafka/libs/*' org.apache.kafka.tools.AclCommand "$@"
+exec java -cp '/opt/kafka/libs/*' org.apache.kafka.tools.AclCommand "$@"
 """
 """What `kafka-acls.sh` runs, without its waiting for a larger heap."""
 

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 from support.batches import GZIP, ZSTD, bomb, produce, raw_batch, raw_record, with_bad_header_name
 from support.commands import command, environment
 from support.composing import lanes_policy
-from support.hostile import hostile_batches
+from support.hostile import HOSTILE_BATCHES
 from support.running import (
     DEADLINE_S,
     NEVER_TOO_MANY,
@@ -150,7 +150,8 @@ async def test_one_corpus_of_hostile_batches_ends_no_reader_of_a_topic_that_clie
     settings, client, place = stage.settings, stage.producer.client, home(stage.settings)
     usage = settings.usage_topic
     good, hostile = [], 0
-    for number, batch in enumerate(hostile_batches().values()):
+    for number, make in enumerate(HOSTILE_BATCHES.values()):
+        batch = make()
         for topic, partition in (
             (settings.requests_topic, place),
             (settings.policies_topic, 0),

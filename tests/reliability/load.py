@@ -12,7 +12,7 @@ from typing import Any
 
 from support.batches import ZSTD, raw_batch, raw_record
 from support.composing import candidate
-from support.hostile import hostile_batches
+from support.hostile import HOSTILE_BATCHES
 
 from apportion.core.events import session_key
 from apportion.settings import Settings
@@ -149,4 +149,4 @@ def _hostile(random: Random, partition: int, key: bytes, event: dict[str, Any]) 
 
 @cache
 def _batches() -> tuple[bytes, ...]:
-    return tuple(hostile_batches().values())
+    return tuple(make() for make in HOSTILE_BATCHES.values())

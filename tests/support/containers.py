@@ -97,6 +97,7 @@ def _broker(port: int, **environment: str) -> DockerContainer:
         "KAFKA_LISTENERS": "HOST://:9092,INNER://localhost:19092,CONTROLLER://localhost:9093",
         "KAFKA_INTER_BROKER_LISTENER_NAME": "INNER",
         "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",  # a short life does not repay the optimizing compiler
     }
     broker = DockerContainer(IMAGE).with_envs(**given | environment)
     # not `with_bind_ports`, which binds every interface

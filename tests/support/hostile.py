@@ -1,5 +1,6 @@
 """Record batches of a few KB that are meant to cost their reader memory or time, or to end it."""
 
+from collections.abc import Callable
 from struct import pack
 
 from support.batches import ZSTD, bomb, raw_batch, raw_record, varint, with_bad_header_name
@@ -20,30 +21,29 @@ def _records(count: int, header_count: int = 0, header: bytes = b"\0\0") -> list
     return [with_headers(header_count, header * header_count, delta) for delta in range(count)]
 
 
-def hostile_batches() -> dict[str, bytes]:
-    """Return batches that brokers take, by what is wrong with them; none is answered."""
-    return {
-        "700,000 empty headers": raw_batch([with_headers(700_000)], codec=ZSTD),
-        "16 million empty headers": raw_batch([with_headers(16_000_000)], codec=ZSTD),
-        "1,001 headers": raw_batch([with_headers(1_001)], codec=ZSTD),
-        "a header name that is not UTF-8": with_bad_header_name(b"{}"),
-        "a bomb of 200 MiB": bomb(200 << 20),
-        "31 MiB of spaces": raw_batch([raw_record(0, KEY, b" " * (31 << 20))], codec=ZSTD),
-        "200,000 records": raw_batch(_records(MANY), codec=ZSTD),
-        "a key of 3 MiB": raw_batch([raw_record(0, b"k" * (3 << 20), b"{}")], codec=ZSTD),
-    }
+HOSTILE_BATCHES: dict[str, Callable[[], bytes]] = {
+    "700,000 empty headers": lambda: raw_batch([with_headers(700_000)], codec=ZSTD),
+    "16 million empty headers": lambda: raw_batch([with_headers(16_000_000)], codec=ZSTD),
+    "1,001 headers": lambda: raw_batch([with_headers(1_001)], codec=ZSTD),
+    "a header name that is not UTF-8": lambda: with_bad_header_name(b"{}"),
+    "a bomb of 200 MiB": lambda: bomb(200 << 20),
+    "31 MiB of spaces": lambda: raw_batch([raw_record(0, KEY, b" " * (31 << 20))], codec=ZSTD),
+    "200,000 records": lambda: raw_batch(_records(MANY), codec=ZSTD),
+    "a key of 3 MiB": lambda: raw_batch([raw_record(0, b"k" * (3 << 20), b"{}")], codec=ZSTD),
+}
+"""Makers of batches that brokers take, by what is wrong with them; none is answered."""
 
-
-def dear_batches() -> dict[str, bytes]:
-    """Return batches that are within all bounds, and near to them."""
-    return {
-        "500 records with 1,000 headers": raw_batch(_records(500, 1_000, b"\4ab\4cd"), codec=ZSTD),
-        "30 records of 1 MiB": raw_batch([raw_record(n, KEY, bytes(1 << 20)) for n in range(30)], codec=ZSTD),
-        "500 names that are not UTF-8": raw_batch(
-            _records(100, 5, varint(40_000) + b"\xff" * 40_000 + b"\0"), codec=ZSTD
-        ),
-        "100,000 records": raw_batch(_records(100_000, 2, b"\4ab\4cd"), codec=ZSTD),
-    }
+DEAR_BATCHES: dict[str, Callable[[], bytes]] = {
+    "500 records with 1,000 headers": lambda: raw_batch(_records(500, 1_000, b"\4ab\4cd"), codec=ZSTD),
+    "30 records of 1 MiB": lambda: raw_batch(
+        [raw_record(n, KEY, bytes(1 << 20)) for n in range(30)], codec=ZSTD
+    ),
+    "500 names that are not UTF-8": lambda: raw_batch(
+        _records(100, 5, varint(40_000) + b"\xff" * 40_000 + b"\0"), codec=ZSTD
+    ),
+    "100,000 records": lambda: raw_batch(_records(100_000, 2, b"\4ab\4cd"), codec=ZSTD),
+}
+"""Makers of batches that are within all bounds, and near to them."""
 
 
 def with_damaged_delta(batch: bytes, delta: int) -> bytes:

@@ -176,7 +176,7 @@ class Stage:
 @asynccontextmanager
 async def staged(settings: Settings, isolation_level: str = "read_uncommitted") -> AsyncIterator[Stage]:
     """Create the topics and connect; the outputs are read at this level."""
-    await create_topics(settings)
+    await create_topics(settings.model_copy(update=DEFAULT_TIMEOUTS_S))  # the machine may be busy
     common = connection_arguments(settings)
     topics = (settings.composed_topic, settings.decisions_topic, settings.dead_letters_topic)
     async with (

@@ -106,9 +106,9 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
 
         The client keeps such an error until somebody polls it, and does nothing meanwhile. Nobody does.
         """
-        if self._consumer is None:
+        coordinator = None if self._consumer is None else self._consumer._coordinator  # noqa: SLF001 - see above
+        if coordinator is None:  # the client still connects
             return None
-        coordinator = self._consumer._coordinator  # noqa: SLF001 - see above
         task = coordinator._coordination_task  # noqa: SLF001 - see above
         error = task.exception() if task.done() and not task.cancelled() else coordinator._pending_exception  # noqa: SLF001 - see above
         if error is None:
