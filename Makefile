@@ -35,7 +35,7 @@ KILLS ?= 200
 GUARANTEE ?= effectively_once
 MINUTES ?= 30
 
-.PHONY: help demo test unit test-lowest check-install explore check format schemas requirements image sbom audit licences secret dashboard \
+.PHONY: help demo test unit test-lowest check-install dist explore check format schemas requirements image sbom audit licences secret dashboard \
   recording benchmarks check-cluster reliability-sink docs clean
 
 help: ## Show this help
@@ -86,10 +86,17 @@ requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes
 	printf 'hatchling==1.33.0\neditables==0.6\n' | $(COMPILE) - --output-file requirements/build.txt
 	printf 'cyclonedx-bom==7.5.0\n' | $(COMPILE) - --output-file requirements/sbom.txt
 	printf 'pip-audit==2.10.1\n' | $(COMPILE) - --output-file requirements/audit.txt
+	printf 'twine==7.0.0\n' | $(COMPILE) - --output-file requirements/twine.txt
 
 image: ## Build the image; BASE=python:3.11-slim-bookworm@sha256:… pins what it stands on
 	docker build --file deploy/Dockerfile --tag apportion --build-arg BASE=$(BASE) \
 	  --build-arg REVISION=$$(git rev-parse HEAD) --build-arg VERSION=$(VERSION) .
+
+dist: build/twine.done ## Build wheel and sdist, check them, and install them in an empty environment
+	rm -rf build/dist
+	$(BIN)/uv build --quiet --out-dir build/dist
+	build/twine/bin/twine check --strict build/dist/apportion-*
+	$(BIN)/python -m tools.check_dist build/dist
 
 sbom: $(SBOM) ## List what the image installs, as CycloneDX (build/apportion.cdx.json)
 
@@ -159,6 +166,11 @@ $(VENV)/dev.done: requirements/dev.txt requirements/build.txt pyproject.toml | $
 
 $(VENV)/docs.done: requirements/docs.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+build/twine.done: requirements/twine.txt $(VENV)/dev.done
+	$(PYTHON) -m venv --clear build/twine
+	build/twine/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/twine.txt
 	@touch $@
 
 build/lowest.done: requirements/lowest.txt pyproject.toml
