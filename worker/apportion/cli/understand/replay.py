@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from apportion.decisions.recompose.ranges import RecordSelection
-    from apportion.decisions.replay.extract import ReplayExtract
+    from apportion.decisions.replay.replaying import ReplayExtract
     from apportion.decisions.replay.replaying import ReplayResult, WhatIf
     from apportion.decisions.replay.sums import Sum
     from apportion.decisions.replay.whatif import Change, Misfit
@@ -175,7 +175,7 @@ class _Printing:
 
     def show(self, results: "Iterable[ReplayResult]", bar: ExitStack) -> None:
         """Print the results as JSON, or keep those that the table shows; then close the progress bar."""
-        from apportion.decisions.replay.extract import extract
+        from apportion.decisions.replay.replaying import extract
 
         with bar:
             if self.is_json:

@@ -16,7 +16,7 @@ from apportion.core.results import Bound, ContextDecision, Entry, Reason, Status
 from apportion.core.strategies import meaning_of
 from apportion.core.strategy_api.levers import Lever
 from apportion.decisions.explain.decision import ASIDE, HEADING, in_points, lines_shown, percent, plain
-from apportion.decisions.replay.findings import Finding, Found
+from apportion.decisions.replay.findings import Finding, FindingKind
 from apportion.decisions.replay.why import AdmittingChange, Searched, Why
 from apportion.printable import printable
 
@@ -39,7 +39,7 @@ def changes_explanation(why: Why) -> RenderableType:
 
 def not_searched(finding: Finding) -> str:
     """Return why no change was searched, in a line: the events do not give the decision."""
-    if finding.found is Found.NO_EVENT:
+    if finding.found is FindingKind.NO_EVENT:
         return "no_event: the events do not hold this decision's request, so no change was searched"
     place = f" at {printable(finding.place)}" if finding.place else ""
     message = "these events do not give this decision, so no change was searched; see docs/verify.md"

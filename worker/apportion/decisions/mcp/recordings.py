@@ -10,10 +10,9 @@ from apportion.core.wire.record import Record
 from apportion.decisions.mcp.explaining import IDS_MAX
 from apportion.decisions.mcp.results import RefusedRequest, ReplayedChanges, ReplayedDecision
 from apportion.decisions.mcp.sources import DecisionFile
-from apportion.decisions.replay.extract import ReplayExtract, extract
 from apportion.decisions.replay.findings import Finding
 from apportion.decisions.replay.recorded_files import search_changes, verification_of
-from apportion.decisions.replay.replaying import Replay, WhatIf
+from apportion.decisions.replay.replaying import Replay, ReplayExtract, WhatIf, extract
 from apportion.decisions.replay.sums import Sum
 from apportion.decisions.replay.whatif import Change, DecisionDifference, Misfit
 from apportion.decisions.replay.why import Why

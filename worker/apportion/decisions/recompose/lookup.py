@@ -11,7 +11,7 @@ from apportion.core.events import session_key
 from apportion.core.results import ContextDecision
 from apportion.decisions.recompose.partition import TopicReading
 from apportion.decisions.recompose.run import Recomposition
-from apportion.decisions.replay.findings import Finding, Found
+from apportion.decisions.replay.findings import Finding, FindingKind
 from apportion.decisions.replay.origin import Origin, find_decision, of_session, origin_of
 from apportion.decisions.replay.recomposing import Recomposer
 from apportion.decisions.replay.verify import DECISIONS, Verification
@@ -40,7 +40,7 @@ def origin_in(run: Recomposition, decision: ContextDecision) -> Origin | Finding
     source = UNSET if decision.run is UNSET else decision.run.source
     ranges = [span for span in run.ranges if source is not UNSET and span.partition == source.partition]
     if not ranges:
-        return Finding(Found.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
+        return Finding(FindingKind.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
     [own] = ranges
     events, decisions = run.reader.read(own.requests, own.decisions)
     key = session_key(decision.tenant, decision.session_id).encode()

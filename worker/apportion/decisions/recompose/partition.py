@@ -22,7 +22,7 @@ from apportion.decisions.recompose.snapshot import StartRows
 from apportion.decisions.replay.findings import VerificationSummary
 from apportion.decisions.replay.reading import Extent
 from apportion.decisions.replay.recomposing import Recomposer
-from apportion.decisions.replay.recorded import Parse, parse_placed_dead_letter, place_name
+from apportion.decisions.replay.recorded import Parse, parse_placed_dead_letter, source_name
 from apportion.decisions.replay.replaying import Replay, ReplayResult, WhatIf
 from apportion.decisions.replay.sums import Sum
 from apportion.decisions.replay.verify import Verification
@@ -66,7 +66,7 @@ class TopicReading:
 
     def letter_name(self, record: Record) -> bytes:
         """Return the record's place, in short."""
-        return place_name(str(record))
+        return source_name(str(record))
 
 
 class PartitionRun(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Verification of recorded files, and the search for admitting changes, with the engine of the settings."""
+"""Verification of recorded files, and the search for admitting changes in them, as the settings configure."""
 
 from collections.abc import Iterable
 
