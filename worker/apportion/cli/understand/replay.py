@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from apportion.decisions.recompose.ranges import RecordSelection
-    from apportion.decisions.replay.replaying import ReplayExtract
-    from apportion.decisions.replay.replaying import ReplayResult, WhatIf
+    from apportion.decisions.replay.replaying import ReplayExtract, ReplayResult, WhatIf
     from apportion.decisions.replay.sums import Sum
     from apportion.decisions.replay.whatif import Change, Misfit
     from apportion.settings import Settings
