@@ -34,11 +34,17 @@ class File(Struct, frozen=True):
 
 
 class TableBatch(Struct, frozen=True, kw_only=True):
-    """Offsets from `start` up to `end`, and all files that hold their rows.
+    """A range of offsets of a partition, and all files that hold its rows.
 
-    `bytes` is the size of all values of the batch, `first_digest` the digest of the first value. Together
-    they show whether a second file of lines under the same name is the same file.
-    `topic` is `TOPIC@ID` if the tables also have rows of an earlier topic of that name.
+    Attributes:
+        topic: the topic; `TOPIC@ID` if the tables also have rows of an earlier topic of that name.
+        partition: the partition.
+        start, end: the first offset, and the offset after the last one.
+        bytes, first_digest: the size of all values, and the digest of the first one. They show whether a
+            second file of lines under the same name is the same file.
+        files: the files of rows.
+        schema_version: the version of the tables.
+        topic_id: the id of the topic, if the brokers have ids.
     """
 
     topic: str
@@ -152,5 +158,5 @@ def _is_written(store: Store, batch: TableBatch, file: File) -> bool:
         parquet = None
     if parquet is None or not metadata(batch).items() <= parquet.metadata.items():
         message = "is not a complete file of these offsets: check it, and move it away"
-        raise InTheWayError(f"{store.place}: {file.path} {message}")
+        raise InTheWayError(f"{store.location}: {file.path} {message}")
     return True

@@ -7,13 +7,14 @@ clock: the caller decides when a batch ends.
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from operator import add
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import UNSET, Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from apportion.core.digests import digest
 from apportion.decisions.analytics.batches import (
@@ -44,7 +45,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow's epoch, whose times have 
 
 
 class WrittenFiles(Struct, frozen=True):
-    """Counts of what was written: batches, files, rows by table, and unreadable records by error code."""
+    """Counts of written batches and files, of rows by table, and of unreadable records by error code."""
 
     batches: int = 0
     files: int = 0
@@ -52,12 +53,7 @@ class WrittenFiles(Struct, frozen=True):
     unreadable: Counter[str] = Counter()
 
     def __add__(self, other: "WrittenFiles") -> "WrittenFiles":
-        return WrittenFiles(
-            self.batches + other.batches,
-            self.files + other.files,
-            self.rows + other.rows,
-            self.unreadable + other.unreadable,
-        )
+        return WrittenFiles(*map(add, astuple(self), astuple(other)))
 
 
 class PartitionSink:

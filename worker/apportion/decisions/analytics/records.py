@@ -124,7 +124,7 @@ def recognised(value: bytes | None) -> Any:
     try:
         record = _alone_decoder.decode(value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        record = read(value)  # it finds out what is wrong
+        record = read(value)  # which raises the right error
     if type(record) in (DeadLetter, ContextUsage):
         return type(record)
     if record.schema_version != results.SCHEMA_VERSION:

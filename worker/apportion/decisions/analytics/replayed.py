@@ -57,7 +57,7 @@ class _LineKind(Struct):
 
 
 def replayed_of(lines: Iterable[bytes]) -> Replayed:
-    """Return what the lines of a replay's output hold.
+    """Return the content of a replay's output lines.
 
     Raises:
         NoReplayError: a line is not from a replay, or the last line, the sum, is missing.

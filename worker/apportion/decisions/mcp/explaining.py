@@ -74,13 +74,13 @@ def changes_of(found: Why) -> list[SearchedChange]:
 
 
 def text_of(decision: ContextDecision, entries: Sequence[Entry] | None = None) -> str:
-    """Return what `apportion explain` prints of a decision, or of these entries of one candidate."""
+    """Return the text of `apportion explain` for a decision, or for these entries of one candidate."""
     shown = explanation(decision) if entries is None else candidate_explanation(decision, entries)
     return _printed(shown)
 
 
 def text_of_changes(found: Why) -> str:
-    """Return what `apportion explain` prints of a search for changes."""
+    """Return the text of `apportion explain` for a search for changes."""
     return _printed(changes_explanation(found))
 
 

@@ -98,11 +98,10 @@ class DecisionSource(Protocol):
         """
 
     def decision(self, prefix: str) -> ContextDecision:
-        """Return the one decision whose id begins so.
+        """Return the decision whose id begins with `prefix`.
 
         Raises:
-            UnknownDecisionError, AmbiguousDecisionError: there is none, or there are several.
-            UnreadableDecisionError: it is of another version.
+            UnknownDecisionError, AmbiguousDecisionError, UnreadableDecisionError: as `find_decision` says.
             OSError, TablesFailedError: the source cannot be read.
         """
 
