@@ -68,11 +68,7 @@ def require_free(path: Path | None, option: str, *, force: bool) -> None:
 
 @contextmanager
 def naming(file: BinaryIO) -> Iterator[None]:
-    """Name the file in errors. A closed reader of stdout is no error: Typer then ends without a message.
-
-    Raises:
-        FileFailedError: reading or writing failed.
-    """
+    """Turn errors into a FileFailedError, except a closed reader of stdout: Typer then ends silently."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:  # the last two: of a damaged gzip file

@@ -224,10 +224,7 @@ class ClusterSettings(BaseModel):
         problems = dict(
             [
                 *_security_problems(self),
-                *_timeout_problems(self),
-                *_copies_problems(self),
-                *_lateness_problems(self),
-                *_tenant_problems(self),
+                *_range_problems(self),
                 *_registry_problems(self),
             ]
         )
@@ -266,7 +263,7 @@ def _security_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
         yield from _login_problems(given, mechanism)
 
 
-def _timeout_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
+def _range_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     delivery_s = settings.delivery_timeout_s
     if delivery_s < settings.request_timeout_s:
         yield "delivery_timeout_s", "is shorter than one attempt (request_timeout_s): raise it, or lower that"
@@ -274,24 +271,15 @@ def _timeout_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
         yield "session_timeout_s", "is shorter than delivery_timeout_s: raise it, or lower that"
     if settings.rebalance_timeout_s < 2 * delivery_s:
         yield "rebalance_timeout_s", "is shorter than twice delivery_timeout_s: raise it, or lower that"
-
-
-def _copies_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if settings.production and settings.copies < _COPIES_IN_PRODUCTION:
         why = f"is below {_COPIES_IN_PRODUCTION}, which production requires: leave one of them out"
         yield "replication_factor", why
-
-
-def _lateness_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if 0 < settings.max_lateness_s < _LATENESS_MIN_S:
         why = (
             f"is below {_LATENESS_MIN_S}: one tenant's clock may be an hour ahead, and would make events of "
             f"all others late. Set 0, or {_LATENESS_MIN_S} or more"
         )
         yield "max_lateness_s", why
-
-
-def _tenant_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if settings.has_tenant_limits and settings.max_lateness_s:
         why = (
             "cannot be combined with limits of tenants, which change the order of events. "

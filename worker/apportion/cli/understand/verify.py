@@ -14,7 +14,7 @@ from apportion.cli import ExitCode, _topics
 from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
-from apportion.cli._verification import open_file_run, open_topic_run, tell_empty
+from apportion.cli._verification import open_file_run, open_topic_run, warn_empty
 
 if TYPE_CHECKING:
     from apportion.decisions.recompose.ranges import RecordSelection
@@ -127,7 +127,7 @@ def _end(summary: "VerificationSummary", form: VerifyFormat) -> None:
 
     typer.echo(encode(summary).decode() if form is VerifyFormat.JSON else str(summary))
     if summary.is_empty:
-        tell_empty()
+        warn_empty()
     if not summary.is_right:
         raise typer.Exit(ExitCode.FAILURE)
 

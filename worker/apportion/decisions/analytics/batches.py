@@ -107,20 +107,12 @@ def last_batch(store: Store, topic: str, partition: int) -> TableBatch | None:
 
 
 def missing(store: Store, batch: TableBatch) -> tuple[File, ...]:
-    """Return the files of a batch that are not written yet.
-
-    Raises:
-        InTheWayError: a file of that name holds other rows.
-    """
+    """Return the files of a batch that are not written; raise InTheWayError if a file has other rows."""
     return tuple(file for file in batch.files if not _is_written(store, batch, file))
 
 
 def claim(store: Store, batch: TableBatch) -> None:
-    """Claim the offsets of a batch for this sink.
-
-    Raises:
-        TakenError: another sink has claimed them.
-    """
+    """Claim the offsets of a batch for this sink; raise TakenError if another sink has claimed them."""
     path, content = _path(batch), msgspec.json.format(msgspec.json.encode(batch), indent=1)
     if (
         not store.create(path, content) and store.read(path) != content
@@ -129,11 +121,7 @@ def claim(store: Store, batch: TableBatch) -> None:
 
 
 def write(store: Store, batch: TableBatch, contents: Mapping[str, bytes], files: Sequence[File]) -> None:
-    """Write files of a batch. A file of this batch that another sink wrote meanwhile is left.
-
-    Raises:
-        InTheWayError: a file of that name holds other rows.
-    """
+    """Write files of a batch, except those that another sink wrote meanwhile. Errors are as in `missing`."""
     for file in files:
         if not store.create(file.path, contents[file.path]):
             _is_written(store, batch, file)

@@ -113,11 +113,7 @@ def _columns_at(
 
 
 def _columns(values: Sequence[bytes], kind: Any) -> dict[str, pa.Array]:
-    """Return the columns of records by name; of decisions also the lists of candidates.
-
-    Raises:
-        _NotPlainError: Arrow cannot read these records as they are.
-    """
+    """Return the columns and a decision's lists of candidates; raise _NotPlainError if Arrow cannot."""
     form = _form(kind)
     if any(b"\n" in value for value in values):
         raise _NotPlainError
@@ -134,11 +130,7 @@ def _columns(values: Sequence[bytes], kind: Any) -> dict[str, pa.Array]:
 
 
 def _require_candidates(decisions: Mapping[str, pa.Array]) -> None:
-    """Check the candidates, which msgspec has not checked yet.
-
-    Raises:
-        ArrowInvalid, _NotPlainError: a candidate is invalid.
-    """
+    """Check the candidates, which msgspec has not checked yet; raise ArrowInvalid or _NotPlainError."""
     lists = decisions[_CANDIDATES]
     entries = lists.values
     entries.validate(full=True)  # because Arrow accepts any bytes as a text

@@ -54,11 +54,7 @@ def is_tables(path: Path) -> bool:
 
 @contextmanager
 def open_tables(folders: Sequence[Path], logs: Sequence[LogSource] = ()) -> Iterator[DuckDBPyConnection]:
-    """Open the tables of all folders and logs together, as views under the names of `Table`.
-
-    Raises:
-        TablesFailedError: a file of a folder cannot be read.
-    """
+    """Open all folders and logs as one set of views, named as in `Table`; raise TablesFailedError."""
     with TemporaryDirectory(prefix="apportion-") as folder:
         connection = duckdb.connect(config=_OFFLINE)
         try:
@@ -78,11 +74,7 @@ def open_tables(folders: Sequence[Path], logs: Sequence[LogSource] = ()) -> Iter
 
 @contextmanager
 def naming_bad_tables() -> Iterator[None]:
-    """Turn an error of the database into an error that names the file.
-
-    Raises:
-        TablesFailedError: a file of the tables cannot be read.
-    """
+    """Turn an error of the database into a TablesFailedError, which names the file."""
     try:
         yield
     except duckdb.Error as error:

@@ -35,11 +35,7 @@ class Store:
                 self._store = LocalStore(Path(location).absolute(), mkdir=True)
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write a new file, whole or not at all. Return False if a file of that name exists.
-
-        Raises:
-            StoreError: writing failed; the file may exist or not.
-        """
+        """Write a new file, whole or not at all; return False if it exists. After a StoreError it may."""
         with self._naming("write", path), suppress(AlreadyExistsError):
             self._store.put(path, content, mode="create")
             return True
@@ -62,18 +58,14 @@ class Store:
             return sorted(file["path"] for page in self._store.list(f"{folder}/") for file in page)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; those that do not exist are ignored.
-
-        Raises:
-            StoreError: deleting failed; some files may be left.
-        """
+        """Delete files, and ignore missing ones. After a StoreError, some files may be left."""
         for path in paths:
             with self._naming("delete", path), suppress(FileNotFoundError):
                 self._store.delete(path)
 
     @contextmanager
     def _naming(self, action: str, path: str) -> Iterator[None]:
-        """Turn an error of obstore into a StoreError with the action, the path and its message's first line."""
+        """Turn an error of obstore into a StoreError with the first line of its message."""
         try:
             yield
         except (BaseError, OSError, ValueError) as error:  # obstore also raises Python's own types

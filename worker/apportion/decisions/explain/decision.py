@@ -273,7 +273,8 @@ def _omitted(entries: Iterable[Entry]) -> Table:
         reason += ", by [prefix]" if entry.bound is Bound.PREFIX else ""
         named = str(entry.rank), plain(entry.group), _score(entry)
         more = "" if entry.more is UNSET else f"{entry.more:,}"
-        why = plain(reason + _superseded(entry) + _other_factors(entry))
+        superseded = "" if entry.superseded_by is UNSET else f" by {entry.superseded_by}"
+        why = plain(reason + superseded + _other_factors(entry))
         table.add_row(*named, *margin, more, why, plain(entry.id))
     return table
 
@@ -296,10 +297,6 @@ def _other_factors(entry: Entry) -> str:
     if entry.lexical is not UNSET:
         parts.append(f"query {in_points(entry.lexical)}")
     return "".join([f", {part}" for part in parts])
-
-
-def _superseded(entry: Entry) -> str:
-    return "" if entry.superseded_by is UNSET else f" by {entry.superseded_by}"
 
 
 def _session(decision: ContextDecision) -> Iterator[RenderableType]:

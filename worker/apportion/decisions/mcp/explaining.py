@@ -20,7 +20,7 @@ from apportion.decisions.mcp.results import (
     SearchedChange,
 )
 from apportion.decisions.mcp.sources import ListedDecision
-from apportion.decisions.replay.why import AdmittingChange, Why
+from apportion.decisions.replay.why import Why
 
 IDS_MAX = 10
 _CANDIDATES_MAX = 50
@@ -70,7 +70,17 @@ def explained(decision: ContextDecision, entries: Sequence[Entry] | None = None)
 
 def changes_of(found: Why) -> list[SearchedChange]:
     """Return the changes that a search found, each with the first candidates that it displaces."""
-    return [_change(change) for change in found.changes]
+    return [
+        SearchedChange(
+            key=change.key,
+            now=change.now,
+            needed=_present(change.needed),
+            ended=change.ended,
+            displaced=list(change.displaced[:IDS_MAX]),
+            displaced_total=len(change.displaced),
+        )
+        for change in found.changes
+    ]
 
 
 def text_of(decision: ContextDecision, entries: Sequence[Entry] | None = None) -> str:
@@ -132,17 +142,6 @@ def _candidate(decision: ContextDecision, entry: Entry) -> ExplainedCandidate:
         constraint=_present(entry.constraint),
         covered_by=None if redundant is None else redundant.covered_by,
         superseded_by=_present(entry.superseded_by),
-    )
-
-
-def _change(change: AdmittingChange) -> SearchedChange:
-    return SearchedChange(
-        key=change.key,
-        now=change.now,
-        needed=_present(change.needed),
-        ended=change.ended,
-        displaced=list(change.displaced[:IDS_MAX]),
-        displaced_total=len(change.displaced),
     )
 
 

@@ -21,26 +21,21 @@ from apportion.settings import Settings
 
 
 class Recording(Struct, frozen=True):
-    """A file of events and the file of their decisions, with the settings under which they were decided."""
+    """A file of events and the file of their decisions, with the settings under which they were decided.
+
+    Both methods raise PolicyError or SettingsError if the policies or secrets of the settings are invalid.
+    """
 
     events: Path
     decisions: DecisionFile
     settings: Settings
 
     def search(self, decision: ContextDecision, entry: Entry) -> Why | Finding:
-        """Return the smallest changes that admit an omitted candidate, or why the search is impossible.
-
-        Raises:
-            PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
-        """
+        """Return the smallest changes that admit an omitted candidate, or why the search is impossible."""
         return search_changes(self.settings, decision, entry, self._events(), self.decisions.records())
 
     def replay(self, change: Change) -> tuple[ReplayedChanges, str]:
-        """Return the effects of a change on all decisions, as a result and as a text.
-
-        Raises:
-            PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
-        """
+        """Return the effects of a change on all decisions, as a result and as a text."""
         verification = verification_of(self.settings, self.decisions.records())
         run = Replay(verification, WhatIf(change))
         shown = extract(run.run(self._events()))

@@ -275,11 +275,7 @@ def _policy(toml: str) -> Policy:
 
 @contextmanager
 def _tool_errors() -> Iterator[None]:
-    """Turn errors into errors of a tool, with a code and without any path of the server.
-
-    Raises:
-        ToolError: the call failed; the message has a code and a remedy.
-    """
+    """Turn errors into a ToolError with a code and a remedy, and without any path of the server."""
     try:
         yield
     except _ANSWERABLE as error:

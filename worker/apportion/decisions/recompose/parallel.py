@@ -56,11 +56,7 @@ _messages: Any
 def run_partitions(
     job: Job, ranges: Sequence[PartitionRange], processes: int, advance: Callable[[int], None]
 ) -> Iterator[ReplayResult | VerificationSummary | Sum]:
-    """Yield the results, in order within a partition, and the sum of each partition at its end.
-
-    Raises:
-        PartitionFailedError: a partition could not be read.
-    """
+    """Yield the results, ordered within a partition, and each partition's sum; raise PartitionFailedError."""
     context = get_context("spawn")
     messages = context.Queue(_MESSAGES_MAX)
     with ProcessPoolExecutor(processes, context, _begin, (job, messages)) as pool:

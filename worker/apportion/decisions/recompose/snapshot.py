@@ -103,11 +103,7 @@ class Snapshot:
     """A snapshot, read partition by partition."""
 
     def __init__(self, path: Path, file: BinaryIO, settings: Settings) -> None:
-        """Read the first and the last line.
-
-        Raises:
-            InvalidSnapshotError: the file is incomplete, no snapshot, or a snapshot of other topics.
-        """
+        """Read the ends of the file; raise InvalidSnapshotError if it is incomplete or of other topics."""
         self.path = path
         self._file = file
         head = self._decoded(file.readline(_TAIL_BYTES), _Head)
@@ -128,11 +124,7 @@ class Snapshot:
         return {partition: kept.offset for partition, kept in self._kept.items()}
 
     def rows(self, partition: int) -> StartRows:
-        """Return the rows of a partition.
-
-        Raises:
-            InvalidSnapshotError: the rows were altered.
-        """
+        """Return the rows of a partition; raise InvalidSnapshotError if they were altered."""
         kept = self._kept[partition]
         self._file.seek(kept.start)
         content = self._file.read(kept.size_bytes)

@@ -26,12 +26,9 @@ PLACE = ("source", "key", "headers")
 
 
 class Judgement(Struct, frozen=True):
-    """The result of a comparison.
+    """The result of a comparison: the kind of finding (None: verified), and the first field that differs.
 
-    Attributes:
-        found: the kind of finding; None if the record is verified.
-        different: the first field that differs.
-        composed: the decision that repeats of the record must equal; None if it was not compared.
+    `composed` is the decision that repeats of the record must equal; None if it was not compared.
     """
 
     found: FindingKind | None = None
@@ -50,13 +47,8 @@ def judge_decision(
 ) -> Judgement:
     """Compare a recorded decision with the decision that its request gives now.
 
-    Args:
-        recorded: the recorded decision.
-        request: its request.
-        composed: the decision that the request gives now.
-        engine: the engine that composed it.
-        policies: the digests of the known policies.
-        lacks_artifacts: artifacts of the session were refused because a secret is missing.
+    `policies` are the digests of the known policies. `lacks_artifacts` means that artifacts of the session
+    were refused because a secret is missing.
     """
     if recorded.engine_version != engine.version:
         return Judgement(FindingKind.ENGINE_VERSION)

@@ -38,15 +38,9 @@ class RecordedLog:
         report: Callable[[Finding], None],
         is_wanted: Callable[["RecordedLog", Recorded], bool],
     ) -> None:
-        """Read `records` with `parse`.
+        """Repeats may differ in the fields `not_compared`. `report` is called with findings about the log.
 
-        Args:
-            name: the name of the log in findings.
-            records: the records of the log.
-            parse: the parser of a record.
-            not_compared: the fields that repeats may differ in.
-            report: called with each finding about the log itself.
-            is_wanted: records for which it returns False are ignored.
+        Records for which `is_wanted` returns False are ignored.
         """
         self.name = name
         self.repeated = 0

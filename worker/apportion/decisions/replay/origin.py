@@ -105,11 +105,8 @@ def origin_of(
 ) -> Origin | Finding:
     """Return the origin of a decision, or the finding that explains why it is unknown.
 
-    Args:
-        decision: the decision.
-        events: the events of its session; they are read up to the decision's request.
-        decisions: the decisions of its session.
-        verification_of: makes the verification of these decisions, which composes the events again.
+    The events and decisions are of its session; `verification_of` returns the verification of the decisions.
+    The events are composed again up to the decision's request.
     """
     met: list[Origin] = []
     findings: list[Finding] = []

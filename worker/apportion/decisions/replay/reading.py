@@ -51,11 +51,7 @@ class Reading(Protocol):
         """The parser of these events' dead letters."""
 
     def event_of(self, record: Record) -> Event:
-        """Return the event of a record.
-
-        Raises:
-            EventError: the record is refused before its session is known.
-        """
+        """Return the event of a record; raise EventError if it is refused before its session is known."""
 
     def refused(self, record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
         """Return the dead letter of a refused record."""

@@ -23,13 +23,10 @@ _COUNTS_MAX = 1 << 14
 
 
 class Recomposed(Struct, frozen=True):
-    """An event that was composed again.
+    """An event that was composed again, with its session's rows before and after it.
 
-    Attributes:
-        event: the event.
-        before, after: the session's rows before and after it.
-        policy: the policy of a request, the default policy for an artifact, None for a retraction.
-        answered: the answer of a request.
+    `policy` is the policy of a request, the default policy for an artifact, None for a retraction. Only
+    requests are `answered`.
     """
 
     event: Event

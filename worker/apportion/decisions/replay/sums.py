@@ -38,10 +38,10 @@ class Sum(Struct, frozen=True, kw_only=True):
     Attributes:
         replayed, changed: decisions that were replayed, and those among them that change.
         unverifiable: decisions that are not composed as recorded, by kind of finding; in no other count.
-        misfits: decisions whose request is refused under the change, by code; in no other count.
+        misfits: decisions with a request that is refused under the change, by code; in no other count.
         in_flight: recorded requests that may not be answered yet.
         gained, lost, shrunk, grown: items, by what happens to them.
-        reordered: decisions whose items change their order.
+        reordered: decisions in which items change their order.
         statuses: changed statuses, such as `composed > exhausted`.
         tokens_before, tokens_after: used tokens.
         held_before, held_after: tokens of unchanged beginnings, which a provider's cache can serve.

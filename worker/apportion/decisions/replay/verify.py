@@ -42,12 +42,9 @@ _KIND_OF_REFUSAL = {
 
 
 class JudgedEvent(Struct, frozen=True):
-    """An event that was composed again.
+    """An event that was composed again, and the kind of finding about its decision, if there is one.
 
-    Attributes:
-        recomposed: the event and its result.
-        found: the finding about its decision, if there is one.
-        asked: its decision was compared; otherwise it only rebuilt its session's row.
+    If it is not `asked`, it only rebuilt its session's row, and no decision was compared.
     """
 
     recomposed: Recomposed
@@ -190,7 +187,7 @@ class Verification:
     def _check_decision(
         self, recomposed: Recomposed, record: Record, recorded: Recorded | None
     ) -> FindingKind | None:
-        """Compare the decision of a request; report and return what is wrong with it."""
+        """Compare the decision of a request; report a finding, and return its kind."""
         request, answered = recomposed.event, recomposed.answered
         assert isinstance(request, ContextRequest), "only requests are answered"
         assert answered is not None, "requests are answered"
@@ -211,7 +208,7 @@ class Verification:
         return judgement.found
 
     def _check_dead_letter(self, record: Record, error: EventError) -> None:
-        """Compare the dead letter of a refused event; report what is wrong with it."""
+        """Compare the dead letter of a refused event; report a finding."""
         log = self._dead_letters
         if log is None:
             return
@@ -228,7 +225,7 @@ class Verification:
     def _close_judged(
         self, log: RecordedLog, recorded: Recorded, event: Record, judgement: Judgement
     ) -> None:
-        """Remove a judged record from its log. Count it, or report what is wrong with it."""
+        """Remove a judged record from its log; count it if it is verified, else report a finding."""
         log.remove(recorded, judgement.composed)
         different = judgement.different
         if judgement.found is None:

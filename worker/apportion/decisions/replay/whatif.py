@@ -47,7 +47,7 @@ class Change(Struct, frozen=True):
         policy: replaces every version of that name; if no policy has the name, every policy of its strategy.
         budget_tokens: the budget of every request, even above a policy's maximum; the session's limits stay.
         counter: the token counter of every policy.
-        without: kinds and lanes whose candidates are excluded.
+        without: kinds and lanes of the candidates to exclude.
         without_query: empties the query; the relevance of a candidate without its own score is then 0.
     """
 
@@ -170,7 +170,7 @@ class DecisionDifference(Result, frozen=True, kw_only=True):
 
 
 class Misfit(Struct, frozen=True):
-    """A decision whose request is refused under the change, with the error."""
+    """A decision for which the request is refused under the change, with the error."""
 
     decision_id: str
     error: Failure
