@@ -318,15 +318,10 @@ def read_secret(name: str, path: Path | None) -> str | None:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the keys of a TOML file.
-
-    Raises:
-        SettingsError: it cannot be read, or is not TOML. The error names only the line, because the file can
-            hold a secret.
-    """
+    """Return the keys of a TOML file; raise SettingsError if it is unreadable or not TOML."""
     try:
         return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except tomllib.TOMLDecodeError as error:  # only its line is shown, because the file can hold a secret
         raise SettingsError([f"{path}: is not valid TOML ({str(error).rpartition('(')[2]}"]) from None
 
 

@@ -89,7 +89,7 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
     Each request has its session as recorded; with --evolve, as it is after the change. Only verified
     decisions are replayed. docs/replay.md explains the output. Exits with 1 if a decision could not be
     replayed. To compare without a change, use apportion verify. With --from-topics everything is read from
-    Kafka, as by apportion verify, and nothing is written there.
+    Kafka, as by apportion verify; the topics are not changed.
 
     Examples:
       apportion replay events.jsonl decisions.jsonl --budget 4000 --price-per-million 3

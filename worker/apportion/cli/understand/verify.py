@@ -61,7 +61,7 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     All fields of a decision except `run` are compared. A difference is reported with its place, a decision
     that cannot be compared with the reason; docs/verify.md describes the remedies. Policies are found by the
     digests in the decisions. Exits with 1 unless all decisions are equal. With --from-topics everything is
-    read from Kafka, and nothing is written there: sessions are rebuilt from their first retained event, and
+    read from Kafka, and the topics are not changed: sessions are rebuilt from their first retained event, and
     the selected requests are compared.
 
     Examples:

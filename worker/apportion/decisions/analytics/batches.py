@@ -1,4 +1,4 @@
-"""Batches: the ranges of a partition's offsets whose rows are in the tables.
+"""Batches: the ranges of a partition's offsets that have rows in the tables.
 
 A batch is a range of offsets and the files that hold its rows. Each batch begins where the previous one
 ended. It has a file `_batches/TOPIC/PARTITION/START.json`, which can be created only once. If two sinks write
@@ -114,9 +114,8 @@ def missing(store: Store, batch: TableBatch) -> tuple[File, ...]:
 def claim(store: Store, batch: TableBatch) -> None:
     """Claim the offsets of a batch for this sink; raise TakenError if another sink has claimed them."""
     path, content = _path(batch), msgspec.json.format(msgspec.json.encode(batch), indent=1)
-    if (
-        not store.create(path, content) and store.read(path) != content
-    ):  # the same content is our own file, whose answer was lost
+    # a file of the same content is our own: only the store's answer was lost
+    if not store.create(path, content) and store.read(path) != content:
         raise TakenError
 
 

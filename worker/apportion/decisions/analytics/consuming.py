@@ -121,7 +121,7 @@ class TopicsSink:
             self._is_assigned = True
 
     async def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Write what was read of revoked partitions, or their next owners would read it again."""
+        """Write the records of revoked partitions, or their next owners would read them again."""
         async with self._lock:
             try:
                 await self._finish(partitions)

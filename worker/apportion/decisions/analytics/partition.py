@@ -1,7 +1,7 @@
 """The sink of one partition: takes its records and writes them in batches.
 
-It decides where reading begins, when records become rows, and what a batch holds. It reads no topic and no
-clock: the caller decides when a batch ends.
+It decides where reading begins, when records become rows, and the content of a batch. It reads no topic and
+no clock: the caller decides when a batch ends.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ CHUNK_BYTES = 16 << 20
 _SOUGHT = frozenset({"topic", "partition", "offset", "recorded_at", "requested_at", "tenant"})
 """Columns with statistics (least and greatest value), by which readers skip row groups. Statistics of the
 other columns would not help, and cost a quarter of the time of writing."""
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow's epoch, whose times have no zone
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow's epoch: its times have no zone
 
 
 class WrittenFiles(Struct, frozen=True):
@@ -254,7 +254,7 @@ def by_hour(table: Table, rows: pa.Table) -> Iterator[tuple[datetime | None, pa.
     hours = pc.floor_temporal(times, unit="hour").cast(pa.int64())
     distinct = hours.unique().to_pylist()
     for since_1970_us in distinct:
-        of_hour = rows  # mostly there is only one hour, and then nothing is copied
+        of_hour = rows  # mostly there is only one hour, which needs no copy
         if len(distinct) > 1:
             chosen = pc.is_null(hours) if since_1970_us is None else pc.equal(hours, since_1970_us)
             of_hour = rows.filter(chosen)

@@ -78,12 +78,9 @@ def partition_run(
     start: StartRows | None = None,
     what_if: WhatIf | None = None,
 ) -> PartitionRun:
-    """Return the run over a partition. The reader reads for one run at a time.
+    """Return the run over a partition, or raise SettingsError. The reader reads for one run at a time.
 
     Sessions start empty or with the rows of `start`. With `what_if`, decisions are replayed under the change.
-
-    Raises:
-        SettingsError: the secrets cannot be read.
     """
     events, decisions, dead_letters = reader.read(
         selected.requests, selected.decisions, selected.dead_letters

@@ -23,7 +23,7 @@ from apportion.engine.offline.lines import CutRecord
 
 LINE_MAX_BYTES = 64 << 20
 _ANSWERED_MAX = 1 << 16
-"""Number of the latest records whose repeats are recognised; some 16 MB."""
+"""Number of the latest records that are recognised when they repeat; some 16 MB."""
 
 
 class RecordedLog:

@@ -24,7 +24,7 @@ class Extent(Struct, frozen=True):
 
     Attributes:
         first: the first event that is composed. If it is above `asked`, the events between are deleted.
-        asked: the first event whose decision is compared. Earlier events only rebuild the sessions' rows.
+        asked: the first event with a compared decision. Earlier events only rebuild the sessions' rows.
         end: the event after the last one that is composed.
         decided: every event before it is decided.
         in_order: events are decided in their order, so a later decision proves that earlier ones exist.

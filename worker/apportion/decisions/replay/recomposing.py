@@ -1,6 +1,6 @@
 """Recomposition of recorded events: each is composed again with its session's row at that point.
 
-A request is composed under the policy whose digest its decision names, if that policy is possible for it.
+A request is composed under the policy that its decision names by digest, if that policy is possible for it.
 Otherwise the policy in force at its record time applies. No composition comes from a cache.
 """
 
@@ -52,10 +52,8 @@ class Recomposer:
     def recompose(self, event: Event, recorded_ms: int, policy_digest: str | None = None) -> Recomposed:
         """Return an event composed again. The session's row changes only with `advance`.
 
-        `policy_digest` is the digest in the recorded decision of a request, if there is one.
-
-        Raises:
-            EventError: the event is refused.
+        `policy_digest` is the digest in the recorded decision of a request, if there is one. EventError is
+        raised if the event is refused.
         """
         before = self._rows.get(session_key(event.tenant, event.session_id))
         composer = self._composers.at(recorded_ms)
@@ -92,7 +90,7 @@ class Recomposer:
 
 
 def row_under(session: Session, recorded: Policy, changed: Policy) -> Session:
-    """Return a row whose carried state of the recorded policy counts as state of the changed policy.
+    """Return a row in which carried state of the recorded policy is state of the changed policy.
 
     Otherwise every change of a policy would also lose the state that the session carries.
     """

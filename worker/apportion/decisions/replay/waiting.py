@@ -1,6 +1,6 @@
 """Records that were read before their events. Their values are in memory up to a bound, then in a file.
 
-A record whose value is in the file takes some hundred bytes of memory. The file is temporary and has no name.
+A record with its value in the file takes some hundred bytes of memory. The file is temporary, without a name.
 """
 
 from collections import deque
