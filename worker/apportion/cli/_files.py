@@ -47,8 +47,8 @@ def open_to_read(path: Path) -> BinaryIO:
 
 def require_distinct(*paths: Path | None) -> None:
     """Refuse a file that is given twice; devices and pipes may be given twice."""
-    places = [path.resolve() for path in paths if path is not None and (path.is_file() or not path.exists())]
-    if len(set(places)) < len(places):
+    known = [path.resolve() for path in paths if path is not None and (path.is_file() or not path.exists())]
+    if len(set(known)) < len(known):
         raise typer.BadParameter("the same file is given twice; name different ones")
 
 

@@ -47,15 +47,15 @@ _LATENESS_MIN_S = 2 * 60 * 60
 does not make the events of others late."""
 _COPIES_IN_PRODUCTION = 3
 _OTHER_TOPICS = ("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic", "usage_topic")
-_OF_A_KEY = ("ssl_keyfile", "ssl_key_password_file")
-_OF_TLS = ("ssl_cafile", "ssl_certfile", *_OF_A_KEY)
+_KEY_SETTINGS = ("ssl_keyfile", "ssl_key_password_file")
+_TLS_SETTINGS = ("ssl_cafile", "ssl_certfile", *_KEY_SETTINGS)
 _PASSWORDS = ("sasl_password_file", "sasl_password")
-_OF_PASSWORDS = ("sasl_username", *_PASSWORDS)
-_OF_TOKENS = ("sasl_token_command",)
-_OF_SASL = ("sasl_mechanism", *_OF_PASSWORDS, *_OF_TOKENS)
+_PASSWORD_SETTINGS = ("sasl_username", *_PASSWORDS)
+_TOKEN_SETTINGS = ("sasl_token_command",)
+_SASL_SETTINGS = ("sasl_mechanism", *_PASSWORD_SETTINGS, *_TOKEN_SETTINGS)
 
 _REGISTRY_PASSWORDS = ("schema_registry_password_file", "schema_registry_password")
-_OF_REGISTRIES = ("schema_registry_cafile", "schema_registry_username", *_REGISTRY_PASSWORDS)
+_REGISTRY_SETTINGS = ("schema_registry_cafile", "schema_registry_username", *_REGISTRY_PASSWORDS)
 
 
 class ClusterSettings(BaseModel):
@@ -250,13 +250,13 @@ def _security_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     protocol, mechanism = settings.security_protocol, settings.sasl_mechanism
     if not protocol.has_tls:
         why = "is for TLS: set security_protocol to SASL_SSL or SSL, or leave it out"
-        yield from ((name, why) for name in _OF_TLS if name in given)
+        yield from ((name, why) for name in _TLS_SETTINGS if name in given)
     elif "ssl_certfile" not in given:
         why = "belongs to a certificate: set ssl_certfile, too"
-        yield from ((name, why) for name in _OF_A_KEY if name in given)
+        yield from ((name, why) for name in _KEY_SETTINGS if name in given)
     if not protocol.has_sasl:
         why = "is for logging in: set security_protocol to SASL_SSL, or leave it out"
-        yield from ((name, why) for name in _OF_SASL if name in given)
+        yield from ((name, why) for name in _SASL_SETTINGS if name in given)
     elif mechanism is None:
         yield "sasl_mechanism", f"is needed by {protocol}: set it to one of {', '.join(SaslMechanism)}"
     else:
@@ -289,7 +289,7 @@ def _range_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
 
 
 def _registry_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
-    given = {name for name in _OF_REGISTRIES if getattr(settings, name) is not None}
+    given = {name for name in _REGISTRY_SETTINGS if getattr(settings, name) is not None}
     if settings.schema_registry is None:
         why = "is for a schema registry: set schema_registry, or leave it out"
         yield from ((name, why) for name in sorted(given))
@@ -311,9 +311,11 @@ def _registry_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
 def _login_problems(given: set[str], mechanism: SaslMechanism) -> Iterator[tuple[str, str]]:
     by_token = mechanism is SaslMechanism.OAUTHBEARER
     why = f"is not used by {mechanism}: leave it out, or set another sasl_mechanism"
-    yield from ((name, why) for name in (_OF_PASSWORDS if by_token else _OF_TOKENS) if name in given)
+    yield from (
+        (name, why) for name in (_PASSWORD_SETTINGS if by_token else _TOKEN_SETTINGS) if name in given
+    )
     if by_token:
-        if not given.issuperset(_OF_TOKENS):
+        if not given.issuperset(_TOKEN_SETTINGS):
             yield "sasl_token_command", f"is needed by {mechanism}: set a command that prints a token"
         return
     if "sasl_username" not in given:

@@ -280,13 +280,13 @@ def _table(
     schema = SCHEMAS[table]
     times_ms = [lines.timestamps_ms[index] for index in indices]
     recorded_us = [None if time_ms is None or time_ms < 0 else time_ms * 1000 for time_ms in times_ms]
-    place = {
+    source = {
         "topic": pa.array([lines.topic] * len(indices), pa.string()),
         "partition": pa.array([lines.partition] * len(indices), pa.int32()),
         "offset": pa.array([lines.offsets[index] for index in indices], pa.int64()),
         "recorded_at": pa.array(recorded_us, schema.field("recorded_at").type),
     }
-    return _table_as(schema, columns | place)
+    return _table_as(schema, columns | source)
 
 
 def _table_as(schema: pa.Schema, columns: Mapping[str, pa.Array]) -> pa.Table:

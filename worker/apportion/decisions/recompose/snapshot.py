@@ -17,7 +17,6 @@ import msgspec
 from aiokafka.errors import KafkaError
 from msgspec import Raw, Struct
 
-from apportion.core.session.row import Session
 from apportion.settings import Settings
 from apportion.shell.kafka.admin import BrokerUnreachableError
 from apportion.shell.kafka.commits import read_commits
@@ -76,13 +75,7 @@ class _Head(Struct, frozen=True, tag_field="type", tag="context-snapshot"):
     requests_topic: str
 
 
-class _SnapshotRow(Struct, frozen=True):
-    key: str
-    seen_offset: int
-    session: Session
-
-
-class _KeptRow(Struct, frozen=True):
+class _Row(Struct, frozen=True):
     key: str
     seen_offset: int
     session: Raw
@@ -130,7 +123,7 @@ class Snapshot:
         content = self._file.read(kept.size_bytes)
         if hashlib.sha256(content).hexdigest() != kept.digest:
             raise self._invalid(f"was altered among the rows of partition {partition}")
-        rows = [self._decoded(line, _KeptRow) for line in content.splitlines()]
+        rows = [self._decoded(line, _Row) for line in content.splitlines()]
         return StartRows(
             {row.key: bytes(row.session) for row in rows}, {row.key: row.seen_offset for row in rows}
         )
@@ -207,4 +200,5 @@ def _lines(rows: PartitionRows) -> Iterator[bytes]:
     for key in sorted(rows.values):
         row = rows.row(key)
         assert row is not None, "it has a value"
-        yield msgspec.json.encode(_SnapshotRow(key.decode(), row.seen_offset, row.session)) + b"\n"
+        session = Raw(msgspec.json.encode(row.session))
+        yield msgspec.json.encode(_Row(key.decode(), row.seen_offset, session)) + b"\n"

@@ -21,7 +21,7 @@ from apportion.decisions.replay.recorded import Recorded
 
 RUN = ("run",)
 """The field of decisions that is not compared: it depends on the worker and the time."""
-PLACE = ("source", "key", "headers")
+SOURCE = ("source", "key", "headers")
 """The fields of a worker's dead letters that are not compared if the events are read from a file."""
 
 
@@ -75,7 +75,7 @@ def judge_dead_letter(recorded: Recorded, composed: ContextDeadLetter, engine: E
         return Judgement(FindingKind.ENGINE_VERSION)
     composed = holding(composed, recorded.dead_letter_value)
     try:
-        different = compare(recorded.value, codec.encode(composed), () if recorded.is_placed else PLACE)
+        different = compare(recorded.value, codec.encode(composed), () if recorded.is_placed else SOURCE)
     except NotJsonError:
         return Judgement(FindingKind.NOT_JSON)
     return Judgement() if different is None else Judgement(FindingKind.DIFFERENCE, different)

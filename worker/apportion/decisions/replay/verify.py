@@ -14,7 +14,7 @@ from apportion.core.events import ContextRequest, Event, Opt, session_key
 from apportion.core.lru import Bounded
 from apportion.core.wire.record import Record
 from apportion.decisions.replay.findings import Finding, FindingKind, VerificationSummary, by_kind, finding_at
-from apportion.decisions.replay.judging import PLACE, RUN, Judgement, judge_dead_letter, judge_decision
+from apportion.decisions.replay.judging import RUN, SOURCE, Judgement, judge_dead_letter, judge_decision
 from apportion.decisions.replay.log import RecordedLog
 from apportion.decisions.replay.reading import Reading
 from apportion.decisions.replay.recomposing import Recomposed, Recomposer
@@ -78,7 +78,7 @@ class Verification:
         self._logs = [self._decisions]
         if dead_letters is not None:
             parse = reading.parse_dead_letter
-            self._dead_letters = RecordedLog(DEAD_LETTERS, dead_letters, parse, PLACE, report, is_wanted)
+            self._dead_letters = RecordedLog(DEAD_LETTERS, dead_letters, parse, SOURCE, report, is_wanted)
             self._logs.append(self._dead_letters)
 
     @property
