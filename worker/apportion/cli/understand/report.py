@@ -65,10 +65,7 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
       apportion report --from-topics --since 2026-03-01T00:00:00Z
     """
     if sql:
-        from apportion.decisions.analytics.queries import load_queries
-
-        for query in load_queries():
-            typer.echo(f"-- {query.name}\n{query.sql}")
+        _print_queries()
         return
     selection = selection_of(sources or (), since, until, None, from_topics=from_topics)
     if selection is None and not sources:
@@ -92,6 +89,13 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
     unreadable = f", {counted(made.unreadable, 'unreadable record')}" if made.unreadable else ""
     counts = f"{counted(made.decisions, 'decision')}, {len(made.opened):,} to open{unreadable}"
     typer.echo(f"{output}: {counts}, {size / 1e6:.1f} MB")
+
+
+def _print_queries() -> None:
+    from apportion.decisions.analytics.queries import load_queries
+
+    for query in load_queries():
+        typer.echo(f"-- {query.name}\n{query.sql}")
 
 
 def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path], Sequence[LogSource]]":

@@ -17,9 +17,7 @@ from apportion.cli._table import print_table
 from apportion.cli._verification import open_file_run, open_topic_run, warn_empty
 
 if TYPE_CHECKING:
-    from apportion.decisions.recompose.ranges import RecordSelection
     from apportion.decisions.replay.findings import Finding, VerificationSummary
-    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -74,7 +72,10 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     files = (events, decisions, dead_letters)
     selection = _topics.selection_of(files, since, until, offsets, from_topics=from_topics)
     if selection is not None:
-        _verify_topics(read_settings(ctx, default_policy=policy), selection, snapshot, form)
+        settings = read_settings(ctx, default_policy=policy)
+        with open_topic_run(settings, selection, snapshot, what="verifying") as (topic_run, advance, bar):
+            _show(topic_run.run(advance), bar, form)
+        _end(topic_run.summary, form)
         return
     events, decisions = _topics.require_files(events, decisions, snapshot)
     require_distinct(events, decisions, dead_letters)
@@ -83,14 +84,6 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
         verification, recorded, bar = run
         _show(verification.run(recorded), bar, form)
     _end(verification.summary, form)
-
-
-def _verify_topics(
-    settings: "Settings", selection: "RecordSelection", snapshot: Path | None, form: VerifyFormat
-) -> None:
-    with open_topic_run(settings, selection, snapshot, what="verifying") as (run, advance, bar):
-        _show(run.run(advance), bar, form)
-    _end(run.summary, form)
 
 
 def _show(findings: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:

@@ -36,15 +36,14 @@ class File(Struct, frozen=True):
 class TableBatch(Struct, frozen=True, kw_only=True):
     """A range of offsets of a partition, and all files that hold its rows.
 
-    Attributes:
-        topic: the topic; `TOPIC@ID` if the tables also have rows of an earlier topic of that name.
-        partition: the partition.
-        start, end: the first offset, and the offset after the last one.
-        bytes, first_digest: the size of all values, and the digest of the first one. They show whether a
-            second file of lines under the same name is the same file.
-        files: the files of rows.
-        schema_version: the version of the tables.
-        topic_id: the id of the topic, if the brokers have ids.
+    - `topic`: the topic; `TOPIC@ID` if the tables also have rows of an earlier topic of that name.
+    - `partition`: the partition.
+    - `start`, `end`: the first offset, and the offset after the last one.
+    - `bytes`, `first_digest`: the size of all values, and the digest of the first one. They show whether a
+      second file of lines under the same name is the same file.
+    - `files`: the files of rows.
+    - `schema_version`: the version of the tables.
+    - `topic_id`: the id of the topic, if the brokers have ids.
     """
 
     topic: str
@@ -75,11 +74,6 @@ def file_name(table: Table, hour: datetime | None, batch: TableBatch) -> str:
     """Return the path of the file with a batch's rows of one hour; None: rows without a time."""
     folder = f"date={_NO_TIME}/hour={_NO_TIME}" if hour is None else f"date={hour.date()}/hour={hour.hour}"
     return f"{table}/{folder}/{batch.topic}-{batch.partition}-{batch.start:020}-{batch.end:020}.parquet"
-
-
-def table_of(path: str) -> Table:
-    """Return the table to which a file belongs."""
-    return Table(path.partition("/")[0])
 
 
 def metadata(batch: TableBatch) -> dict[bytes, bytes]:

@@ -52,8 +52,8 @@ class SinkReports(Struct, frozen=True):
     made_anew: Callable[[str], None]
 
 
-class TopicsSink:
-    """Reads topics, until it is stopped or has caught up."""
+class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ships no types
+    """A sink of topics, which reads them until it is stopped or has caught up."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class TopicsSink:
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=_FETCH_BYTES,
         )
-        self._consumer.subscribe(tuple(topics), listener=_Listener(self))
+        self._consumer.subscribe(tuple(topics), listener=self)
         async with self._consumer:
             while not stop.is_set() and not (once and self._has_caught_up()):
                 async with self._lock:
@@ -107,7 +107,7 @@ class TopicsSink:
             async with self._lock:
                 await self._finish(tuple(self._sinks))
 
-    async def take_over(self, partitions: Iterable[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin to read assigned partitions, each where its rows in the tables end.
 
         The loop raises a failure, because the client only logs errors of its listener.
@@ -120,7 +120,7 @@ class TopicsSink:
                 self._failed = error
             self._is_assigned = True
 
-    async def give_up(self, partitions: Iterable[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Write the records of revoked partitions, or their next owners would read them again."""
         async with self._lock:
             try:
@@ -218,14 +218,3 @@ class TopicsSink:
         with suppress(KafkaError):  # reading begins where the tables end, not at the committed offset
             await self._consumer.commit({partition: sink.position})
         return True
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ships no types
-    def __init__(self, sink: TopicsSink) -> None:
-        self._sink = sink
-
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._sink.give_up(revoked)
-
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        await self._sink.take_over(assigned)

@@ -25,7 +25,6 @@ from apportion.decisions.analytics.batches import (
     last_batch,
     metadata,
     missing,
-    table_of,
     write,
 )
 from apportion.decisions.analytics.conversion import KINDS, RecordLines, convert
@@ -157,7 +156,8 @@ class PartitionSink:
             write(self._store, batch, contents, batch.files)
         else:
             for file in missing(self._store, self._unfinished):
-                contents.setdefault(file.path, _Rows(table_of(file.path)).finish(batch))
+                table = Table(file.path.partition("/")[0])
+                contents.setdefault(file.path, _Rows(table).finish(batch))
                 write(self._store, self._unfinished, contents, [file])
         rows = Counter({table.value: 0 for table in Table})
         for (table, _), piece in self._pieces.items():

@@ -50,13 +50,12 @@ class SnapshotExistsError(Exception):
 class Kept(Struct, frozen=True):
     """The rows of one partition in the file.
 
-    Attributes:
-        partition: the partition.
-        offset: the rows include all requests before it.
-        changelog_offset: the rows are from records of the changelog before it.
-        rows: their number.
-        start, size_bytes: their position and size in the file.
-        digest: SHA-256 of their bytes, in hexadecimal.
+    - `partition`: the partition.
+    - `offset`: the rows include all requests before it.
+    - `changelog_offset`: the rows are from records of the changelog before it.
+    - `rows`: their number.
+    - `start`, `size_bytes`: their position and size in the file.
+    - `digest`: SHA-256 of their bytes, in hexadecimal.
     """
 
     partition: int

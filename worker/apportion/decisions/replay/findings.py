@@ -36,14 +36,13 @@ class FindingKind(StrEnum):
 class Finding(Struct, frozen=True, omit_defaults=True):
     """A finding about a record of a log, its event or both; `finding_at` makes it.
 
-    Attributes:
-        found: the kind.
-        log: `decisions` or `dead_letters`.
-        line, event_line: in files, the lines of the record and of its event, from 1.
-        partition, offset, event_offset: in topics, the partition and the offsets of both.
-        decision_id: the id of the decision, if it is known.
-        place: the first field that differs, such as `$.candidates[3].margin.left`.
-        recorded, composed: the values of that field; a missing field is unset.
+    - `found`: the kind.
+    - `log`: `decisions` or `dead_letters`.
+    - `line`, `event_line`: in files, the lines of the record and of its event, from 1.
+    - `partition`, `offset`, `event_offset`: in topics, the partition and the offsets of both.
+    - `decision_id`: the id of the decision, if it is known.
+    - `place`: the first field that differs, such as `$.candidates[3].margin.left`.
+    - `recorded`, `composed`: the values of that field; a missing field is unset.
     """
 
     found: FindingKind
@@ -79,12 +78,11 @@ def finding_at(
 class VerificationSummary(Struct, frozen=True):
     """The counts of a verification.
 
-    Attributes:
-        verified, dead_letters: verified decisions and dead letters.
-        repeated: records that equal an earlier record of the same decision or dead letter.
-        differences: decisions and dead letters with a field that differs.
-        unverifiable: all other findings, by kind.
-        in_flight: recorded requests that may not be answered yet.
+    - `verified`, `dead_letters`: verified decisions and dead letters.
+    - `repeated`: records that equal an earlier record of the same decision or dead letter.
+    - `differences`: decisions and dead letters with a field that differs.
+    - `unverifiable`: all other findings, by kind.
+    - `in_flight`: recorded requests that may not be answered yet.
     """
 
     verified: int = 0

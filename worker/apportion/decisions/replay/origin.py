@@ -5,6 +5,7 @@ the record, there is no origin but a finding, as `verify` reports it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
@@ -110,7 +111,7 @@ def origin_of(
     """
     met: list[Origin] = []
     findings: list[Finding] = []
-    for judged in verification_of(decisions).recompose(_until(events, met)):
+    for judged in verification_of(decisions).recompose(takewhile(lambda _: not met, events)):
         if isinstance(judged, Finding):
             if judged.decision_id == decision.decision_id and judged.found is not FindingKind.ALTERED_REPEAT:
                 findings.append(judged)
@@ -135,13 +136,6 @@ def of_session(records: Iterable[Record], decision: ContextDecision) -> Iterator
                 yield record
         except _UNREADABLE:
             continue
-
-
-def _until(records: Iterable[Record], met: list[Origin]) -> Iterator[Record]:
-    for record in records:
-        yield record
-        if met:
-            return
 
 
 def _shown(text: str) -> str:

@@ -22,13 +22,12 @@ from apportion.engine.offline.lines import CutRecord
 class Extent(Struct, frozen=True):
     """The events of a run, as offsets. By default, all of them.
 
-    Attributes:
-        first: the first event that is composed. If it is above `asked`, the events between are deleted.
-        asked: the first event with a compared decision. Earlier events only rebuild the sessions' rows.
-        end: the event after the last one that is composed.
-        decided: every event before it is decided.
-        in_order: events are decided in their order, so a later decision proves that earlier ones exist.
-        seen: by session key, the last event that the session's first row includes.
+    - `first`: the first event that is composed. If it is above `asked`, the events between are deleted.
+    - `asked`: the first event with a compared decision. Earlier events only rebuild the sessions' rows.
+    - `end`: the event after the last one that is composed.
+    - `decided`: every event before it is decided.
+    - `in_order`: events are decided in their order, so a later decision proves that earlier ones exist.
+    - `seen`: by session key, the last event that the session's first row includes.
     """
 
     first: int = 0

@@ -35,20 +35,19 @@ class ItemFlow(Struct, frozen=True):
 class Sum(Struct, frozen=True, kw_only=True):
     """The sum of all differences of a replay.
 
-    Attributes:
-        replayed, changed: decisions that were replayed, and those among them that change.
-        unverifiable: decisions that are not composed as recorded, by kind of finding; in no other count.
-        misfits: decisions with a request that is refused under the change, by code; in no other count.
-        in_flight: recorded requests that may not be answered yet.
-        gained, lost, shrunk, grown: items, by what happens to them.
-        reordered: decisions in which items change their order.
-        statuses: changed statuses, such as `composed > exhausted`.
-        tokens_before, tokens_after: used tokens.
-        held_before, held_after: tokens of unchanged beginnings, which a provider's cache can serve.
-        cost_before, cost_after: exact costs in the unit of the price; unset without a price.
-        cost_cached_before, cost_cached_after: the same if a provider caches each text: a held token
-            costs 0.1, any other at most 1.25 times the price. Unset if no token is held.
-        groups, kinds: flows of items by group and by kind.
+    - `replayed`, `changed`: decisions that were replayed, and those among them that change.
+    - `unverifiable`: decisions that are not composed as recorded, by kind of finding; in no other count.
+    - `misfits`: decisions with a request that is refused under the change, by code; in no other count.
+    - `in_flight`: recorded requests that may not be answered yet.
+    - `gained`, `lost`, `shrunk`, `grown`: items, by what happens to them.
+    - `reordered`: decisions in which items change their order.
+    - `statuses`: changed statuses, such as `composed > exhausted`.
+    - `tokens_before`, `tokens_after`: used tokens.
+    - `held_before`, `held_after`: tokens of unchanged beginnings, which a provider's cache can serve.
+    - `cost_before`, `cost_after`: exact costs in the unit of the price; unset without a price.
+    - `cost_cached_before`, `cost_cached_after`: the same if a provider caches each text: a held token
+      costs 0.1, any other at most 1.25 times the price. Unset if no token is held.
+    - `groups`, `kinds`: flows of items by group and by kind.
     """
 
     replayed: int = 0

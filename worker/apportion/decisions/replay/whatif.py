@@ -43,12 +43,11 @@ _Numbered: TypeAlias = dict[tuple[str, int], ComposedItem]
 class Change(Struct, frozen=True):
     """Replacements in every request and its policy; None or empty replaces nothing.
 
-    Attributes:
-        policy: replaces every version of that name; if no policy has the name, every policy of its strategy.
-        budget_tokens: the budget of every request, even above a policy's maximum; the session's limits stay.
-        counter: the token counter of every policy.
-        without: kinds and lanes of the candidates to exclude.
-        without_query: empties the query; the relevance of a candidate without its own score is then 0.
+    - `policy`: replaces every version of that name; if no policy has the name, every policy of its strategy.
+    - `budget_tokens`: the budget of every request, even above a policy's maximum; the session's limits stay.
+    - `counter`: the token counter of every policy.
+    - `without`: kinds and lanes of the candidates to exclude.
+    - `without_query`: empties the query; the relevance of a candidate without its own score is then 0.
     """
 
     policy: Policy | None = None
@@ -125,14 +124,13 @@ class AnswerSide(Struct, frozen=True, omit_defaults=True):
 class DecisionDifference(Result, frozen=True, kw_only=True):
     """The difference that a change makes to one decision.
 
-    Attributes:
-        decision_id: the recorded decision.
-        before, after: its answer before and after the change.
-        gained: items only of the new context, in its order.
-        lost: items only of the old context, in its order.
-        shrunk, grown: items of both contexts with another size, in the order of the new context.
-        reordered: the items of both contexts have another order.
-        rewritten: the text differs, although all items, sizes and their order are equal.
+    - `decision_id`: the recorded decision.
+    - `before`, `after`: its answer before and after the change.
+    - `gained`: items only of the new context, in its order.
+    - `lost`: items only of the old context, in its order.
+    - `shrunk`, `grown`: items of both contexts with another size, in the order of the new context.
+    - `reordered`: the items of both contexts have another order.
+    - `rewritten`: the text differs, although all items, sizes and their order are equal.
     """
 
     decision_id: str

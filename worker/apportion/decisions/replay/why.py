@@ -52,16 +52,15 @@ class Searched(StrEnum):
 class AdmittingChange(Struct, frozen=True, kw_only=True):
     """One change alone. Values are tokens or what the key counts; a score's thousandths; 0 and 1 of a pin.
 
-    Attributes:
-        lever: the kind of change.
-        key: the changed key.
-        now: the recorded value.
-        most: the largest possible value.
-        ended: the end of the search.
-        needed: the value found. If the search was stopped, it admits, but a smaller one is not excluded.
-        fidelity: the fidelity with which it admits the candidate.
-        displaced: ids of items that it removes from the context, in the order of the text.
-        reason: without a value found, the reason of the omission at `most`, if that can be composed.
+    - `lever`: the kind of change.
+    - `key`: the changed key.
+    - `now`: the recorded value.
+    - `most`: the largest possible value.
+    - `ended`: the end of the search.
+    - `needed`: the value found. If the search was stopped, it admits, but a smaller one is not excluded.
+    - `fidelity`: the fidelity with which it admits the candidate.
+    - `displaced`: ids of items that it removes from the context, in the order of the text.
+    - `reason`: without a value found, the reason of the omission at `most`, if that can be composed.
     """
 
     lever: Lever
