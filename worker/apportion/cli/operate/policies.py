@@ -94,7 +94,7 @@ def list_(
         typer.Option("--offline", help="List only the built-in policies and those of this machine's files."),
     ] = False,
 ) -> None:
-    """List the policies that workers use: built-in ones, those of files, those of the topic.
+    """List the policies that workers use: built-in policies, policies of files and policies of the topic.
 
     The policies of files are those with which the workers of the group (app_id) last started. If this
     machine's files differ, stderr says so. Each policy has the record time from which it applies; without

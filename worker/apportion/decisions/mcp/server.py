@@ -252,11 +252,7 @@ class DecisionServer(MCPServer[Any]):
 
 
 def create_server(settings: Settings, source: Path, events: Path | None) -> DecisionServer:
-    """Return a server over a file of decisions and its events, or over a folder of tables.
-
-    Raises:
-        PolicyError, SettingsError: with events, the policies or secrets that the settings name are invalid.
-    """
+    """Return a server over a file of decisions and its events, or over tables; errors: `verification_of`."""
     if source.is_dir():
         return DecisionServer(DecisionTables(source))
     decisions = DecisionFile(source)

@@ -63,13 +63,7 @@ _decision_decoder = msgspec.json.Decoder(ContextDecision)
 
 
 def find_decision(records: Iterable[Record], prefix: str) -> ContextDecision:
-    """Return the decision whose id begins with `prefix`; of several records of it, the first.
-
-    Raises:
-        UnknownDecisionError: there is none.
-        AmbiguousDecisionError: there are several.
-        UnreadableDecisionError: this version cannot read it.
-    """
+    """Return the decision whose id begins with `prefix`, from its first record, or raise an error above."""
     found: Recorded | None = None
     unreadable = 0
     for record in records:
