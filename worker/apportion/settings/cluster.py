@@ -221,13 +221,7 @@ class ClusterSettings(BaseModel):
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
-        problems = dict(
-            [
-                *_security_problems(self),
-                *_range_problems(self),
-                *_registry_problems(self),
-            ]
-        )
+        problems = dict([*_security_problems(self), *_range_problems(self), *_registry_problems(self)])
         if problems:
             details = [
                 InitErrorDetails(
@@ -323,7 +317,5 @@ def _login_problems(given: set[str], mechanism: SaslMechanism) -> Iterator[tuple
     if given.issuperset(_PASSWORDS):
         yield "sasl_password", "is set together with sasl_password_file: set one of them"
     if given.isdisjoint(_PASSWORDS):
-        yield (
-            "sasl_password_file",
-            f"is needed by {mechanism}: set it, or the variable APPORTION_SASL_PASSWORD",
-        )
+        why = f"is needed by {mechanism}: set it, or the variable APPORTION_SASL_PASSWORD"
+        yield "sasl_password_file", why

@@ -68,16 +68,6 @@ class PartitionRange(Struct, frozen=True):
     extent: Extent
 
 
-def topics_read(settings: Settings) -> tuple[str, ...]:
-    """Return the topics that a verification reads."""
-    return (
-        settings.requests_topic,
-        settings.policies_topic,
-        settings.decisions_topic,
-        settings.dead_letters_topic,
-    )
-
-
 async def require_topics(settings: Settings, topics: Collection[str]) -> None:
     """Check that the topics exist, with the number of partitions of the settings.
 

@@ -12,13 +12,7 @@ from contextlib import contextmanager
 from apportion.core.policies.timeline import Timeline
 from apportion.decisions.recompose.parallel import Job, run_partitions
 from apportion.decisions.recompose.partition import partition_run, reporting
-from apportion.decisions.recompose.ranges import (
-    PartitionRange,
-    RecordSelection,
-    require_topics,
-    settle,
-    topics_read,
-)
+from apportion.decisions.recompose.ranges import PartitionRange, RecordSelection, require_topics, settle
 from apportion.decisions.recompose.snapshot import Snapshot
 from apportion.decisions.replay.findings import Finding, VerificationSummary
 from apportion.decisions.replay.replaying import ReplayResult, WhatIf
@@ -113,7 +107,9 @@ def open_run(
         BrokerRefusedError, BrokerUnreachableError, PoliciesUnreadError, PartitionsChangedError,
         TopicMissingError, NoSuchPartitionError: topics cannot be read.
     """
-    asyncio.run(require_topics(settings, topics_read(settings)))
+    topics = {settings.requests_topic, settings.policies_topic}
+    topics |= {settings.decisions_topic, settings.dead_letters_topic}
+    asyncio.run(require_topics(settings, topics))
     timeline = asyncio.run(read_timeline(settings))
     with open_reader(settings) as reader:
         ranges = settle(settings, reader, selection, snapshot.offsets if snapshot else {})
