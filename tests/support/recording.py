@@ -17,7 +17,7 @@ from apportion.core.results import ContextDeadLetter, Detail, Phase, Run, Source
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire import codec
 from apportion.core.wire.record import Record
-from apportion.decisions.replay.findings import Finding, Found, VerificationSummary
+from apportion.decisions.replay.findings import Finding, FindingKind, VerificationSummary
 from apportion.decisions.replay.reading import FileReading
 from apportion.decisions.replay.recomposing import Recomposer
 from apportion.decisions.replay.verify import Verification
@@ -96,7 +96,7 @@ class Verified:
     findings: tuple[Finding, ...]
 
     @property
-    def found(self) -> list[Found]:
+    def found(self) -> list[FindingKind]:
         """What was found, in its order."""
         return [each.found for each in self.findings]
 

@@ -28,7 +28,7 @@ _COLUMNS = 75
 
 
 def _flowing(text: str) -> str:
-    """Return a help text for any width: without the source's line breaks, but with those of examples."""
+    """Return a help text for any width: only examples keep the source's line breaks."""
     paragraphs = cleandoc(text).split("\n\n")
     return "\n\n".join(
         _examples(paragraph) if paragraph.startswith("Examples:") else paragraph.replace("\n", " ")

@@ -13,11 +13,7 @@ class NotInstalledError(Exception):
 
 @contextmanager
 def needing_extra(extra: str) -> Iterator[None]:
-    """Turn the error of a missing import into one that names the extra to install.
-
-    Raises:
-        NotInstalledError: the extra is not installed.
-    """
+    """Turn the error of a missing import into a NotInstalledError, which names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -47,8 +47,8 @@ def open_to_read(path: Path) -> BinaryIO:
 
 def require_distinct(*paths: Path | None) -> None:
     """Refuse a file that is given twice; devices and pipes may be given twice."""
-    places = [path.resolve() for path in paths if path is not None and (path.is_file() or not path.exists())]
-    if len(set(places)) < len(places):
+    known = [path.resolve() for path in paths if path is not None and (path.is_file() or not path.exists())]
+    if len(set(known)) < len(known):
         raise typer.BadParameter("the same file is given twice; name different ones")
 
 
@@ -68,11 +68,7 @@ def require_free(path: Path | None, option: str, *, force: bool) -> None:
 
 @contextmanager
 def naming(file: BinaryIO) -> Iterator[None]:
-    """Name the file in errors. A closed reader of stdout is no error: Typer then ends without a message.
-
-    Raises:
-        FileFailedError: reading or writing failed.
-    """
+    """Turn errors into a FileFailedError, except a closed reader of stdout: Typer then ends silently."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:  # the last two: of a damaged gzip file

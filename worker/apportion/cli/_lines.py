@@ -60,7 +60,7 @@ def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "
 def watched(
     lines: "Iterator[Record]", source: BinaryIO, what: str, stack: ExitStack, *, beside_output: bool
 ) -> "Iterator[Record]":
-    """Show how far a file is read; of a pipe nobody knows the end."""
+    """Show the progress of reading a file; a pipe has no known end, and no progress bar."""
     stored: BinaryIO = getattr(source, "fileobj", source)  # the compressed file
     status = os.fstat(source.fileno())
     if not stat.S_ISREG(status.st_mode):

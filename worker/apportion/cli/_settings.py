@@ -64,14 +64,9 @@ def _names(param: Any) -> list[str]:
 
 
 def read_settings(ctx: typer.Context, **own: Any) -> "Settings":
-    """Return the settings of a command that is declared `with_settings`.
+    """Return the settings of a command that is declared `with_settings`; raise SettingsError.
 
-    Args:
-        ctx: the command's context.
-        own: settings from the command's own flags, which override others; None: not given.
-
-    Raises:
-        SettingsError: the settings are invalid; `main` prints the problems.
+    `own` are settings from the command's own flags, which override others; None: not given.
     """
     from apportion.settings import load_settings
 

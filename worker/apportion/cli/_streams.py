@@ -11,7 +11,7 @@ then fail, and the command reports an error. Only messages on a closed stderr ar
 
 
 def mend_streams() -> None:
-    """Replace closed streams, or a file could get their descriptor; escape what a terminal cannot show."""
+    """Replace closed streams, or a file could get their descriptor; escape unprintable characters."""
     for name, (mode, flags) in _INSTEAD.items():
         if getattr(sys, name) is None:
             setattr(sys, name, _open_null(f"<{name}>", mode, flags))
@@ -20,11 +20,7 @@ def mend_streams() -> None:
 
 
 def flush_stdout() -> None:
-    """Flush stdout while an error can still be reported; what cannot be written is dropped.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Flush stdout while an OSError can still be reported; what cannot be written is dropped."""
     try:
         sys.stdout.flush()
     except OSError:

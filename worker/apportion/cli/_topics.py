@@ -1,19 +1,14 @@
 """The flags that select files or parts of topics."""
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from apportion.cli._files import open_to_read
-
 if TYPE_CHECKING:
     from apportion.decisions.recompose.ranges import RecordSelection
-    from apportion.decisions.recompose.run import Recomposition
-    from apportion.settings import Settings
 
 _OFFSETS = re.compile(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 
@@ -60,21 +55,6 @@ def require_files(events: Path | None, decisions: Path | None, snapshot: Path | 
     if events is None or decisions is None:
         raise typer.BadParameter("give the files EVENTS and DECISIONS, or --from-topics")
     return events, decisions
-
-
-@contextmanager
-def recomposition_of(
-    settings: "Settings", selection: "RecordSelection", snapshot: Path | None
-) -> "Iterator[Recomposition]":
-    """Open a run over the selected records; sessions start with the rows of the snapshot, if one is given."""
-    from apportion.decisions.recompose.run import open_run
-    from apportion.decisions.recompose.snapshot import Snapshot
-
-    with ExitStack() as stack:
-        start = None
-        if snapshot is not None:
-            start = Snapshot(snapshot, stack.enter_context(open_to_read(snapshot)), settings)
-        yield stack.enter_context(open_run(settings, selection, start))
 
 
 def selection_of(

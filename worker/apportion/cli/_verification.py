@@ -1,4 +1,4 @@
-"""Recorded events composed again, from files or from topics: what `verify`, `replay` and `explain` share."""
+"""Runs over recorded events, from files or from topics, for `verify` and `replay`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,7 +10,6 @@ import typer
 from apportion.cli._files import open_events, open_to_read
 from apportion.cli._lines import DEAD_LETTERS, DECISIONS, EVENTS, lines_of, watched
 from apportion.cli._progress import progress
-from apportion.cli._topics import recomposition_of
 
 if TYPE_CHECKING:
     from apportion.core.wire.record import Record
@@ -61,14 +60,23 @@ def open_topic_run(
     what: str,
     beside_output: bool = False,
 ) -> "Iterator[tuple[Recomposition, Callable[[int], None], ExitStack]]":
-    """Yield a run over topics, the function for its progress, and the stack that ends the progress bar."""
+    """Yield a run over topics, the function for its progress, and the stack that ends the progress bar.
+
+    Sessions start with the rows of the snapshot, if one is given.
+    """
+    from apportion.decisions.recompose.run import open_run
+    from apportion.decisions.recompose.snapshot import Snapshot
+
     with ExitStack() as stack:
-        run = stack.enter_context(recomposition_of(settings, selection, snapshot))
+        start = None
+        if snapshot is not None:
+            start = Snapshot(snapshot, stack.enter_context(open_to_read(snapshot)), settings)
+        run = stack.enter_context(open_run(settings, selection, start))
         bar = ExitStack()
         advance = bar.enter_context(progress(what, run.total, beside_output=beside_output))
         yield run, advance, bar
 
 
-def tell_empty() -> None:
+def warn_empty() -> None:
     """Warn on stderr that there was nothing to compare, so that the result proves nothing."""
     typer.echo("apportion: nothing was compared: there is no request and no decision", err=True)

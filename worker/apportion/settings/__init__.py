@@ -298,11 +298,7 @@ def flag_of(name: str) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text.
-
-    Raises:
-        SettingsError: it cannot be read, or is not UTF-8.
-    """
+    """Return a file's text; raise SettingsError if it is unreadable or not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -312,11 +308,7 @@ def read_text(path: Path) -> str:
 
 
 def read_secret(name: str, path: Path | None) -> str | None:
-    """Return the content of a setting's file, without white space around it; None without a path.
-
-    Raises:
-        SettingsError: it cannot be read, or is empty.
-    """
+    """Return the stripped text of a setting's file; None without a path. An empty file is a SettingsError."""
     if path is None:
         return None
     secret = read_text(path).strip()
@@ -326,15 +318,10 @@ def read_secret(name: str, path: Path | None) -> str | None:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the keys of a TOML file.
-
-    Raises:
-        SettingsError: it cannot be read, or is not TOML. The error names only the line, because the file can
-            hold a secret.
-    """
+    """Return the keys of a TOML file; raise SettingsError if it is unreadable or not TOML."""
     try:
         return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except tomllib.TOMLDecodeError as error:  # only its line is shown, because the file can hold a secret
         raise SettingsError([f"{path}: is not valid TOML ({str(error).rpartition('(')[2]}"]) from None
 
 

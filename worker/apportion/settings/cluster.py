@@ -47,15 +47,15 @@ _LATENESS_MIN_S = 2 * 60 * 60
 does not make the events of others late."""
 _COPIES_IN_PRODUCTION = 3
 _OTHER_TOPICS = ("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic", "usage_topic")
-_OF_A_KEY = ("ssl_keyfile", "ssl_key_password_file")
-_OF_TLS = ("ssl_cafile", "ssl_certfile", *_OF_A_KEY)
+_KEY_SETTINGS = ("ssl_keyfile", "ssl_key_password_file")
+_TLS_SETTINGS = ("ssl_cafile", "ssl_certfile", *_KEY_SETTINGS)
 _PASSWORDS = ("sasl_password_file", "sasl_password")
-_OF_PASSWORDS = ("sasl_username", *_PASSWORDS)
-_OF_TOKENS = ("sasl_token_command",)
-_OF_SASL = ("sasl_mechanism", *_OF_PASSWORDS, *_OF_TOKENS)
+_PASSWORD_SETTINGS = ("sasl_username", *_PASSWORDS)
+_TOKEN_SETTINGS = ("sasl_token_command",)
+_SASL_SETTINGS = ("sasl_mechanism", *_PASSWORD_SETTINGS, *_TOKEN_SETTINGS)
 
 _REGISTRY_PASSWORDS = ("schema_registry_password_file", "schema_registry_password")
-_OF_REGISTRIES = ("schema_registry_cafile", "schema_registry_username", *_REGISTRY_PASSWORDS)
+_REGISTRY_SETTINGS = ("schema_registry_cafile", "schema_registry_username", *_REGISTRY_PASSWORDS)
 
 
 class ClusterSettings(BaseModel):
@@ -221,16 +221,7 @@ class ClusterSettings(BaseModel):
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
-        problems = dict(
-            [
-                *_security_problems(self),
-                *_timeout_problems(self),
-                *_copies_problems(self),
-                *_lateness_problems(self),
-                *_tenant_problems(self),
-                *_registry_problems(self),
-            ]
-        )
+        problems = dict([*_security_problems(self), *_range_problems(self), *_registry_problems(self)])
         if problems:
             details = [
                 InitErrorDetails(
@@ -253,20 +244,20 @@ def _security_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     protocol, mechanism = settings.security_protocol, settings.sasl_mechanism
     if not protocol.has_tls:
         why = "is for TLS: set security_protocol to SASL_SSL or SSL, or leave it out"
-        yield from ((name, why) for name in _OF_TLS if name in given)
+        yield from ((name, why) for name in _TLS_SETTINGS if name in given)
     elif "ssl_certfile" not in given:
         why = "belongs to a certificate: set ssl_certfile, too"
-        yield from ((name, why) for name in _OF_A_KEY if name in given)
+        yield from ((name, why) for name in _KEY_SETTINGS if name in given)
     if not protocol.has_sasl:
         why = "is for logging in: set security_protocol to SASL_SSL, or leave it out"
-        yield from ((name, why) for name in _OF_SASL if name in given)
+        yield from ((name, why) for name in _SASL_SETTINGS if name in given)
     elif mechanism is None:
         yield "sasl_mechanism", f"is needed by {protocol}: set it to one of {', '.join(SaslMechanism)}"
     else:
         yield from _login_problems(given, mechanism)
 
 
-def _timeout_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
+def _range_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     delivery_s = settings.delivery_timeout_s
     if delivery_s < settings.request_timeout_s:
         yield "delivery_timeout_s", "is shorter than one attempt (request_timeout_s): raise it, or lower that"
@@ -274,24 +265,15 @@ def _timeout_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
         yield "session_timeout_s", "is shorter than delivery_timeout_s: raise it, or lower that"
     if settings.rebalance_timeout_s < 2 * delivery_s:
         yield "rebalance_timeout_s", "is shorter than twice delivery_timeout_s: raise it, or lower that"
-
-
-def _copies_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if settings.production and settings.copies < _COPIES_IN_PRODUCTION:
         why = f"is below {_COPIES_IN_PRODUCTION}, which production requires: leave one of them out"
         yield "replication_factor", why
-
-
-def _lateness_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if 0 < settings.max_lateness_s < _LATENESS_MIN_S:
         why = (
             f"is below {_LATENESS_MIN_S}: one tenant's clock may be an hour ahead, and would make events of "
             f"all others late. Set 0, or {_LATENESS_MIN_S} or more"
         )
         yield "max_lateness_s", why
-
-
-def _tenant_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
     if settings.has_tenant_limits and settings.max_lateness_s:
         why = (
             "cannot be combined with limits of tenants, which change the order of events. "
@@ -301,7 +283,7 @@ def _tenant_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
 
 
 def _registry_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
-    given = {name for name in _OF_REGISTRIES if getattr(settings, name) is not None}
+    given = {name for name in _REGISTRY_SETTINGS if getattr(settings, name) is not None}
     if settings.schema_registry is None:
         why = "is for a schema registry: set schema_registry, or leave it out"
         yield from ((name, why) for name in sorted(given))
@@ -323,9 +305,11 @@ def _registry_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
 def _login_problems(given: set[str], mechanism: SaslMechanism) -> Iterator[tuple[str, str]]:
     by_token = mechanism is SaslMechanism.OAUTHBEARER
     why = f"is not used by {mechanism}: leave it out, or set another sasl_mechanism"
-    yield from ((name, why) for name in (_OF_PASSWORDS if by_token else _OF_TOKENS) if name in given)
+    yield from (
+        (name, why) for name in (_PASSWORD_SETTINGS if by_token else _TOKEN_SETTINGS) if name in given
+    )
     if by_token:
-        if not given.issuperset(_OF_TOKENS):
+        if not given.issuperset(_TOKEN_SETTINGS):
             yield "sasl_token_command", f"is needed by {mechanism}: set a command that prints a token"
         return
     if "sasl_username" not in given:
@@ -333,7 +317,5 @@ def _login_problems(given: set[str], mechanism: SaslMechanism) -> Iterator[tuple
     if given.issuperset(_PASSWORDS):
         yield "sasl_password", "is set together with sasl_password_file: set one of them"
     if given.isdisjoint(_PASSWORDS):
-        yield (
-            "sasl_password_file",
-            f"is needed by {mechanism}: set it, or the variable APPORTION_SASL_PASSWORD",
-        )
+        why = f"is needed by {mechanism}: set it, or the variable APPORTION_SASL_PASSWORD"
+        yield "sasl_password_file", why

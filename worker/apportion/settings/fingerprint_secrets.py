@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, Typ
 
 from apportion.core.event_time import event_time_us
 from apportion.core.fingerprints import Secrets
-from apportion.settings import Settings, SettingsError, read_text, read_toml
+from apportion.settings import Settings, SettingsError, read_secret, read_toml
 from apportion.settings.value_types import FingerprintSecret
 
 TenantName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
@@ -51,9 +51,7 @@ def read_secrets(settings: Settings) -> Secrets:
 
 
 def _read_single_secret(path: Path) -> Secrets:
-    secret = read_text(path).strip()
-    if not secret:
-        raise SettingsError([f"fingerprint_secret_file ({path}): is empty"])
+    secret = read_secret("fingerprint_secret_file", path)
     try:
         return Secrets(default=_bytes(TypeAdapter[SecretStr](FingerprintSecret).validate_python(secret)))
     except ValidationError as error:

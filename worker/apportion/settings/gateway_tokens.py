@@ -38,9 +38,7 @@ _tables = TypeAdapter(Annotated[dict[str, _TokenTable], Field(min_length=1)])
 
 
 def read_tokens(path: Path) -> Mapping[bytes, TokenGrant]:
-    """Return the grants by the SHA-256 digest of their token.
-
-    So the time of a lookup reveals nothing about a token.
+    """Return the grants by the SHA-256 digest of their token, so that lookup times reveal nothing about it.
 
     Raises:
         SettingsError: the file cannot be read, does not have that form, or has a token twice.

@@ -94,20 +94,11 @@ def _matches(pattern: str, expected: str) -> AfterValidator:
 
 
 _PORT = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])"
-Address = Annotated[
-    str, _matches(rf"(\[[\da-fA-F:.%]+\]|[\w.-]+):{_PORT}", "host:port, as in localhost:9092")
-]
+_ADDRESS = rf"(\[[\da-fA-F:.%]+\]|[\w.-]+):{_PORT}"
+Address = Annotated[str, _matches(_ADDRESS, "host:port, as in localhost:9092")]
 Addresses = Annotated[tuple[Address, ...], BeforeValidator(_split), AfterValidator(_at_least_one)]
-OptionalUrl = (
-    Annotated[
-        str,
-        _matches(
-            rf"https?://(\[[\da-fA-F:.]+\]|[\w.-]+)(:{_PORT})?(/[\w./~-]*)?",
-            "a URL, as in https://registry:8081",
-        ),
-    ]
-    | None
-)
+_URL = rf"https?://(\[[\da-fA-F:.]+\]|[\w.-]+)(:{_PORT})?(/[\w./~-]*)?"
+OptionalUrl = Annotated[str, _matches(_URL, "a URL, as in https://registry:8081")] | None
 _HEADER = r"(?!(?:content-type|ce_.*|__value_schema_id|traceparent|tracestate|apportion-caller)$)[\w.-]{1,64}"
 ReplyHeader = Annotated[
     str, _matches(f"(?i:{_HEADER})", "1 to 64 of A-Z a-z 0-9 . _ -, and no header that answers have anyway")

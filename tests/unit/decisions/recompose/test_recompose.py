@@ -21,7 +21,7 @@ from apportion.core.wire.record import Record
 from apportion.decisions.recompose.partition import PartitionRun, partition_run
 from apportion.decisions.recompose.ranges import PartitionRange
 from apportion.decisions.recompose.snapshot import StartRows
-from apportion.decisions.replay.findings import Finding, Found, VerificationSummary
+from apportion.decisions.replay.findings import Finding, FindingKind, VerificationSummary
 from apportion.decisions.replay.reading import Extent
 from apportion.decisions.replay.replaying import WhatIf
 from apportion.decisions.replay.sums import Sum
@@ -108,7 +108,7 @@ class Audited:
     findings: tuple[Finding, ...]
 
     @property
-    def found(self) -> list[Found]:
+    def found(self) -> list[FindingKind]:
         return [finding.found for finding in self.findings]
 
 
@@ -167,7 +167,7 @@ def test_an_altered_decision_is_found_at_its_offset_and_its_events(topics: Topic
     [finding] = audited(
         replace(topics, decisions=(topics.decisions[0], changed, *topics.decisions[2:]))
     ).findings
-    assert (finding.found, finding.place, finding.recorded) == (Found.DIFFERENCE, "$.tokens.used", 7)
+    assert (finding.found, finding.place, finding.recorded) == (FindingKind.DIFFERENCE, "$.tokens.used", 7)
     assert (finding.partition, finding.offset, finding.event_offset) == (0, 1, 3)
     assert (finding.line, finding.event_line) == (UNSET, UNSET)
 
@@ -176,25 +176,27 @@ def test_a_dead_letter_is_compared_with_its_place_too(topics: Topics) -> None:
     [letter] = topics.dead_letters
     changed = msgspec.structs.replace(letter, value=altered(letter.value or b"", "key", value="AAAA"))
     [finding] = audited(replace(topics, dead_letters=(changed,))).findings
-    assert (finding.found, finding.log, finding.place) == (Found.DIFFERENCE, "dead_letters", "$.key")
+    assert (finding.found, finding.log, finding.place) == (FindingKind.DIFFERENCE, "dead_letters", "$.key")
 
 
 def test_a_committed_request_without_decision_is_missing_and_a_later_one_in_flight(
     topics: Topics,
 ) -> None:
     cut = replace(topics, decisions=topics.decisions[:2])
-    assert audited(cut, Extent(decided=5)).found == [Found.NO_DECISION]
+    assert audited(cut, Extent(decided=5)).found == [FindingKind.NO_DECISION]
     assert audited(cut, Extent(decided=5)).summary.in_flight == 1
     assert audited(cut, Extent(decided=4)).summary.in_flight == 2
-    assert audited(cut, Extent(decided=6)).found == [Found.NO_DECISION, Found.NO_DECISION]
+    assert audited(cut, Extent(decided=6)).found == [FindingKind.NO_DECISION, FindingKind.NO_DECISION]
 
 
 def test_where_nothing_is_committed_what_is_decided_tells_how_far_answers_go(topics: Topics) -> None:
     first, _, third, fourth = topics.decisions
-    assert audited(replace(topics, decisions=(first, third)), Extent(decided=0)).found == [Found.NO_DECISION]
+    assert audited(replace(topics, decisions=(first, third)), Extent(decided=0)).found == [
+        FindingKind.NO_DECISION
+    ]
     assert audited(replace(topics, decisions=(first, third)), Extent(decided=0)).summary.in_flight == 1
     assert audited(replace(topics, decisions=(first, third, fourth)), Extent(decided=0)).found == [
-        Found.NO_DECISION
+        FindingKind.NO_DECISION
     ]
 
 
@@ -217,20 +219,20 @@ def test_a_decision_whose_event_is_gone_is_unverifiable_and_so_is_a_session_with
     topics: Topics,
 ) -> None:
     result = audited(topics, Extent(first=3))
-    assert result.found.count(Found.EVENT_GONE) == 2
-    assert result.found.count(Found.SESSION_HISTORY) == 2
+    assert result.found.count(FindingKind.EVENT_GONE) == 2
+    assert result.found.count(FindingKind.SESSION_HISTORY) == 2
     assert result.summary.verified == 1
     [last] = [
         finding
         for finding in result.findings
-        if finding.found is Found.EVENT_GONE and finding.log == "dead_letters"
+        if finding.found is FindingKind.EVENT_GONE and finding.log == "dead_letters"
     ]
     assert last.offset == 0
 
 
 def test_a_decision_without_any_event_is_told(topics: Topics) -> None:
     without = replace(topics, requests=(*topics.requests[:4], *topics.requests[5:]))
-    assert audited(without).found == [Found.NO_EVENT]
+    assert audited(without).found == [FindingKind.NO_EVENT]
     assert audited(without, Extent(asked=5)).found == []
 
 
@@ -276,7 +278,7 @@ def test_a_replay_counts_what_is_in_flight_and_tells_what_is_unverifiable_by_its
     run = run_of(cut, Extent(decided=3), what_if=WhatIf(Change(budget_tokens=0)))
     finding, difference = run.results(run.events)
     assert isinstance(finding, Finding)
-    assert (finding.found, finding.partition, finding.event_offset) == (Found.NO_DECISION, 0, 0)
+    assert (finding.found, finding.partition, finding.event_offset) == (FindingKind.NO_DECISION, 0, 0)
     assert isinstance(difference, DecisionDifference)
     assert isinstance(run.summary, Sum)
     assert (run.summary.replayed, run.summary.in_flight, run.summary.unverifiable) == (
@@ -294,7 +296,7 @@ def test_an_event_that_the_worker_gave_up_is_set_aside_and_the_session_goes_on()
     letter = Record(message.topic, 0, 1, 2_000, message.key, message.value)
     those = replace(kept, requests=EVENTS, dead_letters=(*kept.dead_letters, letter))
     result = audited(those)
-    assert result.found == [Found.SET_ASIDE]
+    assert result.found == [FindingKind.SET_ASIDE]
     assert result.findings[0].event_offset == 3
     assert result.summary.verified == 3
 
@@ -323,7 +325,7 @@ def test_policies_are_those_of_the_topic_at_the_time_of_the_record() -> None:
     limits = [json.loads(decision.value or b"")["tokens"]["limit"] for decision in made.decisions]
     assert limits == [8_000, 4_000]
     assert audited(made, timeline=timeline).summary == VerificationSummary(verified=2)
-    assert audited(made).found == [Found.UNKNOWN_POLICY]
+    assert audited(made).found == [FindingKind.UNKNOWN_POLICY]
 
 
 def test_a_dead_letter_of_a_policy_is_of_no_event(topics: Topics) -> None:

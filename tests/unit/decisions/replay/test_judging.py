@@ -15,7 +15,7 @@ from apportion.core.results import ContextDecision
 from apportion.core.wire import codec
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
-from apportion.decisions.replay.findings import Found
+from apportion.decisions.replay.findings import FindingKind
 from apportion.decisions.replay.judging import Judgement, judge_dead_letter, judge_decision
 from apportion.decisions.replay.recomposing import Recomposer
 from apportion.decisions.replay.recorded import parse_dead_letter, parse_decision
@@ -49,7 +49,7 @@ def test_a_decision_that_is_composed_alike_is_verified() -> None:
 
 def test_a_field_that_differs_is_named_with_what_repeats_must_be_like() -> None:
     judgement, composed = judged(altered(DECISION, "status", value="empty"))
-    assert (judgement.found, judgement.composed) == (Found.DIFFERENCE, composed)
+    assert (judgement.found, judgement.composed) == (FindingKind.DIFFERENCE, composed)
     assert judgement.different is not None
     assert judgement.different.place == "$.status"
 
@@ -57,19 +57,21 @@ def test_a_field_that_differs_is_named_with_what_repeats_must_be_like() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "found"),
     [
-        (("engine_version",), "0.0.0", Found.ENGINE_VERSION),
-        (("policy", "digest"), "sha256:0", Found.UNKNOWN_POLICY),
+        (("engine_version",), "0.0.0", FindingKind.ENGINE_VERSION),
+        (("policy", "digest"), "sha256:0", FindingKind.UNKNOWN_POLICY),
     ],
 )
-def test_a_decision_that_cannot_be_compared_says_why(path: tuple[str, ...], value: Any, found: Found) -> None:
+def test_a_decision_that_cannot_be_compared_says_why(
+    path: tuple[str, ...], value: Any, found: FindingKind
+) -> None:
     assert judged(altered(DECISION, *path, value=value))[0] == Judgement(found)
 
 
 def test_a_decision_of_another_row_says_nothing_of_the_engine() -> None:
     digests = json.loads(DECISION)["digests"] | OTHER_ROWS
     other = altered(DECISION, "digests", value=digests)
-    assert judged(other)[0] == Judgement(Found.SESSION_HISTORY)
-    assert judged(other, lacks_artifacts=True)[0] == Judgement(Found.NO_SECRET)
+    assert judged(other)[0] == Judgement(FindingKind.SESSION_HISTORY)
+    assert judged(other, lacks_artifacts=True)[0] == Judgement(FindingKind.NO_SECRET)
 
 
 def test_a_dead_letter_is_compared_by_its_place_only_if_its_log_knows_places() -> None:
@@ -81,4 +83,4 @@ def test_a_dead_letter_is_compared_by_its_place_only_if_its_log_knows_places() -
     assert judge_dead_letter(recorded_letter, letter, ENGINE).found is None
     assert judge_dead_letter(recorded_letter, moved, ENGINE).found is None
     placed = replace(recorded_letter, is_placed=True)
-    assert judge_dead_letter(placed, moved, ENGINE).found is Found.DIFFERENCE
+    assert judge_dead_letter(placed, moved, ENGINE).found is FindingKind.DIFFERENCE

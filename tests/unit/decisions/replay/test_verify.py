@@ -27,7 +27,7 @@ from apportion.core.engine import Engine
 from apportion.core.fingerprints import Secrets
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.wire.record import Record
-from apportion.decisions.replay.findings import Found
+from apportion.decisions.replay.findings import FindingKind
 from apportion.decisions.replay.reading import FileReading
 from apportion.decisions.replay.recomposing import Recomposer
 from apportion.decisions.replay.verify import Verification
@@ -73,7 +73,7 @@ def test_a_run_that_is_broken_or_hides_another_field_is_no_record(rest: bytes) -
     recording = recorded([asked("r1")])
     done = verified(recording, decisions=[recording.decisions[0][:-1] + b',"run":' + rest])
     assert done.summary.verified == (1 if rest == b"[1]}" else 0)
-    assert set(done.found) <= {Found.NOT_JSON, Found.CUT_OFF, Found.NO_DECISION}
+    assert set(done.found) <= {FindingKind.NOT_JSON, FindingKind.CUT_OFF, FindingKind.NO_DECISION}
 
 
 def test_turns_that_hold_a_prefix_are_verified_and_what_they_tell_of_it() -> None:
@@ -92,7 +92,7 @@ def test_turns_that_hold_a_prefix_are_verified_and_what_they_tell_of_it() -> Non
     told = altered(recording.decisions[1], "prefix", "held_items", value=1)
     decisions = [recording.decisions[0], told, recording.decisions[2]]
     [finding] = verified(recording, catalogue=holding, decisions=decisions).findings
-    assert (finding.found, finding.place) == (Found.DIFFERENCE, "$.prefix.held_items")
+    assert (finding.found, finding.place) == (FindingKind.DIFFERENCE, "$.prefix.held_items")
 
 
 def test_the_form_of_the_json_says_nothing() -> None:
@@ -123,7 +123,7 @@ def test_an_altered_field_is_told_by_its_place(path: tuple[Any, ...], value: Any
     first, second = recording.decisions
     done = verified(recording, decisions=[altered(first, *path, value=value), second])
     assert [(each.found, each.line, each.event_line, each.place) for each in done.findings] == [
-        (Found.DIFFERENCE, 1, 1, place)
+        (FindingKind.DIFFERENCE, 1, 1, place)
     ]
     assert str(done.summary) == "1 decision verified, 1 difference"
 
@@ -140,22 +140,22 @@ def test_a_difference_says_what_was_recorded_and_what_is_composed() -> None:
 def test_a_field_that_stands_twice_is_not_json() -> None:
     recording = recorded([asked("r1")])
     twice = b'{"status":"empty",' + recording.decisions[0][1:]
-    assert verified(recording, decisions=[twice]).found == [Found.NOT_JSON]
+    assert verified(recording, decisions=[twice]).found == [FindingKind.NOT_JSON]
 
 
 def test_another_engine_version_is_unverifiable_and_no_difference() -> None:
     recording = recorded([asked("r1")])
     done = verified(recording, engine=of_version(ENGINE, "another"))
-    assert done.found == [Found.ENGINE_VERSION]
+    assert done.found == [FindingKind.ENGINE_VERSION]
     assert str(done.summary) == "0 decisions verified, 0 differences, 1 unverifiable (engine_version 1)"
 
 
 def test_a_policy_that_is_not_known_is_unverifiable() -> None:
     recording = recorded([asked("r1")])
     changed = altered(recording.decisions[0], "policy", "digest", value="sha256:0")
-    assert verified(recording, decisions=[changed]).found == [Found.UNKNOWN_POLICY]
+    assert verified(recording, decisions=[changed]).found == [FindingKind.UNKNOWN_POLICY]
     of_other = recorded([asked("r1", policy="own")], catalogue=Catalogue([POLICY, lanes_policy(name="own")]))
-    assert verified(of_other).found == [Found.UNKNOWN_POLICY]
+    assert verified(of_other).found == [FindingKind.UNKNOWN_POLICY]
 
 
 def test_a_decision_is_composed_under_the_policy_of_its_digest_not_todays() -> None:
@@ -177,33 +177,33 @@ def test_a_decision_under_another_policy_than_was_asked_for_is_different() -> No
     recording = recorded([asked("r1", policy="own")], catalogue=both)
     events = recorded([asked("r1")]).events
     [finding] = verified(recording, catalogue=both, events=events).findings
-    assert (finding.found, finding.place) == (Found.DIFFERENCE, "$.policy.name")
+    assert (finding.found, finding.place) == (FindingKind.DIFFERENCE, "$.policy.name")
 
 
 def test_a_secret_that_is_missing_is_named() -> None:
     recording = recorded([asked("r1", candidates=[BY_PATH])])
-    assert verified(recording, engine=KEYLESS).found == [Found.NO_SECRET]
+    assert verified(recording, engine=KEYLESS).found == [FindingKind.NO_SECRET]
     recording = recorded([asked("r1", trigger={"workspace": "/home"})])
-    assert verified(recording, engine=KEYLESS).found == [Found.NO_SECRET]
+    assert verified(recording, engine=KEYLESS).found == [FindingKind.NO_SECRET]
     recording = recorded([published(BY_PATH), asked("r1")])
-    assert verified(recording, engine=KEYLESS).found == [Found.NO_SECRET]
+    assert verified(recording, engine=KEYLESS).found == [FindingKind.NO_SECRET]
 
 
 def test_another_secret_is_named() -> None:
     recording = recorded([asked("r1", candidates=[BY_PATH, candidate("a")])])
-    assert verified(recording, engine=OTHER_KEY).found == [Found.OTHER_SECRET]
+    assert verified(recording, engine=OTHER_KEY).found == [FindingKind.OTHER_SECRET]
     recording = recorded([published(BY_PATH), asked("r1")])
-    assert verified(recording, engine=OTHER_KEY).found == [Found.OTHER_SECRET]
+    assert verified(recording, engine=OTHER_KEY).found == [FindingKind.OTHER_SECRET]
     recording = recorded([asked("r1", trigger={"workspace": "/home"})])
-    assert verified(recording, engine=OTHER_KEY).found == [Found.OTHER_SECRET]
+    assert verified(recording, engine=OTHER_KEY).found == [FindingKind.OTHER_SECRET]
 
 
 def test_marks_are_verified_with_their_secret_and_without_it_say_so() -> None:
     marked = Catalogue([lanes_policy(render={"template": "{mark}{content}{mark}"})])
     recording = recorded([asked("r1"), asked("r2")], catalogue=marked)
     assert verified(recording, catalogue=marked).summary.verified == 2
-    assert verified(recording, catalogue=marked, engine=KEYLESS).found == [Found.NO_SECRET] * 2
-    assert verified(recording, catalogue=marked, engine=OTHER_KEY).found == [Found.OTHER_SECRET] * 2
+    assert verified(recording, catalogue=marked, engine=KEYLESS).found == [FindingKind.NO_SECRET] * 2
+    assert verified(recording, catalogue=marked, engine=OTHER_KEY).found == [FindingKind.OTHER_SECRET] * 2
 
 
 def test_a_secret_of_before_a_rotation_is_no_other() -> None:
@@ -212,14 +212,14 @@ def test_a_secret_of_before_a_rotation_is_no_other() -> None:
     rotated = Engine(ENGINE.version, COUNTERS, secrets)
     assert verified(recording, engine=rotated).summary.is_right
     found = verified(recording, engine=rotated, events=recording.events[1:]).found
-    assert sorted(found) == [Found.NO_EVENT, Found.SESSION_HISTORY]
+    assert sorted(found) == [FindingKind.NO_EVENT, FindingKind.SESSION_HISTORY]
 
 
 def test_a_key_id_that_was_altered_is_a_difference_where_ids_show_the_secret() -> None:
     recording = recorded([asked("r1", candidates=[BY_PATH])])
     edited = altered(recording.decisions[0], "fingerprint_key_id", value="0" * 16)
     [finding] = verified(recording, decisions=[edited]).findings
-    assert (finding.found, finding.place) == (Found.DIFFERENCE, "$.fingerprint_key_id")
+    assert (finding.found, finding.place) == (FindingKind.DIFFERENCE, "$.fingerprint_key_id")
 
 
 @pytest.mark.parametrize("value", [None, 1, [], {}, [[]], [1], [{"id": []}], [{"id": {}}], {"workspace": 1}])
@@ -234,20 +234,20 @@ def test_a_field_of_another_form_is_found_whatever_it_is(field: str, value: Any)
 def test_a_session_whose_history_is_gone_is_unverifiable_until_it_starts_afresh() -> None:
     recording = recorded([asked("r1"), asked("r2"), asked("r3"), asked("r4", at=LATER)])
     done = verified(recording, events=recording.events[1:])
-    assert done.found == [Found.SESSION_HISTORY, Found.SESSION_HISTORY, Found.NO_EVENT]
+    assert done.found == [FindingKind.SESSION_HISTORY, FindingKind.SESSION_HISTORY, FindingKind.NO_EVENT]
     assert done.summary.verified == 1
 
 
 def test_an_artifact_that_is_missing_makes_the_session_unverifiable() -> None:
     recording = recorded([published(candidate("p", 5)), asked("r1")])
-    assert verified(recording, events=recording.events[1:]).found == [Found.SESSION_HISTORY]
+    assert verified(recording, events=recording.events[1:]).found == [FindingKind.SESSION_HISTORY]
 
 
 def test_an_event_without_its_decision_is_told_and_the_others_are_verified() -> None:
     recording = several()
     done = verified(recording, decisions=[*recording.decisions[:1], *recording.decisions[2:]])
     [finding] = done.findings
-    assert (finding.found, finding.event_line, finding.line) == (Found.NO_DECISION, 2, UNSET)
+    assert (finding.found, finding.event_line, finding.line) == (FindingKind.NO_DECISION, 2, UNSET)
     assert finding.decision_id == json.loads(recording.decisions[1])["decision_id"]
     assert done.summary.verified == 5
 
@@ -256,7 +256,7 @@ def test_a_decision_without_its_event_is_told() -> None:
     recording = several()
     foreign = recorded([asked("r9", "v")]).decisions
     done = verified(recording, decisions=[*foreign, *recording.decisions])
-    assert [(each.found, each.line) for each in done.findings] == [(Found.NO_EVENT, 1)]
+    assert [(each.found, each.line) for each in done.findings] == [(FindingKind.NO_EVENT, 1)]
     assert done.summary.verified == 6
 
 
@@ -264,7 +264,7 @@ def test_the_decision_of_an_event_that_is_refused_says_so() -> None:
     recording = recorded([asked("r1"), asked("r2")])
     wrong = json.dumps(asked("r1") | {"layers": {"x": "y"}}).encode()
     done = verified(recording, events=[wrong, recording.events[1]])
-    assert Found.EVENT_REFUSED in done.found
+    assert FindingKind.EVENT_REFUSED in done.found
     assert done.summary.verified == 0
 
 
@@ -293,9 +293,9 @@ def test_a_decision_that_was_sent_again_otherwise_is_told() -> None:
     recording = several()
     wrong = altered(recording.decisions[0], "status", value="empty")
     done = verified(recording, decisions=[*recording.decisions, wrong])
-    assert [(each.found, each.line) for each in done.findings] == [(Found.ALTERED_REPEAT, 7)]
+    assert [(each.found, each.line) for each in done.findings] == [(FindingKind.ALTERED_REPEAT, 7)]
     done = verified(recording, decisions=[wrong, *recording.decisions])
-    assert done.found == [Found.DIFFERENCE]
+    assert done.found == [FindingKind.DIFFERENCE]
     assert (done.summary.verified, done.summary.repeated) == (5, 1)
 
 
@@ -306,12 +306,12 @@ def test_broken_lines_are_told_by_their_numbers() -> None:
     broken = [b"", b"\xff", b"[]", line[:40], unlike, unreadable]
     done = verified(recording, decisions=[*broken, *recording.decisions])
     assert [(each.found, each.line) for each in done.findings] == [
-        (Found.CUT_OFF, 1),
-        (Found.NOT_JSON, 2),
-        (Found.NO_RECORD, 3),
-        (Found.CUT_OFF, 4),
-        (Found.NO_RECORD, 5),
-        (Found.NOT_JSON, 6),
+        (FindingKind.CUT_OFF, 1),
+        (FindingKind.NOT_JSON, 2),
+        (FindingKind.NO_RECORD, 3),
+        (FindingKind.CUT_OFF, 4),
+        (FindingKind.NO_RECORD, 5),
+        (FindingKind.NOT_JSON, 6),
     ]
     assert done.summary.verified == 6
 
@@ -320,7 +320,10 @@ def test_a_broken_line_behind_what_names_it_is_told_with_its_event() -> None:
     recording = recorded([asked("r1")])
     [line] = recording.decisions
     for broken in (line.replace(b'"lane', b'"\xffane'), line.replace(b'"used":', b'"used":NaN,"":', 1)):
-        assert set(verified(recording, decisions=[broken]).found) <= {Found.NOT_JSON, Found.NO_DECISION}
+        assert set(verified(recording, decisions=[broken]).found) <= {
+            FindingKind.NOT_JSON,
+            FindingKind.NO_DECISION,
+        }
 
 
 def test_decisions_may_stand_in_any_order_of_sessions() -> None:
@@ -382,17 +385,17 @@ def test_dead_letters_are_compared_where_they_are_given() -> None:
     changed = altered(recording.dead_letters[2], "error", "code", value="not_json")
     done = verified(recording, letters=True, dead_letters=[*recording.dead_letters[:2], changed])
     assert [(each.found, each.log, each.line, each.place) for each in done.findings] == [
-        (Found.DIFFERENCE, "dead_letters", 3, "$.error.code")
+        (FindingKind.DIFFERENCE, "dead_letters", 3, "$.error.code")
     ]
 
 
 def test_a_dead_letter_is_missed_and_one_too_many_is_told() -> None:
     recording = recorded([b"no event", asked("r1"), b"nor this"])
     done = verified(recording, letters=True, dead_letters=recording.dead_letters[1:])
-    assert [(each.found, each.event_line) for each in done.findings] == [(Found.NO_DEAD_LETTER, 1)]
+    assert [(each.found, each.event_line) for each in done.findings] == [(FindingKind.NO_DEAD_LETTER, 1)]
     foreign = recorded([b"something else"]).dead_letters
     done = verified(recording, letters=True, dead_letters=[*foreign, *recording.dead_letters])
-    assert Found.NO_EVENT in done.found or Found.ALTERED_REPEAT in done.found
+    assert FindingKind.NO_EVENT in done.found or FindingKind.ALTERED_REPEAT in done.found
 
 
 def test_where_a_worker_met_what_it_refused_is_not_compared() -> None:
@@ -419,7 +422,7 @@ def test_of_a_dead_letter_of_a_file_every_field_is_compared(path: tuple[str, ...
     [letter] = recording.dead_letters
     of_file = altered(letter, *path, value=value)
     [finding] = verified(recording, letters=True, dead_letters=[of_file]).findings
-    assert (finding.found, finding.place) == (Found.DIFFERENCE, ".".join(["$", *path]))
+    assert (finding.found, finding.place) == (FindingKind.DIFFERENCE, ".".join(["$", *path]))
 
 
 def test_nothing_is_verified_of_nothing() -> None:

@@ -19,7 +19,7 @@ from apportion.core.strategies import parse_policy
 from apportion.core.strategy_api.levers import Lever
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.record import Record
-from apportion.decisions.replay.findings import Finding, Found
+from apportion.decisions.replay.findings import Finding, FindingKind
 from apportion.decisions.replay.origin import (
     AmbiguousDecisionError,
     Origin,
@@ -320,19 +320,19 @@ def test_a_request_that_is_not_at_hand_is_told() -> None:
     recording = several()
     finding = session_of(recording, "r2", events=recording.events[:4])
     assert isinstance(finding, Finding)
-    assert finding.found is Found.NO_EVENT
+    assert finding.found is FindingKind.NO_EVENT
 
 
 def test_events_that_do_not_give_the_decision_have_no_origin() -> None:
     recording = several()
     finding = session_of(recording, "r2", events=recording.events[1:])
     assert isinstance(finding, Finding)
-    assert finding.found is Found.SESSION_HISTORY
+    assert finding.found is FindingKind.SESSION_HISTORY
     [first] = [line for line in recording.decisions if identity_of(recording, "r1").encode() in line]
     others = [line for line in recording.decisions if line != first]
     finding = session_of(recording, "r1", decisions=[altered(first, "tokens", "used", value=1), *others])
     assert isinstance(finding, Finding)
-    assert (finding.found, finding.place) == (Found.DIFFERENCE, "$.tokens.used")
+    assert (finding.found, finding.place) == (FindingKind.DIFFERENCE, "$.tokens.used")
 
 
 def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so() -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from apportion.core.compose import Answered
-    from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
+    from apportion.core.results import ContextComposed, ContextDeadLetter
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -99,7 +99,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
         decided = stack.enter_context(decisions.open("wb")) if decisions else None
         refused = stack.enter_context(dead_letters.open("wb")) if dead_letters else None
         form = _Form(output_format)
-        counts = _write_all(answers, settings, decided, refused, _explain if explain else None, form)
+        counts = _write_all(answers, settings, decided, refused, form, explain=explain)
     if counts:
         kept = f"they are in {dead_letters}" if dead_letters else "--dead-letters FILE keeps them"
         codes = ", ".join(f"{code} {count:,}" for code, count in counts.most_common())
@@ -127,8 +127,9 @@ def _write_all(
     settings: "Settings",
     decided: BinaryIO | None,
     refused: BinaryIO | None,
-    explain: "Callable[[ContextDecision], None] | None",
     form: "_Form",
+    *,
+    explain: bool,
 ) -> Counter[str]:
     """Write every answer to its file, and return the number of dead letters by code."""
     from apportion.core.detail import in_detail
@@ -147,8 +148,10 @@ def _write_all(
             continue
         if decided is not None:
             _write(decided, in_detail(answer.decision, settings.decision_detail))
-        if explain is not None:
-            explain(answer.decision)
+        if explain:
+            from apportion.decisions.explain.decision import explanation
+
+            print_shown(explanation(answer.decision), stderr=True)
         form.write(answer.composed)
     return counts
 
@@ -192,12 +195,6 @@ def _write(file: BinaryIO, event: "Struct") -> None:
     with naming(file):
         while left:
             left = left[os.write(file.fileno(), left) :]
-
-
-def _explain(decision: "ContextDecision") -> None:
-    from apportion.decisions.explain.decision import explanation
-
-    print_shown(explanation(decision), stderr=True)
 
 
 def _error_line(letter: "ContextDeadLetter") -> str:

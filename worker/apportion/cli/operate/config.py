@@ -26,8 +26,8 @@ def config(
     """Show every setting: its value, the source of the value, and its meaning.
 
     Secrets are masked. In a pipe: name, value, origin and help, separated by tabs. With --check only problems
-    are printed, also those of secrets, policies and certificates: all that would end a worker before it
-    connects to a broker.
+    are printed, including problems of secrets, policies and certificates: everything that would end a worker
+    before it connects to a broker.
 
     Examples:
       apportion config

@@ -73,7 +73,6 @@ def fingerprint(
 
 
 def _by_sessions(secrets: "Secrets", tenant: str) -> dict[str, bytes]:
-    """Return a tenant's secrets by the sessions that use them."""
     moment = datetime.fromtimestamp(secrets.since_us / 1_000_000, UTC).isoformat().replace("+00:00", "Z")
     by_sessions = {f"since {moment}": secrets.of(tenant, secrets.since_us)}
     if secrets.previous is not None:

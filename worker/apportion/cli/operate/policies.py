@@ -94,7 +94,7 @@ def list_(
         typer.Option("--offline", help="List only the built-in policies and those of this machine's files."),
     ] = False,
 ) -> None:
-    """List the policies that workers use: built-in ones, those of files, those of the topic.
+    """List the policies that workers use: built-in policies, policies of files and policies of the topic.
 
     The policies of files are those with which the workers of the group (app_id) last started. If this
     machine's files differ, stderr says so. Each policy has the record time from which it applies; without
@@ -110,7 +110,7 @@ def list_(
     from apportion.engine.policies.listing import different, listed
 
     settings = read_settings(ctx)
-    timeline = create_timeline(settings) if offline else _of_the_topic(settings)
+    timeline = create_timeline(settings) if offline else _read_timeline(settings)
     if differing := different(timeline.own, timeline.latest_files or timeline.own):
         message = f"the group {settings.app_id} uses other files than this machine: {', '.join(differing)}"
         typer.echo(f"apportion: file_policies: {message}", err=True)
@@ -135,7 +135,7 @@ def list_(
     )
 
 
-def _of_the_topic(settings: "Settings") -> "Timeline":
+def _read_timeline(settings: "Settings") -> "Timeline":
     from apportion.shell.kafka.publishing import read_timeline
 
     return asyncio.run(read_timeline(settings))

@@ -68,12 +68,23 @@ def explain(
     _explain_from_files(settings, decision_id, candidate, decisions, events)
 
 
-def _explain_from_files(
-    settings: "Settings", decision_id: str, candidate: str | None, decisions: Path, events: Path | None
-) -> None:
+def _show(decision: "ContextDecision", candidate: str | None) -> "Entry | None":
+    """Print an explanation; return the candidate's entry if a search for changes makes sense."""
     from apportion.decisions.explain.candidate import candidate_explanation
     from apportion.decisions.explain.decision import explanation
     from apportion.decisions.explain.entries import entries_of, is_open
+
+    if candidate is None:
+        print_shown(explanation(decision))
+        return None
+    entries = entries_of(decision, candidate)
+    print_shown(candidate_explanation(decision, entries))
+    return entries[0] if is_open(decision, entries[0]) else None
+
+
+def _explain_from_files(
+    settings: "Settings", decision_id: str, candidate: str | None, decisions: Path, events: Path | None
+) -> None:
     from apportion.decisions.replay.log import LINE_MAX_BYTES
     from apportion.decisions.replay.origin import find_decision
 
@@ -85,26 +96,17 @@ def _explain_from_files(
             lines = lines_of(recorded, LINE_MAX_BYTES, DECISIONS)
             lines = watched(lines, recorded, "reading", bar, beside_output=False)
             decision = find_decision(lines, decision_id)
-        if candidate is None:
-            print_shown(explanation(decision))
-            return
-        entries = entries_of(decision, candidate)
-        print_shown(candidate_explanation(decision, entries))
+        entry = _show(decision, candidate)
         source = None if events is None else stack.enter_context(open_events(events))
-        if not is_open(decision, entries[0]):
-            return
-        if source is not None:
-            _search(settings, decision, entries[0], source, recorded)
-        else:
+        if entry is not None and source is not None:
+            _search(settings, decision, entry, source, recorded)
+        elif entry is not None:
             typer.echo(
                 "With --events FILE, the recorded events, the smallest change that admits it is searched."
             )
 
 
 def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str | None) -> None:
-    from apportion.decisions.explain.candidate import candidate_explanation
-    from apportion.decisions.explain.decision import explanation
-    from apportion.decisions.explain.entries import entries_of, is_open
     from apportion.decisions.recompose.lookup import decision_of, origin_in
     from apportion.decisions.recompose.ranges import RecordSelection
     from apportion.decisions.recompose.run import open_run
@@ -114,21 +116,17 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
 
     with open_run(settings, RecordSelection()) as run:
         decision = decision_of(run, decision_id)
-        if candidate is None:
-            print_shown(explanation(decision))
-            return
-        entries = entries_of(decision, candidate)
-        print_shown(candidate_explanation(decision, entries))
-        if is_open(decision, entries[0]):
+        entry = _show(decision, candidate)
+        if entry is not None:
             origin = origin_in(run, decision)
             engine = create_engine(settings)
-            _print_changes(origin if isinstance(origin, Finding) else why(origin, engine, entries[0]))
+            _print_changes(origin if isinstance(origin, Finding) else why(origin, engine, entry))
 
 
 def _search(
     settings: "Settings", decision: "ContextDecision", entry: "Entry", events: BinaryIO, decisions: BinaryIO
 ) -> None:
-    """Look for the smallest changes, and print them, or why they cannot be looked for."""
+    """Search for the smallest changes, and print them, or why the search is impossible."""
     from apportion.decisions.replay.log import LINE_MAX_BYTES
     from apportion.decisions.replay.recorded_files import search_changes
 

@@ -15,17 +15,16 @@ from apportion.cli import ExitCode, _topics
 from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
-from apportion.cli._verification import open_file_run, open_topic_run, tell_empty
+from apportion.cli._verification import open_file_run, open_topic_run, warn_empty
 from apportion.printable import printable
 
 if TYPE_CHECKING:
     from msgspec import Struct
 
     from apportion.decisions.recompose.ranges import RecordSelection
-    from apportion.decisions.replay.extract import ReplayExtract
-    from apportion.decisions.replay.replaying import ReplayResult, WhatIf
+    from apportion.decisions.replay.replaying import ReplayExtract, ReplayResult, WhatIf
     from apportion.decisions.replay.sums import Sum
-    from apportion.decisions.replay.whatif import Change, Misfit
+    from apportion.decisions.replay.whatif import Change
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -90,7 +89,7 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
     Each request has its session as recorded; with --evolve, as it is after the change. Only verified
     decisions are replayed. docs/replay.md explains the output. Exits with 1 if a decision could not be
     replayed. To compare without a change, use apportion verify. With --from-topics everything is read from
-    Kafka, as by apportion verify, and nothing is written there.
+    Kafka, as by apportion verify; the topics are not changed.
 
     Examples:
       apportion replay events.jsonl decisions.jsonl --budget 4000 --price-per-million 3
@@ -174,8 +173,8 @@ class _Printing:
         self._extract: ReplayExtract | None = None
 
     def show(self, results: "Iterable[ReplayResult]", bar: ExitStack) -> None:
-        """Print the results as JSON, or keep those that the table shows; then close the progress bar."""
-        from apportion.decisions.replay.extract import extract
+        """Print the results as JSON, or keep an extract for the table; then close the progress bar."""
+        from apportion.decisions.replay.replaying import extract
 
         with bar:
             if self.is_json:
@@ -191,7 +190,7 @@ class _Printing:
         else:
             _print_table(self._extract, total)
         if total.is_empty:
-            tell_empty()
+            warn_empty()
         if not total.is_whole:
             raise typer.Exit(ExitCode.FAILURE)
 
@@ -211,7 +210,9 @@ def _print_table(extract: "ReplayExtract", total: "Sum") -> None:
         for change in extract.largest
     ]
     refused = [
-        (misfit.decision_id, "", f"{misfit.error.code}: {_message(misfit)}") for misfit in extract.misfits
+        (misfit.decision_id, "", printable(f"{error.code}: {error.message} (at {error.pointer})"))
+        for misfit in extract.misfits
+        if (error := misfit.error)
     ]
     _print_rows(("Decision", "Tokens", "Change"), changes + refused)
     flows = [
@@ -239,7 +240,3 @@ def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print_table(columns, rows)
         if sys.stdout.isatty():
             typer.echo()
-
-
-def _message(misfit: "Misfit") -> str:
-    return printable(f"{misfit.error.message} (at {misfit.error.pointer})")

@@ -55,7 +55,7 @@ def report(  # noqa: PLR0913 - a command takes its flags by name
     It shows utilisation, omitted candidates and reasons, near misses, floors, sessions and latency, and a
     list of decisions to filter and sort, each as a waterfall against its limit. It holds ids and numbers, but
     no content and no path. Needs the extra `analytics`. Exits with 1 if there is no decision.
-    With --from-topics decisions and dead letters are read from Kafka, and nothing is written there.
+    With --from-topics decisions and dead letters are read from Kafka; the topics are not changed.
 
     Examples:
       apportion report decisions.jsonl dead-letters.jsonl

@@ -73,25 +73,22 @@ def sink(
     settings = read_settings(ctx)
     if settings.tables is None:
         raise typer.BadParameter("give --tables (or APPORTION_TABLES): a folder, or s3://bucket/prefix")
-    store = _open(settings.tables, settings)
+    with needing_extra("analytics"):
+        from apportion.decisions.analytics.store import Store
+    store = Store(settings.tables, settings.delivery_timeout_s)
     with ExitStack() as stack:
         written = (
             _sink_topics(settings, store, stack, once=once)
             if source is None
             else _sink_file(settings, store, source, name, stack, force=force)
         )
-    _print_counts(written, settings.tables)
+    rows = ", ".join(f"{table} {count:,}" for table, count in written.rows.items())
+    typer.echo(f"{settings.tables}: {rows or 'nothing new'}; {written.files:,} files", err=True)
     if written.unreadable and (once or source is not None):
         counts = ", ".join(f"{code} {count:,}" for code, count in written.unreadable.most_common())
         raise UnreadableLinesError(
             f"records that fit no table: {counts}; the table unreadable has their places"
         )
-
-
-def _open(place: str, settings: "Settings") -> "Store":
-    with needing_extra("analytics"):
-        from apportion.decisions.analytics.store import Store
-    return Store(place, settings.delivery_timeout_s)
 
 
 def _sink_file(
@@ -175,7 +172,6 @@ async def _consume(
 
 
 def _arguments(settings: "Settings") -> dict[str, Any]:
-    """Return the arguments of the client of a sink's group."""
     from apportion.shell.kafka.connection import connection_arguments
 
     group = f"{settings.app_id}-sink"
@@ -200,8 +196,3 @@ def _warn_made_anew(partition: str) -> None:
         "stay in the tables, and the new one is read from its beginning",
         err=True,
     )
-
-
-def _print_counts(written: "WrittenFiles", place: str) -> None:
-    rows = ", ".join(f"{table} {count:,}" for table, count in written.rows.items())
-    typer.echo(f"{place}: {rows or 'nothing new'}; {written.files:,} files", err=True)

@@ -14,12 +14,10 @@ from apportion.cli import ExitCode, _topics
 from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
-from apportion.cli._verification import open_file_run, open_topic_run, tell_empty
+from apportion.cli._verification import open_file_run, open_topic_run, warn_empty
 
 if TYPE_CHECKING:
-    from apportion.decisions.recompose.ranges import RecordSelection
     from apportion.decisions.replay.findings import Finding, VerificationSummary
-    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -61,7 +59,7 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     All fields of a decision except `run` are compared. A difference is reported with its place, a decision
     that cannot be compared with the reason; docs/verify.md describes the remedies. Policies are found by the
     digests in the decisions. Exits with 1 unless all decisions are equal. With --from-topics everything is
-    read from Kafka, and nothing is written there: sessions are rebuilt from their first retained event, and
+    read from Kafka, and the topics are not changed: sessions are rebuilt from their first retained event, and
     the selected requests are compared.
 
     Examples:
@@ -74,7 +72,10 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     files = (events, decisions, dead_letters)
     selection = _topics.selection_of(files, since, until, offsets, from_topics=from_topics)
     if selection is not None:
-        _verify_topics(read_settings(ctx, default_policy=policy), selection, snapshot, form)
+        settings = read_settings(ctx, default_policy=policy)
+        with open_topic_run(settings, selection, snapshot, what="verifying") as (topic_run, advance, bar):
+            _show(topic_run.run(advance), bar, form)
+        _end(topic_run.summary, form)
         return
     events, decisions = _topics.require_files(events, decisions, snapshot)
     require_distinct(events, decisions, dead_letters)
@@ -83,14 +84,6 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
         verification, recorded, bar = run
         _show(verification.run(recorded), bar, form)
     _end(verification.summary, form)
-
-
-def _verify_topics(
-    settings: "Settings", selection: "RecordSelection", snapshot: Path | None, form: VerifyFormat
-) -> None:
-    with open_topic_run(settings, selection, snapshot, what="verifying") as (run, advance, bar):
-        _show(run.run(advance), bar, form)
-    _end(run.summary, form)
 
 
 def _show(findings: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:
@@ -127,7 +120,7 @@ def _end(summary: "VerificationSummary", form: VerifyFormat) -> None:
 
     typer.echo(encode(summary).decode() if form is VerifyFormat.JSON else str(summary))
     if summary.is_empty:
-        tell_empty()
+        warn_empty()
     if not summary.is_right:
         raise typer.Exit(ExitCode.FAILURE)
 

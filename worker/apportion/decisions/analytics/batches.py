@@ -1,4 +1,4 @@
-"""Batches: the ranges of a partition's offsets whose rows are in the tables.
+"""Batches: the ranges of a partition's offsets that have rows in the tables.
 
 A batch is a range of offsets and the files that hold its rows. Each batch begins where the previous one
 ended. It has a file `_batches/TOPIC/PARTITION/START.json`, which can be created only once. If two sinks write
@@ -34,11 +34,16 @@ class File(Struct, frozen=True):
 
 
 class TableBatch(Struct, frozen=True, kw_only=True):
-    """Offsets from `start` up to `end`, and all files that hold their rows.
+    """A range of offsets of a partition, and all files that hold its rows.
 
-    `bytes` is the size of all values of the batch, `first_digest` the digest of the first value. Together
-    they show whether a second file of lines under the same name is the same file.
-    `topic` is `TOPIC@ID` if the tables also have rows of an earlier topic of that name.
+    - `topic`: the topic; `TOPIC@ID` if the tables also have rows of an earlier topic of that name.
+    - `partition`: the partition.
+    - `start`, `end`: the first offset, and the offset after the last one.
+    - `bytes`, `first_digest`: the size of all values, and the digest of the first one. They show whether a
+      second file of lines under the same name is the same file.
+    - `files`: the files of rows.
+    - `schema_version`: the version of the tables.
+    - `topic_id`: the id of the topic, if the brokers have ids.
     """
 
     topic: str
@@ -71,11 +76,6 @@ def file_name(table: Table, hour: datetime | None, batch: TableBatch) -> str:
     return f"{table}/{folder}/{batch.topic}-{batch.partition}-{batch.start:020}-{batch.end:020}.parquet"
 
 
-def table_of(path: str) -> Table:
-    """Return the table to which a file belongs."""
-    return Table(path.partition("/")[0])
-
-
 def metadata(batch: TableBatch) -> dict[bytes, bytes]:
     """Return the metadata in the Parquet file itself, which name its batch."""
     fields = {
@@ -101,33 +101,20 @@ def last_batch(store: Store, topic: str, partition: int) -> TableBatch | None:
 
 
 def missing(store: Store, batch: TableBatch) -> tuple[File, ...]:
-    """Return the files of a batch that are not written yet.
-
-    Raises:
-        InTheWayError: a file of that name holds other rows.
-    """
+    """Return the files of a batch that are not written; raise InTheWayError if a file has other rows."""
     return tuple(file for file in batch.files if not _is_written(store, batch, file))
 
 
 def claim(store: Store, batch: TableBatch) -> None:
-    """Claim the offsets of a batch for this sink.
-
-    Raises:
-        TakenError: another sink has claimed them.
-    """
+    """Claim the offsets of a batch for this sink; raise TakenError if another sink has claimed them."""
     path, content = _path(batch), msgspec.json.format(msgspec.json.encode(batch), indent=1)
-    if (
-        not store.create(path, content) and store.read(path) != content
-    ):  # the same content is our own file, whose answer was lost
+    # a file of the same content is our own: only the store's answer was lost
+    if not store.create(path, content) and store.read(path) != content:
         raise TakenError
 
 
 def write(store: Store, batch: TableBatch, contents: Mapping[str, bytes], files: Sequence[File]) -> None:
-    """Write files of a batch. A file of this batch that another sink wrote meanwhile is left.
-
-    Raises:
-        InTheWayError: a file of that name holds other rows.
-    """
+    """Write files of a batch, except those that another sink wrote meanwhile. Errors are as in `missing`."""
     for file in files:
         if not store.create(file.path, contents[file.path]):
             _is_written(store, batch, file)
@@ -152,5 +139,5 @@ def _is_written(store: Store, batch: TableBatch, file: File) -> bool:
         parquet = None
     if parquet is None or not metadata(batch).items() <= parquet.metadata.items():
         message = "is not a complete file of these offsets: check it, and move it away"
-        raise InTheWayError(f"{store.place}: {file.path} {message}")
+        raise InTheWayError(f"{store.location}: {file.path} {message}")
     return True

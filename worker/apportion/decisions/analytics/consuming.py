@@ -52,8 +52,8 @@ class SinkReports(Struct, frozen=True):
     made_anew: Callable[[str], None]
 
 
-class TopicsSink:
-    """Reads topics, until it is stopped or has caught up."""
+class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ships no types
+    """A sink of topics, which reads them until it is stopped or has caught up."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class TopicsSink:
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=_FETCH_BYTES,
         )
-        self._consumer.subscribe(tuple(topics), listener=_Listener(self))
+        self._consumer.subscribe(tuple(topics), listener=self)
         async with self._consumer:
             while not stop.is_set() and not (once and self._has_caught_up()):
                 async with self._lock:
@@ -107,121 +107,114 @@ class TopicsSink:
             async with self._lock:
                 await self._finish(tuple(self._sinks))
 
-    async def take_over(self, partitions: Iterable[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin to read assigned partitions, each where its rows in the tables end.
 
         The loop raises a failure, because the client only logs errors of its listener.
         """
         async with self._lock:
             try:
-                for place in partitions:
-                    await self._begin(place)
+                for partition in partitions:
+                    await self._begin(partition)
             except Exception as error:  # noqa: BLE001 - the loop raises it
                 self._failed = error
             self._is_assigned = True
 
-    async def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Write what was read of revoked partitions, or their next owners would read it again."""
+    async def on_partitions_revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Write the records of revoked partitions, or their next owners would read them again."""
         async with self._lock:
             try:
                 await self._finish(partitions)
             except Exception as error:  # noqa: BLE001 - likewise
                 self._failed = error
 
-    async def _begin(self, place: TopicPartition) -> None:
-        kinds = self._topics[place.topic]
-        topic_id = (await self._topic_ids()).get(place.topic, "")
-        first = (await self._consumer.beginning_offsets([place]))[place]
-        end = self._ends[place] = (await self._consumer.end_offsets([place]))[place]
+    async def _begin(self, partition: TopicPartition) -> None:
+        kinds = self._topics[partition.topic]
+        topic_id = (await self._topic_ids()).get(partition.topic, "")
+        first = (await self._consumer.beginning_offsets([partition]))[partition]
+        end = self._ends[partition] = (await self._consumer.end_offsets([partition]))[partition]
         sink = await asyncio.to_thread(
-            PartitionSink, self._store, place.topic, place.partition, kinds, topic_id, end
+            PartitionSink, self._store, partition.topic, partition.partition, kinds, topic_id, end
         )
         if sink.is_made_anew:
-            self._reports.made_anew(f"{place.topic}/{place.partition}")
+            self._reports.made_anew(f"{partition.topic}/{partition.partition}")
         if first > sink.position and not sink.is_new:
-            self._reports.lost(f"{place.topic}/{place.partition}/{sink.position} to {first - 1}")
+            self._reports.lost(f"{partition.topic}/{partition.partition}/{sink.position} to {first - 1}")
         sink.skip(first)
-        self._sinks[place] = sink
-        self._consumer.seek(place, sink.position)
+        self._sinks[partition] = sink
+        self._consumer.seek(partition, sink.position)
 
     async def _finish(self, partitions: Iterable[TopicPartition]) -> None:
-        for place in partitions:
-            sink = self._sinks.pop(place, None)
+        for partition in partitions:
+            sink = self._sinks.pop(partition, None)
             if sink is not None and not sink.is_empty and sink.until is None:
-                await self._write(place, sink)
+                await self._write(partition, sink)
 
     def _has_caught_up(self) -> bool:
-        ended = (sink.position >= self._ends[place] for place, sink in self._sinks.items())
+        ended = (sink.position >= self._ends[partition] for partition, sink in self._sinks.items())
         return self._is_assigned and all(ended)
 
     async def _read(self) -> None:
         if self._failed is not None:
             raise self._failed
         fetched = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)
-        for place, records in fetched.items():
-            if place in self._sinks and await self._take(place, self._sinks[place], records):
-                self._sinks[place].skip(await self._consumer.position(place))
-        for place, sink in tuple(self._sinks.items()):
-            if self._is_full(place, sink):
-                await self._end(place, sink)
+        for partition, records in fetched.items():
+            if partition in self._sinks and await self._take(partition, self._sinks[partition], records):
+                self._sinks[partition].skip(await self._consumer.position(partition))
+        for partition, sink in tuple(self._sinks.items()):
+            if self._is_full(partition, sink):
+                await self._end(partition, sink)
         if sum(sink.held_bytes for sink in self._sinks.values()) > self._rolling.memory_bytes:
             # a batch that another sink has claimed ends at the offset that it claimed
-            free = [place for place, sink in self._sinks.items() if sink.until is None]
+            free = [partition for partition, sink in self._sinks.items() if sink.until is None]
             if free:
-                largest = max(free, key=lambda place: self._sinks[place].held_bytes)
+                largest = max(free, key=lambda partition: self._sinks[partition].held_bytes)
                 await self._end(largest, self._sinks[largest])
 
-    async def _take(self, place: TopicPartition, sink: PartitionSink, records: Iterable[Any]) -> bool:
+    async def _take(self, partition: TopicPartition, sink: PartitionSink, records: Iterable[Any]) -> bool:
         """Add records to the sink. Return False if another sink has written them and reading began again."""
         for record in records:
-            if sink.until is not None and record.offset >= sink.until and not await self._end(place, sink):
+            if (
+                sink.until is not None
+                and record.offset >= sink.until
+                and not await self._end(partition, sink)
+            ):
                 return False
             if record.offset < sink.position:  # the client went back to the beginning of a shorter topic
-                raise TopicRecreatedError(place.topic)
+                raise TopicRecreatedError(partition.topic)
             if sink.is_empty:
-                self._since_s[place] = monotonic()
+                self._since_s[partition] = monotonic()
             sink.take(record.offset, record.timestamp, record.value, record_of(record).unreadable)
         return True
 
-    def _is_full(self, place: TopicPartition, sink: PartitionSink) -> bool:
+    def _is_full(self, partition: TopicPartition, sink: PartitionSink) -> bool:
         if sink.until is not None:
             return sink.position >= sink.until
         if sink.is_empty:
             return False
-        is_old = monotonic() - self._since_s[place] >= self._rolling.age_s
+        is_old = monotonic() - self._since_s[partition] >= self._rolling.age_s
         return is_old or sink.size_bytes >= self._rolling.bytes
 
-    async def _end(self, place: TopicPartition, sink: PartitionSink) -> bool:
+    async def _end(self, partition: TopicPartition, sink: PartitionSink) -> bool:
         """Finish a batch. Return False if another sink has written it; reading then begins after its rows."""
-        if await self._write(place, sink):
+        if await self._write(partition, sink):
             return True
-        del self._sinks[place]
-        if place in self._consumer.assignment():
-            await self._begin(place)
+        del self._sinks[partition]
+        if partition in self._consumer.assignment():
+            await self._begin(partition)
         return False
 
-    async def _write(self, place: TopicPartition, sink: PartitionSink) -> bool:
+    async def _write(self, partition: TopicPartition, sink: PartitionSink) -> bool:
         """Write a batch; return False if another sink has written it."""
-        known = {sink.topic_id, (await self._topic_ids()).get(place.topic, "")} - {""}
+        known = {sink.topic_id, (await self._topic_ids()).get(partition.topic, "")} - {""}
         if len(known) > 1:
-            self._reports.lost(f"{place.topic}/{place.partition}/{sink.start} to {sink.position - 1}")
-            raise TopicRecreatedError(place.topic)
+            self._reports.lost(f"{partition.topic}/{partition.partition}/{sink.start} to {sink.position - 1}")
+            raise TopicRecreatedError(partition.topic)
         try:
             written = await asyncio.to_thread(sink.finish)
         except TakenError:
             return False
         self._reports.written(written)
         with suppress(KafkaError):  # reading begins where the tables end, not at the committed offset
-            await self._consumer.commit({place: sink.position})
+            await self._consumer.commit({partition: sink.position})
         return True
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka ships no types
-    def __init__(self, sink: TopicsSink) -> None:
-        self._sink = sink
-
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._sink.give_up(revoked)
-
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        await self._sink.take_over(assigned)

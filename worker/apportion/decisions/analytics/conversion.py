@@ -54,9 +54,9 @@ class RecordLines(Struct, frozen=True, kw_only=True):
     timestamps_ms: Sequence[int | None]
     values: Sequence[bytes | None]
     unreadable: Sequence[str] = ()
-    """Why the client could not read each record; empty for what it could, or for all."""
+    """Why the client could not read each record; "" if it could; empty if it could read all."""
     kinds: frozenset[Any] = KINDS
-    """The types of records that are accepted; a topic's writers may not write those of another topic."""
+    """The types of records that are accepted from this topic."""
 
 
 class _NotPlainError(Exception):
@@ -68,7 +68,7 @@ def convert(lines: RecordLines) -> Mapping[Table, pa.Table]:
 
     Every record has a row in exactly one table, apart from the rows of its candidates.
     """
-    places: dict[Any, list[int]] = {kind: [] for kind in _TABLES}
+    indices_of: dict[Any, list[int]] = {kind: [] for kind in _TABLES}
     wrong = {
         index: UnreadableError(ErrorCode.UNREADABLE_RECORD, reason)
         for index, reason in enumerate(lines.unreadable)
@@ -83,21 +83,17 @@ def convert(lines: RecordLines) -> Mapping[Table, pa.Table]:
             wrong[index] = error
             continue
         if kind in lines.kinds:
-            places[kind].append(index)
+            indices_of[kind].append(index)
         else:
             wrong[index] = UnreadableError(ErrorCode.UNKNOWN_TYPE, "no record of this topic", "$.type")
-    columns = {kind: _columns_at(lines, indices, kind, wrong) for kind, indices in places.items()}
+    columns = {kind: _columns_at(lines, indices, kind, wrong) for kind, indices in indices_of.items()}
     rows = {
-        table: _table(table, lines, _right(places[kind], wrong), columns[kind])
+        table: _table(table, lines, [i for i in indices_of[kind] if i not in wrong], columns[kind])
         for kind, table in _TABLES.items()
     }
     candidates = _candidates(rows[Table.DECISIONS], columns[Decision][_CANDIDATES])
     unreadable = _unreadable(lines, dict(sorted(wrong.items())))
     return rows | {Table.CANDIDATES: candidates, Table.UNREADABLE: unreadable}
-
-
-def _right(indices: Sequence[int], wrong: Mapping[int, UnreadableError]) -> list[int]:
-    return [index for index in indices if index not in wrong]
 
 
 def _columns_at(
@@ -117,11 +113,7 @@ def _columns_at(
 
 
 def _columns(values: Sequence[bytes], kind: Any) -> dict[str, pa.Array]:
-    """Return the columns of records by name; of decisions also the lists of candidates.
-
-    Raises:
-        _NotPlainError: Arrow cannot read these records as they are.
-    """
+    """Return the columns and a decision's lists of candidates; raise _NotPlainError if Arrow cannot."""
     form = _form(kind)
     if any(b"\n" in value for value in values):
         raise _NotPlainError
@@ -138,11 +130,7 @@ def _columns(values: Sequence[bytes], kind: Any) -> dict[str, pa.Array]:
 
 
 def _require_candidates(decisions: Mapping[str, pa.Array]) -> None:
-    """Check the candidates, which msgspec has not checked yet.
-
-    Raises:
-        ArrowInvalid, _NotPlainError: a candidate is invalid.
-    """
+    """Check the candidates, which msgspec has not checked yet; raise ArrowInvalid or _NotPlainError."""
     lists = decisions[_CANDIDATES]
     entries = lists.values
     entries.validate(full=True)  # because Arrow accepts any bytes as a text
@@ -163,7 +151,7 @@ def _read_json(lines: bytes, form: pa.Schema) -> pa.Table:
 
 @cache
 def _form(kind: Any) -> pa.Schema:
-    """Return the fields of a record that are read, nested as in the record: those that become columns."""
+    """Return the fields of a record that become columns, nested as in the record."""
     return pa.schema(list(_fields_read(kind, _columns_of(kind))))
 
 
@@ -186,7 +174,7 @@ def _fields_read(kind: Any, columns: Mapping[str, pa.DataType], before: str = ""
 
 
 def _type_read(field: FieldInfo, column: pa.DataType) -> pa.DataType:
-    """Return the type in which a field is read that becomes a column of this type."""
+    """Return the type in which Arrow reads the field of a column."""
     if pa.types.is_dictionary(column):
         return column.value_type
     if pa.types.is_map(column):
@@ -200,11 +188,11 @@ def _type_read(field: FieldInfo, column: pa.DataType) -> pa.DataType:
 def _flat(records: pa.StructArray, kind: Any, before: str = "") -> Iterator[tuple[str, pa.Array]]:
     """Yield the columns of records, with defaults filled in. All columns of a null record are null."""
     for field in fields(kind):
-        place = records.type.get_field_index(field.encode_name)
-        if place < 0:
+        index = records.type.get_field_index(field.encode_name)
+        if index < 0:
             continue
         name = before + _column(field)
-        values = pc.struct_field(records, [place]) if records.null_count else records.field(place)
+        values = pc.struct_field(records, [index]) if records.null_count else records.field(index)
         if (inner := _struct_of(field)) is not None:
             yield from _flat(values, inner, f"{name}_")
         elif (row := _row_of(field)) is not None:
@@ -216,7 +204,6 @@ def _flat(records: pa.StructArray, kind: Any, before: str = "") -> Iterator[tupl
 
 
 def _column(field: FieldInfo) -> str:
-    """Return a field's name as part of a column's name."""
     return field.encode_name.replace(".", "_")
 
 
@@ -251,14 +238,14 @@ def _present(kind: Any) -> Any:
 
 def _candidates(rows: pa.Table, lists: pa.ListArray) -> pa.Table:
     """Return the rows of candidates, from the rows of their decisions and the lists of candidates."""
-    places = pc.list_parent_indices(lists)
+    parents = pc.list_parent_indices(lists)
     own = dict(zip([field.name for field in lists.type.value_type], lists.values.flatten(), strict=True))
-    own["parts"] = _parts(own["parts"], _whole(rows["score_parts"]).take(places))
+    own["parts"] = _parts(own["parts"], _whole(rows["score_parts"]).take(parents))
     own["bound"] = _bound(own["bound"], own["reason"].dictionary_encode())
     is_tacit = pc.and_(pc.is_null(own["needed"]), pc.is_valid(own["left"]))
     own["needed"] = pc.if_else(is_tacit, pc.fill_null(own["tokens"], 0), own["needed"])
     schema = SCHEMAS[Table.CANDIDATES]
-    shared = {name: _whole(rows[name]).take(places) for name in schema.names if name not in own}
+    shared = {name: _whole(rows[name]).take(parents) for name in schema.names if name not in own}
     return _table_as(schema, own | shared)
 
 
@@ -289,17 +276,17 @@ def _unreadable(lines: RecordLines, wrong: Mapping[int, UnreadableError]) -> pa.
 def _table(
     table: Table, lines: RecordLines, indices: Sequence[int], columns: dict[str, pa.Array]
 ) -> pa.Table:
-    """Return the rows of a table; `indices` are the indices of their records."""
+    """Return the rows of the records at these indices."""
     schema = SCHEMAS[table]
     times_ms = [lines.timestamps_ms[index] for index in indices]
     recorded_us = [None if time_ms is None or time_ms < 0 else time_ms * 1000 for time_ms in times_ms]
-    place = {
+    source = {
         "topic": pa.array([lines.topic] * len(indices), pa.string()),
         "partition": pa.array([lines.partition] * len(indices), pa.int32()),
         "offset": pa.array([lines.offsets[index] for index in indices], pa.int64()),
         "recorded_at": pa.array(recorded_us, schema.field("recorded_at").type),
     }
-    return _table_as(schema, columns | place)
+    return _table_as(schema, columns | source)
 
 
 def _table_as(schema: pa.Schema, columns: Mapping[str, pa.Array]) -> pa.Table:

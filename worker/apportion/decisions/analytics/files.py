@@ -56,11 +56,7 @@ def sink_lines(
 
 
 def forget_lines(store: Store, topic: str) -> None:
-    """Delete all rows of a file.
-
-    Raises:
-        StoreError: deleting failed; some rows may be left.
-    """
+    """Delete all rows of a file. After a StoreError, some rows may be left."""
     for batch in reversed([*batches_of(store, topic, 0)]):
         forget(store, batch)
 

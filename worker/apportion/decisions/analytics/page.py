@@ -18,7 +18,9 @@ _SCRIPTS = ("data.js", "charts.js", "sections.js", "table.js", "decision.js", "r
 
 def page_of(report: Report) -> str:
     """Return the page. The same report gives the same page."""
-    scripts = [*map(_part, _LIBRARIES), _script()]
+    # one function around our own scripts, so that no name becomes global
+    own = f"'use strict';\n(() => {{\n{''.join(map(_part, _SCRIPTS))}}})();\n"
+    scripts = [*map(_part, _LIBRARIES), own]
     template = _part("report.html")
     for name, value in (
         ("policy", _policy(scripts)),
@@ -28,11 +30,6 @@ def page_of(report: Report) -> str:
     ):
         template = template.replace(f"<!--{name}-->", value, 1)
     return template
-
-
-def _script() -> str:
-    """Return our own scripts as a single one, in a function, so that no name becomes global."""
-    return f"'use strict';\n(() => {{\n{''.join(map(_part, _SCRIPTS))}}})();\n"
 
 
 def _policy(scripts: Sequence[str]) -> str:

@@ -1,19 +1,20 @@
 """The sink of one partition: takes its records and writes them in batches.
 
-It decides where reading begins, when records become rows, and what a batch holds. It reads no topic and no
-clock: the caller decides when a batch ends.
+It decides where reading begins, when records become rows, and the content of a batch. It reads no topic and
+no clock: the caller decides when a batch ends.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from operator import add
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import UNSET, Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from apportion.core.digests import digest
 from apportion.decisions.analytics.batches import (
@@ -24,7 +25,6 @@ from apportion.decisions.analytics.batches import (
     last_batch,
     metadata,
     missing,
-    table_of,
     write,
 )
 from apportion.decisions.analytics.conversion import KINDS, RecordLines, convert
@@ -40,11 +40,11 @@ CHUNK_BYTES = 16 << 20
 _SOUGHT = frozenset({"topic", "partition", "offset", "recorded_at", "requested_at", "tenant"})
 """Columns with statistics (least and greatest value), by which readers skip row groups. Statistics of the
 other columns would not help, and cost a quarter of the time of writing."""
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow's epoch, whose times have no zone
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow's epoch: its times have no zone
 
 
 class WrittenFiles(Struct, frozen=True):
-    """Counts of what was written: batches, files, rows by table, and unreadable records by error code."""
+    """Counts of written batches and files, of rows by table, and of unreadable records by error code."""
 
     batches: int = 0
     files: int = 0
@@ -52,12 +52,7 @@ class WrittenFiles(Struct, frozen=True):
     unreadable: Counter[str] = Counter()
 
     def __add__(self, other: "WrittenFiles") -> "WrittenFiles":
-        return WrittenFiles(
-            self.batches + other.batches,
-            self.files + other.files,
-            self.rows + other.rows,
-            self.unreadable + other.unreadable,
-        )
+        return WrittenFiles(*map(add, astuple(self), astuple(other)))
 
 
 class PartitionSink:
@@ -161,7 +156,8 @@ class PartitionSink:
             write(self._store, batch, contents, batch.files)
         else:
             for file in missing(self._store, self._unfinished):
-                contents.setdefault(file.path, _Rows(table_of(file.path)).finish(batch))
+                table = Table(file.path.partition("/")[0])
+                contents.setdefault(file.path, _Rows(table).finish(batch))
                 write(self._store, self._unfinished, contents, [file])
         rows = Counter({table.value: 0 for table in Table})
         for (table, _), piece in self._pieces.items():
@@ -258,7 +254,7 @@ def by_hour(table: Table, rows: pa.Table) -> Iterator[tuple[datetime | None, pa.
     hours = pc.floor_temporal(times, unit="hour").cast(pa.int64())
     distinct = hours.unique().to_pylist()
     for since_1970_us in distinct:
-        of_hour = rows  # mostly there is only one hour, and then nothing is copied
+        of_hour = rows  # mostly there is only one hour, which needs no copy
         if len(distinct) > 1:
             chosen = pc.is_null(hours) if since_1970_us is None else pc.equal(hours, since_1970_us)
             of_hour = rows.filter(chosen)

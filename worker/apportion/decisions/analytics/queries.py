@@ -1,7 +1,6 @@
 """The named queries over the tables: SQL files, each with the question that it answers.
 
-The report shows their results. `apportion report --sql` prints them, and users can run them over the same
-tables.
+The report shows their results. `apportion report --sql` prints them.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Decoding of decisions, dead letters and usage events for the tables, with every default filled in.
 
-It also checks which records a table can hold, and what is wrong with the others. A reason or status that this
-version does not know is kept as text. A field that it does not know is left out.
+It refuses records that no table can hold. An unknown reason or status is kept as text; an unknown field is
+left out.
 """
 
 from datetime import datetime
@@ -114,17 +114,11 @@ _version_decoder = msgspec.json.Decoder(Version)
 
 
 def recognised(value: bytes | None) -> Any:
-    """Return the type that a value holds: `Decision`, `DeadLetter` or `ContextUsage`.
-
-    A decision's candidates are not checked.
-
-    Raises:
-        UnreadableError: it holds none of them, or a decision of another version.
-    """
+    """Return the type of a value, with errors as in `read`; a decision's candidates are not checked."""
     try:
         record = _alone_decoder.decode(value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        record = read(value)  # it finds out what is wrong
+        record = read(value)  # which raises the right error
     if type(record) in (DeadLetter, ContextUsage):
         return type(record)
     if record.schema_version != results.SCHEMA_VERSION:
@@ -133,7 +127,7 @@ def recognised(value: bytes | None) -> Any:
 
 
 def read(value: bytes | None) -> Any:
-    """Return the decision, dead letter or usage event that a record's value holds.
+    """Return the `Decision`, `DeadLetter` or `ContextUsage` that a record's value holds.
 
     Raises:
         UnreadableError: it holds none of them, or a decision of another version.
@@ -203,7 +197,7 @@ def _other_version() -> UnreadableError:
 
 
 def _require_parts(record: Any) -> None:
-    """Refuse a score whose number of parts differs from the number of names in `score_parts`."""
+    """Refuse a score with another number of parts than `score_parts` has names."""
     lengths = {None if entry.parts is None else len(entry.parts) for entry in record.candidates}
     if not lengths <= {None, len(record.score_parts)}:
         message = "expected one part for each name in score_parts"

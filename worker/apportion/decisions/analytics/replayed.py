@@ -57,11 +57,7 @@ class _LineKind(Struct):
 
 
 def replayed_of(lines: Iterable[bytes]) -> Replayed:
-    """Return what the lines of a replay's output hold.
-
-    Raises:
-        NoReplayError: a line is not from a replay, or the last line, the sum, is missing.
-    """
+    """Return the content of a replay's output; raise NoReplayError if it is incomplete or another output."""
     largest: list[tuple[tuple[int, int], int, Changed]] = []
     misfits: list[Mapping[str, Any]] = []
     changes = 0

@@ -126,8 +126,8 @@ def _opened(tables: DuckDBPyConnection, listed: ReportTable) -> Sequence[Mapping
 
 def _trimmed(*values: Any) -> Row:
     """Return the values without the nulls at their end."""
-    most = max(place for place, value in enumerate(values, start=1) if value is not None)
-    return values[:most]
+    count = max(number for number, value in enumerate(values, start=1) if value is not None)
+    return values[:count]
 
 
 def _within(answer: ReportTable, most_bytes: int) -> ReportTable:

@@ -1,6 +1,6 @@
-"""Decisions restored from the rows of the tables, without what the tables do not hold.
+"""Decisions restored from the rows of the tables.
 
-They lack `certificate`, `prefix` and `run`, and scores past 2^63. All else is as in the record.
+The tables do not hold `certificate`, `prefix`, `run`, and scores above 2^63. All else is as in the record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ from apportion.decisions.analytics.records import Decision, Entry
 
 _CANDIDATES = "candidates"
 _INCOMPLETE = frozenset({"certificate", "prefix", "run"})
-"""Parts of a decision of which the tables have only some fields."""
+"""Parts of a decision for which the tables have only some fields."""
 
 
 def restore_decisions(tables: DuckDBPyConnection, prefix: str, most: int) -> Sequence[ContextDecision]:
-    """Return up to `most` decisions whose ids begin so, from tables that `open_tables` opened."""
+    """Return up to `most` decisions whose ids begin with `prefix`, from tables that `open_tables` opened."""
     rows = _rows(tables, "FROM decisions WHERE starts_with(decision_id, ?) LIMIT ?", prefix, most)
     return [
         _restored(

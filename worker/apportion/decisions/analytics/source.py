@@ -54,16 +54,12 @@ def is_tables(path: Path) -> bool:
 
 @contextmanager
 def open_tables(folders: Sequence[Path], logs: Sequence[LogSource] = ()) -> Iterator[DuckDBPyConnection]:
-    """Open the tables of all folders and logs together, as views under the names of `Table`.
-
-    Raises:
-        TablesFailedError: a file of a folder cannot be read.
-    """
-    with TemporaryDirectory(prefix="apportion-") as place:
+    """Open all folders and logs as one set of views, named as in `Table`; raise TablesFailedError."""
+    with TemporaryDirectory(prefix="apportion-") as folder:
         connection = duckdb.connect(config=_OFFLINE)
         try:
             connection.execute("SET TimeZone = 'UTC'")
-            connection.execute("SET temp_directory = ?", [place])
+            connection.execute("SET temp_directory = ?", [folder])
             for index, log in enumerate(logs):
                 _load(connection, index, log)
             with naming_bad_tables():
@@ -78,11 +74,7 @@ def open_tables(folders: Sequence[Path], logs: Sequence[LogSource] = ()) -> Iter
 
 @contextmanager
 def naming_bad_tables() -> Iterator[None]:
-    """Turn an error of the database into one that says which file is wrong.
-
-    Raises:
-        TablesFailedError: a file of the tables cannot be read.
-    """
+    """Turn an error of the database into a TablesFailedError, which names the file."""
     try:
         yield
     except duckdb.Error as error:
@@ -91,10 +83,7 @@ def naming_bad_tables() -> Iterator[None]:
 
 
 def _parts(table: Table, folders: Sequence[Path], *, is_logged: bool) -> str:
-    """Return SQL that selects all rows of a table. A folder without this table adds no rows.
-
-    Columns that the tables of an earlier version lack are null.
-    """
+    """Return SQL that selects all rows of a table. Columns that an earlier version did not write are null."""
     columns = ", ".join(f"NULL::{kind} AS {_named(name)}" for name, kind in _columns(table))
     parts = [f"SELECT * FROM logged_{table}" if is_logged else f"SELECT 0 AS input, {columns} WHERE false"]
     for index, folder in enumerate(folders, start=1):
@@ -134,10 +123,8 @@ def _count_once(connection: DuckDBPyConnection) -> None:
     assert count is not None
     without = f" ANTI JOIN repeated USING ({_PLACE})" if count[0] else ""
     for table in Table:
-        of_decisions = table in (Table.DECISIONS, Table.CANDIDATES)
-        connection.execute(
-            f"CREATE VIEW {table} AS SELECT * FROM all_{table}{without if of_decisions else ''}"
-        )
+        filtered = without if table in (Table.DECISIONS, Table.CANDIDATES) else ""
+        connection.execute(f"CREATE VIEW {table} AS SELECT * FROM all_{table}{filtered}")
 
 
 def _columns(table: Table) -> Sequence[tuple[str, str]]:

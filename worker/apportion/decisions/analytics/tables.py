@@ -1,11 +1,11 @@
 """The tables and their columns, as docs/analytics.md explains them.
 
-A field of a record is a column named by its path, with `_` for `.`. A list of rows stays a list.
-If the record leaves out a field because it has its default, the column holds the default. What does not
-apply is null.
+A field of a record is a column named by its path, with `_` for `.`. A list of rows stays a list. A column
+holds the default of a field that the record leaves out, and null if the field does not apply.
 """
 
 from enum import StrEnum
+from functools import partial
 
 import pyarrow as pa
 
@@ -38,20 +38,12 @@ _PLACE = [
 the same place."""
 
 
-def _texts(*names: str) -> list[pa.Field]:
-    return [pa.field(name, pa.string()) for name in names]
+def _fields(kind: pa.DataType, *names: str) -> list[pa.Field]:
+    return [pa.field(name, kind) for name in names]
 
 
-def _words(*names: str) -> list[pa.Field]:
-    return [pa.field(name, _WORD) for name in names]
-
-
-def _counts(*names: str) -> list[pa.Field]:
-    return [pa.field(name, pa.int64()) for name in names]
-
-
-def _times(*names: str) -> list[pa.Field]:
-    return [pa.field(name, _TIME) for name in names]
+_texts, _words = partial(_fields, pa.string()), partial(_fields, _WORD)
+_counts, _times = partial(_fields, pa.int64()), partial(_fields, _TIME)
 
 
 def _ledger(name: str) -> list[pa.Field]:

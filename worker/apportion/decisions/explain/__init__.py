@@ -1,4 +1,1 @@
-"""Explanations of decisions and of rejected candidates, for people.
-
-Searching does not belong here.
-"""
+"""Explanations of decisions and of rejected candidates, for people."""

@@ -1,6 +1,6 @@
 """The explanation of a rejected candidate: why, by how much, and the changes that would have admitted it.
 
-What the record says is shown separately from what was found by composing again.
+The recorded facts are shown first, then the results of composing again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,46 +15,46 @@ from rich.text import Text
 from apportion.core.results import Bound, ContextDecision, Entry, Reason, Status
 from apportion.core.strategies import meaning_of
 from apportion.core.strategy_api.levers import Lever
-from apportion.decisions.explain.decision import ASIDE, HEADING, in_points, lines_shown, percent, plain
-from apportion.decisions.replay.findings import Finding, Found
+from apportion.decisions.explain.decision import DIM, HEADING, in_points, lines_shown, percent, plain
+from apportion.decisions.replay.findings import Finding, FindingKind
 from apportion.decisions.replay.why import AdmittingChange, Searched, Why
 from apportion.printable import printable
 
 _NUMBERS = ("From", "To", "Displaces")
 _DISPLACED_SHOWN = 10
 _SHOWN_MOST = 1 << 29
-"""A larger bound is only that of integers, and is not shown."""
+"""A larger bound is only the range of integers, and is not shown."""
 _NO_CHANGE = "no total, no ceiling, no score and no pin would have admitted it"
 
 
 def candidate_explanation(decision: ContextDecision, entries: Sequence[Entry]) -> RenderableType:
-    """Return what the record says about the entries of one id, the entry that counts first."""
-    return Group(*_of_record(decision, entries[0]), *_of_repeats(len(entries) - 1))
+    """Return the recorded facts about the entries of one id; the first entry counts."""
+    return Group(*_record_lines(decision, entries[0]), *_repeat_lines(len(entries) - 1))
 
 
 def changes_explanation(why: Why) -> RenderableType:
-    """Return the smallest changes that were found, entry per row, and how reliable they are."""
-    return Group(*_of_search(why))
+    """Return a table of the smallest changes found, and a note on their reliability."""
+    return Group(*_search_lines(why))
 
 
 def not_searched(finding: Finding) -> str:
-    """Return why no change was searched, in a line: the events do not give the decision."""
-    if finding.found is Found.NO_EVENT:
+    """Return a line that says why no change was searched: the events do not give the decision."""
+    if finding.found is FindingKind.NO_EVENT:
         return "no_event: the events do not hold this decision's request, so no change was searched"
     place = f" at {printable(finding.place)}" if finding.place else ""
     message = "these events do not give this decision, so no change was searched; see docs/verify.md"
     return f"{finding.found}{place}: {message}"
 
 
-def _of_record(decision: ContextDecision, entry: Entry) -> Iterator[RenderableType]:
+def _record_lines(decision: ContextDecision, entry: Entry) -> Iterator[RenderableType]:
     score = "" if entry.score is UNSET else f", score {in_points(entry.score)}"
     yield _line(f"candidate {entry.id}", HEADING)
     yield _line(f"{entry.kind or 'no kind'}, group {entry.group or 'none'}, rank {entry.rank}{score}")
-    yield _line(f"decision {decision.decision_id}", ASIDE)
+    yield _line(f"decision {decision.decision_id}", DIM)
     if entry.lexical is not UNSET:
         yield _line(f"Its relevance to the query is {in_points(entry.lexical)}.")
     if entry.reason is UNSET:
-        yield from _of_standing(entry)
+        yield from _selected_lines(entry)
         return
     if decision.status is Status.DUPLICATE:
         yield _line(
@@ -70,7 +70,7 @@ def _of_record(decision: ContextDecision, entry: Entry) -> Iterator[RenderableTy
         yield _line(f"{percent(entry.redundant.permille)} of it is in {entry.redundant.covered_by}.")
     if entry.superseded_by is not UNSET:
         yield _line(f"The newest candidate of its subject is {entry.superseded_by}.")
-    yield from _of_margin(entry)
+    yield from _margin_lines(entry)
     for group in decision.groups:
         if group.name == entry.group:
             floor = f"floor {group.min:,}, " if group.min else ""
@@ -84,14 +84,14 @@ def _of_record(decision: ContextDecision, entry: Entry) -> Iterator[RenderableTy
 
 
 def _in_words(strategy: str, reason: Reason) -> str:
-    """Return a reason and its meaning; of a reason of another version only the name is known."""
+    """Return a reason and its meaning; only the name if another version defines it."""
     meaning = meaning_of(strategy, reason)
     if meaning is None:
         return reason
     return f"{reason}: {meaning.text}" if meaning.helps else f"{reason}: {meaning.text}: {_NO_CHANGE}"
 
 
-def _of_standing(entry: Entry) -> Iterator[RenderableType]:
+def _selected_lines(entry: Entry) -> Iterator[RenderableType]:
     tokens = "" if entry.tokens is UNSET else f", {entry.tokens:,} tokens"
     full = "" if entry.full_tokens is UNSET else f" of {entry.full_tokens:,}"
     yield _line(f"It is in the context: {entry.fidelity}{tokens}{full}.")
@@ -102,7 +102,7 @@ def _of_standing(entry: Entry) -> Iterator[RenderableType]:
         yield _line(f"When it was selected, {share} of it was in {entry.redundant.covered_by}.")
 
 
-def _of_margin(entry: Entry) -> Iterator[RenderableType]:
+def _margin_lines(entry: Entry) -> Iterator[RenderableType]:
     if entry.margin is not None:
         needed, left = entry.margin.needed, entry.margin.left
         short = f", {needed - left:,} too few" if needed > left else ""
@@ -115,18 +115,18 @@ def _of_margin(entry: Entry) -> Iterator[RenderableType]:
         yield _line(f"It would have cost {entry.tokens:,} tokens.")
 
 
-def _of_repeats(repeats: int) -> Iterator[RenderableType]:
+def _repeat_lines(repeats: int) -> Iterator[RenderableType]:
     if repeats:
         times = "once" if repeats == 1 else f"{repeats:,} times"
         yield _line(f"The request has its id {times} more; the others were left out.")
 
 
-def _of_search(why: Why) -> Iterator[RenderableType]:
+def _search_lines(why: Why) -> Iterator[RenderableType]:
     yield _line("\nThe smallest change found of each kind, by itself", HEADING)
     if not why.changes:
         yield _line("none: this strategy has nothing to change that could admit it")
         return
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=ASIDE)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=DIM)
     for column in ("Change", "From", "To", "Displaces", "Admitted as"):
         justify: Literal["left", "right"] = "right" if column in _NUMBERS else "left"
         table.add_column(column, justify=justify, overflow="fold")
@@ -140,7 +140,7 @@ def _of_search(why: Why) -> Iterator[RenderableType]:
         f"Found by composing {why.recompositions:,} times, each answer checked by composing once more. "
         "Counts are not monotone: the value found admits it, and one less does not; "
         "a smaller value elsewhere is possible.",
-        ASIDE,
+        DIM,
     )
     if any(change.ended is Searched.STOPPED for change in why.changes):
         yield _line("The limit of recompositions was reached: rows marked so were not searched to the end.")

@@ -50,7 +50,7 @@ _BREAKS = {
     WindowBreak.CLEARED: "tool results were cleared",
 }
 HEADING = Style(bold=True)
-ASIDE = Style(dim=True)
+DIM = Style(dim=True)
 
 
 def explanation(decision: ContextDecision) -> RenderableType:
@@ -86,7 +86,7 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     yield from _identification(decision)
     yield Text()
     yield _tokens(decision)
-    yield from _beside_tokens(decision)
+    yield from _token_notes(decision)
     yield from _optional_parts(decision)
     entries = decision.candidates
     selected = [entry for entry in entries if entry.outcome is Outcome.SELECTED]
@@ -98,13 +98,13 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
         yield _heading("Left out, by rank")
         yield _omitted(omitted[:OMISSIONS_SHOWN])
         if any(entry.margin is not None for entry in omitted):
-            yield _line("left: when the candidate was considered last, not in the end", ASIDE)
+            yield _line("left: when the candidate was considered last, not in the end", DIM)
         if any(entry.more is not UNSET for entry in omitted):
-            yield _line("more: with so many tokens more of that bound alone it is selected", ASIDE)
+            yield _line("more: with so many tokens more of that bound alone it is selected", DIM)
     listed = Counter(str(entry.reason) for entry in omitted[:OMISSIONS_SHOWN])
     if rest := Counter({str(reason.reason): reason.count for reason in decision.reasons}) - listed:
         counts = ", ".join([f"{reason} {count:,}" for reason, count in rest.items()])
-        yield _line(f"and {rest.total():,} more: {counts}", ASIDE)
+        yield _line(f"and {rest.total():,} more: {counts}", DIM)
     yield _heading("Constraints and session")
     for kind in decision.constraints:
         yield _line(f"{kind.name}: {kind.given} given, {kind.matched} matched, {kind.unmatched} unmatched")
@@ -131,15 +131,15 @@ def _optional_parts(decision: ContextDecision) -> Iterator[RenderableType]:
 
 def _identification(decision: ContextDecision) -> Iterator[RenderableType]:
     policy = decision.policy
-    yield _line(f"decision {decision.decision_id}", ASIDE)
+    yield _line(f"decision {decision.decision_id}", DIM)
     yield _line(
         f"request {decision.request_id} of session {decision.tenant}/{decision.session_id}, "
         f"{decision.requested_at.isoformat()}",
-        ASIDE,
+        DIM,
     )
     yield _line(
         f"policy {policy.name} {policy.version}, strategy {policy.strategy}, counter {decision.counter.name}",
-        ASIDE,
+        DIM,
     )
     if decision.duplicate_of is not UNSET:
         yield _line(f"first answered by decision {decision.duplicate_of}")
@@ -166,7 +166,7 @@ def _tokens(decision: ContextDecision) -> Table:
     return table
 
 
-def _beside_tokens(decision: ContextDecision) -> Iterator[RenderableType]:
+def _token_notes(decision: ContextDecision) -> Iterator[RenderableType]:
     tokens = decision.tokens
     reserved = f", {tokens.reserved:,} reserved" if tokens.reserved else ""
     yield _line(
@@ -181,7 +181,7 @@ def _beside_tokens(decision: ContextDecision) -> Iterator[RenderableType]:
 
 
 def _certificate(certificate: Certificate) -> str:
-    """Return how good the selection is, and what its bounds cost. A value is score times tokens."""
+    """Return the quality of the selection and the cost of its bounds. A value is score times tokens."""
     near = (
         f"within {percent(certificate.gap)} of the best possible" if certificate.gap else "the best possible"
     )
@@ -234,7 +234,7 @@ def _prefix(prefix: Prefix, used_tokens: int) -> Iterator[RenderableType]:
 
 
 def _window(window: ChatWindow, used_tokens: int) -> Iterator[RenderableType]:
-    """Yield where a history is cut, since when, why that changed, and what a provider's cache saves."""
+    """Yield the cut of a history, since when it holds, why it changed, and the share that a cache saves."""
     yield _line(f"history from message {window.cut:,} on, since answer {window.since:,}")
     line = f"{window.tokens:,} of {used_tokens:,} tokens as last turn"
     if window.broken is not UNSET:
@@ -254,15 +254,14 @@ def _selected(entries: Iterable[Entry]) -> Table:
         if entry.excerpt is not UNSET:
             fidelity += f", {lines_shown(entry.excerpt)}"
         named = str(entry.rank), plain(entry.kind), plain(entry.group), _score(entry)
-        table.add_row(*named, tokens, plain(fidelity + _aside(entry)), plain(entry.id))
+        table.add_row(*named, tokens, plain(fidelity + _other_factors(entry)), plain(entry.id))
     return table
 
 
 def _omitted(entries: Iterable[Entry]) -> Table:
-    """Return the omitted candidates, with what each needed and what was left when it was considered.
+    """Return the omitted candidates with their margins; a candidate that was not considered has its cost.
 
-    A candidate that was not considered has its cost. `More` is how many more tokens of the limiting bound
-    alone would have selected it, if known.
+    `More`: if known, the extra tokens in the limiting bound that would have selected it.
     """
     table = _table("Rank", "Group", "Score", "Needed", "Left", "More", "Reason", "Id", right=(0, 2, 3, 4, 5))
     for entry in entries:
@@ -274,7 +273,8 @@ def _omitted(entries: Iterable[Entry]) -> Table:
         reason += ", by [prefix]" if entry.bound is Bound.PREFIX else ""
         named = str(entry.rank), plain(entry.group), _score(entry)
         more = "" if entry.more is UNSET else f"{entry.more:,}"
-        why = plain(reason + _superseded(entry) + _aside(entry))
+        superseded = "" if entry.superseded_by is UNSET else f" by {entry.superseded_by}"
+        why = plain(reason + superseded + _other_factors(entry))
         table.add_row(*named, *margin, more, why, plain(entry.id))
     return table
 
@@ -289,18 +289,14 @@ def lines_shown(excerpt: Excerpt) -> str:
     return f"lines {', '.join(ranges)}"
 
 
-def _aside(entry: Entry) -> str:
-    """Return what else decided: a constraint, overlap, the relevance to the query."""
+def _other_factors(entry: Entry) -> str:
+    """Return other factors of the decision: a constraint, overlap, the relevance to the query."""
     parts = [] if entry.constraint is UNSET else [entry.constraint]
     if entry.redundant is not UNSET:
         parts.append(f"{percent(entry.redundant.permille)} in {entry.redundant.covered_by}")
     if entry.lexical is not UNSET:
         parts.append(f"query {in_points(entry.lexical)}")
     return "".join([f", {part}" for part in parts])
-
-
-def _superseded(entry: Entry) -> str:
-    return "" if entry.superseded_by is UNSET else f" by {entry.superseded_by}"
 
 
 def _session(decision: ContextDecision) -> Iterator[RenderableType]:
@@ -322,9 +318,9 @@ def _session(decision: ContextDecision) -> Iterator[RenderableType]:
 
 
 def _table(*columns: str, right: tuple[int, ...]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=ASIDE)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place in right else "left", overflow="fold")
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=DIM)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index in right else "left", overflow="fold")
     return table
 
 

@@ -14,11 +14,7 @@ class UnknownCandidateError(Exception):
 
 
 def entries_of(decision: ContextDecision, candidate_id: str) -> list[Entry]:
-    """Return the entries of an id: first the selectable entry, then its duplicates and superseded ones.
-
-    Raises:
-        UnknownCandidateError: the decision lists no candidate with this id.
-    """
+    """Return the entries of an id, duplicates and superseded ones last, or raise UnknownCandidateError."""
     entries = [entry for entry in decision.candidates if entry.id == candidate_id]
     if not entries:
         unlisted = sum(omitted.count for omitted in decision.unlisted)

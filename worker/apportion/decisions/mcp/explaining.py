@@ -20,7 +20,7 @@ from apportion.decisions.mcp.results import (
     SearchedChange,
 )
 from apportion.decisions.mcp.sources import ListedDecision
-from apportion.decisions.replay.why import AdmittingChange, Why
+from apportion.decisions.replay.why import Why
 
 IDS_MAX = 10
 _CANDIDATES_MAX = 50
@@ -70,17 +70,27 @@ def explained(decision: ContextDecision, entries: Sequence[Entry] | None = None)
 
 def changes_of(found: Why) -> list[SearchedChange]:
     """Return the changes that a search found, each with the first candidates that it displaces."""
-    return [_change(change) for change in found.changes]
+    return [
+        SearchedChange(
+            key=change.key,
+            now=change.now,
+            needed=_present(change.needed),
+            ended=change.ended,
+            displaced=list(change.displaced[:IDS_MAX]),
+            displaced_total=len(change.displaced),
+        )
+        for change in found.changes
+    ]
 
 
 def text_of(decision: ContextDecision, entries: Sequence[Entry] | None = None) -> str:
-    """Return what `apportion explain` prints of a decision, or of these entries of one candidate."""
+    """Return the text of `apportion explain` for a decision, or for these entries of one candidate."""
     shown = explanation(decision) if entries is None else candidate_explanation(decision, entries)
     return _printed(shown)
 
 
 def text_of_changes(found: Why) -> str:
-    """Return what `apportion explain` prints of a search for changes."""
+    """Return the text of `apportion explain` for a search for changes."""
     return _printed(changes_explanation(found))
 
 
@@ -132,17 +142,6 @@ def _candidate(decision: ContextDecision, entry: Entry) -> ExplainedCandidate:
         constraint=_present(entry.constraint),
         covered_by=None if redundant is None else redundant.covered_by,
         superseded_by=_present(entry.superseded_by),
-    )
-
-
-def _change(change: AdmittingChange) -> SearchedChange:
-    return SearchedChange(
-        key=change.key,
-        now=change.now,
-        needed=_present(change.needed),
-        ended=change.ended,
-        displaced=list(change.displaced[:IDS_MAX]),
-        displaced_total=len(change.displaced),
     )
 
 

@@ -1,4 +1,4 @@
-"""Recorded events beside their decisions, composed again for the tools; no content of them is returned."""
+"""Recordings: events and their decisions, composed again for the tools. No content is returned."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,38 +10,32 @@ from apportion.core.wire.record import Record
 from apportion.decisions.mcp.explaining import IDS_MAX
 from apportion.decisions.mcp.results import RefusedRequest, ReplayedChanges, ReplayedDecision
 from apportion.decisions.mcp.sources import DecisionFile
-from apportion.decisions.replay.extract import ReplayExtract, extract
 from apportion.decisions.replay.findings import Finding
 from apportion.decisions.replay.recorded_files import search_changes, verification_of
-from apportion.decisions.replay.replaying import Replay, WhatIf
+from apportion.decisions.replay.replaying import Replay, ReplayExtract, WhatIf, extract
 from apportion.decisions.replay.sums import Sum
-from apportion.decisions.replay.whatif import Change, DecisionDifference, Misfit
+from apportion.decisions.replay.whatif import Change, DecisionDifference
 from apportion.decisions.replay.why import Why
 from apportion.engine.offline.lines import read_lines
 from apportion.settings import Settings
 
 
 class Recording(Struct, frozen=True):
-    """A file of events and the file of their decisions, with the settings under which they were decided."""
+    """A file of events and the file of their decisions, with the settings under which they were decided.
+
+    Both methods raise PolicyError or SettingsError if the policies or secrets of the settings are invalid.
+    """
 
     events: Path
     decisions: DecisionFile
     settings: Settings
 
     def search(self, decision: ContextDecision, entry: Entry) -> Why | Finding:
-        """Return the smallest changes that admit an omitted candidate, or why the events cannot tell.
-
-        Raises:
-            PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
-        """
+        """Return the smallest changes that admit an omitted candidate, or why the search is impossible."""
         return search_changes(self.settings, decision, entry, self._events(), self.decisions.records())
 
     def replay(self, change: Change) -> tuple[ReplayedChanges, str]:
-        """Return the effects of a change on all decisions, as a result and as a text.
-
-        Raises:
-            PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
-        """
+        """Return the effects of a change on all decisions, as a result and as a text."""
         verification = verification_of(self.settings, self.decisions.records())
         run = Replay(verification, WhatIf(change))
         shown = extract(run.run(self._events()))
@@ -67,7 +61,15 @@ def _replayed(total: Sum, shown: ReplayExtract) -> ReplayedChanges:
         refused=dict(total.misfits),
         unverifiable=dict(total.unverifiable),
         largest=[_changed(change) for change in shown.largest],
-        first_refused=[_refused(misfit) for misfit in shown.misfits],
+        first_refused=[
+            RefusedRequest(
+                decision_id=misfit.decision_id,
+                code=misfit.error.code,
+                message=misfit.error.message,
+                place=misfit.error.pointer,
+            )
+            for misfit in shown.misfits
+        ],
     )
 
 
@@ -81,13 +83,6 @@ def _changed(change: DecisionDifference) -> ReplayedDecision:
         gained=[moved.id for moved in change.gained[:IDS_MAX]],
         lost=[moved.id for moved in change.lost[:IDS_MAX]],
         effect=str(change),
-    )
-
-
-def _refused(misfit: Misfit) -> RefusedRequest:
-    error = misfit.error
-    return RefusedRequest(
-        decision_id=misfit.decision_id, code=error.code, message=error.message, place=error.pointer
     )
 
 

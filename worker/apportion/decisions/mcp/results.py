@@ -133,7 +133,7 @@ class ReplayedDecision(BaseModel):
 
 
 class RefusedRequest(BaseModel):
-    """A decision whose request is refused under the change."""
+    """A decision for which the request is refused under the change."""
 
     decision_id: str
     code: str

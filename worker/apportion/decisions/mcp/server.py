@@ -66,9 +66,9 @@ _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 _ANSWERABLE = (AmbiguousDecisionError, UnknownCandidateError, UnknownDecisionError, UnreadableDecisionError)
-"""Errors whose messages are for the client."""
-_OF_SOURCES = (OSError, PolicyError, SettingsError, TablesFailedError)
-"""Errors whose messages may hold paths of the server."""
+"""Errors with messages for the client."""
+_SOURCE_ERRORS = (OSError, PolicyError, SettingsError, TablesFailedError)
+"""Errors with messages that may hold paths of the server."""
 _FOUND_MAX = 100
 _SUMMED_MAX = 10_000
 _POLICY_MAX_CHARACTERS = 64 << 10
@@ -139,8 +139,8 @@ class DecisionServer(MCPServer[Any]):
             if not isinstance(error.__cause__, ValidationError):
                 raise
             wrong = error.__cause__.errors()[0]
-            place = ".".join(map(str, wrong["loc"][:1]))
-            raise ToolError(f"invalid_argument: {place}: {wrong['msg']}; see the tool's schema") from None
+            argument = ".".join(map(str, wrong["loc"][:1]))
+            raise ToolError(f"invalid_argument: {argument}: {wrong['msg']}; see the tool's schema") from None
 
     def find_decisions(  # noqa: PLR0913 - a tool takes its filters by name
         self,
@@ -252,11 +252,7 @@ class DecisionServer(MCPServer[Any]):
 
 
 def create_server(settings: Settings, source: Path, events: Path | None) -> DecisionServer:
-    """Return a server over a file of decisions and its events, or over a folder of tables.
-
-    Raises:
-        PolicyError, SettingsError: with events, the policies or secrets that the settings name are invalid.
-    """
+    """Return a server over a file of decisions and its events, or over tables; errors: `verification_of`."""
     if source.is_dir():
         return DecisionServer(DecisionTables(source))
     decisions = DecisionFile(source)
@@ -275,16 +271,12 @@ def _policy(toml: str) -> Policy:
 
 @contextmanager
 def _tool_errors() -> Iterator[None]:
-    """Turn errors into those of a tool: with a code, and without any path of the server.
-
-    Raises:
-        ToolError: the call failed; the message has a code and a remedy.
-    """
+    """Turn errors into a ToolError with a code and a remedy, and without any path of the server."""
     try:
         yield
     except _ANSWERABLE as error:
         raise ToolError(f"{error.code}: {error}") from None
-    except _OF_SOURCES as error:
+    except _SOURCE_ERRORS as error:
         _logger.error("a source cannot be read: %s", error)  # noqa: TRY400 - the message says it all
         raise ToolError("sources_failed: the server cannot read its files; its log says why") from None
 

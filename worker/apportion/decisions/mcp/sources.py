@@ -88,23 +88,16 @@ class DecisionFilter(Struct, frozen=True, kw_only=True):
 
 
 class DecisionSource(Protocol):
-    """A source of recorded decisions. A decision that is recorded twice counts once."""
+    """A source of recorded decisions. A decision that is recorded twice counts once.
+
+    Both methods raise OSError or TablesFailedError if the source cannot be read.
+    """
 
     def newest(self, wanted: DecisionFilter, most: int) -> Sequence[ListedDecision]:
-        """Return the newest decisions by event time, newest first; of equal times by id, descending.
-
-        Raises:
-            OSError, TablesFailedError: the source cannot be read.
-        """
+        """Return the newest decisions by event time, newest first; of equal times by id, descending."""
 
     def decision(self, prefix: str) -> ContextDecision:
-        """Return the one decision whose id begins so.
-
-        Raises:
-            UnknownDecisionError, AmbiguousDecisionError: there is none, or there are several.
-            UnreadableDecisionError: it is of another version.
-            OSError, TablesFailedError: the source cannot be read.
-        """
+        """Return the decision whose id begins with `prefix`; otherwise raise as `find_decision` does."""
 
 
 class DecisionFile(Struct, frozen=True):

@@ -45,7 +45,6 @@ def text_of_sums(found: SummedDecisions) -> str:
 
 
 def _counts(decision: ListedDecision, by: SumBy) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield names and counts of one decision."""
     if by is SumBy.REASON:
         for counted in decision.reasons:
             yield str(counted.reason), {"omitted": counted.count}

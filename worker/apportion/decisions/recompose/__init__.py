@@ -1,5 +1,5 @@
-"""Verification of topics: recorded requests are composed again and compared, from rows that were kept.
+"""Verification and replay of decisions in Kafka's topics.
 
-Decides which records of which topics a run reads, and with which rows sessions begin. `replay` decides what
-is right. Never writes to a topic, joins no consumer group, commits nothing.
+It decides which records a run reads, and with which rows sessions start. `replay` compares them. Nothing is
+written to a topic, no consumer group is joined, and no offset is committed.
 """

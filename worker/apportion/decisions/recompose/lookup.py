@@ -1,6 +1,6 @@
-"""One decision of a topic found by its id, and what it was made of.
+"""The lookup of one decision in the topics, and of its origin.
 
-Decides where its events are looked for: in the partition that the decision names, under its session's key.
+Its events are searched in the partition that the decision names, by the key of its session.
 """
 
 from itertools import chain
@@ -11,7 +11,7 @@ from apportion.core.events import session_key
 from apportion.core.results import ContextDecision
 from apportion.decisions.recompose.partition import TopicReading
 from apportion.decisions.recompose.run import Recomposition
-from apportion.decisions.replay.findings import Finding, Found
+from apportion.decisions.replay.findings import Finding, FindingKind
 from apportion.decisions.replay.origin import Origin, find_decision, of_session, origin_of
 from apportion.decisions.replay.recomposing import Recomposer
 from apportion.decisions.replay.verify import DECISIONS, Verification
@@ -19,11 +19,10 @@ from apportion.engine.assembly import create_engine
 
 
 def decision_of(run: Recomposition, prefix: str) -> ContextDecision:
-    """Return the one decision whose id begins so.
+    """Return the decision whose id begins with `prefix`.
 
     Raises:
-        UnknownDecisionError, AmbiguousDecisionError, UnreadableDecisionError: there is none, several, or one
-            of another form.
+        UnknownDecisionError, AmbiguousDecisionError, UnreadableDecisionError: as `find_decision` raises them.
         BrokerUnreachableError: the topic can no longer be read.
     """
     decisions = run.reader.read(*[span.decisions for span in run.ranges])
@@ -31,7 +30,7 @@ def decision_of(run: Recomposition, prefix: str) -> ContextDecision:
 
 
 def origin_in(run: Recomposition, decision: ContextDecision) -> Origin | Finding:
-    """Return what a decision was made of, or why that is unknown.
+    """Return the origin of a decision, or the finding that explains why it is unknown.
 
     Raises:
         SettingsError: the secrets cannot be read.
@@ -40,7 +39,7 @@ def origin_in(run: Recomposition, decision: ContextDecision) -> Origin | Finding
     source = UNSET if decision.run is UNSET else decision.run.source
     ranges = [span for span in run.ranges if source is not UNSET and span.partition == source.partition]
     if not ranges:
-        return Finding(Found.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
+        return Finding(FindingKind.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
     [own] = ranges
     events, decisions = run.reader.read(own.requests, own.decisions)
     key = session_key(decision.tenant, decision.session_id).encode()

@@ -1,7 +1,6 @@
-"""Partitions composed again in parallel processes; their results come as they are found.
+"""Runs over partitions in parallel processes.
 
-Decides what a process gives back: its results, how far it is, and the sum. Each reads for itself, and
-ends with the run.
+Each process reads its partitions itself. It sends its results as it finds them, its progress, and its sum.
 """
 
 import queue
@@ -14,8 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from apportion.core.policies.timeline import Timeline
-from apportion.core.wire.record import Record
-from apportion.decisions.recompose.partition import partition_run
+from apportion.decisions.recompose.partition import partition_run, reporting
 from apportion.decisions.recompose.ranges import PartitionRange
 from apportion.decisions.recompose.snapshot import Snapshot
 from apportion.decisions.replay.findings import VerificationSummary
@@ -24,13 +22,13 @@ from apportion.decisions.replay.sums import Sum
 from apportion.settings import Settings
 from apportion.shell.kafka.records import open_reader
 
-_UNTOLD_MAX = 1_000
-_TOLD_EVERY = 100
+_MESSAGES_MAX = 1_000
+_EVENTS_PER_REPORT = 100
 _WAIT_S = 0.5
 
 
 class PartitionFailedError(Exception):
-    """A partition could not be read, for a reason that has a name."""
+    """A partition could not be read; `code` is the code of the error in its process."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -38,7 +36,7 @@ class PartitionFailedError(Exception):
 
 
 class Job(Struct, frozen=True):
-    """What every process of a run goes by."""
+    """The arguments that all processes of a run share."""
 
     settings: Settings
     timeline: Timeline
@@ -55,36 +53,12 @@ _job: Job
 _messages: Any
 
 
-def run_partition(
-    job: Job, one: PartitionRange, give: Callable[[ReplayResult], None], done: Callable[[int], None]
-) -> VerificationSummary | Sum:
-    """Verify or replay a partition; `done` is called with the number of events done.
-
-    Raises:
-        SettingsError, InvalidSnapshotError: what the settings and the snapshot name is wrong.
-        BrokerUnreachableError: the topics can no longer be read.
-    """
-    start = None
-    if job.snapshot is not None:
-        with job.snapshot.open("rb") as file:
-            start = Snapshot(job.snapshot, file, job.settings).rows(one.partition)
-    with open_reader(job.settings) as reader:
-        run = partition_run(job.settings, job.timeline, reader, one, start, job.what_if)
-        for each in run.results(_counted(run.events, one.requests.first, done)):
-            give(each)
-        return run.summary
-
-
 def run_partitions(
     job: Job, ranges: Sequence[PartitionRange], processes: int, advance: Callable[[int], None]
 ) -> Iterator[ReplayResult | VerificationSummary | Sum]:
-    """Yield the results, those of a partition in their order, and the sum of each at its end.
-
-    Raises:
-        PartitionFailedError: one could not be read.
-    """
+    """Yield the results, ordered within a partition, and each partition's sum; raise PartitionFailedError."""
     context = get_context("spawn")
-    messages = context.Queue(_UNTOLD_MAX)
+    messages = context.Queue(_MESSAGES_MAX)
     with ProcessPoolExecutor(processes, context, _begin, (job, messages)) as pool:
         running = {pool.submit(_run, partition_range) for partition_range in ranges}
         dones: dict[int, int] = {}
@@ -103,18 +77,13 @@ def run_partitions(
         finally:
             for future in running:
                 future.cancel()
-            if left:
-                _end(pool)
-
-
-def _end(pool: ProcessPoolExecutor) -> None:
-    """End the processes, which may be waiting for someone to listen."""
-    for process in list(pool._processes.values()):  # noqa: SLF001 - before Python 3.14 no other way
-        process.terminate()
+            if left:  # the processes may be blocked, because the queue is full
+                for process in list(pool._processes.values()):  # noqa: SLF001 - no other way before Python 3.14
+                    process.terminate()
 
 
 def _next(messages: Any, running: set["Future[None]"]) -> Any:
-    """Return what a process says next; raise what ended one that said nothing."""
+    """Return the next message, or raise the error that ended a process without one."""
     while True:
         try:
             return messages.get(timeout=_WAIT_S)
@@ -129,21 +98,26 @@ def _begin(job: Job, messages: Any) -> None:
     _job, _messages = job, messages
 
 
-def _run(partition_range: PartitionRange) -> None:
-    partition = partition_range.partition
+def _run(selected: PartitionRange) -> None:
+    """Send the results and the sum of a partition, or the error that ended it."""
     try:
-        _messages.put(
-            run_partition(_job, partition_range, _messages.put, lambda done: _messages.put((partition, done)))
-        )
+        start = None
+        if _job.snapshot is not None:
+            with _job.snapshot.open("rb") as file:
+                start = Snapshot(_job.snapshot, file, _job.settings).rows(selected.partition)
+        with open_reader(_job.settings) as reader:
+            run = partition_run(_job.settings, _job.timeline, reader, selected, start, _job.what_if)
+
+            def advance(done: int) -> None:
+                _messages.put((selected.partition, done))
+
+            for result in run.results(
+                reporting(run.events, selected.requests.first, advance, _EVENTS_PER_REPORT)
+            ):
+                _messages.put(result)
+            _messages.put(run.summary)
     except Exception as error:
         code = getattr(error, "code", None)
         if not isinstance(code, str):
             raise
         _messages.put(_PartitionFailure(code, str(error)))
-
-
-def _counted(events: Iterator[Record], first: int, done: Callable[[int], None]) -> Iterator[Record]:
-    for count, event in enumerate(events, 1):
-        yield event
-        if count % _TOLD_EVERY == 0:
-            done(event.offset + 1 - first)

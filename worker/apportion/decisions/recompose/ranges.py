@@ -1,8 +1,7 @@
-"""Offset ranges that a run reads of each partition, settled before anything is read.
+"""The offset ranges that a run reads of each partition, determined before it reads a record.
 
-Decides which requests are verified, where the events begin from which rows are rebuilt, and which requests
-may still be in flight. The end offsets of the requests are read first, then the group's committed offsets,
-then the end offsets of the answers. So each committed request has its decision before these ends, or none.
+The end offsets of the requests are read first, then the group's committed offsets, then the end offsets of
+the decisions. So if a committed request has a decision, the decision is before that end.
 """
 
 import asyncio
@@ -21,11 +20,11 @@ from apportion.shell.kafka.records import OffsetSpan, RecordReader
 from apportion.shell.kafka.topics import TopicStatus, check_topics, require_same_partitions
 
 _SKEW_MS = 10 * 60 * 1000
-"""How far the clocks of workers may be behind those of the brokers."""
+"""Largest assumed delay of a worker's clock behind a broker's."""
 
 
 class TopicMissingError(Exception):
-    """A topic that is to be read is not there."""
+    """A topic does not exist."""
 
     code = "topic_missing"
 
@@ -37,7 +36,7 @@ class TopicMissingError(Exception):
 
 
 class NoSuchPartitionError(Exception):
-    """A partition was asked for that the topics do not have."""
+    """A selected partition does not exist."""
 
     code = "no_such_partition"
     exit_code = 2
@@ -49,9 +48,9 @@ class NoSuchPartitionError(Exception):
 
 
 class RecordSelection(Struct, frozen=True):
-    """What is asked about: requests by when they were recorded, in milliseconds, or by their offsets.
+    """The selected requests, by record time in milliseconds (`until_ms` is exclusive) and by offset.
 
-    `until_ms` is exclusive. `offsets` has for each partition the first and the last, which may be None.
+    `offsets` has the first and the last offset by partition; None as the last: no end. Empty: all partitions.
     """
 
     since_ms: int | None = None
@@ -60,7 +59,7 @@ class RecordSelection(Struct, frozen=True):
 
 
 class PartitionRange(Struct, frozen=True):
-    """What is read of one partition."""
+    """The offsets that a run reads of one partition, and the extent of its events."""
 
     partition: int
     requests: OffsetSpan
@@ -69,22 +68,12 @@ class PartitionRange(Struct, frozen=True):
     extent: Extent
 
 
-def topics_read(settings: Settings) -> tuple[str, ...]:
-    """Return the topics that a verification reads."""
-    return (
-        settings.requests_topic,
-        settings.policies_topic,
-        settings.decisions_topic,
-        settings.dead_letters_topic,
-    )
-
-
 async def require_topics(settings: Settings, topics: Collection[str]) -> None:
-    """Pass if the topics are there that are read, with as many partitions as the settings say.
+    """Check that the topics exist, with the number of partitions of the settings.
 
     Raises:
-        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
-        TopicMissingError, PartitionsChangedError: they are not.
+        BrokerRefusedError, BrokerUnreachableError: the brokers refuse the client, or none answers in time.
+        TopicMissingError, PartitionsChangedError: the check failed.
     """
     reports = [report for report in await check_topics(settings) if report.topic in topics]
     if missing := [report.topic for report in reports if report.status is TopicStatus.MISSING]:
@@ -95,34 +84,34 @@ async def require_topics(settings: Settings, topics: Collection[str]) -> None:
 def settle(
     settings: Settings, reader: RecordReader, selection: RecordSelection, kept: Mapping[int, int]
 ) -> tuple[PartitionRange, ...]:
-    """Return what is to be read; `kept` tells up to where (exclusive) rows were kept that are started from.
+    """Return the ranges to read. `kept` has the offset (exclusive) of a snapshot's rows, by partition.
 
     Raises:
-        NoSuchPartitionError: the selection names one.
-        BrokerUnreachableError: the offsets could not be asked for.
+        NoSuchPartitionError: the selection names a partition that does not exist.
+        BrokerUnreachableError: the offsets cannot be read.
     """
     for partition in selection.offsets:
         if partition >= settings.partitions:
             raise NoSuchPartitionError(partition, settings)
     wanted = sorted(selection.offsets) or range(settings.partitions)
     ranges = reader.wait(_Offsets(settings, reader.client, wanted).ranges(selection, kept))
-    return tuple(_without_what_was_before(reader, ranges))
+    return tuple(_without_earlier_answers(reader, ranges))
 
 
 def settle_spans(
     settings: Settings, reader: RecordReader, topics: Collection[str], selection: RecordSelection
 ) -> tuple[OffsetSpan, ...]:
-    """Return what is to be read of topics by when their own records were written, partition by partition.
+    """Return the offsets to read of topics, partition by partition, selected by the time of their records.
 
     Raises:
-        BrokerUnreachableError: the offsets could not be asked for.
+        BrokerUnreachableError: the offsets cannot be read.
     """
     offsets = _Offsets(settings, reader.client, range(settings.partitions))
     return tuple(chain.from_iterable(reader.wait(offsets.spans(topic, selection)) for topic in topics))
 
 
 class _Offsets:
-    """Asks for the offsets of some partitions."""
+    """Queries for the offsets of some partitions."""
 
     def __init__(self, settings: Settings, client: Any, partitions: Collection[int]) -> None:
         self._settings = settings
@@ -150,24 +139,17 @@ class _Offsets:
             end = min(end, until.get(partition, end))
             begin = max(begins[partition], kept.get(partition, 0))
             if selection.since_ms and first <= begins[partition]:
-                first = 0  # what was asked for before that is gone, and shall be told
+                first = 0  # so that deleted requests of that time are reported
                 decided_from[partition] = made_since.get(partition, decided_to[partition])
-            extent = Extent(
-                first=begin,
-                asked=first,
-                end=end,
-                decided=commits[partition].offset or 0,
-                in_order=not settings.has_tenant_limits,
+            decided, in_order = commits[partition].offset or 0, not settings.has_tenant_limits
+            selected = PartitionRange(
+                partition,
+                OffsetSpan(requests, partition, begin, max(begin, end)),
+                OffsetSpan(decisions, partition, decided_from[partition], decided_to[partition]),
+                OffsetSpan(dead_letters, partition, refused_from[partition], refused_to[partition]),
+                Extent(first=begin, asked=first, end=end, decided=decided, in_order=in_order),
             )
-            ranges.append(
-                PartitionRange(
-                    partition,
-                    OffsetSpan(requests, partition, begin, max(begin, end)),
-                    OffsetSpan(decisions, partition, decided_from[partition], decided_to[partition]),
-                    OffsetSpan(dead_letters, partition, refused_from[partition], refused_to[partition]),
-                    extent,
-                )
-            )
+            ranges.append(selected)
         return ranges
 
     async def spans(self, topic: str, selection: RecordSelection) -> list[OffsetSpan]:
@@ -182,46 +164,38 @@ class _Offsets:
         ]
 
     async def _bounds(self, topic: str) -> tuple[dict[int, int], dict[int, int]]:
-        places = [TopicPartition(topic, partition) for partition in self._partitions]
-        begins = await self._client.beginning_offsets(places)
-        ends = await self._client.end_offsets(places)
+        """Return the first and the end offset of each partition."""
+        partitions = [TopicPartition(topic, partition) for partition in self._partitions]
+        begins = await self._client.beginning_offsets(partitions)
+        ends = await self._client.end_offsets(partitions)
         return {p.partition: o for p, o in begins.items()}, {p.partition: o for p, o in ends.items()}
 
     async def _at(self, topic: str, time_ms: int | None) -> dict[int, int]:
-        """Return the first offsets that were recorded at a time or later, where there are any."""
+        """Return the first offset at a time or later by partition, where there is one."""
         if time_ms is None:
             return {}
         times = {TopicPartition(topic, partition): time_ms for partition in self._partitions}
         found = await self._client.offsets_for_times(times)
-        return {place.partition: offset.offset for place, offset in found.items() if offset is not None}
+        return {p.partition: offset.offset for p, offset in found.items() if offset is not None}
 
 
-def _without_what_was_before(
+def _without_earlier_answers(
     reader: RecordReader, ranges: Collection[PartitionRange]
 ) -> Iterator[PartitionRange]:
-    """Yield ranges without decisions that were made before the first event was recorded, by some margin."""
-    late = [
-        partition_range
-        for partition_range in ranges
-        if 0 < partition_range.extent.first <= partition_range.extent.asked and partition_range.requests
-    ]
-    read = dict(
-        zip(
-            [partition_range.partition for partition_range in late],
-            reader.read(*[partition_range.requests for partition_range in late]),
-            strict=True,
-        )
-    )
-    for partition_range in ranges:
-        record = next(read[partition_range.partition], None) if partition_range.partition in read else None
-        if record is None or record.timestamp_ms < 0:
-            yield partition_range
+    """Yield the ranges, without answers that are older than the first event by more than the clocks' skew."""
+    late = [each for each in ranges if 0 < each.extent.first <= each.extent.asked and each.requests]
+    events = reader.read(*[each.requests for each in late])
+    firsts = {each.partition: next(records, None) for each, records in zip(late, events, strict=True)}
+    for each in ranges:
+        first = firsts.get(each.partition)
+        if first is None or first.timestamp_ms < 0:
+            yield each
             continue
-        since_ms = max(0, record.timestamp_ms - _SKEW_MS)
+        since_ms = max(0, first.timestamp_ms - _SKEW_MS)
         yield replace(
-            partition_range,
-            decisions=reader.wait(_since(reader.client, partition_range.decisions, since_ms)),
-            dead_letters=reader.wait(_since(reader.client, partition_range.dead_letters, since_ms)),
+            each,
+            decisions=reader.wait(_since(reader.client, each.decisions, since_ms)),
+            dead_letters=reader.wait(_since(reader.client, each.dead_letters, since_ms)),
         )
 
 

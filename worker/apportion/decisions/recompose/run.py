@@ -1,7 +1,7 @@
-"""All partitions verified or replayed, one run: results as they are found, and the sum.
+"""A run over all partitions, which verifies or replays their decisions.
 
-Decides whether partitions are read side by side: where there are many events, and processors. Else they
-come one after another, by their numbers.
+If there are many events and several processors, partitions are read in parallel. Otherwise they are read one
+after another, in the order of their numbers.
 """
 
 import asyncio
@@ -10,16 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from apportion.core.policies.timeline import Timeline
-from apportion.core.wire.record import Record
 from apportion.decisions.recompose.parallel import Job, run_partitions
-from apportion.decisions.recompose.partition import partition_run
-from apportion.decisions.recompose.ranges import (
-    PartitionRange,
-    RecordSelection,
-    require_topics,
-    settle,
-    topics_read,
-)
+from apportion.decisions.recompose.partition import partition_run, reporting
+from apportion.decisions.recompose.ranges import PartitionRange, RecordSelection, require_topics, settle
 from apportion.decisions.recompose.snapshot import Snapshot
 from apportion.decisions.replay.findings import Finding, VerificationSummary
 from apportion.decisions.replay.replaying import ReplayResult, WhatIf
@@ -28,12 +21,12 @@ from apportion.settings import Settings
 from apportion.shell.kafka.publishing import read_timeline
 from apportion.shell.kafka.records import RecordReader, open_reader
 
-_SIDE_BY_SIDE_FROM = 1_000
-"""How many events are worth that processes begin."""
+_PARALLEL_EVENTS_MIN = 1_000
+"""Number of events from which starting processes pays off."""
 
 
 class Recomposition:
-    """One run over topics, made by `open_run`; what it counted is its `summary`, or the `sum` of a replay."""
+    """One run over topics, made by `open_run`. A verification counts in `summary`, a replay in `sum`."""
 
     def __init__(
         self,
@@ -53,7 +46,7 @@ class Recomposition:
 
     @property
     def total(self) -> int:
-        """About how many events there are to compose."""
+        """Approximate number of events to compose."""
         return sum(len(partition_range.requests) for partition_range in self.ranges)
 
     def run(self, advance: Callable[[int], None]) -> Iterator[Finding]:
@@ -63,28 +56,28 @@ class Recomposition:
             SettingsError: the secrets cannot be read.
             InvalidSnapshotError: the snapshot was altered.
             BrokerUnreachableError: the topics can no longer be read.
-            PartitionFailedError: likewise, of partitions that are read side by side.
+            PartitionFailedError: one of these errors ended a parallel process.
         """
-        for each in self._told(None, advance):
-            if isinstance(each, VerificationSummary):
-                self.summary += each
-            elif isinstance(each, Finding):
-                yield each
+        for result in self._results(None, advance):
+            if isinstance(result, VerificationSummary):
+                self.summary += result
+            elif isinstance(result, Finding):
+                yield result
 
     def replay(self, what_if: WhatIf, advance: Callable[[int], None]) -> Iterator[ReplayResult]:
-        """Yield what a change makes of each decision, or why it is not replayed; see `run`."""
-        for each in self._told(what_if, advance):
-            if isinstance(each, Sum):
-                self.sum += each
-            elif not isinstance(each, VerificationSummary):
-                yield each
+        """Yield the result of a change for each decision. Arguments and errors are as in `run`."""
+        for result in self._results(what_if, advance):
+            if isinstance(result, Sum):
+                self.sum += result
+            elif not isinstance(result, VerificationSummary):
+                yield result
 
-    def _told(
+    def _results(
         self, what_if: WhatIf | None, advance: Callable[[int], None]
     ) -> Iterator[ReplayResult | VerificationSummary | Sum]:
-        own = [partition_range for partition_range in self.ranges if partition_range.requests]
-        processes = min(len(own), len(os.sched_getaffinity(0)))
-        if self.total < _SIDE_BY_SIDE_FROM or processes <= 1:
+        filled = sum(1 for selected in self.ranges if selected.requests)
+        processes = min(filled, len(os.sched_getaffinity(0)))
+        if self.total < _PARALLEL_EVENTS_MIN or processes <= 1:
             yield from self._one_after_another(what_if, advance)
             return
         snapshot = None if self._snapshot is None else self._snapshot.path
@@ -94,35 +87,30 @@ class Recomposition:
     def _one_after_another(
         self, what_if: WhatIf | None, advance: Callable[[int], None]
     ) -> Iterator[ReplayResult | VerificationSummary | Sum]:
-        before = 0
-        for partition_range in self.ranges:
-            start = None if self._snapshot is None else self._snapshot.rows(partition_range.partition)
-            run = partition_run(self.settings, self.timeline, self.reader, partition_range, start, what_if)
-            events = _counted(run.events, before - partition_range.requests.first, advance)
-            yield from run.results(events)
+        done = 0
+        for selected in self.ranges:
+            start = None if self._snapshot is None else self._snapshot.rows(selected.partition)
+            run = partition_run(self.settings, self.timeline, self.reader, selected, start, what_if)
+            yield from run.results(reporting(run.events, selected.requests.first - done, advance))
             yield run.summary
-            before += len(partition_range.requests)
+            done += len(selected.requests)
 
 
 @contextmanager
 def open_run(
     settings: Settings, selection: RecordSelection, snapshot: Snapshot | None = None
 ) -> Iterator[Recomposition]:
-    """Settle what is read, from the topics as they are now; sessions start as the snapshot has them.
+    """Open a run over the topics as they are now. Sessions start with the snapshot's rows, if there is one.
 
     Raises:
-        PolicyError, SettingsError: the policies that the settings name are wrong.
+        PolicyError, SettingsError: the policies that the settings name are invalid.
         BrokerRefusedError, BrokerUnreachableError, PoliciesUnreadError, PartitionsChangedError,
         TopicMissingError, NoSuchPartitionError: topics cannot be read.
     """
-    asyncio.run(require_topics(settings, topics_read(settings)))
+    topics = {settings.requests_topic, settings.policies_topic}
+    topics |= {settings.decisions_topic, settings.dead_letters_topic}
+    asyncio.run(require_topics(settings, topics))
     timeline = asyncio.run(read_timeline(settings))
     with open_reader(settings) as reader:
         ranges = settle(settings, reader, selection, snapshot.offsets if snapshot else {})
         yield Recomposition(settings, timeline, reader, ranges, snapshot)
-
-
-def _counted(events: Iterator[Record], before: int, advance: Callable[[int], None]) -> Iterator[Record]:
-    for event in events:
-        yield event
-        advance(before + event.offset + 1)

@@ -1,9 +1,9 @@
-"""Snapshot of sessions' rows at an offset: a verification may start from it when the first events are gone.
+"""A snapshot of the sessions' rows. A verification can start from it if the first events are deleted.
 
-The file has JSON lines. The first names the topics. Then there is one for each row, those of a partition
-together. The last one says for each partition up to which offset of the requests its rows have seen all, and
-where they stand in the file, with their digest. A row may have seen more, and says so
-itself. The rows hold what sessions hold, contents and paths: the file is its owner's alone.
+The file has JSON lines. The first line names the topics. A line for each row follows, partition by partition.
+The last line has, for each partition, the offset up to which its rows include all requests, the position of
+the rows in the file, and their digest. A row may include later requests; its line has the offset of the last
+one. Rows hold contents and paths, so only the file's owner can read it.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ import msgspec
 from aiokafka.errors import KafkaError
 from msgspec import Raw, Struct
 
-from apportion.core.session.row import Session
 from apportion.settings import Settings
 from apportion.shell.kafka.admin import BrokerUnreachableError
 from apportion.shell.kafka.commits import read_commits
@@ -32,14 +31,14 @@ T = TypeVar("T")
 
 
 class InvalidSnapshotError(Exception):
-    """A file is no snapshot, or not one of these topics."""
+    """A file is not a snapshot, or it is a snapshot of other topics."""
 
     code = "invalid_snapshot"
     exit_code = 2
 
 
 class SnapshotExistsError(Exception):
-    """There is a file of that name."""
+    """The file exists already."""
 
     code = "file_exists"
     exit_code = 2
@@ -49,9 +48,14 @@ class SnapshotExistsError(Exception):
 
 
 class Kept(Struct, frozen=True):
-    """The rows of a partition, `size_bytes` from byte `start` of the file on.
+    """The rows of one partition in the file.
 
-    They have seen all requests before `offset`, and stood in the changelog before `changelog_offset`.
+    - `partition`: the partition.
+    - `offset`: the rows include all requests before it.
+    - `changelog_offset`: the rows are from records of the changelog before it.
+    - `rows`: their number.
+    - `start`, `size_bytes`: their position and size in the file.
+    - `digest`: SHA-256 of their bytes, in hexadecimal.
     """
 
     partition: int
@@ -70,13 +74,7 @@ class _Head(Struct, frozen=True, tag_field="type", tag="context-snapshot"):
     requests_topic: str
 
 
-class _SnapshotRow(Struct, frozen=True):
-    key: str
-    seen_offset: int
-    session: Session
-
-
-class _KeptRow(Struct, frozen=True):
+class _Row(Struct, frozen=True):
     key: str
     seen_offset: int
     session: Raw
@@ -87,21 +85,17 @@ class _End(Struct, frozen=True, tag_field="type", tag="context-snapshot-end"):
 
 
 class StartRows(Struct, frozen=True):
-    """The rows of a partition by session key, in JSON, and up to where (inclusive) each has seen events."""
+    """The rows of a partition as JSON, and the offset of the last event in each, both by session key."""
 
     rows: dict[str, bytes]
     seen: dict[str, int]
 
 
 class Snapshot:
-    """A snapshot that is read, partition by partition."""
+    """A snapshot, read partition by partition."""
 
     def __init__(self, path: Path, file: BinaryIO, settings: Settings) -> None:
-        """Read what it is of.
-
-        Raises:
-            InvalidSnapshotError: it is no whole snapshot, or one of other topics.
-        """
+        """Read the ends of the file; raise InvalidSnapshotError if it is incomplete or of other topics."""
         self.path = path
         self._file = file
         head = self._decoded(file.readline(_TAIL_BYTES), _Head)
@@ -118,21 +112,17 @@ class Snapshot:
 
     @property
     def offsets(self) -> dict[int, int]:
-        """Up to where (exclusive) all requests of each partition are seen."""
+        """By partition, the offset before which the rows include all requests."""
         return {partition: kept.offset for partition, kept in self._kept.items()}
 
     def rows(self, partition: int) -> StartRows:
-        """Return the rows of a partition.
-
-        Raises:
-            InvalidSnapshotError: they are not those that were written.
-        """
+        """Return the rows of a partition; raise InvalidSnapshotError if they were altered."""
         kept = self._kept[partition]
         self._file.seek(kept.start)
         content = self._file.read(kept.size_bytes)
         if hashlib.sha256(content).hexdigest() != kept.digest:
             raise self._invalid(f"was altered among the rows of partition {partition}")
-        rows = [self._decoded(line, _KeptRow) for line in content.splitlines()]
+        rows = [self._decoded(line, _Row) for line in content.splitlines()]
         return StartRows(
             {row.key: bytes(row.session) for row in rows}, {row.key: row.seen_offset for row in rows}
         )
@@ -150,20 +140,20 @@ class Snapshot:
 def write_snapshot(
     settings: Settings, path: Path, advance: Callable[[int], None], *, force: bool
 ) -> tuple[Kept, ...]:
-    """Write the rows as the changelog has them now; `advance` is called with the number of partitions done.
+    """Write the current rows of the changelog; `advance` is called with the number of partitions done.
 
-    Written aside and renamed, so that a file of that name is whole.
+    The file gets its name when it is complete.
 
     Raises:
-        SnapshotExistsError: there is one, and `force` was not given.
+        SnapshotExistsError: the file exists, and `force` is not set.
         BrokerUnreachableError: the changelog could not be read.
-        ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or a newer version's.
+        ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or from a newer version.
     """
     if path.exists() and not force:
         raise SnapshotExistsError(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(aside, "xb", opener=_open_own) as file:
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             head = _Head(FORM, ENGINE_VERSION, settings.app_id, settings.requests_topic)
             file.write(msgspec.json.encode(head) + b"\n")
             kept = []
@@ -173,9 +163,15 @@ def write_snapshot(
             file.write(msgspec.json.encode(_End(tuple(kept))) + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        _rename(aside, path, force=force)
+        try:
+            if force:
+                part.replace(path)
+            else:
+                path.hardlink_to(part)
+        except FileExistsError:
+            raise SnapshotExistsError(path) from None
     finally:
-        aside.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
     return tuple(kept)
 
 
@@ -193,7 +189,7 @@ def _write_partition(settings: Settings, partition: int, file: BinaryIO) -> Kept
 
 
 async def _rows(settings: Settings, partition: int) -> tuple[int, PartitionRows]:
-    """Return what is committed, and then the rows: they have seen at least that."""
+    """Return the committed offset, then the rows. In this order the rows include all requests before it."""
     async with asyncio.timeout(settings.recovery_timeout_s):
         commit = (await read_commits(settings, [partition]))[partition]
     return commit.offset or 0, (await read_rows(settings, [partition]))[partition]
@@ -203,18 +199,5 @@ def _lines(rows: PartitionRows) -> Iterator[bytes]:
     for key in sorted(rows.values):
         row = rows.row(key)
         assert row is not None, "it has a value"
-        yield msgspec.json.encode(_SnapshotRow(key.decode(), row.seen_offset, row.session)) + b"\n"
-
-
-def _open_own(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _rename(aside: Path, path: Path, *, force: bool) -> None:
-    if force:
-        aside.replace(path)
-        return
-    try:
-        path.hardlink_to(aside)
-    except FileExistsError:
-        raise SnapshotExistsError(path) from None
+        session = Raw(msgspec.json.encode(row.session))
+        yield msgspec.json.encode(_Row(key.decode(), row.seen_offset, session)) + b"\n"

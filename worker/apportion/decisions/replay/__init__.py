@@ -1,6 +1,5 @@
-"""Recorded events composed again, and compared with the decisions that were made of them.
+"""Verification and replay of recorded decisions: their events are composed again, also under a change.
 
-Decides when a decision is verified, when it differs, and when nothing can be said of it; and what a change
-would have made of it. How an event is answered, the core decides. Never writes anything, and takes no
-composition from a cache.
+It decides whether a decision is verified, different or unverifiable. The core answers the events. Nothing is
+written, and no composition comes from a cache.
 """

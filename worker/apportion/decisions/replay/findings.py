@@ -1,22 +1,19 @@
-"""Findings of a verification: a field that differs, or a reason for which nothing could be compared.
-
-`docs/verify.md` says what each name means and what to do.
-"""
+"""Findings of a verification, and their counts. `docs/verify.md` has the meaning and remedy of each kind."""
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
 from msgspec import UNSET, Struct
-from msgspec.structs import replace
 
 from apportion.core.events import Opt
 from apportion.core.wire.record import Record
 from apportion.engine.offline.lines import FILE_TOPIC
 
 
-class Found(StrEnum):
-    """What is wrong: that a field differs, or why a decision or a dead letter is unverifiable."""
+class FindingKind(StrEnum):
+    """The kinds: a difference in a field, or the reason why a decision or dead letter is unverifiable."""
 
     DIFFERENCE = "difference"
     ENGINE_VERSION = "engine_version"
@@ -37,15 +34,18 @@ class Found(StrEnum):
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
-    """Something that is not as it should be, made by `finding_at`.
+    """A finding about a record of a log, its event or both; `finding_at` makes it.
 
-    Its place and that of its event: in files `line` and `event_line`, which count from 1; in topics `offset`
-    and `event_offset` of a `partition`. `log` is the file or topic of decisions, or of dead letters.
-    `place` is the first field that differs, as `$.candidates[3].margin.left`, with what was `recorded` there
-    and what is `composed` now; a field that one of them lacks is left out.
+    - `found`: the kind.
+    - `log`: `decisions` or `dead_letters`.
+    - `line`, `event_line`: in files, the lines of the record and of its event, from 1.
+    - `partition`, `offset`, `event_offset`: in topics, the partition and the offsets of both.
+    - `decision_id`: the id of the decision, if it is known.
+    - `place`: the first field that differs, such as `$.candidates[3].margin.left`.
+    - `recorded`, `composed`: the values of that field; a missing field is unset.
     """
 
-    found: Found
+    found: FindingKind
     log: str
     line: Opt[int] = UNSET
     event_line: Opt[int] = UNSET
@@ -59,38 +59,30 @@ class Finding(Struct, frozen=True, omit_defaults=True):
 
 
 def finding_at(
-    found: Found,
+    kind: FindingKind,
     log: str,
     record: Record | None,
     event: Record | None = None,
     decision_id: Opt[str] = UNSET,
 ) -> Finding:
-    """Return a finding about a record and its event, at their places; at least one of them is known."""
-    place = record or event
-    assert place is not None, "a finding has a place"
-    offset = UNSET if record is None else record.offset
-    event_offset = UNSET if event is None else event.offset
-    if place.topic == FILE_TOPIC:
-        line, event_line = _line(offset), _line(event_offset)
-        return Finding(found, log, line, event_line, decision_id=decision_id)
-    return Finding(
-        found,
-        log,
-        partition=place.partition,
-        offset=offset,
-        event_offset=event_offset,
-        decision_id=decision_id,
-    )
-
-
-def _line(offset: Opt[int]) -> Opt[int]:
-    return UNSET if offset is UNSET else offset + 1
+    """Return a finding about a record and its event; at least one of the two is given."""
+    known = record or event
+    assert known is not None, "a finding names a record or an event"
+    offset, event_offset = (UNSET if each is None else each.offset for each in (record, event))
+    if known.topic == FILE_TOPIC:
+        line, event_line = (each if each is UNSET else each + 1 for each in (offset, event_offset))
+        return Finding(kind, log, line, event_line, decision_id=decision_id)
+    return Finding(kind, log, UNSET, UNSET, known.partition, offset, event_offset, decision_id)
 
 
 class VerificationSummary(Struct, frozen=True):
-    """What was counted. `repeated` decisions were recorded more than once, alike each time.
+    """The counts of a verification.
 
-    Requests `in_flight` were recorded, and are not known to be answered yet.
+    - `verified`, `dead_letters`: verified decisions and dead letters.
+    - `repeated`: records that equal an earlier record of the same decision or dead letter.
+    - `differences`: decisions and dead letters with a field that differs.
+    - `unverifiable`: all other findings, by kind.
+    - `in_flight`: recorded requests that may not be answered yet.
     """
 
     verified: int = 0
@@ -102,7 +94,7 @@ class VerificationSummary(Struct, frozen=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether all that was recorded was composed again, the same."""
+        """Whether every recorded decision and dead letter was verified."""
         return not self.differences and not self.unverifiable
 
     @property
@@ -125,24 +117,19 @@ class VerificationSummary(Struct, frozen=True):
         return ", ".join(parts)
 
     def __add__(self, other: "VerificationSummary") -> "VerificationSummary":
-        reasons = Counter(self.unverifiable) + Counter(other.unverifiable)
         return VerificationSummary(
             self.verified + other.verified,
             self.dead_letters + other.dead_letters,
             self.repeated + other.repeated,
             self.differences + other.differences,
-            {str(found): reasons[found] for found in Found if reasons[found]},
+            by_kind(Counter(self.unverifiable) + Counter(other.unverifiable)),
             self.in_flight + other.in_flight,
         )
 
 
-def summary(verified: int, dead_letters: int, repeated: int, counts: "Counter[Found]") -> VerificationSummary:
-    """Return what was counted, the reasons in the order of their declaration."""
-    unverifiable = {
-        str(found): counts[found] for found in Found if found is not Found.DIFFERENCE and counts[found]
-    }
-    whole = VerificationSummary(verified, dead_letters, repeated, counts[Found.DIFFERENCE])
-    return replace(whole, unverifiable=unverifiable)
+def by_kind(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts above 0 in the order of `FindingKind`."""
+    return {str(kind): counts[kind] for kind in FindingKind if counts.get(kind)}
 
 
 def counted(count: int, what: str) -> str:

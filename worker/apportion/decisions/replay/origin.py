@@ -1,10 +1,11 @@
-"""One recorded decision found by its id, and what it was made of: its request, its row, its policy.
+"""The origin of one recorded decision: its request, the session's row before it, and its policy.
 
-Decides which record is meant, and that nothing is said of a request that does not give this very record:
-what `verify` would not call right has no origin here, but a finding.
+The decision is found by the beginning of its id. Its events are composed again. If the result differs from
+the record, there is no origin but a finding, as `verify` reports it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +15,7 @@ from apportion.core.results import ContextDecision
 from apportion.core.session.row import Session
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.record import Record
-from apportion.decisions.replay.findings import Finding, Found
+from apportion.decisions.replay.findings import Finding, FindingKind
 from apportion.decisions.replay.recorded import Recorded, parse_decision
 from apportion.decisions.replay.verify import DECISIONS, Verification
 from apportion.engine.offline.lines import FILE_TOPIC, CutRecord
@@ -25,7 +26,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Origin(Struct, frozen=True):
-    """What a decision was made of; `session` is the row that its request met."""
+    """The inputs of a decision; `session` is the session's row before the request."""
 
     request: ContextRequest
     session: Session
@@ -33,21 +34,21 @@ class Origin(Struct, frozen=True):
 
 
 class UnknownDecisionError(Exception):
-    """No record's id begins so."""
+    """No decision has an id with this beginning."""
 
     code = "unknown_decision"
     exit_code = 2
 
 
 class AmbiguousDecisionError(Exception):
-    """The ids of several decisions begin so."""
+    """Several decisions have an id with this beginning."""
 
     code = "ambiguous_decision"
     exit_code = 2
 
 
 class UnreadableDecisionError(Exception):
-    """The record is of another form than this version's."""
+    """This version cannot read the record."""
 
     code = "unreadable_decision"
 
@@ -62,13 +63,7 @@ _decision_decoder = msgspec.json.Decoder(ContextDecision)
 
 
 def find_decision(records: Iterable[Record], prefix: str) -> ContextDecision:
-    """Return the one decision whose id begins so; recorded several times, the first record.
-
-    Raises:
-        UnknownDecisionError: there is none.
-        AmbiguousDecisionError: there are several.
-        UnreadableDecisionError: this version cannot read it.
-    """
+    """Return the decision whose id begins with `prefix`, from its first record, or raise an error above."""
     found: Recorded | None = None
     unreadable = 0
     for record in records:
@@ -86,15 +81,14 @@ def find_decision(records: Iterable[Record], prefix: str) -> ContextDecision:
                 )
             found = found or recorded
     if found is None:
-        aside = f"; {unreadable:,} of its lines are no decisions" if unreadable else ""
-        raise UnknownDecisionError(f"there is no decision whose id begins so{aside}")
+        hint = f"; {unreadable:,} of its lines are no decisions" if unreadable else ""
+        raise UnknownDecisionError(f"there is no decision whose id begins so{hint}")
     try:
         return _decision_decoder.decode(found.value)
     except _UNREADABLE:
-        version = _shown(found.engine_version)
-        record = found.record
-        place = f"line {record.offset + 1}" if record.topic == FILE_TOPIC else str(record)
-        message = f"{place} is of another form; it says engine version {version}"
+        record, version = found.record, _shown(found.engine_version)
+        where = f"line {record.offset + 1}" if record.topic == FILE_TOPIC else str(record)
+        message = f"{where} is of another form; it says engine version {version}"
         raise UnreadableDecisionError(message) from None
 
 
@@ -104,18 +98,17 @@ def origin_of(
     decisions: Iterable[Record],
     verification_of: Callable[[Iterable[Record]], Verification],
 ) -> Origin | Finding:
-    """Return what a decision was made of, or why that is unknown.
+    """Return the origin of a decision, or the finding that explains why it is unknown.
 
-    The events, those of its session, are composed again, up to its request, by the verification of the
-    decisions that are given to it.
+    The events and decisions are of its session; `verification_of` returns the verification of the decisions.
+    The events are composed again up to the decision's request.
     """
     met: list[Origin] = []
-    about: list[Finding] = []
-    verification = verification_of(decisions)
-    for judged in verification.recompose(_until(events, met)):
+    findings: list[Finding] = []
+    for judged in verification_of(decisions).recompose(takewhile(lambda _: not met, events)):
         if isinstance(judged, Finding):
-            if judged.decision_id == decision.decision_id and judged.found is not Found.ALTERED_REPEAT:
-                about.append(judged)
+            if judged.decision_id == decision.decision_id and judged.found is not FindingKind.ALTERED_REPEAT:
+                findings.append(judged)
             continue
         recomposed = judged.recomposed
         answered, request = recomposed.answered, recomposed.event
@@ -123,13 +116,13 @@ def origin_of(
             assert isinstance(request, ContextRequest), "only requests are answered"
             assert recomposed.policy is not None, "requests have a policy"
             met.append(Origin(request, recomposed.before, recomposed.policy))
-    if about:
-        return about[0]
-    return met[0] if met else Finding(Found.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
+    if findings:
+        return findings[0]
+    return met[0] if met else Finding(FindingKind.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
 
 
 def of_session(records: Iterable[Record], decision: ContextDecision) -> Iterator[Record]:
-    """Yield the records of a decision's session; one that cannot be read is of none."""
+    """Yield the readable records of a decision's session."""
     own = _Keyed(decision.session_id, decision.tenant)
     for record in records:
         try:
@@ -137,13 +130,6 @@ def of_session(records: Iterable[Record], decision: ContextDecision) -> Iterator
                 yield record
         except _UNREADABLE:
             continue
-
-
-def _until(records: Iterable[Record], met: list[Origin]) -> Iterator[Record]:
-    for record in records:
-        yield record
-        if met:
-            return
 
 
 def _shown(text: str) -> str:

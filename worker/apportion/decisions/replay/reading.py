@@ -1,6 +1,6 @@
-"""Readings of recorded events: their extent, their decoding, and the names of their dead letters.
+"""Readings of recorded events: which events a run covers, and how it decodes them and names dead letters.
 
-The reading of a file is here; the one of a topic is in `recompose`.
+This module has the reading of a file; `recompose` has the reading of a topic.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,14 @@ from apportion.engine.offline.lines import CutRecord
 
 
 class Extent(Struct, frozen=True):
-    """Range of the events that a run is about, by their offsets.
+    """The events of a run, as offsets. By default, all of them.
 
-    Those from `first` to before `end` are composed; what was decided about those from `asked` on is compared,
-    and known to be decided for those before `decided`. Where `asked` lies before `first`, what lay between is
-    gone. `in_order` tells that an event is decided when a later one is. `seen` tells of a session up to where
-    (inclusive) its first row has seen the events.
+    - `first`: the first event that is composed. If it is above `asked`, the events between are deleted.
+    - `asked`: the first event with a compared decision. Earlier events only rebuild the sessions' rows.
+    - `end`: the event after the last one that is composed.
+    - `decided`: every event before it is decided.
+    - `in_order`: events are decided in their order, so a later decision proves that earlier ones exist.
+    - `seen`: by session key, the last event that the session's first row includes.
     """
 
     first: int = 0
@@ -37,51 +39,35 @@ class Extent(Struct, frozen=True):
 
 
 class Reading(Protocol):
-    """How the events of one log are read."""
+    """A way to read the events of one log."""
 
     @property
     def extent(self) -> Extent:
-        """Which events the run is about."""
+        """The events of the run."""
 
     @property
     def parse_dead_letter(self) -> Parse:
-        """What reads the dead letters of these events, and names them."""
+        """The parser of these events' dead letters."""
 
     def event_of(self, record: Record) -> Event:
-        """Return the event that a record holds.
-
-        Raises:
-            EventError: it is refused before its session is known.
-        """
+        """Return the event of a record; raise EventError if it is refused before its session is known."""
 
     def refused(self, record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
-        """Return the dead letter of a record that is refused."""
+        """Return the dead letter of a refused record."""
 
     def letter_name(self, record: Record) -> bytes:
-        """Return what a record and its dead letter share."""
+        """Return the name that a record and its dead letter share."""
 
 
 class FileReading(Struct, frozen=True):
-    """The lines of a file, all of them."""
+    """All lines of a file. A dead letter is found by the digest of its event's value."""
 
     bounds: Bounds
-
-    @property
-    def extent(self) -> Extent:
-        """All."""
-        return Extent()
-
-    @property
-    def parse_dead_letter(self) -> Parse:
-        """By the digest of the event's value: a file does not tell where its lines stood."""
-        return parse_dead_letter
+    extent: Extent = Extent()
+    parse_dead_letter: Parse = parse_dead_letter
 
     def event_of(self, record: Record) -> Event:
-        """Return the event that a record holds.
-
-        Raises:
-            EventError: it holds none, or passes a bound.
-        """
+        """Return the event of a line; see `Reading`."""
         return event_of_line(record, self.bounds)
 
     def refused(self, record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
@@ -89,5 +75,5 @@ class FileReading(Struct, frozen=True):
         return refused(record, error, engine_version)
 
     def letter_name(self, record: Record) -> bytes:
-        """Return the digest of its value, in short."""
+        """Return a short digest of the line; of a cut line, too."""
         return value_name(record.digest if isinstance(record, CutRecord) else digest(record.value or b""))

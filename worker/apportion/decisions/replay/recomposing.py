@@ -1,10 +1,11 @@
-"""Recorded events composed again, each after the row that its session has come to.
+"""Recomposition of recorded events: each is composed again with its session's row at that point.
 
-A request is composed under the policy whose digest its decision names, if it may have been composed under it;
-else under the policy that holds at its record time. No composition is taken from a cache.
+A request is composed under the policy that its decision names by digest, if that policy is possible for it.
+Otherwise the policy in force at its record time applies. No composition comes from a cache.
 """
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from apportion.core.compose import Answered, compose
 from apportion.core.composer import TimelineComposer
@@ -22,10 +23,10 @@ _COUNTS_MAX = 1 << 14
 
 
 class Recomposed(Struct, frozen=True):
-    """An event that was composed again, with the rows of its session before and after it.
+    """An event that was composed again, with its session's rows before and after it.
 
-    `policy` is that of a request, and the default one of an artifact; a retraction has none. Only requests
-    are `answered`.
+    `policy` is the policy of a request, the default policy for an artifact, None for a retraction. Only
+    requests are `answered`.
     """
 
     event: Event
@@ -36,7 +37,7 @@ class Recomposed(Struct, frozen=True):
 
 
 class Recomposer:
-    """Sessions of recorded events, and the engine and policies that compose them again."""
+    """The sessions of recorded events, and the engine and policies that compose the events again."""
 
     def __init__(
         self, engine: Engine, timeline: Timeline, default_policy: str, rows: SessionRows | None = None
@@ -49,12 +50,10 @@ class Recomposer:
         self._rows = rows or SessionRows()
 
     def recompose(self, event: Event, recorded_ms: int, policy_digest: str | None = None) -> Recomposed:
-        """Return an event composed again; its session's row stays until `advance`.
+        """Return an event composed again. The session's row changes only with `advance`.
 
-        `policy_digest` is that of the recorded decision of a request.
-
-        Raises:
-            EventError: the event is refused.
+        `policy_digest` is the digest in the recorded decision of a request, if there is one. EventError is
+        raised if the event is refused.
         """
         before = self._rows.get(session_key(event.tenant, event.session_id))
         composer = self._composers.at(recorded_ms)
@@ -75,7 +74,7 @@ class Recomposer:
         return Recomposed(event, before, after, default)
 
     def advance(self, recomposed: Recomposed) -> None:
-        """Move the session's row on to the one after an event."""
+        """Replace the session's row by the row after an event."""
         event = recomposed.event
         self._rows.put(session_key(event.tenant, event.session_id), recomposed.after)
 
@@ -86,5 +85,22 @@ class Recomposer:
         policy = None if policy_digest is None else self.policies.get(policy_digest)
         names = {self._default_policy if request.policy is UNSET else request.policy}
         if session_at(session, event_time_us(request.requested_at)).seen(request.request_id) is not None:
-            names.add(self._default_policy)  # of a request that is sent again it may be gone
+            names.add(self._default_policy)  # a repeated request may name a policy that is removed since
         return policy if policy is not None and policy.name in names else None
+
+
+def row_under(session: Session, recorded: Policy, changed: Policy) -> Session:
+    """Return a row in which carried state of the recorded policy is state of the changed policy.
+
+    Otherwise every change of a policy would also lose the state that the session carries.
+    """
+    own = [
+        state
+        for state in session.carried
+        if (state.policy, state.policy_digest) == (recorded.name, recorded.digest)
+    ]
+    if not own or changed.digest == recorded.digest:
+        return session
+    others = [state for state in session.carried if state not in own and state.policy != changed.name]
+    relabelled = [replace(state, policy=changed.name, policy_digest=changed.digest) for state in own]
+    return replace(session, carried=(*others, *relabelled))

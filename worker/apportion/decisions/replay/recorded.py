@@ -1,4 +1,4 @@
-"""Recorded decisions and dead letters, read as far as needed to find the events that they answer."""
+"""Recorded decisions and dead letters: the fields that are needed to find and compare their events."""
 
 import hashlib
 from base64 import b64decode
@@ -17,8 +17,6 @@ from apportion.engine.offline.lines import FILE_TOPIC, UNKNOWN_MS
 
 MAX_OFFSET = (1 << 63) - 1
 _NAME_BYTES = 16
-
-
 _NO_VALUE = msgspec.Raw(b"null")
 
 
@@ -32,12 +30,12 @@ class _Digests(Struct, frozen=True):
     session_after: str
 
 
-class _Place(Struct, frozen=True):
+class _Source(Struct, frozen=True):
     offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET)]
 
 
 class _Run(Struct, frozen=True):
-    source: _Place
+    source: _Source
 
 
 class _Decision(Struct, frozen=True, tag_field="type", tag="context-decision"):
@@ -75,14 +73,20 @@ class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-lette
 
 
 class Recorded(Struct, frozen=True):
-    """A decision or a dead letter in a record of a log.
+    """A decision or a dead letter in a record of a log. A dead letter has no policy and no session digests.
 
-    `name` is shared with its event, and consumers drop repeats of an `identity`. `event_offset` is the offset
-    of its event (-1: not known). `key` is the session's, or the one under which a refused event came.
-
-    A dead letter has no policy and no rows, and `code` is why its event was refused. If it `is_placed`, its
-    source, key and headers are compared, too: it was read from a topic, or `apportion compose` wrote it
-    (topic `-`, or no time, key and headers). Two tests, so that editing one field cannot turn that off.
+    - `record`: the record.
+    - `name`: the short name that it shares with its event.
+    - `identity`: the decision's id, or the place of the refused event. Records of equal identity are repeats.
+    - `engine_version`: the version of the engine that made it.
+    - `policy`, `policy_digest`: the policy of a decision.
+    - `session_before`, `session_after`: the digests of the session's rows around a decision.
+    - `is_placed`: the source, key and headers of a dead letter are compared, too.
+    - `detail`: the detail of a decision.
+    - `event_offset`: the offset of the event; -1 if it is unknown.
+    - `key`: the key of the session, or of the refused record.
+    - `code`: the error code of a dead letter.
+    - `dead_letter_value`: whether a dead letter has its event's value, or only the digest.
     """
 
     record: Record
@@ -107,7 +111,7 @@ class Recorded(Struct, frozen=True):
 
 
 Parse: TypeAlias = Callable[[Record], Recorded]
-"""Reads a record; raises `msgspec.ValidationError` if it is JSON of another form."""
+"""A parser of records. It raises `msgspec.ValidationError` for JSON of another form."""
 
 _decision_decoder = msgspec.json.Decoder(_Decision)
 _run_decoder = msgspec.json.Decoder(_Run)
@@ -115,18 +119,18 @@ _dead_letter_decoder = msgspec.json.Decoder(_DeadLetter)
 
 
 def request_name(tenant: str, session_id: str, request_id: str) -> bytes:
-    """Return what a request and its decision share, in few bytes: many are held."""
+    """Return the name that a request and its decision share. It is short, because many are in memory."""
     return _short(canonical_json([session_key(tenant, session_id), request_id]))
 
 
 def value_name(value_digest: str) -> bytes:
-    """Return what a refused event and its dead letter share."""
+    """Return the name that a refused line and its dead letter share."""
     return _short(value_digest.encode())
 
 
-def place_name(place: str) -> bytes:
-    """Return what the record at a place, `topic/partition/offset`, and its dead letter share."""
-    return _short(place.encode())
+def source_name(source: str) -> bytes:
+    """Return the name that a record, given as `topic/partition/offset`, and its dead letter share."""
+    return _short(source.encode())
 
 
 def parse_decision(record: Record) -> Recorded:
@@ -148,21 +152,22 @@ def parse_decision(record: Record) -> Recorded:
 
 
 def parse_dead_letter(record: Record) -> Recorded:
-    """Read a dead letter; its name is the digest of its event."""
+    """Read a dead letter of a file; its name comes from the digest of its event."""
     return _recorded(record, _dead_letter_decoder.decode(record.value or b""))
 
 
 def parse_placed_dead_letter(record: Record) -> Recorded:
-    """Read a dead letter of a topic; its name is the place of its event."""
+    """Read a dead letter of a topic; its name comes from the topic, partition and offset of its event."""
     letter = _dead_letter_decoder.decode(record.value or b"")
     recorded = _recorded(record, letter)
     key = b64decode(letter.key or "").decode(errors="replace")
-    name = place_name(recorded.identity)
+    name = source_name(recorded.identity)
     return replace(recorded, name=name, is_placed=True, event_offset=letter.source.offset, key=key)
 
 
 def _recorded(record: Record, letter: _DeadLetter) -> Recorded:
     source = letter.source
+    # `apportion compose` wrote it: either sign is enough, so that one edited field cannot switch this off
     is_bare = source.timestamp_ms == UNKNOWN_MS and letter.key is None and not letter.headers
     has_value = letter.value_complete or letter.value != _NO_VALUE
     return Recorded(
@@ -177,7 +182,7 @@ def _recorded(record: Record, letter: _DeadLetter) -> Recorded:
 
 
 def _event_offset(run: Raw) -> int:
-    """Return the offset of a decision's event; `run` is not compared, and may hold anything."""
+    """Return the offset of a decision's event; -1 if `run`, which is not compared, has none."""
     try:
         return _run_decoder.decode(run).source.offset
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Verification of recorded files, and the search for admitting changes, with the engine of the settings."""
+"""Verification of recorded files, and the search for admitting changes in them, as the settings configure."""
 
 from collections.abc import Iterable
 
@@ -17,11 +17,7 @@ from apportion.settings import Settings
 def verification_of(
     settings: Settings, decisions: Iterable[Record], dead_letters: Iterable[Record] | None = None
 ) -> Verification:
-    """Return a verification of the records of files.
-
-    Raises:
-        PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
-    """
+    """Return a verification of files; raise PolicyError or SettingsError if the settings are invalid."""
     recomposer = Recomposer(create_engine(settings), create_timeline(settings), settings.default_policy)
     return Verification(recomposer, FileReading(settings.bounds), decisions, dead_letters)
 
@@ -33,11 +29,7 @@ def search_changes(
     events: Iterable[Record],
     decisions: Iterable[Record],
 ) -> Why | Finding:
-    """Return the smallest changes that admit an omitted candidate, or why these events cannot tell.
-
-    Raises:
-        PolicyError, SettingsError: the policies or secrets that the settings name are invalid.
-    """
+    """Return the smallest changes that admit an omitted candidate, or why not; errors: `verification_of`."""
     origin = origin_of(
         decision,
         of_session(events, decision),

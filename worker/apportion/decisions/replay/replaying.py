@@ -1,9 +1,10 @@
-"""Recorded requests composed once more, under a change: each beside what was recorded.
+"""Replay: recorded requests are composed once more under a change, and compared with the recorded answers.
 
-Decides from which row a request is composed under the change: from the recorded one, or from the one that
-the session would have come to. Only verified decisions are replayed; an event that was refused stays so.
+A request starts with its recorded row, or with the row that the session would have after the change. Only
+verified decisions are replayed. An event that was refused stays refused.
 """
 
+import heapq
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
@@ -17,27 +18,27 @@ from apportion.core.results import Failure, Status
 from apportion.core.session.row import Session
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.record import Record
-from apportion.decisions.replay.changed_row import row_under
-from apportion.decisions.replay.findings import Finding, Found
-from apportion.decisions.replay.recomposing import Recomposed
+from apportion.decisions.replay.findings import Finding, FindingKind
+from apportion.decisions.replay.recomposing import Recomposed, row_under
 from apportion.decisions.replay.sums import DifferenceSum, Sum
 from apportion.decisions.replay.verify import JudgedEvent, Verification
 from apportion.decisions.replay.whatif import Change, DecisionDifference, Misfit, difference
 from apportion.engine.offline.rows import SessionRows
 
 ReplayResult: TypeAlias = Finding | DecisionDifference | Misfit
-"""The result for one decision: what the change makes of it, or why it is not replayed."""
+"""The result for one decision: its difference under the change, or why it is not replayed."""
+SHOWN_MAX = 20
 
 
 class WhatIf(Struct, frozen=True):
-    """A change, and whether sessions `evolve`: go on from what it makes of them."""
+    """A change; with `evolve`, each session continues with its row under the change."""
 
     change: Change
     evolve: bool = False
 
 
 class Replay:
-    """One run over recorded events under a change; what it added up is its `summary`."""
+    """One run over recorded events under a change; `summary` adds up its differences."""
 
     def __init__(self, verification: Verification, what_if: WhatIf, start: SessionRows | None = None) -> None:
         self._verification = verification
@@ -49,7 +50,7 @@ class Replay:
         self._tally = DifferenceSum()
 
     def run(self, events: Iterable[Record]) -> Iterator[ReplayResult]:
-        """Yield each decision: what the change makes of it, or why it is not replayed."""
+        """Yield the result for each decision, in the order of the events."""
         for judged in self._verification.recompose(events):
             if isinstance(judged, Finding):
                 yield judged
@@ -65,44 +66,46 @@ class Replay:
         summary = self._verification.summary
         unverifiable = dict(summary.unverifiable)
         if summary.differences:
-            unverifiable = {str(Found.DIFFERENCE): summary.differences} | unverifiable
+            unverifiable = {str(FindingKind.DIFFERENCE): summary.differences} | unverifiable
         return self._tally.sum(unverifiable, summary.in_flight)
 
     def _replayed(self, judged: JudgedEvent) -> DecisionDifference | Misfit | None:
-        """Return what becomes of a request, and move the session's row on where sessions evolve."""
-        one = judged.recomposed
-        key = session_key(one.event.tenant, one.event.session_id)
-        before = one.before if self._rows is None else self._rows.get(key)
-        if not isinstance(one.event, ContextRequest):
+        """Return the difference for a request; None for other events. If sessions evolve, advance the row."""
+        recorded = judged.recomposed
+        key = session_key(recorded.event.tenant, recorded.event.session_id)
+        before = recorded.before if self._rows is None else self._rows.get(key)
+        if not isinstance(recorded.event, ContextRequest):
             if self._rows is not None:
-                self._rows.put(key, self._published(one, before))
+                self._rows.put(key, self._published(recorded, before))
             return None
-        assert one.answered is not None, "requests are answered"
+        assert recorded.answered is not None, "requests are answered"
         if self._rows is None and (judged.found is not None or not judged.asked):
-            return None  # nobody asks for it, and no row goes on from it
-        if self._rows is None and one.answered.composed.status is Status.DUPLICATE:
-            return difference(one.answered, one.answered)  # the row knows the request as it was
+            return None  # neither the result nor a later row needs it
+        if self._rows is None and recorded.answered.composed.status is Status.DUPLICATE:
+            # the recorded row has the request's first answer already
+            return difference(recorded.answered, recorded.answered)
         try:
-            changed = self._composed(one.event, before, one)
+            changed = self._composed(recorded.event, before, recorded)
         except EventError as error:
             failure = Failure(code=error.code, message=error.message, pointer=error.pointer)
-            return Misfit(one.answered.decision.decision_id, failure)
+            return Misfit(recorded.answered.decision.decision_id, failure)
         if self._rows is not None:
             self._rows.put(key, changed.session)
-        return difference(one.answered, changed)
+        return difference(recorded.answered, changed)
 
-    def _composed(self, request: ContextRequest, before: Session, one: Recomposed) -> Answered:
-        assert one.policy is not None, "requests have a policy"
-        recomposer, policy = self._recomposer, self._policy(one.policy)
-        asked = self._change.request_for(request, policy)
+    def _composed(self, request: ContextRequest, before: Session, recorded: Recomposed) -> Answered:
+        assert recorded.policy is not None, "requests have a policy"
+        recomposer, policy = self._recomposer, self._policy(recorded.policy)
+        changed = self._change.request_for(request, policy)
         if self._rows is None:
-            before = row_under(before, one.policy, policy)
-        return compose(asked, before, policy, recomposer.engine, recomposer.memory)
+            before = row_under(before, recorded.policy, policy)
+        return compose(changed, before, policy, recomposer.engine, recomposer.memory)
 
-    def _published(self, one: Recomposed, before: Session) -> Session:
-        assert not isinstance(one.event, ContextRequest), "requests are composed"
-        idle_timeout_s = 0 if one.policy is None else self._policy(one.policy).session.idle_timeout_s
-        return publish(one.event, before, self._recomposer.engine, idle_timeout_s)
+    def _published(self, recorded: Recomposed, before: Session) -> Session:
+        assert not isinstance(recorded.event, ContextRequest), "requests are composed"
+        policy = None if recorded.policy is None else self._policy(recorded.policy)
+        idle_timeout_s = 0 if policy is None else policy.session.idle_timeout_s
+        return publish(recorded.event, before, self._recomposer.engine, idle_timeout_s)
 
     def _policy(self, recorded: Policy) -> Policy:
         policy = self._policies.get(recorded.digest)
@@ -110,3 +113,24 @@ class Replay:
             policy = self._change.policy_for(recorded, self._known)
             self._policies[recorded.digest] = policy
         return policy
+
+
+class ReplayExtract(Struct, frozen=True):
+    """The results of a replay that are shown: the largest changes, and the first refused requests."""
+
+    largest: list[DecisionDifference]
+    misfits: list[Misfit]
+
+
+def extract(results: Iterable[ReplayResult]) -> ReplayExtract:
+    """Read all results, and return at most `SHOWN_MAX` changes, by descending weight, and misfits."""
+    misfits: list[Misfit] = []
+
+    def changes() -> Iterator[DecisionDifference]:
+        for result in results:
+            if isinstance(result, Misfit) and len(misfits) < SHOWN_MAX:
+                misfits.append(result)
+            elif isinstance(result, DecisionDifference) and result.is_change:
+                yield result
+
+    return ReplayExtract(heapq.nlargest(SHOWN_MAX, changes(), key=lambda change: change.weight), misfits)

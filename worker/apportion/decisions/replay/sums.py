@@ -1,7 +1,4 @@
-"""Differences added up: decisions, items by group and kind, tokens, and money.
-
-Decides what is in which figure. What could not be replayed is in none but its own.
-"""
+"""Sums of differences: decisions, items by group and kind, tokens, and cost."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,17 +9,17 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import astuple, replace
 
 from apportion.core.events import Opt
-from apportion.decisions.replay.findings import Found, counted
+from apportion.decisions.replay.findings import by_kind, counted
 from apportion.decisions.replay.whatif import DecisionDifference, Misfit, Moved, Resized
 
 V = TypeVar("V")
 _READ, _WRITTEN = Decimal("0.1"), Decimal("1.25")
-"""Prices of a token that is read from a provider's cache, and of one that is written to it."""
+"""Prices of a token that a provider's cache reads or writes, in multiples of an uncached token's price."""
 _MOVES = ("gained", "lost", "shrunk", "grown")
 
 
 class ItemFlow(Struct, frozen=True):
-    """What comes and goes in one lane (or other group), or of one kind. Tokens are the moved items' own."""
+    """Items of one group or kind that a change moves or resizes, and the tokens that this adds or removes."""
 
     gained: int = 0
     lost: int = 0
@@ -36,13 +33,21 @@ class ItemFlow(Struct, frozen=True):
 
 
 class Sum(Struct, frozen=True, kw_only=True):
-    """All differences. `statuses` counts how answers changed, as `composed > exhausted`.
+    """The sum of all differences of a replay.
 
-    `unverifiable` are the decisions that are not composed as recorded, by reason, and `misfits` those whose
-    request is refused under the change, by code: neither is in any other figure. Requests `in_flight` were
-    recorded, and are not known to be answered yet. Tokens `held` are those of unchanged beginnings. Costs are
-    in the unit of the price, exact. `cost_cached` is the cost if a provider caches each text: a held token
-    then costs 0.1, and any other at most 1.25. It is absent if no token is held.
+    - `replayed`, `changed`: decisions that were replayed, and those among them that change.
+    - `unverifiable`: decisions that are not composed as recorded, by kind of finding; in no other count.
+    - `misfits`: decisions with a request that is refused under the change, by code; in no other count.
+    - `in_flight`: recorded requests that may not be answered yet.
+    - `gained`, `lost`, `shrunk`, `grown`: items, by what happens to them.
+    - `reordered`: decisions in which items change their order.
+    - `statuses`: changed statuses, such as `composed > exhausted`.
+    - `tokens_before`, `tokens_after`: used tokens.
+    - `held_before`, `held_after`: tokens of unchanged beginnings, which a provider's cache can serve.
+    - `cost_before`, `cost_after`: exact costs in the unit of the price; unset without a price.
+    - `cost_cached_before`, `cost_cached_after`: the same if a provider caches each text: a held token
+      costs 0.1, any other at most 1.25 times the price. Unset if no token is held.
+    - `groups`, `kinds`: flows of items by group and by kind.
     """
 
     replayed: int = 0
@@ -105,12 +110,10 @@ class Sum(Struct, frozen=True, kw_only=True):
         """Return the sum of both, without a price."""
         names = [name for name in self.__struct_fields__ if not name.startswith("cost")]
         both = {name: _added(getattr(self, name), getattr(other, name)) for name in names}
-        reasons = both["unverifiable"]
-        both["unverifiable"] = {str(found): reasons[found] for found in Found if found in reasons}
-        return Sum(**both)
+        return Sum(**both | {"unverifiable": by_kind(both["unverifiable"])})
 
     def priced(self, per_million: Decimal | None) -> "Sum":
-        """Return it with what the tokens cost, if a million of them has a price."""
+        """Return the sum with the costs of its tokens, or unchanged without a price per million tokens."""
         if per_million is None:
             return self
         before, after = ((per_million * each).scaleb(-6) for each in (self.tokens_before, self.tokens_after))
@@ -125,7 +128,7 @@ class Sum(Struct, frozen=True, kw_only=True):
 
 
 class DifferenceSum:
-    """Adds differences up."""
+    """A running sum of differences."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -134,32 +137,33 @@ class DifferenceSum:
         self._groups: dict[str, ItemFlow] = {}
         self._kinds: dict[str, ItemFlow] = {}
 
-    def add(self, one: DecisionDifference | Misfit) -> None:
-        """Take one decision in."""
-        if isinstance(one, Misfit):
-            self._misfits[one.error.code] += 1
+    def add(self, result: DecisionDifference | Misfit) -> None:
+        """Add the result for one decision."""
+        if isinstance(result, Misfit):
+            self._misfits[result.error.code] += 1
             return
+        before, after = result.before, result.after
         self._counts += Counter(
             replayed=1,
-            changed=one.is_change,
-            reordered=one.reordered,
-            tokens_before=one.before.used,
-            tokens_after=one.after.used,
-            held_before=one.before.held,
-            held_after=one.after.held,
+            changed=result.is_change,
+            reordered=result.reordered,
+            tokens_before=before.used,
+            tokens_after=after.used,
+            held_before=before.held,
+            held_after=after.held,
         )
         for what in _MOVES:
-            those: tuple[Moved | Resized, ...] = getattr(one, what)
-            self._counts[what] += len(those)
-            for item in those:
+            items: tuple[Moved | Resized, ...] = getattr(result, what)
+            self._counts[what] += len(items)
+            for item in items:
                 flow = _flow(what, item)
                 self._groups[item.group] = self._groups.get(item.group, ItemFlow()) + flow
                 self._kinds[item.kind] = self._kinds.get(item.kind, ItemFlow()) + flow
-        if one.before.status is not one.after.status:
-            self._statuses[f"{one.before.status} > {one.after.status}"] += 1
+        if before.status is not after.status:
+            self._statuses[f"{before.status} > {after.status}"] += 1
 
     def sum(self, unverifiable: Mapping[str, int], in_flight: int) -> Sum:
-        """Return the sum so far; names in their order."""
+        """Return the sum so far, with all names sorted."""
         return replace(
             Sum(),
             **self._counts,
@@ -181,7 +185,7 @@ def _flow(what: str, item: Moved | Resized) -> ItemFlow:
 
 
 def _cached_cost(cost: Decimal, held_cost: Decimal) -> Decimal:
-    """Return a cost if a provider caches; without held tokens nothing is written either."""
+    """Return a cost with a provider's cache; without held tokens nothing is cached."""
     return cost * _WRITTEN - held_cost * (_WRITTEN - _READ) if held_cost else cost
 
 
@@ -197,7 +201,7 @@ def _sorted(counted: Mapping[str, V]) -> dict[str, V]:
 
 
 def _from_to(what: str, before: Decimal | int, after: Decimal | int) -> str:
-    """Return `tokens: 100 > 75, 25 saved (25.0%)`; of nothing there is no share."""
+    """Return `tokens: 100 > 75, 25 saved (25.0%)`; without a percentage if `before` is 0."""
     more = Decimal(after) - before
     change = f"{abs(more):,f} {'spent more' if more > 0 else 'saved'}" if more else "the same"
     share = f" ({abs(more) / before:.1%})" if more and before else ""

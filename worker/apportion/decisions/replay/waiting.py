@@ -1,7 +1,6 @@
-"""Recorded records that were read before their events: values in memory up to a bound, then in a file.
+"""Records that were read before their events. Their values are in memory up to a bound, then in a file.
 
-Memory holds some hundred bytes of each record whose value is in the file. The file has no name, and is gone
-when it is closed.
+A record with its value in the file takes some hundred bytes of memory. The file is temporary, without a name.
 """
 
 from collections import deque
@@ -19,7 +18,7 @@ HELD_MAX_BYTES = 32 << 20
 
 
 class _WaitingRecord(Struct, frozen=True, gc=False):
-    """A record and the size of its value, which it holds, or which begins at the byte `start` of the file."""
+    """A record and the size of its value. With `start`, the value is in the file, from that byte on."""
 
     record: Record
     size_bytes: int
@@ -27,7 +26,7 @@ class _WaitingRecord(Struct, frozen=True, gc=False):
 
 
 class Waiting:
-    """Records by name, those of one name in their order. Their keys and headers are dropped."""
+    """Records by name; records of one name keep their order. Their keys and headers are dropped."""
 
     def __init__(self, held_max_bytes: int = HELD_MAX_BYTES) -> None:
         self._records: dict[bytes, deque[_WaitingRecord]] = {}
@@ -35,7 +34,7 @@ class Waiting:
         self._file: IO[bytes] | None = None
 
     def put(self, name: bytes, record: Record) -> None:
-        """Let a record wait behind those of its name."""
+        """Add a record after the others of its name."""
         value = record.value or b""
         size_bytes = len(value)
         bare = replace(record, key=None, headers=(), value=None)
@@ -50,12 +49,12 @@ class Waiting:
         self._records.setdefault(name, deque()).append(waiting)
 
     def first(self, name: bytes) -> Record | None:
-        """Return the first record of a name, which stays."""
+        """Return the first record of a name, without removing it."""
         records = self._records.get(name)
         return self._loaded(records[0]) if records else None
 
     def drop(self, name: bytes) -> None:
-        """Let the first record of a name go."""
+        """Remove the first record of a name."""
         records = self._records[name]
         waiting = records.popleft()
         if waiting.start is None:
@@ -69,7 +68,7 @@ class Waiting:
         yield from map(self._loaded, sorted(waiting, key=lambda waiting: waiting.record.offset))
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file, which deletes it."""
         if self._file is not None:
             self._file.close()
 

@@ -1,7 +1,6 @@
-"""Changes to a request, and the difference each would have made.
+"""Changes to requests and policies, and the differences between two compositions of one request.
 
-Decides what a change replaces, and what counts as gained, lost, shrunk, grown and reordered. Pure: it sees
-two compositions of one request, and composes nothing.
+Pure: nothing is composed here.
 """
 
 from collections import Counter
@@ -42,12 +41,13 @@ _Numbered: TypeAlias = dict[tuple[str, int], ComposedItem]
 
 
 class Change(Struct, frozen=True):
-    """What is replaced in every request and its policy; what is None or empty stays.
+    """Replacements in every request and its policy; None or empty replaces nothing.
 
-    `policy` stands in the place of all versions of its name; if no policy has its name, of all policies of
-    its strategy. `budget_tokens` is what every request asks for, and gets whatever a policy allows; the
-    session's limits stay. `without` are kinds and lanes that are excluded; what has neither stays.
-    `without_query` empties the query; a candidate without a relevance of its own then has 0.
+    - `policy`: replaces every version of that name; if no policy has the name, every policy of its strategy.
+    - `budget_tokens`: the budget of every request, even above a policy's maximum; the session's limits stay.
+    - `counter`: the token counter of every policy.
+    - `without`: kinds and lanes of the candidates to exclude.
+    - `without_query`: empties the query; the relevance of a candidate without its own score is then 0.
     """
 
     policy: Policy | None = None
@@ -57,7 +57,7 @@ class Change(Struct, frozen=True):
     without_query: bool = False
 
     def policy_for(self, recorded: Policy, known: Collection[str]) -> Policy:
-        """Return the policy in the place of the recorded one; `known` are the names of all policies."""
+        """Return the policy that replaces the recorded one; `known` are the names of all policies."""
         policy = self._replaced(recorded, known)
         keys: dict[str, object] = {}
         if self.budget_tokens is not None and policy.budget_tokens_max:
@@ -69,18 +69,15 @@ class Change(Struct, frozen=True):
         return parse_policy(policy.model_dump(mode="json", exclude_unset=True) | keys)
 
     def request_for(self, request: ContextRequest, policy: Policy) -> ContextRequest:
-        """Return the request as it is composed under the policy that `policy_for` gave."""
+        """Return the changed request, for the policy that `policy_for` returned."""
         if self.budget_tokens is not None:
             request = replace(request, budget_tokens=self.budget_tokens)
         if self.without_query and request.query is not UNSET:
             request = replace(request, query="")
         if self.without and "constraints.must_exclude" in STRATEGIES[policy.strategy].reads:
             given = Constraints() if request.constraints is UNSET else request.constraints
-            own = tuple(
-                Constraint(Match(each, name))
-                for name in self.without
-                for each in (MatchType.KIND, MatchType.LANE)
-            )
+            types = (MatchType.KIND, MatchType.LANE)
+            own = tuple(Constraint(Match(match, name)) for name in self.without for match in types)
             request = replace(request, constraints=replace(given, must_exclude=given.must_exclude + own))
         return request
 
@@ -93,7 +90,7 @@ class Change(Struct, frozen=True):
 
 
 class Moved(Struct, frozen=True, omit_defaults=True):
-    """What stands in one of two contexts; `reason` is why it does not in the other, if that is listed."""
+    """An item of only one of the two contexts; `reason` is why the other omits it, if that is listed."""
 
     id: str
     kind: str
@@ -103,7 +100,7 @@ class Moved(Struct, frozen=True, omit_defaults=True):
 
 
 class Resized(Struct, frozen=True):
-    """What stands in both, at another size."""
+    """An item of both contexts, with another size."""
 
     id: str
     kind: str
@@ -115,10 +112,7 @@ class Resized(Struct, frozen=True):
 
 
 class AnswerSide(Struct, frozen=True, omit_defaults=True):
-    """The answer to a request before the change, or after it.
-
-    `held` is how many tokens of an unchanged beginning a provider's cache can serve.
-    """
+    """The answer to a request before or after the change, in tokens; see `held_tokens` for `held`."""
 
     status: Status
     counter: str
@@ -128,10 +122,15 @@ class AnswerSide(Struct, frozen=True, omit_defaults=True):
 
 
 class DecisionDifference(Result, frozen=True, kw_only=True):
-    """What a change makes of one decision. What is gained and grown stands in the order of the new context.
+    """The difference that a change makes to one decision.
 
-    `reordered`: those that stand in both stand in another order. `rewritten`: the same stands in both at the
-    same size and in the same order, and yet the text differs.
+    - `decision_id`: the recorded decision.
+    - `before`, `after`: its answer before and after the change.
+    - `gained`: items only of the new context, in its order.
+    - `lost`: items only of the old context, in its order.
+    - `shrunk`, `grown`: items of both contexts with another size, in the order of the new context.
+    - `reordered`: the items of both contexts have another order.
+    - `rewritten`: the text differs, although all items, sizes and their order are equal.
     """
 
     decision_id: str
@@ -146,13 +145,13 @@ class DecisionDifference(Result, frozen=True, kw_only=True):
 
     @property
     def is_change(self) -> bool:
-        """Whether another context goes out, or the request is answered otherwise."""
+        """Whether the context or the status differs."""
         moved = self.gained or self.lost or self.shrunk or self.grown or self.reordered or self.rewritten
         return bool(moved) or self.before.status is not self.after.status
 
     @property
     def weight(self) -> tuple[int, int]:
-        """How large the change is, for an order: in tokens, then in items that came, went or were resized."""
+        """The size of the change, for sorting: in tokens, then in items gained, lost or resized."""
         moved = (self.gained, self.lost, self.shrunk, self.grown)
         return abs(self.after.used - self.before.used), sum(map(len, moved))
 
@@ -169,16 +168,16 @@ class DecisionDifference(Result, frozen=True, kw_only=True):
 
 
 class Misfit(Struct, frozen=True):
-    """A decision whose request is refused under the change, and why."""
+    """A decision for which the request is refused under the change, with the error."""
 
     decision_id: str
     error: Failure
 
 
 def difference(recorded: Answered, changed: Answered) -> DecisionDifference:
-    """Return what a change makes of one request; the decision is called as it was recorded.
+    """Return the difference between the recorded and the changed answer, with the recorded decision's id.
 
-    Tokens tell a size only if both were counted alike. What was answered before is as it was.
+    Sizes in tokens are compared only if both answers use the same counter.
     """
     before, after = recorded.composed, changed.composed
     alike = before.tokens.counter == after.tokens.counter
@@ -210,7 +209,7 @@ def _side(answered: Answered) -> AnswerSide:
 
 
 def held_tokens(decision: ContextDecision) -> int:
-    """Return the tokens of an unchanged beginning that a provider's cache can serve."""
+    """Return the number of tokens in the unchanged beginning, which a provider's cache can serve."""
     prefix, window = decision.prefix, decision.window
     if prefix is not UNSET and not prefix.cold:
         return prefix.prefix_tokens
@@ -224,17 +223,17 @@ def _written(composed: ContextComposed) -> tuple[object, ...]:
 
 
 def _numbered(items: Iterable[ComposedItem]) -> _Numbered:
-    """Return the items by id, and by how often the id came before."""
-    often: Counter[str] = Counter()
+    """Return the items by id and number of earlier items with that id."""
+    counts: Counter[str] = Counter()
     numbered: _Numbered = {}
     for item in items:
-        numbered[item.id, often[item.id]] = item
-        often[item.id] += 1
+        numbered[item.id, counts[item.id]] = item
+        counts[item.id] += 1
     return numbered
 
 
 def _growth(before: ComposedItem, after: ComposedItem, *, alike: bool) -> int:
-    """Return by how much an item grew: above 0, at 0 or below. What is full in both is not another."""
+    """Return a number above 0 if an item grew, below 0 if it shrank, 0 if it is full in both."""
     if before.fidelity is not after.fidelity:
         return _FULLEST_FIRST.index(before.fidelity) - _FULLEST_FIRST.index(after.fidelity)
     is_cut = after.fidelity is not Fidelity.FULL
@@ -242,9 +241,9 @@ def _growth(before: ComposedItem, after: ComposedItem, *, alike: bool) -> int:
 
 
 def _moved(items: Iterable[ComposedItem], other: Answered) -> tuple[Moved, ...]:
-    """Return the items with why they do not stand in the other context.
+    """Return the items with the reasons why the other context omits them.
 
-    An id that came several times is out for what the first of them by rank is, not for coming again.
+    If an id has several candidates, the reason of the first by rank counts, and not that others repeat it.
     """
     moved = tuple(items)
     if not moved:
@@ -265,7 +264,7 @@ def _resized(before: ComposedItem, after: ComposedItem) -> Resized:
 
 
 def _reasons(lost: Iterable[Moved]) -> str:
-    """Return why, as ` (no_room 2)`: most first, ties by name."""
-    counts = Counter(str(each.reason) for each in lost if each.reason is not UNSET)
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    """Return the reasons, such as ` (no_room 2)`, by descending count, then by name."""
+    counts = Counter(str(item.reason) for item in lost if item.reason is not UNSET)
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return f" ({', '.join(f'{reason} {count:,}' for reason, count in ordered)})" if ordered else ""

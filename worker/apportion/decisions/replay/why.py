@@ -1,9 +1,8 @@
 """Search for the smallest change that would have admitted an omitted candidate, by composing again.
 
-The changes are the total, the ceiling and the score that the strategy names, and a pin, each by itself. The
-smallest of each is searched in doubling steps up from what was, then by bisection. Exact counts are not
-monotone, so that a smaller one may be missed: what is found admits, one less does not, and more is not
-claimed. Never changes what is recorded.
+Only one value changes at a time: the total, a ceiling, quota or score that the strategy names, or a pin. The
+search doubles its steps from the recorded value, then bisects. The value found admits the candidate, the
+value below does not; a smaller one may exist, because exact counts are not monotone.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,15 +34,15 @@ from apportion.core.session.row import session_at
 from apportion.core.strategies import STRATEGIES, meaning_of, parse_policy
 from apportion.core.strategy_api.levers import Ceiling, Lever, ScoreField
 from apportion.core.strategy_api.policy import Policy, PolicyError
-from apportion.decisions.replay.changed_row import row_under
 from apportion.decisions.replay.origin import Origin
+from apportion.decisions.replay.recomposing import row_under
 
 RECOMPOSITIONS_MAX = 256
 _COUNTS_MAX = 1 << 14
 
 
 class Searched(StrEnum):
-    """How a search ended: with a change that admits, with none up to `most`, or at the limit of work."""
+    """The end of a search: a value that admits, none up to the maximum, or the limit of recompositions."""
 
     ADMITTED = "admitted"
     REFUSED = "refused"
@@ -51,12 +50,17 @@ class Searched(StrEnum):
 
 
 class AdmittingChange(Struct, frozen=True, kw_only=True):
-    """One change, by itself: of `key`, from what was `now` to what is `needed`, where that was found.
+    """One change alone. Values are tokens or what the key counts; a score's thousandths; 0 and 1 of a pin.
 
-    Tokens, or what the ceiling's key counts; of a score thousandths; of a pin 0 and 1. `most` is the highest
-    value of the key. `displaced` stood in the context and then do not, in the order of its text. A search
-    that was stopped may tell what is `needed`: it admits, and a smaller one was not ruled out. Where none
-    was found, `reason` is why it was left out under the most, if that can be composed.
+    - `lever`: the kind of change.
+    - `key`: the changed key.
+    - `now`: the recorded value.
+    - `most`: the largest possible value.
+    - `ended`: the end of the search.
+    - `needed`: the value found. If the search was stopped, it admits, but a smaller one is not excluded.
+    - `fidelity`: the fidelity with which it admits the candidate.
+    - `displaced`: ids of items that it removes from the context, in the order of the text.
+    - `reason`: without a value found, the reason of the omission at `most`, if that can be composed.
     """
 
     lever: Lever
@@ -71,7 +75,7 @@ class AdmittingChange(Struct, frozen=True, kw_only=True):
 
 
 class Why(Struct, frozen=True):
-    """What was tried, in the order of `Lever`; none where no change of these can help."""
+    """The changes that were searched, in the order of `Lever`; empty if none of them can help."""
 
     changes: tuple[AdmittingChange, ...]
     recompositions: int
@@ -82,8 +86,8 @@ class _Case(Struct, frozen=True):
     policy: Policy
 
 
-class _Way(Struct, frozen=True):
-    """A lever, how far it moves, its first step, and the case that a value makes of the recorded one."""
+class _Search(Struct, frozen=True):
+    """A lever with its range and first step; `case` returns the recorded case with another value."""
 
     lever: Lever
     key: str
@@ -98,31 +102,31 @@ class _TooManyError(Exception):
 
 
 def can_help(strategy: str, reason: Reason) -> bool:
-    """Tell whether there is a change to look for."""
+    """Return whether a change may help against a reason, so that a search makes sense."""
     return bool(_helpful(strategy, reason))
 
 
 def why(origin: Origin, engine: Engine, entry: Entry, recompositions_max: int = RECOMPOSITIONS_MAX) -> Why:
     """Return the smallest change found of each kind that would have admitted an omitted candidate.
 
-    Pure: the same arguments give the same answer. The limit is that of all searches together; the change
-    that each one ends with is composed once more beyond it, with nothing remembered.
+    Pure: the same arguments give the same answer. All searches share the limit of recompositions. Each value
+    found is checked by one more recomposition, without a cache, which the limit does not count.
     """
     assert entry.reason is not UNSET, "it was left out"
-    search = _AdmissionSearch(origin, engine, entry.id, recompositions_max)
+    admission = _AdmissionSearch(origin, engine, entry.id, recompositions_max)
     helpful = _helpful(origin.policy.strategy, entry.reason)
-    ways = [way for way in _ways(origin, engine, entry) if way.lever in helpful]
-    return Why(tuple([search.smallest(way) for way in ways]), search.recompositions)
+    searches = [search for search in _searches(origin, engine, entry) if search.lever in helpful]
+    return Why(tuple([admission.smallest(search) for search in searches]), admission.recompositions)
 
 
 def _helpful(strategy: str, reason: Reason) -> tuple[Lever, ...]:
-    """Return the levers that may help against a reason: all, if its meaning is not known."""
+    """Return the levers that may help against a reason; all if its meaning is unknown."""
     meaning = meaning_of(strategy, reason)
     return tuple(Lever) if meaning is None else meaning.helps
 
 
 class _AdmissionSearch:
-    """Recompositions of one request, counted."""
+    """Counted recompositions of one request."""
 
     def __init__(self, origin: Origin, engine: Engine, candidate_id: str, recompositions_max: int) -> None:
         self.recompositions = 0
@@ -133,46 +137,49 @@ class _AdmissionSearch:
         self._memory = Memory(compositions_max=0, counts_max=_COUNTS_MAX)
         before = compose(origin.request, origin.session, origin.policy, engine, self._memory)
         self._reason: Opt[Reason] = UNSET
-        self._stood = [item.id for item in before.composed.items]
+        self._ids_before = [item.id for item in before.composed.items]
 
-    def smallest(self, way: _Way) -> AdmittingChange:
+    def smallest(self, search: _Search) -> AdmittingChange:
         """Return the smallest change found of one kind."""
         self._reason = UNSET
-        refused, admitted, step, ended = way.now, way.most + 1, way.step, Searched.REFUSED
+        most, step, ended = search.most, search.step, Searched.REFUSED
+        refused, admitted = search.now, most + 1
         try:
-            while admitted > way.most and refused < way.most:
-                value = min(refused + step, way.most)
-                refused, admitted = (refused, value) if self._admits(way, value) else (value, admitted)
+            # double the steps up to a value that admits, or to the maximum
+            while admitted > most and refused < most:
+                value = min(refused + step, most)
+                refused, admitted = (refused, value) if self._admits(search, value) else (value, admitted)
                 step *= 2
-            if admitted <= way.most:
+            if admitted <= most:
                 ended = Searched.ADMITTED
+            # bisect between the last value that does not admit and the first that does
             while ended is Searched.ADMITTED and admitted - refused > 1:
                 value = (refused + admitted) // 2
-                refused, admitted = (refused, value) if self._admits(way, value) else (value, admitted)
+                refused, admitted = (refused, value) if self._admits(search, value) else (value, admitted)
         except _TooManyError:
             ended = Searched.STOPPED
-        change = AdmittingChange(lever=way.lever, key=way.key, now=way.now, most=way.most, ended=ended)
-        if admitted <= way.most:
-            return self._checked(change, way, admitted)
+        change = AdmittingChange(lever=search.lever, key=search.key, now=search.now, most=most, ended=ended)
+        if admitted <= most:
+            return self._checked(change, search, admitted)
         return replace(change, reason=self._reason) if ended is Searched.REFUSED else change
 
-    def _checked(self, change: AdmittingChange, way: _Way, needed: int) -> AdmittingChange:
-        """Compose once more, and tell how the candidate stands then, and who does not."""
-        items = self._composed(way.case(needed), None).composed.items
+    def _checked(self, change: AdmittingChange, search: _Search, needed: int) -> AdmittingChange:
+        """Compose once more; add the value found, the candidate's fidelity and the displaced items."""
+        items = self._composed(search.case(needed), None).composed.items
         [fidelity] = [item.fidelity for item in items if item.id == self._id]
-        standing = {item.id for item in items}
-        displaced = tuple([item_id for item_id in self._stood if item_id not in standing])
+        ids_after = {item.id for item in items}
+        displaced = tuple([item_id for item_id in self._ids_before if item_id not in ids_after])
         return replace(change, needed=needed, fidelity=fidelity, displaced=displaced)
 
-    def _admits(self, way: _Way, value: int) -> bool:
+    def _admits(self, search: _Search, value: int) -> bool:
         if self.recompositions >= self._max:
             raise _TooManyError
         self.recompositions += 1
         try:
-            answered = self._composed(way.case(value), self._memory)
+            answered = self._composed(search.case(value), self._memory)
         except (EventError, PolicyError):
             self._reason = UNSET
-            return False  # nobody could ask for that
+            return False  # such a request or policy is invalid
         reasons = [entry.reason for entry in answered.decision.candidates if entry.id == self._id]
         self._reason = next((reason for reason in reasons if reason is not Reason.DUPLICATE), UNSET)
         return any(item.id == self._id for item in answered.composed.items)
@@ -182,11 +189,11 @@ class _AdmissionSearch:
         return compose(case.request, session, case.policy, self._engine, memory)
 
 
-def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
+def _searches(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Search]:
     request, policy = origin.request, origin.policy
     step = 1 if entry.margin is None else max(1, entry.margin.needed - entry.margin.left)
     total = policy.total_tokens(request.budget_tokens)
-    yield _Way(
+    yield _Search(
         Lever.TOTAL,
         "budget_tokens",
         total,
@@ -197,36 +204,38 @@ def _ways(origin: Origin, engine: Engine, entry: Entry) -> Iterator[_Way]:
     strategy = STRATEGIES[policy.strategy]
     levers = strategy.levers(policy, entry.group)
     if levers.ceiling is not None:
-        yield _number(origin, Lever.CEILING, levers.ceiling, step)
+        yield _policy_search(origin, Lever.CEILING, levers.ceiling, step)
     for quota in levers.quotas:
-        yield _number(origin, Lever.QUOTA, quota, 1)
+        yield _policy_search(origin, Lever.QUOTA, quota, 1)
     began_us = session_at(origin.session, event_time_us(request.requested_at)).start_us or 0
-    yield from _score(origin, engine.secrets.of(request.tenant, began_us), entry.id, levers.scores)
+    yield from _score_search(origin, engine.secrets.of(request.tenant, began_us), entry.id, levers.scores)
     if "constraints.pinned" in strategy.reads:
-        yield _Way(
-            Lever.PIN, "constraints.pinned", 0, 1, 1, lambda _: _Case(_pinned(request, entry.id), policy)
-        )
+        pinned = _Case(_pinned(request, entry.id), policy)
+        yield _Search(Lever.PIN, "constraints.pinned", 0, 1, 1, lambda _: pinned)
 
 
-def _number(origin: Origin, lever: Lever, ceiling: Ceiling, step: int) -> _Way:
+def _policy_search(origin: Origin, lever: Lever, ceiling: Ceiling, step: int) -> _Search:
     raw = origin.policy.model_dump()
 
     def case(value: int) -> _Case:
         return _Case(origin.request, parse_policy(_with(raw, ceiling.keys, value)))
 
-    return _Way(lever, ".".join(ceiling.keys), ceiling.now, ceiling.most, step, case)
+    return _Search(lever, ".".join(ceiling.keys), ceiling.now, ceiling.most, step, case)
 
 
 def _with(table: Mapping[str, Any], keys: Sequence[str], value: int) -> Mapping[str, Any]:
-    """Return a copy of a table with another value at the end of these keys."""
+    """Return a copy of a table with another value at this path of keys."""
     first, *rest = keys
     return {**table, first: _with(table[first], rest, value) if rest else value}
 
 
-def _score(
+def _score_search(
     origin: Origin, secret: bytes | None, candidate_id: str, fields: Sequence[ScoreField]
-) -> Iterator[_Way]:
-    """Yield what moves a candidate up; one of the pool is sent with the request, in place of itself."""
+) -> Iterator[_Search]:
+    """Yield the search for a higher score, if the candidate has one of the fields.
+
+    An artifact of the pool is sent as a candidate of the request, which replaces it.
+    """
     request, policy = origin.request, origin.policy
     candidates = request.candidates or ()
     if not any(_is(candidate, candidate_id, secret) for candidate in candidates):
@@ -243,17 +252,15 @@ def _score(
         return
 
     def case(value: int) -> _Case:
-        changed = tuple(
-            [
-                replace(candidate, **{field.name: value / 1_000})
-                if _is(candidate, candidate_id, secret)
-                else candidate
-                for candidate in candidates
-            ]
-        )
-        return _Case(replace(request, candidates=changed), policy)
+        changed = [
+            replace(candidate, **{field.name: value / 1_000})
+            if _is(candidate, candidate_id, secret)
+            else candidate
+            for candidate in candidates
+        ]
+        return _Case(replace(request, candidates=tuple(changed)), policy)
 
-    yield _Way(Lever.SCORE, field.name, max(given), field.most, 1, case)
+    yield _Search(Lever.SCORE, field.name, max(given), field.most, 1, case)
 
 
 def _is(candidate: Candidate, candidate_id: str, secret: bytes | None) -> bool:

@@ -16,6 +16,7 @@ from apportion.core.composer import TimelineComposer
 from apportion.core.detail import in_detail
 from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import Event
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import Timeline
 from apportion.core.results import Detail
@@ -27,11 +28,10 @@ from apportion.core.wire.record import Record
 from apportion.settings import Settings
 from apportion.shell.kafka.outbound import OutboundRecord
 from apportion.shell.kafka.output_ownership import source_of
-from apportion.shell.kafka.partitioning import check_place
 from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.shell.stream.pipeline.verifier import ShareVerifier
 from apportion.shell.stream.state.row_format import Row
-from apportion.shell.stream.state.stream_time import StreamTime
+from apportion.shell.stream.state.stream_time import StreamTime, event_of
 
 VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 """What a value may have, so that it fits into its topic with its key and headers."""
@@ -71,7 +71,6 @@ class Answers:
         self._verifier = verifier
         self._settings = settings
         self._bounds = settings.bounds
-        self._partitioner, self._partitions = settings.partitioner, settings.partitions
         self._detail = settings.decision_detail
         self._composed_topic, self._decisions_topic = settings.composed_topic, settings.decisions_topic
         self._engine = engine
@@ -108,10 +107,7 @@ class Answers:
             EventError: the record is refused; nothing has happened.
         """
         clock = _Clock()
-        event = codec.event_of(record, self._bounds)
-        check_place(event, record, self._partitioner, self._partitions)
-        if time is not None:
-            time.see(event, record)
+        event = self._event_of(record, time)
         clock.phase("decode")
         before = EMPTY if row is None else row.session
         session, outcome = self._composers.at(record.timestamp_ms).handle(event, before, clock.phase)
@@ -144,9 +140,11 @@ class Answers:
         """Move stream time on by a record that is not answered, for its row has seen it."""
         if time.is_bounded:
             with suppress(EventError):
-                event = codec.event_of(record, self._bounds)
-                check_place(event, record, self._partitioner, self._partitions)
-                time.see(event, record)
+                self._event_of(record, time)
+
+    def _event_of(self, record: Record, time: StreamTime | None) -> Event:
+        partitioner, partitions = self._settings.partitioner, self._settings.partitions
+        return event_of(record, time, self._bounds, partitioner=partitioner, partitions=partitions)
 
     def refuse(self, record: Record, error: EventError) -> OutboundRecord:
         """Return the dead letter of a record. Its id is the record's place, for that alone is sure."""

@@ -5,10 +5,14 @@ row has already seen counts without being composed again. Rows are removed by th
 because nothing else is known after a crash.
 """
 
+from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.event_time import event_time_us
 from apportion.core.events import ContextRequest, ContextRetraction, Event
+from apportion.core.wire import codec
 from apportion.core.wire.record import Record
+from apportion.settings.value_types import Partitioner
+from apportion.shell.kafka.partitioning import check_place
 
 _AHEAD_MAX_S = 60 * 60
 _MICROSECONDS = 1_000_000
@@ -58,3 +62,19 @@ class StreamTime:
             message = f"more than {most_s} s behind the latest event of its partition (max_lateness_s)"
             raise EventError(ErrorCode.TOO_LATE, message, pointer)
         self.seen_us = max(self.seen_us, event_us)
+
+
+def event_of(
+    record: Record, time: StreamTime | None, bounds: Bounds, *, partitioner: Partitioner, partitions: int
+) -> Event:
+    """Return the event of a record, and advance the stream time of its partition to it.
+
+    Raises:
+        EventError: the event is invalid, has another key or partition than its session, or is refused by
+            the stream time.
+    """
+    event = codec.event_of(record, bounds)
+    check_place(event, record, partitioner, partitions)
+    if time is not None:
+        time.see(event, record)
+    return event
