@@ -90,7 +90,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         self.transport = PipelineTransport(self.conf.broker_consumer, self)
         self.settings = settings
         self.sessions: SessionTable = session_table(self, settings.partitions)
-        self.policies = PolicyReader(settings, timeline, self.answers.go_by)
+        self.policies = PolicyReader(settings, timeline, self.answers.use_policies)
         self.membership = Membership(settings.session_timeout_s)
         self.share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
         self.writer = _writer(settings, self.membership)
