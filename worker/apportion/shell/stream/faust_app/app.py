@@ -50,11 +50,11 @@ from apportion.shell.stream.pipeline.answers import Answers
 from apportion.shell.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
 from apportion.shell.stream.pipeline.breaker import DeadLetterShare
 from apportion.shell.stream.pipeline.exactly_once import ExactlyOnceWriter
-from apportion.shell.stream.pipeline.fair_pipeline import FairPipeline
 from apportion.shell.stream.pipeline.gaps import GapWatch
 from apportion.shell.stream.pipeline.membership import Membership
 from apportion.shell.stream.pipeline.pipeline import Pipeline
-from apportion.shell.stream.pipeline.tenants import Buckets, TenantLimits, TenantQueue
+from apportion.shell.stream.pipeline.queues import FifoQueue, NewQueue, TurnQueue
+from apportion.shell.stream.pipeline.tenants import Buckets, TenantLimits
 from apportion.shell.stream.pipeline.verifier import ShareVerifier
 from apportion.shell.stream.pipeline.writer import EffectivelyOnceWriter, Writer
 from apportion.shell.stream.probe import Probe, Sources, count_durable
@@ -103,14 +103,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
     def _pipeline(self) -> Pipeline:
         """Return the path from the requests topic to the others."""
         settings = self.settings
-        new_pipeline: type[Pipeline] | partial[FairPipeline] = Pipeline
-        if settings.has_tenant_limits:
-            limits = TenantLimits(
-                settings.tenant_batch_share, settings.tenant_events_per_s, settings.tenant_waiting_max_bytes
-            )
-            new_queue = partial(TenantQueue, limits, Buckets(limits.events_per_s))
-            new_pipeline = partial(FairPipeline, new_queue=new_queue)
-        return new_pipeline(
+        return Pipeline(
             topic=settings.requests_topic,
             reader=self.reader,
             composer=BatchComposer(self.answers, self.share, BatchBounds(bytes=settings.batch_max_bytes)),
@@ -120,6 +113,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             commit=self._commit,
             durable=_durable(settings, self.numbers),
             failed=self._crash,
+            new_queue=_new_queue(settings),
             linger_s=settings.linger_ms / 1000,
             event_failures_max=settings.event_failures_max,
         )
@@ -301,6 +295,16 @@ def _durable(settings: Settings, numbers: Numbers) -> Callable[[Batch], None]:
         spans.durable(batch)
 
     return count_and_trace
+
+
+def _new_queue(settings: Settings) -> NewQueue:
+    """Return the function that makes a partition's queue."""
+    if not settings.has_tenant_limits:
+        return lambda _rows, _wake: FifoQueue()
+    limits = TenantLimits(
+        settings.tenant_batch_share, settings.tenant_events_per_s, settings.tenant_waiting_max_bytes
+    )
+    return partial(TurnQueue, limits, Buckets(limits.events_per_s))
 
 
 def _writer(settings: Settings, membership: Membership) -> Writer:

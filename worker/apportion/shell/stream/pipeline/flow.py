@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from apportion.shell.kafka.commit_metadata import BATCH, EVENT, NOTHING_KNOWN, CommitMetadata, encode_metadata
 from apportion.shell.stream.pipeline.batch import Batch
 from apportion.shell.stream.pipeline.breaker import window_of
+from apportion.shell.stream.pipeline.queues import Queue
 from apportion.shell.stream.pipeline.writer import Writing
 from apportion.shell.stream.state.rows import PartitionRows
 
@@ -51,8 +52,7 @@ class Flow:
         failed_offset: Offset of an event that ended this worker by an error. It is committed if all events
             before it become durable.
         in_flight: Batches that are being written, oldest first.
-        fetched: The latest fetch, until all of it is composed.
-        waiting: Number of events that are fetched and not yet composed.
+        queue: The events that are fetched and not yet composed.
         writing: The task that writes the batches in flight.
         is_over: True once the partition is revoked or the worker stops.
     """
@@ -63,6 +63,7 @@ class Flow:
         rows: PartitionRows,
         offset: int | None,
         metadata: CommitMetadata,
+        queue: Queue,
         event_failures_max: int = 0,
     ) -> None:
         """Begin at the committed offset with its metadata; None: nothing is committed.
@@ -71,6 +72,7 @@ class Flow:
         """
         self.partition = partition
         self.rows = rows
+        self.queue = queue
         self.window = window_of(metadata.window)
         self.metadata = self.committing = metadata
         self.committed_offset = self.durable_offset = self._begun_offset = offset
@@ -86,10 +88,13 @@ class Flow:
         self.may_move = False
         self.failed_offset: int | None = None
         self.in_flight: deque[Writing] = deque()
-        self.fetched: Sequence[ConsumerRecord] = ()
-        self.waiting = 0
         self.writing: asyncio.Task[None] | None = None
         self.is_over = False
+
+    @property
+    def waiting(self) -> int:
+        """Number of events that are fetched and not yet composed."""
+        return len(self.queue)
 
     @property
     def is_full(self) -> bool:
@@ -128,16 +133,11 @@ class Flow:
         return "" if (self._is_proven or self.is_over) and not self._is_suspect else BATCH
 
     def begin(self, records: Sequence[ConsumerRecord]) -> None:
-        """Count fetched records as waiting."""
+        """Queue fetched records."""
         self._is_begun = True
-        self.waiting += len(records)
+        self.queue.add(records)
         if self.durable_offset is None:
             self.durable_offset = self._begun_offset = records[0].offset
-
-    def next(self) -> tuple[Sequence[ConsumerRecord], int]:
-        """Return records of the latest fetch, and the index at which the next batch begins."""
-        start = len(self.fetched) - self.waiting
-        return (self.fetched[: start + 1] if self._alone else self.fetched), start
 
     def durable(self, batch: Batch) -> None:
         """Record that a batch is durable, after all earlier batches."""

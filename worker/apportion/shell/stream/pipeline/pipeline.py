@@ -19,6 +19,7 @@ from apportion.shell.stream.faults import EventFailedError, NotDurableError
 from apportion.shell.stream.pipeline.batch import Batch, BatchComposer
 from apportion.shell.stream.pipeline.flow import Flow
 from apportion.shell.stream.pipeline.membership import Membership
+from apportion.shell.stream.pipeline.queues import NewQueue
 from apportion.shell.stream.pipeline.writer import Writer, Writing
 from apportion.shell.stream.state.rows import PartitionRows
 
@@ -54,6 +55,7 @@ class Pipeline:
         commit: Callable[[], Awaitable[bool]],
         durable: Callable[[Batch], None],
         failed: Callable[[Exception], None],
+        new_queue: NewQueue,
         linger_s: float = 0.0,
         event_failures_max: int = 0,
     ) -> None:
@@ -73,6 +75,7 @@ class Pipeline:
         self._commit = commit
         self._durable = durable
         self._failed = failed
+        self._new_queue = new_queue
         self._linger_s = linger_s
         self._event_failures_max = event_failures_max
         self._seen: set[int] = set()
@@ -89,15 +92,20 @@ class Pipeline:
 
     @property
     def waiting(self) -> Mapping[int, tuple[int, int]]:
-        """How many fetched events of each partition wait for turns, and their bytes; here none do."""
-        return {}
+        """Number and bytes of the events that wait for turns, by partition; empty without tenant limits."""
+        return {
+            partition: (flow.waiting, size_bytes)
+            for partition, flow in self.flows.items()
+            if (size_bytes := flow.queue.size_bytes) is not None
+        }
 
     def begin(self, partition: int, rows: PartitionRows, offset: int | None, metadata: str = "") -> None:
         """Begin a partition at its committed offset, with the metadata of that commit; None: no commit."""
         assert partition not in self.flows, "a flow ends before it begins again"
         known = decode_metadata(metadata)
         rows.time.begin(known.stream_time_us)
-        flow = self.flows[partition] = Flow(partition, rows, offset, known, self._event_failures_max)
+        queue = self._new_queue(rows, self._woken.set)
+        flow = self.flows[partition] = Flow(partition, rows, offset, known, queue, self._event_failures_max)
         if partition not in self._seen:  # this worker's own events are counted already
             self._seen.add(partition)
             self._composer.remember(flow.window)
@@ -106,7 +114,7 @@ class Pipeline:
     def has_room(self, partition: int) -> bool:
         """Return whether events of a partition may be fetched."""
         flow = self.flows.get(partition)
-        if flow is None or flow.is_over or flow.is_busy:
+        if flow is None or flow.is_over or not flow.queue.has_room(is_writing_full=flow.is_full):
             return False
         return self.in_flight_bytes < IN_FLIGHT_MAX_BYTES
 
@@ -154,9 +162,7 @@ class Pipeline:
 
     def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
         """Queue the records of a fetch."""
-        flow = self.flows[partition]
-        flow.begin(records)
-        flow.fetched = records
+        self.flows[partition].begin(records)
         self._woken.set()
 
     async def compose_waiting(self) -> None:
@@ -167,45 +173,42 @@ class Pipeline:
 
     async def _compose(self, flow: Flow) -> None:
         """Compose waiting events of a partition while it has room, and hand them to the writer."""
-        while flow.waiting and not flow.is_full:
-            if not await self._may_compose(flow):
+        while flow.queue.is_due and not flow.is_full:
+            await self.wait_until_marked(flow)
+            await self._policies.current()
+            await self._membership.held()
+            if flow.is_over:
                 return
-            records, start = flow.next()
-            batch = self._composer.compose(flow.rows, records, start, flow.set_aside)
-            if not self._membership.is_held:
-                batch.undo(flow.rows)
-                continue
-            flow.waiting -= batch.events
-            if not flow.waiting:
-                flow.fetched = ()
-            if batch.events:
-                self.composed(flow, batch)
-            self.require_whole(flow, batch)
+            self._compose_next(flow)
             await asyncio.sleep(0)
+            if flow.is_over or not flow.queue.plan(is_alone=flow.is_alone and not flow.in_flight):
+                return
 
-    async def _may_compose(self, flow: Flow) -> bool:
-        """Wait until events of a partition may be composed; return False if it was revoked meanwhile."""
-        await self.wait_until_marked(flow)
-        await self._policies.current()
-        await self._membership.held()
-        return not flow.is_over
+    def _compose_next(self, flow: Flow) -> None:
+        """Compose one batch of a partition; raises the batch's failure."""
+        picked = flow.queue.pick(is_alone=flow.is_alone)
+        if not picked.records:
+            return
+        set_aside = None if picked.is_ahead else flow.set_aside
+        batch = self._composer.compose(
+            flow.rows, picked.records, picked.start, set_aside, is_ahead=picked.is_ahead
+        )
+        if not self._membership.is_held:
+            batch.undo(flow.rows)
+            return
+        flow.queue.take(picked, batch)
+        if batch.events or (batch.is_ahead and batch.states):
+            self.composed(flow, batch)
+        if batch.failure is not None:
+            if isinstance(batch.failure, EventFailedError):
+                flow.failed_offset = batch.failure.offset
+            raise batch.failure
 
     async def wait_until_marked(self, flow: Flow) -> None:
         """Wait until the in-progress marker is committed or the partition is revoked."""
         while not (flow.is_marked or flow.is_over):
             if not await self._commit() and not flow.is_marked:
                 await asyncio.sleep(_AGAIN_S)
-
-    def require_whole(self, flow: Flow, batch: Batch) -> None:
-        """Raise the failure of a batch, if it has one.
-
-        Raises:
-            StreamError: an event was neither answered nor refused, or too many were refused.
-        """
-        if batch.failure is not None:
-            if isinstance(batch.failure, EventFailedError):
-                flow.failed_offset = batch.failure.offset
-            raise batch.failure
 
     def composed(self, flow: Flow, batch: Batch) -> None:
         """Hand a batch to the writer."""
@@ -275,7 +278,7 @@ class Pipeline:
         """
         for flow in self.flows.values():
             flow.is_over = True
-            flow.fetched, flow.waiting = (), 0
+            flow.queue.close()
             if flow.writing is not None:
                 flow.writing.cancel()
                 flow.writing = None
