@@ -111,7 +111,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 async def beat(self):
     return False
 GroupCoordinator._do_heartbeat = beat
-from apportion.shell.stream.faust_app import probe as vitals
+from apportion.shell.stream import probe as vitals
 vitals._ASK_S = 0.2
 """
 
@@ -206,7 +206,7 @@ async def test_a_worker_without_partitions_stays_in_the_group_and_takes_over(kaf
 
 SEES_STALLS_SOON = """
 from msgspec.structs import replace
-from apportion.shell.stream.faust_app import probe as vitals
+from apportion.shell.stream import probe as vitals
 vitals._ASK_S = 0.2
 patience_of = vitals.patience_of
 vitals.patience_of = lambda settings: replace(patience_of(settings), stalled_s=2.0)

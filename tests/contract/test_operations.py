@@ -26,7 +26,7 @@ pytestmark = pytest.mark.asyncio
 HANGING = """
 import asyncio
 from apportion.shell.operations.health import Patience
-from apportion.shell.stream.faust_app import probe as vitals
+from apportion.shell.stream import probe as vitals
 from apportion.shell.stream.pipeline.writer import EffectivelyOnceWriter
 
 vitals._ASK_S = 0.2

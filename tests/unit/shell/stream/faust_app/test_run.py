@@ -11,7 +11,7 @@ from support.commands import ROOT, environment
 PROGRAM = """
 import asyncio, os, signal, sys
 from apportion.settings import load_settings
-from apportion.shell.stream.faust_app import run
+from apportion.shell.stream import run
 from apportion.shell.stream.state.recovery import partition_rows
 from apportion.shell.stream.faust_app.app import WorkerApp
 
