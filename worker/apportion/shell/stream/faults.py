@@ -1,7 +1,6 @@
-"""Reasons for which a worker stops by itself.
+"""Errors that stop a worker.
 
-A message never has content: an exception that is not the client's is named by its type and its place in the
-code.
+Messages never contain the content of events: an unexpected exception is named by its type and code line only.
 """
 
 from collections.abc import Iterable
@@ -26,14 +25,14 @@ class EventFailedError(StreamError):
 
 
 class NotInTurnError(StreamError):
-    """An event cannot be answered ahead of others: it waits for its turn. Nobody is told."""
+    """An event cannot be answered ahead of others, so it waits for its turn; this error is never shown."""
 
     def __init__(self, record: Record) -> None:
         super().__init__(f"{_place(record)} waits for its turn")
 
 
 class NotDurableError(StreamError):
-    """What events gave was not acknowledged in time."""
+    """The records of a batch were not acknowledged in time."""
 
     code = "event_failed"
 
@@ -45,7 +44,7 @@ class NotDurableError(StreamError):
 
 
 class FencedError(StreamError):
-    """A partition's transactions are another worker's now, or brokers have ended the one that was open."""
+    """Another worker owns a partition's transactions, or brokers have ended the open transaction."""
 
     code = "fenced"
 
@@ -58,7 +57,7 @@ class FencedError(StreamError):
 
 
 class GroupFailedError(StreamError):
-    """The consumer group refuses this worker, or the client has given the group up."""
+    """The consumer group refuses this worker, or the client has left the group."""
 
     code = "group_failed"
 
@@ -70,7 +69,7 @@ class GroupFailedError(StreamError):
 
 
 class NotFlowingError(StreamError):
-    """Partitions are this worker's, and their events do not come."""
+    """Assigned partitions do not begin to flow."""
 
     code = "not_flowing"
 
@@ -83,7 +82,7 @@ class NotFlowingError(StreamError):
 
 
 class PartitionNotOursError(StreamError):
-    """A row was asked for of a partition whose rows this worker does not hold: it is another worker's."""
+    """A row of a partition that is not assigned was requested."""
 
     code = "partition_not_ours"
 
@@ -95,7 +94,7 @@ class PartitionNotOursError(StreamError):
 
 
 class TooManyDeadLettersError(StreamError):
-    """Too many events of most tenants were refused: a fault of the whole topic, not of one producer."""
+    """Too many events of most tenants were refused, which is a fault of the whole topic."""
 
     code = "too_many_dead_letters"
 
