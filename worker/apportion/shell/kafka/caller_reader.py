@@ -84,8 +84,10 @@ class CallerReader:
 async def open_caller_reader(settings: Settings, topics: Iterable[str]) -> AsyncIterator[CallerReader]:
     """Yield a reader that has every record that is written from now on; the caller runs it."""
     async with open_reader(settings, "read_committed", FETCH_MAX_BYTES) as consumer:
-        places = [TopicPartition(topic, number) for topic in topics for number in range(settings.partitions)]
-        consumer.assign(places)
-        for place, end in (await patiently(consumer.end_offsets, places)).items():
-            consumer.seek(place, end)
+        partitions = [
+            TopicPartition(topic, number) for topic in topics for number in range(settings.partitions)
+        ]
+        consumer.assign(partitions)
+        for partition, end in (await patiently(consumer.end_offsets, partitions)).items():
+            consumer.seek(partition, end)
         yield CallerReader(consumer)

@@ -213,7 +213,6 @@ async def why_unusable(settings: Settings) -> tuple[bool, str]:
 
 
 async def _why_lost(host: str, port: int) -> str | None:
-    """Return why the address that a broker advertises cannot be reached; None if it can."""
     try:
         async with asyncio.timeout(_ADVERTISED_S):
             _, writer = await asyncio.open_connection(host, port)
@@ -245,7 +244,6 @@ def _why(error: Exception, settings: Settings) -> str | None:
 
 
 def _tls(settings: Settings) -> ssl.SSLContext:
-    """Return a TLS context that always checks the brokers' certificates and names."""
     authorities = settings.ssl_cafile
     try:
         context = ssl.create_default_context(cafile=authorities)

@@ -39,7 +39,7 @@ class ReadStep(NamedTuple):
     The position moves without a record, too: over markers and aborted records of transactions.
     """
 
-    place: TopicPartition
+    partition: TopicPartition
     records: Sequence[ConsumerRecord]
     position: int
     has_moved: bool
@@ -84,10 +84,12 @@ async def read_to(
     batches: Mapping[TopicPartition, Sequence[ConsumerRecord]] = {}
     waiting = sorted(ends)
     while waiting:
-        for place in waiting:
-            before, positions[place] = positions.get(place), await consumer.position(place)
-            yield ReadStep(place, batches.get(place, ()), positions[place], positions[place] != before)
-        waiting = [place for place in waiting if positions[place] < ends[place]]
+        for partition in waiting:
+            before, positions[partition] = positions.get(partition), await consumer.position(partition)
+            yield ReadStep(
+                partition, batches.get(partition, ()), positions[partition], positions[partition] != before
+            )
+        waiting = [partition for partition in waiting if positions[partition] < ends[partition]]
         if waiting:
             batches = await consumer.getmany(*waiting, timeout_ms=poll_ms, max_records=max_records)
             await asyncio.sleep(0)  # a client that has records at hand gives no other task a turn
@@ -98,21 +100,21 @@ async def ends_of(asking: RecordConsumer, expected: Offsets) -> Offsets:
     until_s = asyncio.get_running_loop().time() + _LAG_S
     while True:
         ends = await patiently(asking.end_offsets, expected)
-        early = any(ends[place] < offset for place, offset in expected.items())
+        early = any(ends[partition] < offset for partition, offset in expected.items())
         if not early or asyncio.get_running_loop().time() >= until_s:
             return ends
         await asyncio.sleep(_AGAIN_S)
 
 
 async def patiently(
-    ask: Callable[[list[TopicPartition]], Awaitable[Offsets]], places: Iterable[TopicPartition]
+    ask: Callable[[list[TopicPartition]], Awaitable[Offsets]], partitions: Iterable[TopicPartition]
 ) -> Offsets:
     """Return offsets; retries without end when the client gives up, as leaders may be away for longer."""
     while True:
         with suppress(KafkaTimeoutError):
-            return await ask(list(places))
+            return await ask(list(partitions))
 
 
-def named(place: TopicPartition) -> str:
+def named(partition: TopicPartition) -> str:
     """Return the name of a partition for messages."""
-    return f"{place.topic} partition {place.partition}"
+    return f"{partition.topic} partition {partition.partition}"

@@ -214,7 +214,6 @@ class PolicyReader:
         return records
 
     def _take(self, records: list[Record]) -> tuple[PolicyRefusal, ...]:
-        """Apply the records to the timeline; log and return refused records, and log changed files."""
         if not records:
             return ()
         before = self.timeline
@@ -229,7 +228,6 @@ class PolicyReader:
         return refusals
 
     def _compare(self, files: Files) -> None:
-        """Log the names of this worker's policy files that differ from the group's."""
         if differing := different(self.timeline.own, files.policies):
             log_fact("file policies differ from those of the group", policies=",".join(differing))
 

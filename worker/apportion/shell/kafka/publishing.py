@@ -103,7 +103,6 @@ def _hidden(timeline: Timeline, refusals: Iterable[PolicyRefusal], settle_ms: in
 
 
 def _require_unchanged(policies: Mapping[str, Policy], known: Mapping[str, Policy], whose: str) -> None:
-    """Check that no policy, given by file, is known with other content."""
     if changed := [
         f"{file}: version: {whose} has {policy_key(policy)} with other content; give it a new version"
         for file, policy in policies.items()

@@ -56,13 +56,13 @@ class RequestReader:
 
         Must not be called during a `read`.
         """
-        places = {self._place(partition): offset for partition, offset in offsets.items()}
-        if not places:
+        positions = {self._topic_partition(partition): offset for partition, offset in offsets.items()}
+        if not positions:
             self._client.unsubscribe()
             return
-        self._client.assign(list(places))
-        for place, offset in places.items():
-            self._client.seek(place, offset)
+        self._client.assign(list(positions))
+        for topic_partition, offset in positions.items():
+            self._client.seek(topic_partition, offset)
 
     async def read(
         self, partitions: Collection[int], within_s: float
@@ -72,22 +72,24 @@ class RequestReader:
         Raises:
             OffsetOutOfRangeError: the next offset is not in its topic.
         """
-        wanted = [self._place(partition) for partition in partitions]
+        wanted = [self._topic_partition(partition) for partition in partitions]
         try:
             read = await self._client.getmany(
                 *wanted, timeout_ms=int(within_s * 1000), max_records=_FETCHED_MAX
             )
         except NotInTopicError as error:
             raise await self._out_of_range(error.args[0]) from None
-        return {place.partition: records for place, records in read.items()}
+        return {topic_partition.partition: records for topic_partition, records in read.items()}
 
     async def _out_of_range(self, offsets: Mapping[TopicPartition, int]) -> OffsetOutOfRangeError:
-        """Return the error for an offset that the broker does not have."""
-        [(place, offset)] = offsets.items()
-        begins = await self._client.beginning_offsets([place])
-        ends = await self._client.end_offsets([place])
+        [(topic_partition, offset)] = offsets.items()
+        begins = await self._client.beginning_offsets([topic_partition])
+        ends = await self._client.end_offsets([topic_partition])
         return OffsetOutOfRangeError(
-            f"{place.topic} partition {place.partition}", offset, begins[place], ends[place]
+            f"{topic_partition.topic} partition {topic_partition.partition}",
+            offset,
+            begins[topic_partition],
+            ends[topic_partition],
         )
 
     async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
@@ -96,18 +98,18 @@ class RequestReader:
         Raises:
             KafkaError: a leader is unknown, or does not answer.
         """
-        ends = await self._client.end_offsets([self._place(partition) for partition in partitions])
-        return {place.partition: offset for place, offset in ends.items()}
+        ends = await self._client.end_offsets([self._topic_partition(partition) for partition in partitions])
+        return {topic_partition.partition: offset for topic_partition, offset in ends.items()}
 
     def position_of(self, partition: int) -> int | None:
         """Return the next offset of a partition; None if it is not assigned or has no position yet."""
         subscription = self._client and self._client._subscription.subscription  # noqa: SLF001 - `position` waits
         assignment = subscription and subscription.assignment
-        place = self._place(partition)
-        if assignment is None or place not in assignment.tps:
+        topic_partition = self._topic_partition(partition)
+        if assignment is None or topic_partition not in assignment.tps:
             return None
-        state = assignment.state_value(place)
+        state = assignment.state_value(topic_partition)
         return int(state.position) if state.has_valid_position else None
 
-    def _place(self, partition: int) -> TopicPartition:
+    def _topic_partition(self, partition: int) -> TopicPartition:
         return TopicPartition(self._settings.requests_topic, partition)

@@ -86,7 +86,7 @@ class FetchedRecords:
 
     def __init__(
         self,
-        place: TopicPartition,
+        partition: TopicPartition,
         data: bytes,
         fetch_offset: int,
         end_offset: int,
@@ -100,7 +100,7 @@ class FetchedRecords:
         """
         self.next_fetch_offset = fetch_offset
         """Where the next fetch goes on, when what was given so far is taken."""
-        self._place = place
+        self._partition = partition
         self._data = data
         self._end_offset = end_offset
         self._decompressor = decompressor
@@ -216,7 +216,6 @@ class FetchedRecords:
         return max(position, min(said, position + count - 1))
 
     def _is_left_out(self, batch: _EncodedBatch) -> bool:
-        """Return whether a batch is of an aborted transaction, or the marker that ends one."""
         while self._aborted and self._aborted[-1][1] <= batch.base_offset:
             self._aborted_producers.add(self._aborted.pop()[0])
         if batch.attributes & _CONTROL:
@@ -238,7 +237,6 @@ class FetchedRecords:
         return self._decompressor.decompress(codec, memoryview(self._data)[start : batch.end])
 
     def _records_of(self, batch: _EncodedBatch, body: Buffer) -> Iterator[ConsumerRecord]:
-        """Yield the records of a batch that are at the position or behind it."""
         start, offset = 0, batch.base_offset
         for _ in range(batch.record_count):
             if offset > batch.last_offset:
@@ -299,7 +297,7 @@ class FetchedRecords:
             named = tuple([(name.decode(errors="replace"), content) for name, content in headers])
             reason = "the name of a header is not UTF-8"
             return self._unreadable(offset, reason, timestamp, key, value, named)
-        topic, partition = self._place
+        topic, partition = self._partition
         key_size, value_size = -1 if key is None else len(key), -1 if value is None else len(value)
         return ConsumerRecord(
             topic, partition, offset, timestamp, int(by_broker), key, value, None, key_size, value_size, named
@@ -327,7 +325,7 @@ class FetchedRecords:
     ) -> UnreadableRecord:
         sizes = -1 if key is None else len(key), -1 if value is None else len(value)
         return UnreadableRecord(
-            *self._place, offset, timestamp, 0, key, value, None, *sizes, headers, reason=reason
+            *self._partition, offset, timestamp, 0, key, value, None, *sizes, headers, reason=reason
         )
 
 

@@ -93,29 +93,29 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
             for partition, offset, _ in partitions
         }
         has_news = False
-        for place, error_code, answer in _answers(response):
-            state = assignment.state_value(place)
-            if state.has_valid_position and state.position == offsets[place]:
+        for partition, error_code, answer in _answers(response):
+            state = assignment.state_value(partition)
+            if state.has_valid_position and state.position == offsets[partition]:
                 kept = (
-                    self._keep(place, answer, assignment, offsets[place])
+                    self._keep(partition, answer, assignment, offsets[partition])
                     if error_code == NoError.errno
-                    else self._fail(place, for_code(error_code), state, offsets[place])
+                    else self._fail(partition, for_code(error_code), state, offsets[partition])
                 )
                 has_news = has_news or kept
         return has_news
 
-    def _keep(self, place: TopicPartition, answer: "_Answer", assignment: Any, offset: int) -> bool:
+    def _keep(self, partition: TopicPartition, answer: "_Answer", assignment: Any, offset: int) -> bool:
         """Keep what was fetched of a partition; return whether there is anything.
 
         A first batch that cannot be trusted is fetched again before it counts as damaged.
         """
-        state = assignment.state_value(place)
+        state = assignment.state_value(partition)
         state.highwater, state.lso = answer.end_offset, answer.last_stable_offset
-        before = self._fetched_again.pop(place, None)
+        before = self._fetched_again.pop(partition, None)
         if not answer.data:
             return False
         records = FetchedRecords(
-            place,
+            partition,
             answer.data,
             offset,
             answer.end_offset,
@@ -125,14 +125,14 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
         # A bit may flip on the way. Or the broker took the end before it read the data, and others appended
         # between the two: the end of the next answer is taken later than these data were read.
         if records.begins_damaged and before != (assignment, offset):
-            self._fetched_again[place] = assignment, offset
+            self._fetched_again[partition] = assignment, offset
             return False
-        self._records[place] = FetchResult(
-            place, partition_records=records, assignment=assignment, backoff=self._prefetch_backoff
+        self._records[partition] = FetchResult(
+            partition, partition_records=records, assignment=assignment, backoff=self._prefetch_backoff
         )
         return True
 
-    def _fail(self, place: TopicPartition, error: type[KafkaError], state: Any, offset: int) -> bool:
+    def _fail(self, partition: TopicPartition, error: type[KafkaError], state: Any, offset: int) -> bool:
         """React to a broker's error; return whether it is one for who waits."""
         if error in (NotLeaderForPartitionError, UnknownTopicOrPartitionError):
             self._client.force_metadata_update()
@@ -140,10 +140,10 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
             if self._default_reset_strategy != _NO_RESET:
                 state.await_reset(self._default_reset_strategy)
                 return False
-            self._set_error(place, OffsetOutOfRangeError({place: offset}))
+            self._set_error(partition, OffsetOutOfRangeError({partition: offset}))
             return True
         elif error is TopicAuthorizationFailedError:
-            self._set_error(place, TopicAuthorizationFailedError(place.topic))
+            self._set_error(partition, TopicAuthorizationFailedError(partition.topic))
             return True
         else:
             _log.warning("Unexpected error while fetching data: %s", error.__name__)

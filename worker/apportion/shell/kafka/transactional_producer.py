@@ -66,7 +66,7 @@ class TransactionalProducer(RecordProducer):
         await self._client.begin_transaction()
 
     async def send_offset(
-        self, place: TopicPartition, offset: int, metadata: str, behind: Sequence[Sent]
+        self, partition: TopicPartition, offset: int, metadata: str, behind: Sequence[Sent]
     ) -> None:
         """Add the group's offset to the transaction, after these record batches; return when it is added.
 
@@ -74,7 +74,7 @@ class TransactionalProducer(RecordProducer):
             KafkaError: the offset was not added.
         """
         self._behind = [sent.acknowledged for sent in behind]
-        offsets = {place: OffsetAndMetadata(offset, metadata)}
+        offsets = {partition: OffsetAndMetadata(offset, metadata)}
         await self._client.send_offsets_to_transaction(offsets, self._settings.app_id)
 
     async def commit(self) -> None:

@@ -19,7 +19,7 @@ class EventFailedError(StreamError):
     def __init__(self, record: Record, error: Exception) -> None:
         self.offset = record.offset
         super().__init__(
-            f"stopped at {_place(record)}: {_told(error)}; "
+            f"stopped at {_where(record)}: {_told(error)}; "
             "the event is not committed and comes again when a worker starts"
         )
 
@@ -28,7 +28,7 @@ class NotInTurnError(StreamError):
     """An event cannot be answered ahead of others, so it waits for its turn; this error is never shown."""
 
     def __init__(self, record: Record) -> None:
-        super().__init__(f"{_place(record)} waits for its turn")
+        super().__init__(f"{_where(record)} waits for its turn")
 
 
 class NotDurableError(StreamError):
@@ -116,7 +116,7 @@ class WorkerFailedError(StreamError):
         super().__init__(f"the stream ended: {_told(error)}; what was not answered is not committed")
 
 
-def _place(record: Record) -> str:
+def _where(record: Record) -> str:
     return f"{record.topic} partition {record.partition} offset {record.offset}"
 
 
@@ -125,8 +125,8 @@ def _told(error: BaseException | None) -> str:
         return f"the broker did not acknowledge ({str(error) or type(error).__name__})"
     if error is None:
         return "no reason was given"
-    place, traceback = "unknown", error.__traceback__
+    where, traceback = "unknown", error.__traceback__
     while traceback is not None:
-        place = f"{traceback.tb_frame.f_globals.get('__name__')}:{traceback.tb_lineno}"
+        where = f"{traceback.tb_frame.f_globals.get('__name__')}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
-    return f"an error in the worker ({type(error).__name__} at {place}), please report it"
+    return f"an error in the worker ({type(error).__name__} at {where}), please report it"

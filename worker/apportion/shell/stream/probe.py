@@ -236,19 +236,16 @@ class Probe:
         return failures
 
     def _lag(self, flow: Flow) -> int:
-        """Return the number of offsets up to the end that are not durable."""
         position = self._position(flow)
         idle = not (flow.in_flight or flow.is_busy)
         done = position if idle and position is not None else flow.durable_offset
         return max(0, self._end(flow) - (done or 0)) if self._end(flow) else 0
 
     def _uncommitted(self, flow: Flow) -> int:
-        """Return the number of offsets between the commit and the position; 0 without a commit."""
         position, committed = self._position(flow), flow.committed_offset
         return 0 if position is None or committed is None else max(0, position - committed)
 
     async def _held_bytes(self) -> int:
-        """Return the bytes of all rows; other tasks may run between two partitions."""
         held = 0
         for rows in list(self._sources.rows().values()):
             held += rows.size_bytes

@@ -43,7 +43,6 @@ def run_worker(settings: Settings) -> None:
 
 
 async def _serve(app: WorkerApp) -> None:
-    """Run the app with its health endpoints."""
     settings, probe = app.settings, app.probe
     async with AsyncExitStack() as endpoints:
         if settings.health_port:
@@ -75,7 +74,6 @@ async def _live_and_stop(app: WorkerApp) -> None:
 
 
 def _failure(app: WorkerApp, living: asyncio.Task[None]) -> BaseException:
-    """Return the error that ended the app."""
     reason = living.exception() or app.crash_reason
     return reason if reason and hasattr(reason, "code") else WorkerFailedError(reason)
 

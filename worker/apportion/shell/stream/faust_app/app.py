@@ -130,7 +130,6 @@ class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faus
         )
 
     async def _commit(self) -> bool:
-        """Commit the committable offsets; return whether the group accepted them."""
         taken: bool = await self.consumer.commit()
         return taken
 
@@ -160,7 +159,6 @@ class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faus
 
     @asynccontextmanager
     async def _verifying(self, verifier: ShareVerifier) -> AsyncIterator[None]:
-        """Stop the verifier at the end, and log its counts."""
         try:
             yield
         finally:
@@ -168,7 +166,6 @@ class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faus
             log_fact("verified beside the stream", **asdict(verifier.counts))
 
     async def _watch(self) -> None:
-        """End the worker if its group has refused it, or its partitions do not begin to flow."""
         while True:
             await asyncio.sleep(_LOOK_S)
             self.consumer.require_group()
@@ -180,7 +177,6 @@ class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faus
         return {flow.partition: flow.durable_offset for flow in flows if flow.durable_offset is not None}
 
     async def _refuse(self, refusals: tuple[PolicyRefusal, ...]) -> None:
-        """Write the dead letters of refused records of the policies topic."""
         if refusals:
             letters = [self.answers.refuse(refusal.record, refusal.error) for refusal in refusals]
             await write(self.settings, letters)
@@ -260,7 +256,6 @@ def _options(settings: Settings) -> dict[str, Any]:
 
 
 def _durable(settings: Settings, numbers: Numbers) -> Callable[[Batch], None]:
-    """Return the function that is called with each durable batch."""
     count = partial(count_durable, numbers)
     if not settings.tracing:
         return count
@@ -276,7 +271,6 @@ def _durable(settings: Settings, numbers: Numbers) -> Callable[[Batch], None]:
 
 
 def _new_queue(settings: Settings) -> NewQueue:
-    """Return the function that makes a partition's queue."""
     if not settings.has_tenant_limits:
         return lambda _rows, _wake: FifoQueue()
     limits = TenantLimits(
@@ -286,7 +280,6 @@ def _new_queue(settings: Settings) -> NewQueue:
 
 
 def _writer(settings: Settings, membership: Membership) -> Writer:
-    """Return the writer for the configured guarantee."""
     changelog = changelog_topic(settings)
     if settings.guarantee is Guarantee.EXACTLY_ONCE:
         return ExactlyOnceWriter(settings, membership, changelog)
@@ -315,7 +308,6 @@ def faust_credentials(security: dict[str, Any]) -> Credentials | None:
 
 
 def _timeouts(settings: Settings) -> dict[str, float]:
-    """Return Faust's timeouts in seconds."""
     # A join request lasts as long as a rebalance. Faust has one timeout for requests and recovery steps.
     joining_s = settings.rebalance_timeout_s + settings.request_timeout_s
     return {

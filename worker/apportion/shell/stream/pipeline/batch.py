@@ -141,7 +141,6 @@ class BatchComposer:
         return batch
 
     def _close(self, batch: Batch, rows: PartitionRows) -> None:
-        """Add the changelog records to a batch."""
         states = rows.changes(batch.before)
         batch.upkeep = rows.upkeep()
         batch.states = [*states, *batch.upkeep.groups]
@@ -151,7 +150,6 @@ class BatchComposer:
     def _take(
         self, batch: Batch, rows: PartitionRows, pending: "_Pending", read: ConsumerRecord, *, set_aside: bool
     ) -> None:
-        """Add an event to a batch, or set the batch's failure."""
         record = record_of(read)
         try:
             self._answer(batch, rows, pending, record, set_aside=set_aside)
@@ -196,7 +194,6 @@ class BatchComposer:
         batch.size_bytes += len(answer.composed) + len(answer.decision)
 
     def _flush(self, batch: Batch, pending: "_Pending") -> None:
-        """Move the pending events' results into the batch."""
         for answer in pending.answers:
             for message in self._answers.messages(answer):
                 batch.messages.setdefault(message.topic, []).append(message)

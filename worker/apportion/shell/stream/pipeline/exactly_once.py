@@ -125,7 +125,6 @@ class ExactlyOnceWriter:
         count_rows(writing.rows, rows, alone=True)
 
     async def _transact(self, partition: int, together: Sequence[Writing]) -> list[Sent]:
-        """Write these batches in a transaction, and return the sent rows."""
         try:
             rows = await self._fill(partition, together)
         except KafkaError as error:

@@ -73,7 +73,6 @@ class GapWatch:
             self._pipeline.keep_up(flow)
 
     async def _find(self, reader: AIOKafkaConsumer, flows: list[Flow]) -> None:
-        """Find new records at the end of partitions that are idle before and after the request."""
         idle = {flow: flow.rows.changelog_end for flow in flows if not flow.in_flight}
         partitions = {flow: TopicPartition(self._topic, flow.partition) for flow in idle}
         ends: Offsets = await patiently(reader.end_offsets, partitions.values())
@@ -82,7 +81,6 @@ class GapWatch:
                 flow.rows.ends(ends[partitions[flow]])
 
     async def _read(self, reader: AIOKafkaConsumer, flow: Flow, gap: Gap) -> None:
-        """Read a gap; after an error the next look reads it."""
         partition, (begin, end) = TopicPartition(self._topic, flow.partition), gap
         others, late = 0, 0
         begins = await patiently(reader.beginning_offsets, [partition])

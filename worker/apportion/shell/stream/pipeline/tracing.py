@@ -59,7 +59,6 @@ class BatchSpans:
         span.end(now_ns)
 
     def _links(self, batch: Batch) -> Iterator[Link]:
-        """Yield a link for each answered or refused event with a valid trace."""
         for answer, trace in _traced(batch.messages.get(self._composed_in, ())):
             yield Link(trace, _named(answer) | answer_attributes(answer.value))
         for letter, trace in _traced(batch.messages.get(self._refused_in, ())):
