@@ -1,7 +1,4 @@
-"""Client of a worker: publishes events, and reads the answers, as any platform would.
-
-`apportion send` and `apportion demo` use it.
-"""
+"""Client of a worker, for `apportion send` and `apportion demo`: publishes events and reads the answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -91,7 +88,7 @@ async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
     """Connect, for publishing only.
 
     Raises:
-        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        BrokerRefusedError, BrokerUnreachableError: no broker accepts us, or none answered in time.
         TopicsNotReadyError: topics are missing or differ.
     """
     require_ready(of_worker(await check_topics(settings), settings))
@@ -106,7 +103,7 @@ async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
 
 @asynccontextmanager
 async def open_client(settings: Settings) -> AsyncIterator["Client"]:
-    """Connect, and receive what the worker sends from then on; raises what `open_publisher` does."""
+    """Connect, and receive the worker's answers from then on; raises the errors of `open_publisher`."""
     async with open_publisher(settings) as publisher, AsyncExitStack() as stack:
         async with _reaching(settings):
             arguments = consumer_arguments(settings, "-client")
@@ -189,7 +186,7 @@ class Client:
             NotAnEventError: it is not JSON, or names no session.
         """
         since_s = perf_counter()
-        # The place is known once the record is durable, and nothing is read before: no answer is missed.
+        # No answer is missed: answers are read only after the position is known.
         position = await self._publisher.send(value)
         if position is not None:
             self._waiting[position] = _AwaitedAnswer(index, since_s)

@@ -1,4 +1,4 @@
-"""Committed offsets of the group on the requests topic, with the metadata beside each offset."""
+"""Committed offsets of the group on the requests topic, with their metadata."""
 
 import asyncio
 from collections.abc import Collection, Mapping

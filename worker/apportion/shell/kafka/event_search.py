@@ -1,7 +1,6 @@
-"""Search for past records of partitions by their `ce_id`, the newest first.
+"""Search for past records of partitions by their `ce_id`, newest first.
 
-All searches that wait for a partition are made by one reading. So a search takes no longer when many clients
-repeat their calls after an outage.
+One read serves all waiting searches of a partition, because many clients repeat their calls after an outage.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ _Found: TypeAlias = asyncio.Future[bytes | None]
 
 
 class EventSearch:
-    """The searches that wait, and their results; `run` reads for them."""
+    """The waiting searches; `run` reads for them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -45,9 +44,9 @@ class EventSearch:
         return await found
 
     async def run(self) -> None:
-        """Read one partition after another, until cancelled; the first search connects.
+        """Read one partition after another until cancelled; connects at the first search.
 
-        Several may run, so that a search that reads a whole partition does not hold up all others.
+        Several may run, so that a long search does not delay all others.
         """
         partition = await self._queue.get()
         async with open_reader(self._settings, "read_committed", FETCH_MAX_BYTES) as consumer:

@@ -34,7 +34,7 @@ class TopicGoneError(StreamError):
 
 
 class TopicRecreatedError(StreamError):
-    """A topic was deleted and made anew while this process used it: its id differs."""
+    """A topic was deleted and created again while this process used it: its id differs."""
 
     code = "topic_replaced"
 

@@ -1,8 +1,4 @@
-"""Ownership of the output topics: a check that no other installation writes into them.
-
-Each record names its writer (`ce_source`), so the records themselves are checked. Nothing is stored that
-could become wrong.
-"""
+"""Ownership of the output topics: a check of the last records' writers (`ce_source`)."""
 
 import asyncio
 
@@ -74,7 +70,7 @@ async def _last_records(settings: Settings) -> list[ConsumerRecord]:
 
 
 async def _read(consumer: RecordConsumer, ends: Offsets) -> list[ConsumerRecord]:
-    """Return the records before the ends; none where the marker of a transaction is there."""
+    """Return the last records; a partition that ends with a transaction marker has none."""
     last: dict[TopicPartition, ConsumerRecord] = {}
     consumer.assign(sorted(ends))
     for partition, end in ends.items():

@@ -1,7 +1,7 @@
 """Reader of the requests: a client without a group, in the event loop that composes the answers.
 
-The group's member has a client of its own in another thread. Each exchange with that thread waits twice for
-the interpreter, behind the event that is being composed. So records are read by this client instead.
+The group member's client has a thread of its own. Each exchange with it would wait twice for the
+interpreter's lock, which composition holds.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,18 +17,17 @@ from apportion.shell.kafka.faults import OffsetOutOfRangeError
 from apportion.shell.kafka.record_consumer import RecordConsumer
 
 _PARTITION_FETCH_MAX_BYTES = 1 << 20
-"""Bytes that a broker returns of a partition at once (or one larger record); that much is buffered."""
+"""Bytes of a partition in one fetch and in the buffer; one record may be larger."""
 _FETCHED_MAX = 1_000
-"""The largest number of records of a read, over all partitions."""
+"""Maximum number of records of a read, over all partitions."""
 _FETCH_WAIT_MS = 200
-"""The time that a broker waits for records; a partition that is resumed meanwhile waits as well."""
+"""Time that a broker waits for records; a partition that is resumed meanwhile waits too."""
 
 
 class RequestReader:
     """A client without a group that reads the assigned partitions of the requests topic."""
 
     def __init__(self, settings: Settings) -> None:
-        """Create the reader; `start` connects."""
         self._settings = settings
         self._client: Any = None
 
@@ -52,10 +51,7 @@ class RequestReader:
         await close_consumer(self._client)
 
     def flow_from(self, offsets: Mapping[int, int]) -> None:
-        """Read exactly these partitions from now on, each from its offset.
-
-        Must not be called during a `read`.
-        """
+        """Read exactly these partitions from now on, from these offsets; never call it during a `read`."""
         positions = {self._topic_partition(partition): offset for partition, offset in offsets.items()}
         if not positions:
             self._client.unsubscribe()
@@ -93,7 +89,7 @@ class RequestReader:
         )
 
     async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
-        """Return the last stable offsets of partitions; reads get no further while transactions are open.
+        """Return the last stable offsets of partitions, where reads stop while transactions are open.
 
         Raises:
             KafkaError: a leader is unknown, or does not answer.
