@@ -229,7 +229,9 @@ class Client:
         if topic == self._settings.dead_letters_topic:
             letter = _dead_letter.decode(value)
             waiting = self._waiting.pop((letter.source.partition, letter.source.offset), None)
-            return None if waiting is None else _reply(waiting, dead_letter=letter)
+            if waiting is None:
+                return None
+            return Reply(waiting.index, perf_counter() - waiting.since_s, dead_letter=letter)
         if topic == self._settings.composed_topic:
             identity = _composed_id.decode(value).decision_id
             self._composed[identity] = value
@@ -247,14 +249,5 @@ class Client:
         if identity not in self._decided or identity not in self._composed:
             return None
         waiting = self._waiting.pop(self._decided.pop(identity))
-        return _reply(waiting, composed=self._composed.pop(identity), decision=waiting.decision)
-
-
-def _reply(
-    waiting: _AwaitedAnswer,
-    composed: bytes = b"",
-    decision: ContextDecision | None = None,
-    dead_letter: ContextDeadLetter | None = None,
-) -> Reply:
-    latency_s = perf_counter() - waiting.since_s
-    return Reply(waiting.index, latency_s, composed, decision, dead_letter)
+        latency_s = perf_counter() - waiting.since_s
+        return Reply(waiting.index, latency_s, self._composed.pop(identity), waiting.decision)

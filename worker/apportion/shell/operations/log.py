@@ -49,16 +49,12 @@ def log_to_stderr(log_format: LogFormat = LogFormat.TEXT) -> None:
     """Log to stderr from now on: our own facts, and the warnings and errors of libraries."""
     handler = logging.StreamHandler()
     handler.setFormatter(_FORMATTERS[log_format]())
-    handler.addFilter(
-        lambda record: "Crashed reason=" not in str(record.msg)
-    )  # the command logs it at its end
+    handler.addFilter(lambda record: "Crashed reason=" not in str(record.msg))  # the command logs it itself
     handler.addFilter(RepeatFilter(_log_end_of_errors))
     logging.root.handlers = [handler]
     logging.root.setLevel(logging.WARNING)
     _LOG.setLevel(logging.INFO)
-    logging.getLogger("apportion.shell.stream").setLevel(
-        logging.WARNING
-    )  # Faust's messages about our services
+    logging.getLogger("apportion.shell.stream").setLevel(logging.WARNING)  # without Faust's service messages
     threading.excepthook = _log_ended_thread
 
 

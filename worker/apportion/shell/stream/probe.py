@@ -24,7 +24,7 @@ from apportion.shell.stream.pipeline.breaker import DeadLetterShare
 from apportion.shell.stream.pipeline.flow import Flow
 from apportion.shell.stream.pipeline.membership import Membership
 from apportion.shell.stream.pipeline.pipeline import Pipeline
-from apportion.shell.stream.pipeline.verifier import ShareVerifier, VerifierCounts
+from apportion.shell.stream.pipeline.verifier import ShareVerifier
 from apportion.shell.stream.state.rows import PartitionRows
 
 _ASK_S = 5.0
@@ -183,10 +183,8 @@ class Probe:
         flows = [flow for flow in sources.pipeline.flows.values() if not flow.is_over]
         numbers.put_all(metrics.LAG, {flow.partition: self._lag(flow) for flow in flows})
         waiting = sources.pipeline.waiting
-        numbers.put_all(
-            metrics.WAITING_EVENTS, {partition: events for partition, (events, _) in waiting.items()}
-        )
-        numbers.put_all(metrics.WAITING_BYTES, {partition: size for partition, (_, size) in waiting.items()})
+        numbers.put_all(metrics.WAITING_EVENTS, {n: events for n, (events, _) in waiting.items()})
+        numbers.put_all(metrics.WAITING_BYTES, {n: size for n, (_, size) in waiting.items()})
         numbers.put_all(metrics.UNCOMMITTED, {flow.partition: self._uncommitted(flow) for flow in flows})
         numbers.put_all(metrics.STREAM_TIME, {flow.partition: flow.rows.time.seen_us / 1e6 for flow in flows})
         numbers.put_all(metrics.EVENT_FAILURES, {**self._failures_at_start, **self._event_failures()})
@@ -198,7 +196,11 @@ class Probe:
         numbers.put(metrics.COUNT_MEMORY, counts.hits, "hit")
         numbers.put(metrics.COUNT_MEMORY, counts.misses, "miss")
         if sources.verifier is not None:
-            self._put_verified(sources.verifier.counts)
+            verified = sources.verifier.counts
+            numbers.put(metrics.VERIFIED, verified.verified, "equal")
+            numbers.put(metrics.VERIFIED, verified.differences, "different")
+            numbers.put(metrics.VERIFIED, verified.dropped, "dropped")
+            numbers.put(metrics.VERIFIED, verified.failed, "failed")
         numbers.put(metrics.DEAD_LETTER_SHARE, sources.share.last)
         held_back = {flow.partition: self._held_back.get(flow.partition, 0) for flow in flows}
         numbers.put_all(metrics.OPEN_TRANSACTION_OFFSETS, held_back)
@@ -213,12 +215,6 @@ class Probe:
         if self._clock_s() - self._held_s >= _HELD_S:
             self._held_s = self._clock_s()
             numbers.put(metrics.ROW_BYTES, await self._held_bytes())
-
-    def _put_verified(self, counts: VerifierCounts) -> None:
-        self._numbers.put(metrics.VERIFIED, counts.verified, "equal")
-        self._numbers.put(metrics.VERIFIED, counts.differences, "different")
-        self._numbers.put(metrics.VERIFIED, counts.dropped, "dropped")
-        self._numbers.put(metrics.VERIFIED, counts.failed, "failed")
 
     def _event_failures(self) -> dict[int, int]:
         """Return the number of workers that an event has ended, by partition.

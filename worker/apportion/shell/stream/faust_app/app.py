@@ -95,7 +95,19 @@ class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faus
         self.reader = RequestReader(settings)
         self.numbers = Numbers(settings.metrics_by_tenant)
         self.pipeline = self._pipeline()
-        self.probe = Probe(self._sources(), self.numbers)
+        sources = Sources(
+            settings=settings,
+            member=lambda: self.consumer,  # Faust creates it later
+            is_rebalancing=lambda: self.rebalancing,
+            rows=lambda: self.sessions.by_partition,
+            pipeline=self.pipeline,
+            reader=self.reader,
+            membership=self.membership,
+            memory=self.answers.memory,
+            share=self.share,
+            verifier=self.verifier,
+        )
+        self.probe = Probe(sources, self.numbers)
         self.topics_watch = TopicsWatch(settings, worker_topics(settings))
 
     def _pipeline(self) -> Pipeline:
@@ -113,20 +125,6 @@ class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faus
             new_queue=_new_queue(settings),
             linger_s=settings.linger_ms / 1000,
             event_failures_max=settings.event_failures_max,
-        )
-
-    def _sources(self) -> Sources:
-        return Sources(
-            settings=self.settings,
-            member=lambda: self.consumer,  # Faust creates it later
-            is_rebalancing=lambda: self.rebalancing,
-            rows=lambda: self.sessions.by_partition,
-            pipeline=self.pipeline,
-            reader=self.reader,
-            membership=self.membership,
-            memory=self.answers.memory,
-            share=self.share,
-            verifier=self.verifier,
         )
 
     async def _commit(self) -> bool:

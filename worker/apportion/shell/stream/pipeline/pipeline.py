@@ -62,9 +62,8 @@ class Pipeline:
         """Start without partitions; `topic` is the requests topic.
 
         `commit` commits the `committable` offsets, and returns whether the group accepted them. `durable` is
-        called with each durable batch. `failed` is called with the reason if a batch cannot be written; later
-        batches of its partition are not written. `linger_s` is the pause between reads.
-        An event that has ended `event_failures_max` workers is set aside; 0: never.
+        called with each durable batch. `failed` is called with the reason if a batch cannot be written, and
+        ends its partition. `linger_s` is the pause between reads. `event_failures_max`: see `Flow`.
         """
         self._topic = topic
         self._reader = reader
