@@ -11,14 +11,14 @@ from apportion.settings.value_types import Guarantee
 NOISY, QUIET = 600, 60
 KILLED = """
 import os, signal
-from apportion.shell.stream.pipeline.fair_pipeline import FairPipeline
-composed, calls = FairPipeline.composed, []
+from apportion.shell.stream.pipeline.pipeline import Pipeline
+composed, calls = Pipeline.composed, []
 def killed(self, flow, batch):
     calls.append(batch)
     if len(calls) == 6:
         os.kill(os.getpid(), signal.SIGKILL)
     composed(self, flow, batch)
-FairPipeline.composed = killed
+Pipeline.composed = killed
 """
 
 

@@ -19,6 +19,7 @@ from apportion.shell.stream.pipeline.batch import Batch, BatchBounds, BatchCompo
 from apportion.shell.stream.pipeline.breaker import DeadLetterShare
 from apportion.shell.stream.pipeline.membership import Membership
 from apportion.shell.stream.pipeline.pipeline import Pipeline
+from apportion.shell.stream.pipeline.queues import FifoQueue
 from apportion.shell.stream.pipeline.writer import Writer
 from apportion.shell.stream.state.rows import PartitionRows
 from support.running import request
@@ -95,6 +96,7 @@ class PipelineStage(ABC):
             commit=self.commit,
             durable=self.durable_batches.append,
             failed=self.failures.append,
+            new_queue=lambda _rows, _wake: FifoQueue(),
             linger_s=linger_s,
         )
         self.running: asyncio.Task[None] | None = None

@@ -13,7 +13,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_bytes()) for path in FILES}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 NO_NOUN = re.compile(r"(What|Where|Which|Whether|Whose|Who|Whom|How|When|Why|From|With|To|Each)\b")
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"])|\n\s*\n|\n\s*(?=[-*] )")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"])|\n\s*\n|\n\s*(?=[-*] |\w+: )")
 WORDS_MAX = 40
 LINES_MAX = 40
 

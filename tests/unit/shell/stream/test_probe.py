@@ -22,10 +22,10 @@ from apportion.shell.operations.numbers import Numbers
 from apportion.shell.operations.server import serving
 from apportion.shell.stream.pipeline.batch import Batch
 from apportion.shell.stream.pipeline.breaker import DeadLetterShare
-from apportion.shell.stream.pipeline.fair_pipeline import FairPipeline
 from apportion.shell.stream.pipeline.membership import Membership
 from apportion.shell.stream.pipeline.pipeline import Pipeline
-from apportion.shell.stream.pipeline.tenants import Buckets, TenantLimits, TenantQueue
+from apportion.shell.stream.pipeline.queues import FifoQueue, NewQueue, TurnQueue
+from apportion.shell.stream.pipeline.tenants import Buckets, TenantLimits
 from apportion.shell.stream.pipeline.writer import Writing
 from apportion.shell.stream.probe import Probe, Sources, count_durable, patience_of
 from apportion.shell.stream.state.rows import PartitionRows
@@ -103,7 +103,7 @@ class Reader(Client):
 class Stage:
     """A worker of one partition with a pipeline of its own, and brokers as they are told to be."""
 
-    def __init__(self, pipeline: type[Pipeline] = Pipeline, **arguments: Any) -> None:
+    def __init__(self, new_queue: NewQueue = lambda _rows, _wake: FifoQueue()) -> None:
         self.now_s = 0.0
         self.memory = Memory()
         self.writer, self.rows = Writer(), PartitionRows("changelog 0")
@@ -113,7 +113,7 @@ class Stage:
         self.numbers = Numbers()
         nothing: Any = SimpleNamespace(remember=lambda _: None)
         reader: Any = self.reader
-        self.pipeline = pipeline(
+        self.pipeline = Pipeline(
             topic=SETTINGS.requests_topic,
             reader=reader,
             composer=nothing,
@@ -123,7 +123,7 @@ class Stage:
             commit=self.commit,
             durable=partial(count_durable, self.numbers),
             failed=lambda _: None,
-            **arguments,
+            new_queue=new_queue,
         )
         self.sources = Sources(
             settings=SETTINGS,
@@ -364,8 +364,7 @@ async def test_what_would_be_read_again_is_what_was_fetched_and_is_not_committed
 
 
 async def test_what_waits_for_turns_and_what_is_remembered_has_its_gauges() -> None:
-    queue = partial(TenantQueue, TenantLimits(0.5, 0, 1 << 20), Buckets(0))
-    stage = Stage(FairPipeline, new_queue=queue)
+    stage = Stage(partial(TurnQueue, TenantLimits(0.5, 0, 1 << 20), Buckets(0)))
     stage.pipeline.fetched(0, [ConsumerRecord("requests", 0, 0, 1, 0, b"a/s", b"x" * 1_000, None, 0, 0, ())])
     await stage.probe.refresh()
     assert stage.value(metrics.WAITING_EVENTS, "0") == 1

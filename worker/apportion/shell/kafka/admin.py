@@ -98,7 +98,6 @@ async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]
 
 
 async def _cause(settings: Settings, error: Exception) -> Exception:
-    """Return the error to raise after a failed operation, with what the brokers answer now."""
     if isinstance(error, KafkaError) and not_allowed(settings, error) is None:
         with suppress(TimeoutError):
             async with asyncio.timeout(settings.request_timeout_s):

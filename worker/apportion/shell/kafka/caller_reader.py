@@ -1,7 +1,6 @@
-"""Readers of the answers to a client's own events, by the header that a worker copies from event to answer.
+"""Reader of the answers to a client's own events, found by the header that workers copy to the answer.
 
-A reader takes all partitions of its topics, in no group, from their ends. It passes over the answers to other
-clients' events without decoding them.
+It reads all partitions of its topics from their ends, without a group, and decodes no other answers.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from apportion.shell.kafka.groupless_consumer import FETCH_MAX_BYTES, open_reade
 from apportion.shell.kafka.record_consumer import RecordConsumer
 
 _POLL_MS = 1_000
-_REACH_S = 2.0
+_REACHABLE_TIMEOUT_S = 2.0
 
 
 class AnswersUnreadError(Exception):
@@ -57,7 +56,7 @@ class CallerReader:
             while True:
                 for records in (await self._consumer.getmany(timeout_ms=_POLL_MS)).values():
                     self.take(records)
-                await asyncio.sleep(0)  # a client that has records at hand gives no other task a turn
+                await asyncio.sleep(0)  # while the client has records, it lets no other task run
         except KafkaError as error:
             raise AnswersUnreadError(error) from error
 
@@ -73,7 +72,7 @@ class CallerReader:
     async def is_reached(self) -> bool:
         """Return whether a broker answers."""
         try:
-            async with asyncio.timeout(_REACH_S):
+            async with asyncio.timeout(_REACHABLE_TIMEOUT_S):
                 await self._consumer.end_offsets(list(self._consumer.assignment())[:1])
         except (KafkaError, TimeoutError):
             return False
@@ -82,10 +81,12 @@ class CallerReader:
 
 @asynccontextmanager
 async def open_caller_reader(settings: Settings, topics: Iterable[str]) -> AsyncIterator[CallerReader]:
-    """Yield a reader that has every record that is written from now on; the caller runs it."""
+    """Yield a reader of all records from now on; the caller runs it."""
     async with open_reader(settings, "read_committed", FETCH_MAX_BYTES) as consumer:
-        places = [TopicPartition(topic, number) for topic in topics for number in range(settings.partitions)]
-        consumer.assign(places)
-        for place, end in (await patiently(consumer.end_offsets, places)).items():
-            consumer.seek(place, end)
+        partitions = [
+            TopicPartition(topic, number) for topic in topics for number in range(settings.partitions)
+        ]
+        consumer.assign(partitions)
+        for partition, end in (await patiently(consumer.end_offsets, partitions)).items():
+            consumer.seek(partition, end)
         yield CallerReader(consumer)

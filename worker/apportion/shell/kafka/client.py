@@ -1,7 +1,4 @@
-"""Client of a worker: publishes events, and reads the answers, as any platform would.
-
-`apportion send` and `apportion demo` use it.
-"""
+"""Client of a worker, for `apportion send` and `apportion demo`: publishes events and reads the answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -27,7 +24,7 @@ from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES, check_topics, of_wor
 _POLL_S = 0.5
 _REQUEST = "context-request"
 
-_Place = tuple[int, int]
+_Position = tuple[int, int]
 """Partition and offset in the requests topic."""
 
 
@@ -91,7 +88,7 @@ async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
     """Connect, for publishing only.
 
     Raises:
-        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        BrokerRefusedError, BrokerUnreachableError: no broker accepts us, or none answered in time.
         TopicsNotReadyError: topics are missing or differ.
     """
     require_ready(of_worker(await check_topics(settings), settings))
@@ -106,7 +103,7 @@ async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
 
 @asynccontextmanager
 async def open_client(settings: Settings) -> AsyncIterator["Client"]:
-    """Connect, and receive what the worker sends from then on; raises what `open_publisher` does."""
+    """Connect, and receive the worker's answers from then on; raises the errors of `open_publisher`."""
     async with open_publisher(settings) as publisher, AsyncExitStack() as stack:
         async with _reaching(settings):
             arguments = consumer_arguments(settings, "-client")
@@ -118,8 +115,8 @@ async def open_client(settings: Settings) -> AsyncIterator["Client"]:
                 [TopicPartition(topic, number) for topic in output_topics(settings) for number in partitions]
             )
             await consumer.seek_to_end()
-            for place in consumer.assignment():
-                await consumer.position(place)
+            for partition in consumer.assignment():
+                await consumer.position(partition)
         yield Client(settings, publisher, consumer)
 
 
@@ -139,8 +136,8 @@ class Publisher:
         self._settings = settings
         self._producer = producer
 
-    async def send(self, value: bytes) -> _Place | None:
-        """Publish an event under its session's key, durably; return the place of a request, else None.
+    async def send(self, value: bytes) -> _Position | None:
+        """Publish an event under its session's key, durably; return the position of a request, else None.
 
         Raises:
             NotAnEventError: it is not JSON, or names no session.
@@ -152,11 +149,13 @@ class Publisher:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise NotAnEventError(why_not_json(value, str(error))) from None
         key = session_key(named.tenant, named.session_id).encode()
-        place = await self.publish(key, value)
-        return place if named.type == _REQUEST else None
+        position = await self.publish(key, value)
+        return position if named.type == _REQUEST else None
 
-    async def publish(self, key: bytes, value: bytes, headers: tuple[tuple[str, bytes], ...] = ()) -> _Place:
-        """Publish an event under this key, durably, and return its place.
+    async def publish(
+        self, key: bytes, value: bytes, headers: tuple[tuple[str, bytes], ...] = ()
+    ) -> _Position:
+        """Publish an event under this key, durably, and return its position.
 
         Raises:
             KafkaError: the event may not have been delivered.
@@ -176,9 +175,9 @@ class Client:
         self._settings = settings
         self._publisher = publisher
         self._consumer = consumer
-        self._waiting: dict[_Place, _AwaitedAnswer] = {}
+        self._waiting: dict[_Position, _AwaitedAnswer] = {}
         self._composed: dict[str, bytes] = {}
-        self._decided: dict[str, _Place] = {}
+        self._decided: dict[str, _Position] = {}
 
     async def send(self, index: int, value: bytes) -> None:
         """Publish an event under its session's key, and wait until it is durable.
@@ -187,10 +186,10 @@ class Client:
             NotAnEventError: it is not JSON, or names no session.
         """
         since_s = perf_counter()
-        # The place is known once the record is durable, and nothing is read before: no answer is missed.
-        place = await self._publisher.send(value)
-        if place is not None:
-            self._waiting[place] = _AwaitedAnswer(index, since_s)
+        # No answer is missed: answers are read only after the position is known.
+        position = await self._publisher.send(value)
+        if position is not None:
+            self._waiting[position] = _AwaitedAnswer(index, since_s)
 
     async def exchange(
         self, events: Iterable[bytes], in_flight_max: int, patience_s: float
@@ -219,7 +218,6 @@ class Client:
                 raise NoAnswerError(len(self._waiting), patience_s)
 
     async def _poll(self) -> list[Reply]:
-        """Return the replies that are complete."""
         if not self._waiting:
             return []
         batches = await self._consumer.getmany(timeout_ms=int(_POLL_S * 1000))
@@ -231,7 +229,9 @@ class Client:
         if topic == self._settings.dead_letters_topic:
             letter = _dead_letter.decode(value)
             waiting = self._waiting.pop((letter.source.partition, letter.source.offset), None)
-            return None if waiting is None else _reply(waiting, dead_letter=letter)
+            if waiting is None:
+                return None
+            return Reply(waiting.index, perf_counter() - waiting.since_s, dead_letter=letter)
         if topic == self._settings.composed_topic:
             identity = _composed_id.decode(value).decision_id
             self._composed[identity] = value
@@ -239,25 +239,15 @@ class Client:
             decision = _decision.decode(value)
             identity = decision.decision_id
             if decision.run is not UNSET and decision.run.source is not UNSET:
-                place = (decision.run.source.partition, decision.run.source.offset)
-                if place in self._waiting:
-                    self._waiting[place].decision = decision
-                    self._decided[identity] = place
+                position = (decision.run.source.partition, decision.run.source.offset)
+                if position in self._waiting:
+                    self._waiting[position].decision = decision
+                    self._decided[identity] = position
         return self._matched(identity)
 
     def _matched(self, identity: str) -> Reply | None:
-        """Return a reply if both of its events have arrived."""
         if identity not in self._decided or identity not in self._composed:
             return None
         waiting = self._waiting.pop(self._decided.pop(identity))
-        return _reply(waiting, composed=self._composed.pop(identity), decision=waiting.decision)
-
-
-def _reply(
-    waiting: _AwaitedAnswer,
-    composed: bytes = b"",
-    decision: ContextDecision | None = None,
-    dead_letter: ContextDeadLetter | None = None,
-) -> Reply:
-    latency_s = perf_counter() - waiting.since_s
-    return Reply(waiting.index, latency_s, composed, decision, dead_letter)
+        latency_s = perf_counter() - waiting.since_s
+        return Reply(waiting.index, latency_s, self._composed.pop(identity), waiting.decision)

@@ -1,7 +1,4 @@
-"""Metadata of a committed offset, stored in the commit itself.
-
-Metadata in another form, from an older version or another writer, count as unknown.
-"""
+"""Metadata of a committed offset, stored in the commit itself."""
 
 import msgspec
 from msgspec import Struct
@@ -17,11 +14,13 @@ METADATA_MAX_BYTES = 4_000
 class CommitMetadata(Struct, frozen=True, omit_defaults=True):
     """The state of a partition at its committed offset; an unknown field has its default.
 
-    `stream_time_us` is the greatest event time; only it lets rows expire. `changelog_end_offset` is an end of
-    the changelog up to which all rows were durable, so the changelog never becomes shorter. `window` is the
-    dead-letter breaker's recent history of the partition. `failures` is how often the event at this offset
-    has ended a worker. `under_way` is the work that a worker had begun at this offset, and had neither made
-    durable nor given up: a `batch`, a single `event`, or nothing. `worker` is the version of the worker.
+    Attributes:
+        stream_time_us: Greatest event time; rows expire by it.
+        changelog_end_offset: End of the changelog, up to which all rows are durable.
+        window: Recent history of the partition, for the dead-letter breaker.
+        failures: Number of workers that the event at this offset has ended.
+        under_way: Work in progress at this offset: `BATCH`, `EVENT` or nothing.
+        worker: Version of the worker.
     """
 
     version: int = 1
@@ -34,7 +33,7 @@ class CommitMetadata(Struct, frozen=True, omit_defaults=True):
 
     @property
     def event_failures(self) -> int:
-        """The number of workers that the next event has ended, for the reader of a dead worker's metadata."""
+        """Number of workers that the next event has ended, including the worker that wrote this."""
         return self.failures + (self.under_way == EVENT)
 
 
@@ -45,7 +44,7 @@ _decode = msgspec.json.Decoder(CommitMetadata).decode
 
 
 def encode_metadata(metadata: CommitMetadata) -> str:
-    """Return the metadata in JSON, with this version; a window that is too large is left out."""
+    """Return the metadata in JSON, with this worker's version; a window that is too large is left out."""
     metadata = replace(metadata, worker=__version__)
     text = _encode(metadata)
     if len(text) > METADATA_MAX_BYTES:
@@ -54,7 +53,7 @@ def encode_metadata(metadata: CommitMetadata) -> str:
 
 
 def decode_metadata(text: str) -> CommitMetadata:
-    """Return the committed metadata; unknown fields of newer versions are ignored."""
+    """Return the committed metadata without unknown fields; `NOTHING_KNOWN` for any other text."""
     try:
         return _decode(text)
     except msgspec.DecodeError:

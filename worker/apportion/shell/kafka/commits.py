@@ -1,4 +1,4 @@
-"""Committed offsets of the group on the requests topic, with the metadata beside each offset."""
+"""Committed offsets of the group on the requests topic, with their metadata."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -40,13 +40,13 @@ class SharedGroupError(Exception):
 
 async def read_commits(settings: Settings, partitions: Collection[int]) -> dict[int, CommittedOffset]:
     """Return the commit of each partition; retries until the group's coordinator knows all of them."""
-    places = [TopicPartition(settings.requests_topic, partition) for partition in partitions]
+    wanted = [TopicPartition(settings.requests_topic, partition) for partition in partitions]
     while True:
         try:
-            offsets = await _list_offsets(settings, places)
+            offsets = await _list_offsets(settings, wanted)
             # If the coordinator has just moved, the client returns too few offsets, and no error.
-            if offsets.keys() >= set(places):
-                return {place.partition: _commit(*offsets[place]) for place in places}
+            if offsets.keys() >= set(wanted):
+                return {partition.partition: _commit(*offsets[partition]) for partition in wanted}
         except KafkaError as error:
             if not error.retriable:
                 raise
@@ -54,7 +54,7 @@ async def read_commits(settings: Settings, partitions: Collection[int]) -> dict[
 
 
 async def _list_offsets(
-    settings: Settings, places: list[TopicPartition] | None
+    settings: Settings, partitions: list[TopicPartition] | None
 ) -> Mapping[TopicPartition, OffsetAndMetadata]:
     """Return the group's offsets of these partitions (-1: none committed); None means all partitions."""
     admin = AIOKafkaAdminClient(
@@ -65,7 +65,7 @@ async def _list_offsets(
     try:
         await admin.start()
         offsets: Mapping[TopicPartition, OffsetAndMetadata] = await admin.list_consumer_group_offsets(
-            settings.app_id, partitions=places
+            settings.app_id, partitions=partitions
         )
         return offsets
     finally:
@@ -90,11 +90,13 @@ async def require_group(settings: Settings) -> Mapping[int, CommittedOffset]:
         raise NotAllowedError(settings, f"the group {settings.app_id}") from None
     except (KafkaError, TimeoutError):
         return {}  # joining the group waits for a coordinator that is away
-    commits = {place: _commit(*committed) for place, committed in offsets.items() if committed.offset >= 0}
-    for place in sorted(commits):
-        if place.topic != settings.requests_topic:
-            raise SharedGroupError(settings, place.topic)
-    return {place.partition: commit for place, commit in commits.items()}
+    commits = {
+        partition: _commit(*committed) for partition, committed in offsets.items() if committed.offset >= 0
+    }
+    for partition in sorted(commits):
+        if partition.topic != settings.requests_topic:
+            raise SharedGroupError(settings, partition.topic)
+    return {partition.partition: commit for partition, commit in commits.items()}
 
 
 def _commit(offset: int, metadata: str) -> CommittedOffset:

@@ -1,6 +1,6 @@
 """Connections of all Kafka clients: addresses, TLS and SASL from the settings, and the errors of refusals.
 
-No secret is shown in a message. No secret is sent to a broker whose certificate or name is not valid.
+Messages contain no secrets. No secret is sent to a broker with an invalid certificate or name.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ _REFUSALS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 
 
 _ADVERTISED_S = 2.0
-"""The time limit of a connection to an address that a broker advertises."""
+"""Time limit of a connection to an address that a broker advertises."""
 
 
 def connection_arguments(settings: Settings) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def connection_arguments(settings: Settings) -> dict[str, Any]:
 
 
 def consumer_arguments(settings: Settings, name: str = "") -> dict[str, Any]:
-    """Return the arguments of a `RecordConsumer` in no group; `name` tells its client from others."""
+    """Return the arguments of a `RecordConsumer` without a group; `name` distinguishes its client id."""
     return connection_arguments(settings) | {
         "client_id": settings.app_id + name,
         "request_timeout_ms": int(settings.request_timeout_s * 1000),
@@ -191,9 +191,9 @@ async def open_connection(settings: Settings, address: str) -> AsyncIterator[AIO
 
 
 async def why_unusable(settings: Settings) -> tuple[bool, str]:
-    """Return whether a broker refuses us, and for each address why it cannot be used, and what to do.
+    """Ask each broker again; return whether one refuses us, and the reasons and remedies by address.
 
-    Asks each broker once more, because clients only log the reason and raise that no broker answered.
+    The clients only log the reason.
     """
     whys = []
     for address in settings.brokers:
@@ -213,7 +213,6 @@ async def why_unusable(settings: Settings) -> tuple[bool, str]:
 
 
 async def _why_lost(host: str, port: int) -> str | None:
-    """Return why the address that a broker advertises cannot be reached; None if it can."""
     try:
         async with asyncio.timeout(_ADVERTISED_S):
             _, writer = await asyncio.open_connection(host, port)
@@ -245,7 +244,6 @@ def _why(error: Exception, settings: Settings) -> str | None:
 
 
 def _tls(settings: Settings) -> ssl.SSLContext:
-    """Return a TLS context that always checks the brokers' certificates and names."""
     authorities = settings.ssl_cafile
     try:
         context = ssl.create_default_context(cafile=authorities)
@@ -289,8 +287,8 @@ def _of_command(what: str) -> str:
 async def close_consumer(consumer: Any) -> None:
     """Close a consumer, even if its broker is away.
 
-    aiokafka cancels and awaits its reads. A read that waits for its next try raises CancelledError. That
-    would look like a cancellation of our own task, hide the cause, and leave the connections open.
+    aiokafka's `stop` cancels its reads, and may let their CancelledError escape. It would look like a
+    cancellation of our own task, and leave the connections open.
     """
     try:
         await consumer.stop()

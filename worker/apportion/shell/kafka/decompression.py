@@ -1,6 +1,6 @@
 """Bounded decompression of record batches.
 
-aiokafka decompresses a batch at once and without a bound: a batch of 6.5 KB can take hundreds of megabytes.
+aiokafka has no bound, and a batch of 6.5 KB can take hundreds of megabytes.
 """
 
 from mmap import mmap
@@ -10,15 +10,15 @@ import cramjam
 
 _SNAPPY = 2
 _STREAMS = {1: cramjam.gzip.decompress_into, 3: cramjam.lz4.decompress_into, 4: cramjam.zstd.decompress_into}
-"""Decoders of the codecs of Kafka whose data say by themselves where they end, by the codec's number."""
+"""Decoders by Kafka's codec number."""
 _KEPT_BYTES = 1 << 20
-"""How much memory is kept for the next batch; what is larger is given back."""
+"""Size up to which the target memory is kept for the next batch."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
-"""Begins snappy data in the framing of the Java clients: blocks, each behind its length in four bytes."""
+"""Start of snappy data in the Java clients' framing: blocks, each after its length in four bytes."""
 
 
 class NotDecompressedError(Exception):
-    """Data are damaged, of an unknown codec, or larger than the bound."""
+    """Data are damaged, have an unknown codec, or exceed the bound."""
 
 
 class Decompressor:
@@ -26,16 +26,14 @@ class Decompressor:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        # the system gives pages of an anonymous mapping as they are written: small batches take little
+        # An anonymous mapping takes memory only for written pages, so small batches take little.
         self._target = mmap(-1, max_bytes)
 
     def decompress(self, codec: int, data: memoryview) -> bytes | memoryview:
-        """Return decompressed data, of over 1 MiB as a view: no copy is made of them.
-
-        Takes at most `max_bytes` of memory for data that are larger.
+        """Return decompressed data; data of over 1 MiB are a view, without a copy.
 
         Raises:
-            NotDecompressedError: the data are damaged, of an unknown codec, or larger than the bound.
+            NotDecompressedError: the data are damaged, have an unknown codec, or exceed the bound.
         """
         decoder = _snappy if codec == _SNAPPY else _STREAMS.get(codec)
         if decoder is None:
@@ -48,16 +46,12 @@ class Decompressor:
             bound = f"{self.max_bytes} bytes (batch_decompressed_max_bytes)"
             raise NotDecompressedError(f"it is no compressed data of up to {bound}") from None
         finally:
-            if size > _KEPT_BYTES:  # its memory goes with the view
+            if size > _KEPT_BYTES:  # the view owns the old memory
                 self._target = mmap(-1, self.max_bytes)
 
 
 def _snappy(data: memoryview, target: Any) -> int:
-    """Decompress a raw block, or the blocks of the framing; return the number of bytes.
-
-    Raises:
-        DecompressionError, ValueError: the data are damaged, or larger than the target.
-    """
+    """Decompress a raw block, or framed blocks; return the number of bytes, or raise as cramjam does."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return int(cramjam.snappy.decompress_raw_into(data, target))
     written, at = 0, len(_XERIAL_MAGIC)

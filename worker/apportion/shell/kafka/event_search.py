@@ -1,7 +1,6 @@
-"""Search for past records of partitions by their `ce_id`, the newest first.
+"""Search for past records of partitions by their `ce_id`, newest first.
 
-All searches that wait for a partition are made by one reading. So a search takes no longer when many clients
-repeat their calls after an outage.
+One read serves all waiting searches of a partition, because many clients repeat their calls after an outage.
 """
 
 import asyncio
@@ -23,11 +22,11 @@ _Found: TypeAlias = asyncio.Future[bytes | None]
 
 
 class EventSearch:
-    """The searches that wait, and their results; `run` reads for them."""
+    """The waiting searches; `run` reads for them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._places: asyncio.Queue[TopicPartition] = asyncio.Queue()
+        self._queue: asyncio.Queue[TopicPartition] = asyncio.Queue()
         self._waiting: dict[TopicPartition, dict[bytes, list[_Found]]] = {}
 
     async def find(self, topic: str, partition: int, event_id: str) -> bytes | None:
@@ -36,43 +35,42 @@ class EventSearch:
         Raises:
             KafkaError: the partition could not be read.
         """
-        place = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
         found: _Found = asyncio.get_running_loop().create_future()
-        if place not in self._waiting:
-            self._waiting[place] = {}
-            self._places.put_nowait(place)
-        self._waiting[place].setdefault(event_id.encode(), []).append(found)
+        if topic_partition not in self._waiting:
+            self._waiting[topic_partition] = {}
+            self._queue.put_nowait(topic_partition)
+        self._waiting[topic_partition].setdefault(event_id.encode(), []).append(found)
         return await found
 
     async def run(self) -> None:
-        """Read one partition after another, until cancelled; the first search connects.
+        """Read one partition after another until cancelled; connects at the first search.
 
-        Several may run, so that a search that reads a whole partition does not hold up all others.
+        Several may run, so that a long search does not delay all others.
         """
-        place = await self._places.get()
+        partition = await self._queue.get()
         async with open_reader(self._settings, "read_committed", FETCH_MAX_BYTES) as consumer:
             while True:
-                wanted = self._waiting.pop(place)
+                wanted = self._waiting.pop(partition)
                 try:
-                    await _search(consumer, place, wanted)
+                    await _search(consumer, partition, wanted)
                 except KafkaError as error:
                     for found in _open(wanted):
                         found.set_exception(error)
-                place = await self._places.get()
+                partition = await self._queue.get()
 
 
 async def _search(
-    consumer: RecordConsumer, place: TopicPartition, wanted: Mapping[bytes, Sequence[_Found]]
+    consumer: RecordConsumer, partition: TopicPartition, wanted: Mapping[bytes, Sequence[_Found]]
 ) -> None:
-    """Read a partition backwards until all searches have a result or are given up."""
-    consumer.assign([place])
-    begin = (await patiently(consumer.beginning_offsets, [place]))[place]
-    end = (await patiently(consumer.end_offsets, [place]))[place]
+    consumer.assign([partition])
+    begin = (await patiently(consumer.beginning_offsets, [partition]))[partition]
+    end = (await patiently(consumer.end_offsets, [partition]))[partition]
     window = _FIRST_WINDOW
     while end > begin:
         start = max(begin, end - window)
-        consumer.seek(place, start)
-        async for step in read_to(consumer, {place: end}):
+        consumer.seek(partition, start)
+        async for step in read_to(consumer, {partition: end}):
             for record in step.records:
                 for found in wanted.get(dict(record.headers).get(_ID_HEADER) or b"", ()):
                     if not found.done():

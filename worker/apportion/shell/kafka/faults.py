@@ -14,9 +14,9 @@ class OffsetOutOfRangeError(StreamError):
 
     code = "offset_out_of_range"
 
-    def __init__(self, place: str, offset: int, begin: int, end: int) -> None:
+    def __init__(self, where: str, offset: int, begin: int, end: int) -> None:
         super().__init__(
-            f"{place} goes on at offset {offset}, and the topic has those from {begin} to before {end}: what "
+            f"{where} goes on at offset {offset}, and the topic has those from {begin} to before {end}: what "
             "lay between is gone; docs/operations/repair.md says how to go on without it"
         )
 
@@ -34,7 +34,7 @@ class TopicGoneError(StreamError):
 
 
 class TopicRecreatedError(StreamError):
-    """A topic was deleted and made anew while this process used it: its id differs."""
+    """A topic was deleted and created again while this process used it: its id differs."""
 
     code = "topic_replaced"
 

@@ -1,7 +1,7 @@
-"""Pauses between the fetches of a consumer whose broker does not wait for records.
+"""Pauses between fetches, for brokers that answer at once instead of waiting for records.
 
-A fetch names the time that the broker may wait for records. Apache Kafka waits. Some brokers, such as the
-embedded one, answer at once, and an idle consumer would ask them in a busy loop.
+Apache Kafka waits for the time that a fetch names. The embedded broker does not, and an idle consumer
+would ask them in a busy loop.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.protocol.fetch import FetchRequest
 
 _PAUSE_MIN_S, _PAUSE_MAX_S = 0.001, 0.015
-"""The first pause, and the longest: the time that a record may lie unread, apart from its fetch."""
+"""The first and the longest pause; a record may wait for one pause."""
 
 
 def pace_fetches(consumer: AIOKafkaConsumer) -> None:
-    """Let a consumer pause after each answer without records that comes before the time its fetch named.
+    """Pause a consumer after each early answer without records, at most until the time its fetch named.
 
-    The pause doubles until records come. It ends with the named time at the latest.
+    The pause doubles until records come.
     """
     client = consumer._client  # noqa: SLF001 - all fetches of the consumer go through its `send`
     send, pause_s = client.send, _PAUSE_MIN_S

@@ -1,8 +1,4 @@
-"""Ownership of the output topics: a check that no other installation writes into them.
-
-Each record names its writer (`ce_source`), so the records themselves are checked. Nothing is stored that
-could become wrong.
-"""
+"""Ownership of the output topics: a check of the last records' writers (`ce_source`)."""
 
 import asyncio
 
@@ -58,15 +54,14 @@ async def require_own_outputs(settings: Settings) -> None:
 
 
 async def _last_records(settings: Settings) -> list[ConsumerRecord]:
-    """Return the last record of each partition, in the order of the partitions."""
     topics, partitions = output_topics(settings), range(settings.partitions)
-    places = [TopicPartition(topic, number) for topic in topics for number in partitions]
+    wanted = [TopicPartition(topic, number) for topic in topics for number in partitions]
     consumer = RecordConsumer(**consumer_arguments(settings))
     try:
         async with asyncio.timeout(settings.request_timeout_s):
             await consumer.start()
-            begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-            filled = {place: end for place, end in ends.items() if begins[place] < end}
+            begins, ends = await consumer.beginning_offsets(wanted), await consumer.end_offsets(wanted)
+            filled = {partition: end for partition, end in ends.items() if begins[partition] < end}
             return await _read(consumer, filled)
     except (KafkaError, TimeoutError) as error:
         raise why_unanswered(settings, error) from error
@@ -75,18 +70,17 @@ async def _last_records(settings: Settings) -> list[ConsumerRecord]:
 
 
 async def _read(consumer: RecordConsumer, ends: Offsets) -> list[ConsumerRecord]:
-    """Return the records before the ends; none where the marker of a transaction is there."""
+    """Return the last records; a partition that ends with a transaction marker has none."""
     last: dict[TopicPartition, ConsumerRecord] = {}
     consumer.assign(sorted(ends))
-    for place, end in ends.items():
-        consumer.seek(place, end - 1)
+    for partition, end in ends.items():
+        consumer.seek(partition, end - 1)
     async for step in read_to(consumer, ends, poll_ms=_POLL_MS):
         if step.records:
-            last.setdefault(step.place, step.records[0])
-    return [last[place] for place in sorted(last)]
+            last.setdefault(step.partition, step.records[0])
+    return [last[partition] for partition in sorted(last)]
 
 
 def _writer(record: ConsumerRecord) -> str | None:
-    """Return the app id that wrote a record, or None."""
     sources = [value.decode(errors="replace") for name, value in record.headers if name == "ce_source"]
     return next((source.removeprefix(_APPS) for source in sources if source.startswith(_APPS)), None)

@@ -1,7 +1,6 @@
-"""Partitioning: the key of an event, and the partition that producers derive from the key.
+"""Partitioning: the key of an event, and the partition that Kafka's producers derive from the key.
 
-Both are computed as Kafka's clients do. A record with another key or partition is refused, because two
-workers would split its session.
+A record with another key or partition is refused, because two workers would split its session.
 """
 
 from collections.abc import Callable

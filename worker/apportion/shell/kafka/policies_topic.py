@@ -1,8 +1,7 @@
 """Reader of the policies topic: reads it to its end before the first answer, and then follows it.
 
-Answers need an end of the topic that is recent: no older than half of the time that policies take to settle.
-The other half is left for differences between the brokers' clocks and for replication. Every reader reads the
-whole topic, outside of any group.
+Answers need a recent end of the topic: at most half of `policy_settle_s` old. The other half is for
+differences between the brokers' clocks and for replication. Every reader reads the whole topic.
 """
 
 import asyncio
@@ -48,14 +47,14 @@ class PoliciesUnreadError(Exception):
 
 
 class _EndsEarlierError(Exception):
-    """The topic ends before the offset that was read: just after a failover, or it was replaced."""
+    """The topic ends before the read offset, just after a failover or because it was replaced."""
 
 
 _UNREAD = (KafkaError, TimeoutError, _EndsEarlierError)
 
 
 class PolicyReader:
-    """Reader of the policies topic. Use `connected` first, then run `follow` beside callers of `current`."""
+    """Reader of the policies topic. Use `connected` first, then run `follow` in a task of its own."""
 
     def __init__(
         self,
@@ -115,14 +114,12 @@ class PolicyReader:
             raise PoliciesUnreadError(self._place.topic, _reason(error)) from error
 
     async def look(self) -> tuple[PolicyRefusal, ...]:
-        """Read to the current end of the topic; return the refused records.
+        """Read all records that were appended before the call; return the refused records.
 
-        All records that were appended before the call are read when it returns. While a transaction is open
-        on the topic, it does not return, because the transaction's records are already in the topic.
+        While a transaction is open on the topic, it does not return.
 
         Raises:
-            KafkaError, TimeoutError, _EndsEarlierError: the end was not reached, or is before the offset that
-                was read.
+            KafkaError, TimeoutError, _EndsEarlierError: the end was not reached, or is too early.
         """
         began_s = self._clock()
         end = (await self._consumer.end_offsets([self._place]))[self._place]
@@ -142,8 +139,7 @@ class PolicyReader:
         settled; the group's first files always count.
 
         Raises:
-            NotAllowedError, BrokerUnreachableError: no ACL allows the write, or it was not acknowledged in
-                time.
+            NotAllowedError, BrokerUnreachableError: the write is not allowed, or not acknowledged in time.
             PoliciesUnreadError: the topic could not be read afterwards.
         """
         latest, own = self.timeline.latest_files, self.timeline.own
@@ -154,9 +150,9 @@ class PolicyReader:
         return await self.read_from(self._consumer)
 
     async def follow(self, refused: Callable[[tuple[PolicyRefusal, ...]], Awaitable[None]]) -> None:
-        """Read to the end again and again, until cancelled; `refused` is called with refused records.
+        """Read to the end periodically until cancelled; `refused` is called with refused records.
 
-        While the brokers are away, it keeps trying; only callers of `current` fail.
+        While the brokers do not answer, it keeps trying; only callers of `current` fail.
         """
         refusals: tuple[PolicyRefusal, ...] = ()
         while True:
@@ -195,7 +191,7 @@ class PolicyReader:
         return self._clock() - self._known_s <= self._trusted_s
 
     async def _read_to(self, end: int) -> list[Record]:
-        """Return the records up to an end, or to the end that the last read reported if that is later.
+        """Return the records up to the greater of `end` and the last reported end.
 
         Raises:
             TimeoutError: nothing came for `request_timeout_s`.
@@ -214,7 +210,6 @@ class PolicyReader:
         return records
 
     def _take(self, records: list[Record]) -> tuple[PolicyRefusal, ...]:
-        """Apply the records to the timeline; log and return refused records, and log changed files."""
         if not records:
             return ()
         before = self.timeline
@@ -229,13 +224,12 @@ class PolicyReader:
         return refusals
 
     def _compare(self, files: Files) -> None:
-        """Log the names of this worker's policy files that differ from the group's."""
         if differing := different(self.timeline.own, files.policies):
             log_fact("file policies differ from those of the group", policies=",".join(differing))
 
 
 async def write(settings: Settings, records: Iterable[OutboundRecord]) -> tuple[RecordMetadata, ...]:
-    """Write a few records with a producer of their own; return their places when all are durable.
+    """Write a few records with a new producer; return their positions when all are durable.
 
     Raises:
         BrokerUnreachableError: a record was not acknowledged in time; others may be written.

@@ -1,8 +1,4 @@
-"""Idempotent producer of whole record batches.
-
-It retries until it is closed. As it is idempotent, a record is in its topic once, however often it was sent.
-The caller decides when a record may be sent.
-"""
+"""Idempotent producer of whole record batches, which retries until it is closed."""
 
 from collections.abc import Iterable, Sequence
 from time import time
@@ -17,7 +13,7 @@ from apportion.shell.kafka.connection import connection_arguments
 from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 
 _RECORD_OVERHEAD_BYTES = 64
-"""An upper bound of a record's bytes besides key, value and headers."""
+"""Upper bound of a record's bytes without key, value and headers."""
 
 Entry: TypeAlias = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 """A record's key, value and headers."""
@@ -29,14 +25,13 @@ class Sent:
     __slots__ = ("_batch", "records")
 
     def __init__(self, batch: Any, records: int) -> None:
-        """`batch` is the client's batch, and `records` the number of its records."""
         self._batch = batch
         self.records = records
         batch.future.add_done_callback(_retrieve_error)
 
     @property
     def acknowledged(self) -> Any:
-        """The future of the acknowledgement. Do not cancel it, as others wait for it as well."""
+        """The future of the acknowledgement; do not cancel it, because others wait for it."""
         return self._batch.future
 
     @property
@@ -51,16 +46,14 @@ class Sent:
 
 
 class _BatchFiller:
-    """A record batch of the client that is being filled.
+    """A record batch of the client that is being filled; `now_ms` is the time of all records.
 
-    Records go to the inner builder of the client's builder: its own `append` costs as much again, twice an
-    event, and asks the clock for each record.
+    It uses the inner builder of the client's builder, whose own `append` takes twice as long.
     """
 
     __slots__ = ("_append", "_builder", "_now_ms", "records")
 
     def __init__(self, builder: Any, now_ms: int) -> None:
-        """Start empty; `now_ms` is the time of all records."""
         self._builder = builder
         self._append = builder._builder.append  # noqa: SLF001 - see above
         self._now_ms = now_ms
@@ -80,7 +73,7 @@ class _BatchFiller:
         return True
 
     def closed(self) -> Any:
-        """Close the batch, and return the client's builder, which knows how many records it has."""
+        """Close the batch, and return the client's builder."""
         self._builder._relative_offset = self.records  # noqa: SLF001 - see above
         self._builder.close()
         return self._builder
@@ -90,7 +83,6 @@ class RecordProducer:
     """A producer with one idempotent client."""
 
     def __init__(self, settings: Settings) -> None:
-        """Create the producer; `start` connects."""
         self._settings = settings
         self._client: Any = None
 
@@ -106,14 +98,9 @@ class RecordProducer:
             await self._client.partitions_for(topic)
 
     def _new_client(self) -> AIOKafkaProducer:
-        """Return a client that retries until it is closed.
-
-        Without idempotence, a retry after a lost acknowledgement would write a record twice. A batch for a
-        partition without a leader lives for `delivery_timeout_s`. By default the client drops it after the
-        time of one request, and it has no argument to change that.
-        """
         client = AIOKafkaProducer(**self._client_arguments())
-        client._message_accumulator._batch_ttl = self._settings.delivery_timeout_s  # noqa: SLF001 - see above
+        # By default, a batch for a partition without a leader is dropped after one request's timeout.
+        client._message_accumulator._batch_ttl = self._settings.delivery_timeout_s  # noqa: SLF001 - no public option
         return client
 
     def _client_arguments(self) -> dict[str, Any]:
@@ -131,7 +118,7 @@ class RecordProducer:
         }
 
     async def stop(self) -> None:
-        """Close; records that are not acknowledged by then are given up."""
+        """Close; unacknowledged records are given up."""
         await self._client.stop()
 
     def send(self, topic: str, partition: int, groups: Iterable[Sequence[Entry]]) -> list[Sent]:
@@ -157,7 +144,7 @@ class RecordProducer:
         return sent
 
     def _hand_over(self, batch: "_BatchFiller", topic: str, partition: int) -> Sent:
-        """Queue a record batch behind those of its partition; the client's `send_batch` waits for them."""
+        """Queue a record batch after earlier ones of its partition; the client's `send_batch` would wait."""
         accumulator = self._client._message_accumulator  # noqa: SLF001 - see above
         queued = accumulator._append_batch(batch.closed(), TopicPartition(topic, partition))  # noqa: SLF001 - see above
         return Sent(queued, batch.records)

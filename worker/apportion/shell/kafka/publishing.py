@@ -1,7 +1,6 @@
 """Publication of policies in the policies topic, and the state of that topic.
 
-A version never changes: neither a version in the topic, nor one of a policy file or a built-in policy, since
-a version in the topic takes precedence over those.
+A version never changes, neither in the topic nor in a policy file or a built-in policy.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ from apportion.shell.kafka.topics import check_topics, require_ready
 
 
 class PolicyChangedError(Exception):
-    """Versions already exist with other content; nothing was published."""
+    """Versions exist with other content; nothing was published."""
 
     code = "policy_changed"
 
@@ -54,10 +53,10 @@ async def read_timeline(settings: Settings) -> Timeline:
 
 
 async def publish_policies(settings: Settings, policies: Mapping[str, Policy]) -> tuple[PublishedPolicy, ...]:
-    """Publish policies, given by the file of each, and return them in order: all or none.
+    """Publish all policies or none; they are given by their files, and returned in order.
 
-    A policy that the topic has already is not published again, unless a refused record with its key comes
-    after it. Compaction would keep only the refused record.
+    A policy that the topic has is published again only if a refused record with its key follows it, because
+    compaction would keep only the refused record.
 
     Raises:
         PolicyChangedError: a version exists with other content, or somebody else published it first.
@@ -96,14 +95,13 @@ async def publish_policies(settings: Settings, policies: Mapping[str, Policy]) -
 
 
 def _hidden(timeline: Timeline, refusals: Iterable[PolicyRefusal], settle_ms: int) -> set[str]:
-    """Return the keys of published policies that have a refused record behind them."""
+    """Return the keys of published policies that are followed by a refused record."""
     settled_ms = {change.key: change.counts_from_ms for change in timeline.published}
     refused_ms = {refusal.record.key: refusal.record.timestamp_ms + settle_ms for refusal in refusals}
     return {key for key, ms in settled_ms.items() if refused_ms.get(key.encode(), -1) >= ms}
 
 
 def _require_unchanged(policies: Mapping[str, Policy], known: Mapping[str, Policy], whose: str) -> None:
-    """Check that no policy, given by file, is known with other content."""
     if changed := [
         f"{file}: version: {whose} has {policy_key(policy)} with other content; give it a new version"
         for file, policy in policies.items()
@@ -113,7 +111,7 @@ def _require_unchanged(policies: Mapping[str, Policy], known: Mapping[str, Polic
 
 
 async def _read(settings: Settings) -> tuple[Timeline, tuple[PolicyRefusal, ...]]:
-    """Return the topic's timeline and refused records, if it exists: a read could create it."""
+    """Return the existing topic's timeline and refused records; a read could create a missing topic."""
     reader = PolicyReader(settings, create_timeline(settings))
     reports = await check_topics(settings)
     require_ready(report for report in reports if report.topic == settings.policies_topic)

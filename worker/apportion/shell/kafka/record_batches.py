@@ -1,8 +1,7 @@
-"""Record batches of a fetched partition, read so that a damaged one harms no other.
+"""Parser of fetched record batches that replaces damaged records by an `UnreadableRecord` and continues.
 
-aiokafka's own parser raises at the first fault, before it returns what came before. This one gives an
-`UnreadableRecord` in the place of what cannot be read, and goes on. Format: "Record Batch" in Kafka's
-documentation of its protocol; only the current one (magic 2) is read.
+aiokafka's own parser raises at the first fault and loses the records before it. Format: "Record Batch" in
+Kafka's protocol documentation; only the current version (magic 2) is read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,38 +17,38 @@ from apportion.core.wire.record import Record
 from apportion.shell.kafka.decompression import Decompressor, NotDecompressedError
 
 Buffer: TypeAlias = bytes | memoryview
-"""Records of a batch; a view of decompressed ones, which would take their size twice if they were copied."""
+"""Records of a batch; large decompressed data are a view, to avoid a copy."""
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _LENGTH_END = 12
-"""The length of a batch counts from behind itself."""
+"""A batch's length counts from the end of the length field."""
 _CRC_END = 21
 _MAGIC = 2
 _CODEC, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _VARINT_MAX_BITS = 63
 HEADERS_MAX = 1_000
-"""Headers of a readable record. Each takes 2 bytes of a batch at least, and about 200 bytes as an object."""
+"""Maximum headers of a readable record; a header takes 2 bytes or more encoded, and 200 as an object."""
 RECORDS_MAX = 100_000
-"""Records of a readable batch: 32 MiB hold so many of 335 bytes. Each costs an answer or a dead letter."""
+"""Maximum records of a readable batch; 32 MiB hold as many of 335 bytes. Each costs an answer."""
 _GIVEN_MAX_BYTES = 16 << 20
-"""The estimated memory of the records that one fetch gives; only the last record may exceed it."""
+"""Estimated memory of the records of one fetch; only the last record may exceed it."""
 _COPIED_MAX_BYTES = 1 << 20
 _RECORD_BYTES, _RECORD_HEADER_BYTES = 500, 200
-"""The estimated memory of a record and of a header as objects, in addition to their bytes."""
+"""Estimated memory of a record and of a header as objects, in addition to their bytes."""
 _NAME_CHARACTER_BYTES = 5
-"""A character that is not ASCII makes each of its name take two or four bytes, and Python keeps the UTF-8."""
+"""Maximum memory of a character of a header's name: up to four bytes, and its UTF-8."""
 _TIMES_MS = range(-(2**63), 2**63)
 
 
 @dataclass
 class UnreadableRecord(ConsumerRecord):  # type: ignore[misc] # aiokafka has no types
-    """A record, or the last offset of several, that cannot be read; the key and value if they can be."""
+    """An unreadable record, or the last of several; it has the key and value if they are readable."""
 
     reason: str = ""
 
 
 def record_of(read: ConsumerRecord) -> Record:
-    """Return a record as the core takes it."""
+    """Convert a record to the core's type."""
     return Record(
         read.topic,
         read.partition,
@@ -63,7 +62,7 @@ def record_of(read: ConsumerRecord) -> Record:
 
 
 class _EncodedBatch(NamedTuple):
-    """The header of a batch, and where it lies in the fetched bytes."""
+    """The header of a batch, and its range in the fetched bytes."""
 
     start: int
     end: int
@@ -79,28 +78,24 @@ class _EncodedBatch(NamedTuple):
 
 
 class FetchedRecords:
-    """The records of one fetch of a partition: an iterator in the order of offsets.
-
-    Takes the place of aiokafka's `PartitionRecords`.
-    """
+    """The records of one fetch of a partition, in offset order; replaces aiokafka's `PartitionRecords`."""
 
     def __init__(
         self,
-        place: TopicPartition,
+        partition: TopicPartition,
         data: bytes,
         fetch_offset: int,
         end_offset: int,
         decompressor: Decompressor,
         aborted: Iterable[tuple[int, int]] = (),
     ) -> None:
-        """Read what was fetched from `fetch_offset` on, of a partition that ends before `end_offset`.
+        """Parse data from `fetch_offset` on, without batches of `aborted` transactions (producer id, offset).
 
-        A batch that reaches behind that end counts as damaged. The batches of `aborted` transactions
-        (producer id, first offset) are left out.
+        The partition ends before `end_offset`; a batch beyond that end counts as damaged.
         """
         self.next_fetch_offset = fetch_offset
-        """Where the next fetch goes on, when what was given so far is taken."""
-        self._place = place
+        """The offset of the next fetch after the records so far."""
+        self._partition = partition
         self._data = data
         self._end_offset = end_offset
         self._decompressor = decompressor
@@ -113,29 +108,26 @@ class FetchedRecords:
 
     @property
     def begins_damaged(self) -> bool:
-        """True if the first batch is damaged: its length, checksum, format or offsets are wrong."""
+        """Whether the first batch has a wrong length, checksum, format or offset."""
         return bool(self._data and self._first_fault)
 
     def __iter__(self) -> "FetchedRecords":
         return self
 
     def __next__(self) -> ConsumerRecord:
-        if (
-            self._records is None
-        ):  # not earlier: with it this is a cycle until all is read, and keeps the data
-            self._records = self._read()
+        if self._records is None:
+            self._records = self._read()  # not in `__init__`, because the reference cycle would keep the data
         return next(self._records)
 
     def _read(self) -> Iterator[ConsumerRecord]:
-        """Yield records until the data end, or more is decompressed or given than one fetch may.
-
-        What remains is fetched again. So is what follows a damaged batch, and such a batch behind the first.
-        """
+        """Yield records until the data end or a limit of one fetch is reached; the rest is fetched again."""
+        # Step 1: a damaged first batch becomes one unreadable record; the next fetch begins after it.
         if self._first_fault:
             if self._data:
                 yield self._unreadable_range(self._last_offset_of_damaged(), self._first_fault)
             return
         start = decompressed_bytes = 0
+        # Step 2: read whole batches. A later damaged batch ends the fetch, and is first in the next one.
         while decompressed_bytes <= self._decompressor.max_bytes:
             batch = self._batch_at(start)
             if batch is None or (start and self._fault(batch)):
@@ -150,7 +142,7 @@ class FetchedRecords:
                 else:
                     decompressed_bytes += len(body)
                     yield from self._records_of(batch, body)
-                    del body  # before the next one is made
+                    del body  # free the memory before the next batch is decompressed
                     if not self._has_room:
                         return
                     self.next_fetch_offset = batch.last_offset + 1
@@ -161,7 +153,7 @@ class FetchedRecords:
         return self._given_bytes < _GIVEN_MAX_BYTES
 
     def _batch_at(self, start: int) -> _EncodedBatch | None:
-        """Return the header of the batch at a place of the data; None if no whole batch is there."""
+        """Return the header of the batch at an index of the data; None if it is not complete."""
         if len(self._data) - start < _HEADER.size:
             return None
         base, length, _, magic, crc, attributes, delta, first, latest, producer, _, _, count = (
@@ -175,7 +167,7 @@ class FetchedRecords:
         )
 
     def _fault(self, batch: _EncodedBatch) -> str:
-        """Return why a header cannot be trusted, or nothing."""
+        """Return why a batch is damaged; empty if it is not."""
         if not self._is_whole(batch):
             return "its batch is damaged (checksum or format)"
         if not self._is_in_place(batch):
@@ -187,20 +179,20 @@ class FetchedRecords:
         return batch.magic == _MAGIC and calc_crc32c(data.tobytes()) == batch.crc
 
     def _is_in_place(self, batch: _EncodedBatch) -> bool:
-        """Return whether offsets of a batch fit; the checksum does not cover the first of them."""
+        """Return whether a batch's offsets fit; the checksum does not cover the base offset."""
         position = self.next_fetch_offset
         if not position <= batch.last_offset < self._end_offset or batch.last_offset < batch.base_offset:
             return False
         if batch.base_offset <= position:
             return batch.start == 0 or batch.base_offset == position
-        following = self._batch_at(batch.end)  # a gap, as compaction leaves it, unless others are in it
+        following = self._batch_at(batch.end)  # compaction may leave a gap, but no other batch is inside it
         return following is None or not position < following.base_offset <= batch.last_offset
 
     def _last_offset_of_damaged(self) -> int:
-        """Return the last offset that a damaged first batch has, or an earlier one of it.
+        """Return the last offset of a damaged first batch, or an earlier offset in it.
 
-        A whole batch that follows bounds it. Otherwise two fields of the damaged batch do, its last offset
-        and its number of records. So one wrong field takes no offsets of other batches along.
+        It is bounded by a whole batch that follows, otherwise by the damaged batch's last offset and number
+        of records. So one wrong field skips no offsets of other batches.
         """
         batch, position = self._batch_at(0), self.next_fetch_offset
         if batch is None:
@@ -216,7 +208,6 @@ class FetchedRecords:
         return max(position, min(said, position + count - 1))
 
     def _is_left_out(self, batch: _EncodedBatch) -> bool:
-        """Return whether a batch is of an aborted transaction, or the marker that ends one."""
         while self._aborted and self._aborted[-1][1] <= batch.base_offset:
             self._aborted_producers.add(self._aborted.pop()[0])
         if batch.attributes & _CONTROL:
@@ -225,10 +216,10 @@ class FetchedRecords:
         return bool(batch.attributes & _TRANSACTIONAL) and batch.producer_id in self._aborted_producers
 
     def _body(self, batch: _EncodedBatch) -> Buffer:
-        """Return the records of a batch, decompressed.
+        """Return the decompressed records of a batch.
 
         Raises:
-            NotDecompressedError: they cannot be, or not within the bound, or they are too many.
+            NotDecompressedError: they are damaged, too large or too many.
         """
         if batch.record_count > RECORDS_MAX:
             raise NotDecompressedError(f"its batch has {batch.record_count} records, more than {RECORDS_MAX}")
@@ -238,7 +229,6 @@ class FetchedRecords:
         return self._decompressor.decompress(codec, memoryview(self._data)[start : batch.end])
 
     def _records_of(self, batch: _EncodedBatch, body: Buffer) -> Iterator[ConsumerRecord]:
-        """Yield the records of a batch that are at the position or behind it."""
         start, offset = 0, batch.base_offset
         for _ in range(batch.record_count):
             if offset > batch.last_offset:
@@ -267,7 +257,7 @@ class FetchedRecords:
     def _record(
         self, batch: _EncodedBatch, expected_offset: int, data: Buffer, begin: int, end: int
     ) -> ConsumerRecord:
-        """Return the record that lies between two places, without its length, at this offset or later."""
+        """Parse the record in `data[begin:end]`, which has the expected offset or a later one."""
         if isinstance(data, memoryview) and end - begin <= _COPIED_MAX_BYTES:
             data, begin, end = bytes(data[begin:end]), 0, end - begin  # parsed in half the time of a view
         offset = expected_offset
@@ -276,7 +266,7 @@ class FetchedRecords:
             offset_delta, at = _varint(data, at)
             said = batch.base_offset + offset_delta
             fits = at <= end and expected_offset <= said <= batch.last_offset
-            if not fits or said < self.next_fetch_offset:  # what is before the position is given to nobody
+            if not fits or said < self.next_fetch_offset:  # records before the position are not returned
                 reason = "its length or offset does not fit into its batch"
                 return self._unreadable(said if fits else offset, reason)
             offset = said
@@ -299,17 +289,14 @@ class FetchedRecords:
             named = tuple([(name.decode(errors="replace"), content) for name, content in headers])
             reason = "the name of a header is not UTF-8"
             return self._unreadable(offset, reason, timestamp, key, value, named)
-        topic, partition = self._place
+        topic, partition = self._partition
         key_size, value_size = -1 if key is None else len(key), -1 if value is None else len(value)
         return ConsumerRecord(
             topic, partition, offset, timestamp, int(by_broker), key, value, None, key_size, value_size, named
         )
 
     def _unreadable_range(self, last_offset: int, reason: str) -> UnreadableRecord:
-        """Return what takes the place of all records from the position to an offset, and move behind them.
-
-        It has the last of their offsets: a commit behind it is one behind all of them.
-        """
+        """Replace all records from the position to an offset by one record at that offset, and skip them."""
         first_offset = self.next_fetch_offset
         self.next_fetch_offset = last_offset + 1
         if first_offset < last_offset:
@@ -327,15 +314,15 @@ class FetchedRecords:
     ) -> UnreadableRecord:
         sizes = -1 if key is None else len(key), -1 if value is None else len(value)
         return UnreadableRecord(
-            *self._place, offset, timestamp, 0, key, value, None, *sizes, headers, reason=reason
+            *self._partition, offset, timestamp, 0, key, value, None, *sizes, headers, reason=reason
         )
 
 
 def _varint(data: Buffer, at: int) -> tuple[int, int]:
-    """Return a zigzag number of variable length, and the place behind it.
+    """Return a zigzag number of variable length, and the index after it.
 
     Raises:
-        IndexError: the data end before it does, or it has more than 64 bits.
+        IndexError: the data end within it, or it has more than 64 bits.
     """
     byte = data[at]
     at += 1
@@ -352,10 +339,10 @@ def _varint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def _nullable_bytes(data: Buffer, at: int, data_end: int) -> tuple[bytes | None, int]:
-    """Return bytes behind their length, None if that is negative, and the place behind them.
+    """Return length-prefixed bytes (None for a negative length), and the index after them.
 
     Raises:
-        IndexError, ValueError: the data end before they do.
+        IndexError, ValueError: the data end within them.
     """
     length, at = _varint(data, at)
     if length < 0:
@@ -367,7 +354,7 @@ def _nullable_bytes(data: Buffer, at: int, data_end: int) -> tuple[bytes | None,
 
 
 def _headers(data: Buffer, at: int, data_end: int, count: int) -> list[tuple[bytes, bytes | None]]:
-    """Return names and values of so many headers, which end where the data do.
+    """Return names and values of `count` headers, which must end at the end of the data.
 
     Raises:
         IndexError, ValueError: their number or a length is wrong.

@@ -1,8 +1,4 @@
-"""A Kafka consumer that no record can stop.
-
-It is aiokafka's consumer, but for the reading of record batches: `FetchedRecords` gives an `UnreadableRecord`
-in the place of what cannot be read.
-"""
+"""aiokafka's consumer with our own parser of record batches, so that no damaged record can stop it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -31,10 +27,9 @@ _NO_RESET = 0
 
 
 class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no types
-    """A consumer. Takes all other options of `AIOKafkaConsumer`."""
+    """A consumer with the options of `AIOKafkaConsumer`, and a bound on decompressed batches."""
 
     def __init__(self, *, batch_decompressed_max_bytes: int, **options: Any) -> None:
-        """Connect to nothing yet. A batch that is larger when it is decompressed is unreadable."""
         super().__init__(**options)
         pace_fetches(self)
         self._fetcher: Any = None
@@ -47,7 +42,7 @@ class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no 
             KafkaError: no broker answered.
         """
         await super().start()
-        await self._fetcher.close()  # it has given nothing: what it has fetched is fetched again
+        await self._fetcher.close()  # its records were not returned, and are fetched again
         self._fetcher = RecordFetcher(
             self._client,
             self._subscription,
@@ -73,10 +68,7 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
         """Assignments and offsets that are fetched again, because their answer began with a damaged batch."""
 
     async def _proc_fetch_request(self, assignment: Any, node_id: int, request: Any) -> bool:
-        """Send a request, and keep what it brings; return whether somebody who waits has something to take.
-
-        As in aiokafka, but for the making of records. It is their fetcher's one place for that.
-        """
+        """Send a request and store its answer, as aiokafka does; return whether a waiting reader is woken."""
         try:
             response = await self._client.send(node_id, request)
         except KafkaError as error:
@@ -84,7 +76,7 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
             await asyncio.sleep(self._retry_backoff)
             return False
         except asyncio.CancelledError:
-            return False  # closed, or other partitions are assigned: aiokafka cancels it and looks no more
+            return False  # the client was closed, or other partitions were assigned
         if not assignment.active:
             return False
         offsets = {
@@ -93,57 +85,57 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
             for partition, offset, _ in partitions
         }
         has_news = False
-        for place, error_code, answer in _answers(response):
-            state = assignment.state_value(place)
-            if state.has_valid_position and state.position == offsets[place]:
+        for partition, error_code, answer in _answers(response):
+            state = assignment.state_value(partition)
+            if state.has_valid_position and state.position == offsets[partition]:
                 kept = (
-                    self._keep(place, answer, assignment, offsets[place])
+                    self._keep(partition, answer, assignment, offsets[partition])
                     if error_code == NoError.errno
-                    else self._fail(place, for_code(error_code), state, offsets[place])
+                    else self._fail(partition, for_code(error_code), state, offsets[partition])
                 )
                 has_news = has_news or kept
         return has_news
 
-    def _keep(self, place: TopicPartition, answer: "_Answer", assignment: Any, offset: int) -> bool:
-        """Keep what was fetched of a partition; return whether there is anything.
+    def _keep(self, partition: TopicPartition, answer: "_Answer", assignment: Any, offset: int) -> bool:
+        """Store the answer for a partition; return whether it has records.
 
-        A first batch that cannot be trusted is fetched again before it counts as damaged.
+        If the first batch is damaged, it is fetched again before it counts as damaged.
         """
-        state = assignment.state_value(place)
+        state = assignment.state_value(partition)
         state.highwater, state.lso = answer.end_offset, answer.last_stable_offset
-        before = self._fetched_again.pop(place, None)
+        before = self._fetched_again.pop(partition, None)
         if not answer.data:
             return False
         records = FetchedRecords(
-            place,
+            partition,
             answer.data,
             offset,
             answer.end_offset,
             self._decompressor,
             answer.aborted if self._isolation_level == READ_COMMITTED else (),
         )
-        # A bit may flip on the way. Or the broker took the end before it read the data, and others appended
-        # between the two: the end of the next answer is taken later than these data were read.
+        # A bit may have flipped on the way. Or the broker determined the end before it read the data, and
+        # records were appended in between; the next answer has a later end.
         if records.begins_damaged and before != (assignment, offset):
-            self._fetched_again[place] = assignment, offset
+            self._fetched_again[partition] = assignment, offset
             return False
-        self._records[place] = FetchResult(
-            place, partition_records=records, assignment=assignment, backoff=self._prefetch_backoff
+        self._records[partition] = FetchResult(
+            partition, partition_records=records, assignment=assignment, backoff=self._prefetch_backoff
         )
         return True
 
-    def _fail(self, place: TopicPartition, error: type[KafkaError], state: Any, offset: int) -> bool:
-        """React to a broker's error; return whether it is one for who waits."""
+    def _fail(self, partition: TopicPartition, error: type[KafkaError], state: Any, offset: int) -> bool:
+        """Handle a broker's error; return whether a waiting reader must be woken."""
         if error in (NotLeaderForPartitionError, UnknownTopicOrPartitionError):
             self._client.force_metadata_update()
         elif error is OffsetOutOfRangeError:
             if self._default_reset_strategy != _NO_RESET:
                 state.await_reset(self._default_reset_strategy)
                 return False
-            self._set_error(place, OffsetOutOfRangeError({place: offset}))
+            self._set_error(partition, OffsetOutOfRangeError({partition: offset}))
             return True
         elif error is TopicAuthorizationFailedError:
-            self._set_error(place, TopicAuthorizationFailedError(place.topic))
+            self._set_error(partition, TopicAuthorizationFailedError(partition.topic))
             return True
         else:
             _log.warning("Unexpected error while fetching data: %s", error.__name__)
@@ -151,7 +143,7 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
 
 
 class _Answer:
-    """What a broker answers of a partition: versions 4 and later of the response, where fields differ."""
+    """A broker's answer for a partition, from versions 4 and later of the response."""
 
     def __init__(self, end_offset: int, fields: Any, version: int) -> None:
         self.end_offset = end_offset

@@ -1,7 +1,4 @@
-"""Synchronous reader of records, by a client on an event loop of its own in a thread of its own.
-
-It buffers one fetch of each partition.
-"""
+"""Synchronous reader of records, with a client in a thread of its own; it buffers a fetch per partition."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
@@ -55,9 +52,7 @@ class RecordReader:
         """The client; use it only on its own event loop, through `wait`."""
 
     def read(self, *spans: OffsetSpan) -> tuple[Iterator[Record], ...]:
-        """Return an iterator over the committed records of each span; iterators of earlier calls end.
-
-        Records that were deleted are left out.
+        """Return an iterator over the existing committed records of each span; earlier iterators end.
 
         Raises:
             BrokerUnreachableError: nothing came for `request_timeout_s`.
@@ -108,7 +103,7 @@ class RecordReader:
             self.client.seek(span.place, span.first)
 
     async def _next(self, span: OffsetSpan, position: int) -> tuple[list[Record], int]:
-        """Return the next records, and the offset after them; markers of transactions are skipped."""
+        """Return the next records, and the offset after them and any transaction markers."""
         place, consumer = span.place, self.client
         records: list[Record] = []
         async with asyncio.timeout(self._settings.request_timeout_s):

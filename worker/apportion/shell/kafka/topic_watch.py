@@ -1,6 +1,6 @@
-"""Identity of topics: the cluster's id, and the topics' ids, which a topic that is made anew does not keep.
+"""Watch for deleted and recreated topics, by the ids of the cluster and of the topics.
 
-Brokers before Kafka 2.8 have no topic ids, and there no change is recognised.
+Brokers before Kafka 2.8 have no topic ids, so changes are not detected there.
 """
 
 import asyncio
@@ -27,25 +27,24 @@ from apportion.shell.kafka.connection import open_connection
 from apportion.shell.kafka.faults import AnotherClusterError, StreamError, TopicGoneError, TopicRecreatedError
 
 _LOOK_S = 3.0
-"""The seconds between two looks; each takes a connection and a request."""
+"""Interval between looks; each takes a connection and a request."""
 _CAUSE_S = 2.0
-"""The time that a process that has failed may look for the cause before it stops."""
+"""Time that a failed process may look for the cause before it stops."""
 _TEXT, _NUMBERS, _TAGS = CompactString(), CompactArray(Int32), ("tags", TaggedFields)
 
 
 def _rows(*kinds: Any) -> CompactArray:
-    """Return the form of rows with these fields, whose names play no part, and tags."""
     return CompactArray(*[("", kind) for kind in kinds], _TAGS)
 
 
 _BROKERS = _rows(Int32, _TEXT, Int32, _TEXT)
 _PARTITIONS = _rows(Int16, Int32, Int32, Int32, _NUMBERS, _NUMBERS, _NUMBERS)
-# The fields of a topic: error code, name, both halves of its id, and what is not used here.
+# The fields of a topic: error code, name, both halves of its id, and unused fields.
 _TOPICS = _rows(Int16, _TEXT, Int64, Int64, Boolean, _PARTITIONS, Int32)
 
 
 class _MetadataResponse(Response):  # type: ignore[misc] # aiokafka ships no types
-    """The response of the first version with topic ids, which aiokafka does not have; its end is unread."""
+    """The first version of the response with topic ids, which aiokafka lacks; its end is not parsed."""
 
     API_KEY, API_VERSION = 3, 10
     SCHEMA = Schema(
@@ -58,7 +57,7 @@ class _MetadataResponse(Response):  # type: ignore[misc] # aiokafka ships no typ
 
 
 class _MetadataRequest(RequestStruct):  # type: ignore[misc] # likewise
-    """Asks for topics; what follows them in the schema is false, so no topic is created."""
+    """A query of topics; the flags after them are false, so no topic is created."""
 
     API_KEY, API_VERSION, FLEXIBLE_VERSION, RESPONSE_TYPE = 3, 10, True, _MetadataResponse
     SCHEMA = Schema(
@@ -77,17 +76,14 @@ class _TopicsRequest(Request[_MetadataRequest]):  # type: ignore[misc] # likewis
 
 
 class TopicsView(Struct, frozen=True):
-    """The cluster's id, and the id of each topic that exists.
-
-    An id is "" if the broker has none, or does not show the topic to this user.
-    """
+    """The cluster's id, and the id of each existing topic; "" if the broker has or shows none."""
 
     cluster_id: str
     topic_ids: Mapping[str, str]
 
 
 async def view_topics(settings: Settings, topics: Collection[str]) -> TopicsView:
-    """Return what the first broker that answers says of these topics; creates none.
+    """Return the ids of these topics from the first broker that answers, without creating a topic.
 
     Raises:
         KafkaError, TimeoutError: no broker answered within `request_timeout_s`.
@@ -115,7 +111,7 @@ def _view(response: _MetadataResponse) -> TopicsView:
 
 
 class TopicsWatch:
-    """Watch over the topics of a running process: compares them with its first look."""
+    """Compares the topics of a running process with its first look."""
 
     def __init__(self, settings: Settings, topics: Collection[str]) -> None:
         self._settings = settings
@@ -123,12 +119,12 @@ class TopicsWatch:
         self._first: TopicsView | None = None
 
     async def follow(self) -> None:
-        """Look every few seconds, until cancelled.
+        """Look periodically until cancelled.
 
         A topic is gone if two looks in a row miss it: a broker that has just started may not know it yet.
 
         Raises:
-            AnotherClusterError, TopicGoneError, TopicRecreatedError: it is not what it was at the first look.
+            AnotherClusterError, TopicGoneError, TopicRecreatedError: a topic or the cluster has changed.
         """
         missed = False
         while True:
@@ -148,7 +144,7 @@ class TopicsWatch:
         return change or failure
 
     async def change(self) -> StreamError | None:
-        """Return what has changed since the first look; None: nothing, or no broker answers."""
+        """Return the change since the first look; None: there is none, or no broker answers."""
         try:
             view = await view_topics(self._settings, self._topics)
         except (KafkaError, TimeoutError):

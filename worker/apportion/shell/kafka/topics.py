@@ -1,6 +1,6 @@
 """Topics of the worker: their plan, their creation, and the comparison with existing topics.
 
-An existing topic is never changed or deleted. No topic is created by a mere query.
+An existing topic is never changed or deleted, and no query creates a topic.
 """
 
 import asyncio
@@ -25,13 +25,11 @@ from apportion.shell.kafka.admin import admin_client
 MESSAGE_MAX_BYTES = 4 << 20
 """Four times the default bound of an event, because a decision names every candidate of its request."""
 _HISTORY_S = 24 * 60 * 60
-"""The time that superseded records of the policies topic stay in addition to the retention of requests.
-
-A repeated request must find the policies of its record time."""
+"""Time that superseded policies stay beyond the retention of requests, which need them if repeated."""
 _COMPACTION_LAG_S = 60 * 60
-"""The time before compaction may remove a superseded row from the changelog."""
+"""Time before compaction may remove a superseded row from the changelog."""
 _TOMBSTONES_S = 24 * 60 * 60
-"""The time that tombstones stay in a compacted topic; a read from its beginning must be faster."""
+"""Time that tombstones stay in a compacted topic; a read from its beginning must be faster."""
 _MORE_IS_FINE = frozenset(
     (
         "replication_factor",
@@ -114,7 +112,7 @@ class TopicsNotReadyError(Exception):
 
 
 class PartitionsChangedError(Exception):
-    """A topic's number of partitions differs from that of the sessions' rows."""
+    """A topic's number of partitions differs from the configured number."""
 
     code = "partitions_changed"
 
@@ -149,11 +147,10 @@ def changelog_topic(settings: Settings) -> str:
 
 
 def plan_topics(settings: Settings) -> tuple[Topic, ...]:
-    """Return every topic: those of the worker, inputs first, then the topic that only the sink reads.
+    """Return every topic: first the worker's, inputs first, then the topic that only the sink reads.
 
-    Input, output and table topics have the same number of partitions, so that a session's rows and outputs
-    are on the partition of its events. The broker stamps the inputs, because the order of policies and
-    requests must not depend on a producer's clock. Records keep the compression of their producers.
+    A session's rows and outputs are on the partition of its events. The broker stamps the inputs, because
+    the order of policies and requests must not depend on a producer's clock.
     """
     stamped = ("message.timestamp.type", "LogAppendTime")
     history = _ms("min.compaction.lag.ms", settings.retention_s + _HISTORY_S)
@@ -186,7 +183,7 @@ def _ms(name: str, seconds: int) -> tuple[str, str]:
 
 
 async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
-    """Compare the topics with their plan; the reports are in the order of the plan.
+    """Compare the topics with their plan, and return the reports in the plan's order.
 
     Raises:
         BrokerRefusedError, BrokerUnreachableError: a broker refuses us, or none answered in time.
@@ -198,7 +195,7 @@ async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
 
 
 async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
-    """Create the missing topics, and compare all with their plan; the reports are in the order of the plan.
+    """Create the missing topics, and compare all with their plan; the reports are in the plan's order.
 
     If a broker rejects a config, the topic is created without it, and the report says so.
 
@@ -262,11 +259,9 @@ def require_same_partitions(settings: Settings, reports: Iterable[TopicReport]) 
 
 
 async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
-    """Return the planned topics that exist, by name.
-
-    Queries all topics and all configs. Many brokers create a missing topic that a query names, and an
-    embedded broker hangs up on a query that names configs.
-    """
+    """Return the planned topics that exist, by name."""
+    # Query all topics and configs: many brokers create a missing topic that a query names, and the embedded
+    # broker hangs up on a query that names configs.
     names = {topic.name for topic in plan}
     described = [topic for topic in await admin.describe_topics() if topic["topic"] in names]
     partitions = {topic["topic"]: topic["partitions"] for topic in described if not topic["error_code"]}
@@ -285,10 +280,7 @@ async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
 
 
 async def _create(admin: Any, topic: Topic) -> str | None:
-    """Create a topic with as many of its configs as the broker accepts; return the error, or an empty string.
-
-    The result is None if somebody else created the topic meanwhile.
-    """
+    """Create a topic with all configs that the broker accepts; return the error or "", None if it exists."""
     for taken in range(len(topic.configs), -1, -1):
         configs = dict(topic.configs[:taken])
         new = NewTopic(topic.name, topic.partitions, topic.replication_factor, topic_configs=configs)
@@ -320,7 +312,7 @@ def _report(topic: Topic, actual: _Actual | None, *, created: bool = False) -> T
 
 def _is_met(name: str, planned: str, actual: str | None) -> bool:
     if name == "compression.type" and actual is not None:
-        return True  # each is read
+        return True  # any compression can be read
     if name in _MORE_IS_FINE and actual is not None:
         return int(actual) >= int(planned) or (name, actual) == ("retention.ms", _FOR_EVER)
     return actual == planned

@@ -1,7 +1,4 @@
-"""Transactional producer of one partition, with all uses of the Kafka client that it does not document.
-
-The caller decides which records a transaction has, and in which order.
-"""
+"""Transactional producer of one partition, with uses of undocumented parts of the Kafka client."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,19 +15,18 @@ from apportion.settings import Settings
 from apportion.shell.kafka.producer import RecordProducer, Sent
 
 TRANSACTION_TIMEOUT_S = 10.0
-"""The time after which brokers abort an open transaction; until then it hides the records after it."""
+"""Time after which brokers abort an open transaction; until then it hides the records after it."""
 _CONCURRENT_S = 0.002
 """The client's wait if the previous transaction is still ending when the next begins; default 20 ms."""
 _OPEN = (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
 _ABORT_S = 2.0
-"""The time limit of an abort; after it, the next producer under the id aborts the transaction."""
+"""Time limit of an abort; after it, the next producer under the id aborts the transaction."""
 
 
 class TransactionalProducer(RecordProducer):
     """A producer with a transactional id; starting it ends the open transactions of that id."""
 
     def __init__(self, settings: Settings, transactional_id: str) -> None:
-        """Create the producer; `start` connects."""
         super().__init__(settings)
         self.transactional_id = transactional_id
         self._behind: Sequence[asyncio.Future[None]] = ()
@@ -45,9 +41,8 @@ class TransactionalProducer(RecordProducer):
     def _new_client(self) -> AIOKafkaProducer:
         """Return a client that sends the offset only after all records are written.
 
-        A broker verifies both with the coordinator. If the offset comes while the records are being verified,
-        the broker rejects the records, and the client retries them after 100 ms. The group is added to the
-        transaction meanwhile.
+        A broker verifies both with the coordinator. If the offset came during the verification of records,
+        the broker would reject them, and the client would retry them only after 100 ms.
         """
         client = super()._new_client()
         sender = client._sender  # noqa: SLF001 - the client does not order them
@@ -66,21 +61,19 @@ class TransactionalProducer(RecordProducer):
         await self._client.begin_transaction()
 
     async def send_offset(
-        self, place: TopicPartition, offset: int, metadata: str, behind: Sequence[Sent]
+        self, partition: TopicPartition, offset: int, metadata: str, behind: Sequence[Sent]
     ) -> None:
-        """Add the group's offset to the transaction, after these record batches; return when it is added.
+        """Add the group's offset to the transaction after these record batches, and wait for the result.
 
         Raises:
             KafkaError: the offset was not added.
         """
         self._behind = [sent.acknowledged for sent in behind]
-        offsets = {place: OffsetAndMetadata(offset, metadata)}
+        offsets = {partition: OffsetAndMetadata(offset, metadata)}
         await self._client.send_offsets_to_transaction(offsets, self._settings.app_id)
 
     async def commit(self) -> None:
-        """Commit the transaction.
-
-        The client also commits if a record batch was refused, so the caller must check all batches first.
+        """Commit the transaction; the caller must check before that no record batch was refused.
 
         Raises:
             KafkaError: the transaction is not committed, or its outcome is unknown.
@@ -88,10 +81,9 @@ class TransactionalProducer(RecordProducer):
         await self._client.commit_transaction()
 
     async def abort(self) -> None:
-        """Abort the transaction, if one is open.
+        """Abort an open transaction, unless it is being committed.
 
-        A transaction that is being committed is left alone. If the abort fails, the next producer under the
-        id aborts the transaction.
+        If the abort fails, the next producer under the id aborts the transaction.
         """
         if self._client._txn_manager.state in _OPEN:  # noqa: SLF001 - the client does not expose its state
             with suppress(KafkaError, TimeoutError):

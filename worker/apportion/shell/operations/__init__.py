@@ -1,4 +1,1 @@
-"""The operator's view of a worker: its metrics, its health and readiness, and its log.
-
-It shows no sessions, ids or content.
-"""
+"""The operator's view of a worker: metrics, health and log, without sessions or content."""

@@ -1,7 +1,6 @@
 """Tuning of Python's cyclic garbage collector for the command's processes, which create almost no cycles.
 
-Objects outside of cycles are freed at once, as always. The library does not change this setting of its
-user's process. Where many cycles arise at once, as in a rebalance, `look_once` collects them.
+The library does not change its user's process. A rebalance creates many cycles; `look_once` collects them.
 """
 
 import gc
@@ -26,8 +25,5 @@ def keep_what_is_here() -> None:
 
 
 def look_once() -> None:
-    """Collect cycles now: they hold the records that Kafka's clients have fetched and nobody has read.
-
-    Rare collections would keep tens of megabytes for an hour, and memory would grow with each rebalance.
-    """
+    """Collect cycles now, which hold unread records; otherwise memory would grow with each rebalance."""
     gc.collect()

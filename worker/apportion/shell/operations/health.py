@@ -1,8 +1,7 @@
 """Health and readiness of a worker, judged by periodic observations of its progress.
 
-The worker is dead if something makes no progress for too long. A partition at its end has nothing to do. If
-the brokers do not answer, a restart would not help, and the time does not count. The caller observes the
-worker and reads the clock.
+The worker is dead if something makes no progress for too long. Time without answers from the brokers does not
+count, because a restart would not help. The caller observes the worker and reads the clock.
 """
 
 from collections.abc import Hashable, Mapping
@@ -14,7 +13,7 @@ class Patience(Struct, frozen=True):
     """Longest times without progress, in seconds."""
 
     stalled_s: float
-    """Without progress in a partition whose events wait or are being answered."""
+    """Without progress in a partition with waiting or unanswered events."""
     recovery_s: float
     """Without progress in the recovery of sessions."""
     flow_s: float

@@ -49,16 +49,12 @@ def log_to_stderr(log_format: LogFormat = LogFormat.TEXT) -> None:
     """Log to stderr from now on: our own facts, and the warnings and errors of libraries."""
     handler = logging.StreamHandler()
     handler.setFormatter(_FORMATTERS[log_format]())
-    handler.addFilter(
-        lambda record: "Crashed reason=" not in str(record.msg)
-    )  # the command logs it at its end
+    handler.addFilter(lambda record: "Crashed reason=" not in str(record.msg))  # the command logs it itself
     handler.addFilter(RepeatFilter(_log_end_of_errors))
     logging.root.handlers = [handler]
     logging.root.setLevel(logging.WARNING)
     _LOG.setLevel(logging.INFO)
-    logging.getLogger("apportion.shell.stream").setLevel(
-        logging.WARNING
-    )  # Faust's messages about our services
+    logging.getLogger("apportion.shell.stream").setLevel(logging.WARNING)  # without Faust's service messages
     threading.excepthook = _log_ended_thread
 
 
@@ -80,13 +76,13 @@ class RefusalLog:
         self._logged_s: dict[str, float] = {}
         self._pending: Counter[str] = Counter()
 
-    def tell(self, code: str, place: str) -> None:
-        """Count a refused event, and log its code and place unless the code was logged within a second."""
+    def tell(self, code: str, where: str) -> None:
+        """Count a refused event, and log its code and position unless the code was logged within a second."""
         self._pending[code] += 1
         now_s = self._clock_s()
         if now_s - self._logged_s.get(code, float("-inf")) >= _REFUSALS_EVERY_S:
             self._logged_s[code] = now_s
-            log_fact("dead letter", code=code, place=place, count=self._pending.pop(code))
+            log_fact("dead letter", code=code, place=where, count=self._pending.pop(code))
 
 
 def _log_end_of_errors(lines: int, lasted_s: float) -> None:
@@ -98,7 +94,6 @@ def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
 
 
 def _pairs(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the names and values of a line, in their order."""
     pairs: dict[str, Any] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname.lower(),

@@ -19,8 +19,6 @@ COMPOSING = {"gen_ai.operation.name": "compose_context"}
 
 
 class _TracedAnswer(Struct, frozen=True):
-    """The fields of a composed event that a span names."""
-
     session_id: str
     decision_id: str
     status: str

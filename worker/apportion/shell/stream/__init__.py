@@ -1,4 +1,1 @@
-"""The order in which records are read, answered, made durable and committed.
-
-It does not decide the content of answers.
-"""
+"""The order in which records are read, answered, made durable and committed."""

@@ -1,7 +1,6 @@
-"""Reasons for which a worker stops by itself.
+"""Errors that stop a worker.
 
-A message never has content: an exception that is not the client's is named by its type and its place in the
-code.
+Messages never contain the content of events: an unexpected exception is named by its type and code line only.
 """
 
 from collections.abc import Iterable
@@ -20,20 +19,20 @@ class EventFailedError(StreamError):
     def __init__(self, record: Record, error: Exception) -> None:
         self.offset = record.offset
         super().__init__(
-            f"stopped at {_place(record)}: {_told(error)}; "
+            f"stopped at {_where(record)}: {_told(error)}; "
             "the event is not committed and comes again when a worker starts"
         )
 
 
 class NotInTurnError(StreamError):
-    """An event cannot be answered ahead of others: it waits for its turn. Nobody is told."""
+    """An event cannot be answered ahead of others, so it waits for its turn; this error is never shown."""
 
     def __init__(self, record: Record) -> None:
-        super().__init__(f"{_place(record)} waits for its turn")
+        super().__init__(f"{_where(record)} waits for its turn")
 
 
 class NotDurableError(StreamError):
-    """What events gave was not acknowledged in time."""
+    """The records of a batch were not acknowledged in time."""
 
     code = "event_failed"
 
@@ -45,7 +44,7 @@ class NotDurableError(StreamError):
 
 
 class FencedError(StreamError):
-    """A partition's transactions are another worker's now, or brokers have ended the one that was open."""
+    """Another worker owns a partition's transactions, or brokers have ended the open transaction."""
 
     code = "fenced"
 
@@ -58,7 +57,7 @@ class FencedError(StreamError):
 
 
 class GroupFailedError(StreamError):
-    """The consumer group refuses this worker, or the client has given the group up."""
+    """The consumer group refuses this worker, or the client has left the group."""
 
     code = "group_failed"
 
@@ -70,7 +69,7 @@ class GroupFailedError(StreamError):
 
 
 class NotFlowingError(StreamError):
-    """Partitions are this worker's, and their events do not come."""
+    """Assigned partitions do not begin to flow."""
 
     code = "not_flowing"
 
@@ -83,7 +82,7 @@ class NotFlowingError(StreamError):
 
 
 class PartitionNotOursError(StreamError):
-    """A row was asked for of a partition whose rows this worker does not hold: it is another worker's."""
+    """A row of a partition that is not assigned was requested."""
 
     code = "partition_not_ours"
 
@@ -95,7 +94,7 @@ class PartitionNotOursError(StreamError):
 
 
 class TooManyDeadLettersError(StreamError):
-    """Too many events of most tenants were refused: a fault of the whole topic, not of one producer."""
+    """Too many events of most tenants were refused, which is a fault of the whole topic."""
 
     code = "too_many_dead_letters"
 
@@ -117,7 +116,7 @@ class WorkerFailedError(StreamError):
         super().__init__(f"the stream ended: {_told(error)}; what was not answered is not committed")
 
 
-def _place(record: Record) -> str:
+def _where(record: Record) -> str:
     return f"{record.topic} partition {record.partition} offset {record.offset}"
 
 
@@ -126,8 +125,8 @@ def _told(error: BaseException | None) -> str:
         return f"the broker did not acknowledge ({str(error) or type(error).__name__})"
     if error is None:
         return "no reason was given"
-    place, traceback = "unknown", error.__traceback__
+    where, traceback = "unknown", error.__traceback__
     while traceback is not None:
-        place = f"{traceback.tb_frame.f_globals.get('__name__')}:{traceback.tb_lineno}"
+        where = f"{traceback.tb_frame.f_globals.get('__name__')}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
-    return f"an error in the worker ({type(error).__name__} at {place}), please report it"
+    return f"an error in the worker ({type(error).__name__} at {where}), please report it"

@@ -1,7 +1,6 @@
-"""Observations of a running worker: for its health, and for the metrics that are no counts.
+"""Observations of a running worker, for its health and its gauges.
 
-Decides what counts as having something to do. Asks the brokers now and then up to where the partitions can be
-read, and where they end: what was fetched says nothing where no more is fetched.
+The probe asks the brokers for the ends of the partitions, because a stalled fetch would show no lag.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from apportion.shell.stream.pipeline.breaker import DeadLetterShare
 from apportion.shell.stream.pipeline.flow import Flow
 from apportion.shell.stream.pipeline.membership import Membership
 from apportion.shell.stream.pipeline.pipeline import Pipeline
-from apportion.shell.stream.pipeline.verifier import ShareVerifier, VerifierCounts
+from apportion.shell.stream.pipeline.verifier import ShareVerifier
 from apportion.shell.stream.state.rows import PartitionRows
 
 _ASK_S = 5.0
@@ -33,13 +32,13 @@ _SOON_S = 1.0
 _STALLED_S = 45.0
 _GRACE_S = 5.0
 _FAILURES_SHOWN_S = 300.0
-"""How long the failures of an event that was dealt with are shown, from the scrape on that finds it so."""
+"""Time for which a handled event's failures are still shown, after the first scrape that finds it handled."""
 _HELD_S = 10.0
-"""How often it is looked how many bytes are held: that is a look at each session."""
+"""Interval of the measurement of held bytes, which visits each session."""
 
 
 class Member(Protocol):
-    """A member of the group: `PipelineConsumer` is one."""
+    """The group member; `PipelineConsumer` implements it, and is not imported because it needs Faust."""
 
     is_assigned: bool
     is_recovering: bool
@@ -48,7 +47,7 @@ class Member(Protocol):
         """Return the partitions of the requests topic that are assigned."""
 
     def call_in_thread(self, callback: Callable[[], None]) -> None:
-        """Have the thread of the member's client make a call."""
+        """Call a function in the thread of the member's client."""
 
     async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
         """Return the high watermarks of partitions of the requests topic."""
@@ -56,7 +55,7 @@ class Member(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The parts of a worker that a probe observes. Some come to be after the probe, and are functions."""
+    """The parts of a worker that a probe observes; functions return parts that are created later."""
 
     settings: Settings
     member: Callable[[], Member]
@@ -71,22 +70,22 @@ class Sources:
 
 
 def count_durable(numbers: Numbers, batch: Batch) -> None:
-    """Count a batch that is durable."""
+    """Count a durable batch in the metrics."""
     written_s = monotonic() - batch.composed_s
     numbers.batch(Batched(batch.tally, batch.events, batch.size_bytes, batch.work_s, written_s), time())
 
 
 class Probe:
-    """Looks at one worker."""
+    """Observes one worker."""
 
     def __init__(self, sources: Sources, numbers: Numbers, clock_s: Callable[[], float] = monotonic) -> None:
         self._sources = sources
         self._clock_s = clock_s
         self._numbers = numbers
         self._ends: Mapping[int, int] = {}
-        """The last stable offsets: reading gets no further while a producer's transaction is open."""
+        """The last stable offsets: readers stop there while a producer's transaction is open."""
         self._held_back: Mapping[int, int] = {}
-        """Offsets behind an open transaction, by partition."""
+        """Number of offsets after the start of an open transaction, by partition."""
         self._heard_s: float | None = None
         self._turned_s: float | None = None
         self._held_s = float("-inf")
@@ -95,27 +94,23 @@ class Probe:
         self.health = Health(patience_of(sources.settings))
 
     def begin(self, commits: Mapping[int, CommittedOffset]) -> None:
-        """Take what the group had committed when this worker started, until partitions of its own flow."""
+        """Show the event failures that were committed at the start, until this worker's partitions flow."""
         failures = {partition: commit.metadata.event_failures for partition, commit in commits.items()}
         self._failures_at_start = {partition: count for partition, count in failures.items() if count}
 
     async def follow(self) -> None:
-        """Ask and look, until cancelled; who only looks never ends a worker."""
+        """Ask and look periodically until cancelled; an error never ends the worker."""
         while True:
             await self.ask()
             try:
                 self.look()
-            except Exception as error:  # noqa: BLE001 - who asks over HTTP meets it, too, and takes it as dead
+            except Exception as error:  # noqa: BLE001 - the health endpoint fails with it too
                 log_fact("health cannot be told", reason=type(error).__name__)
             is_new = self._heard_s is None or self._turned_s is None
             await asyncio.sleep(_SOON_S if is_new else _ASK_S)
 
     async def ask(self) -> None:
-        """Ask the brokers for the ends of our partitions, and see whether the client's thread turns.
-
-        The high watermarks are asked first: so they are beyond the last stable offsets only by what an open
-        transaction holds back.
-        """
+        """Ask the brokers for the ends of our partitions, and check that the client's thread runs."""
         member, partitions = self._sources.member(), self._requests()
         if member.is_assigned and self._turned_s is None:
             self._turned_s = self._clock_s()
@@ -123,10 +118,10 @@ class Probe:
             if self._turned_s is not None:
                 member.call_in_thread(self._turned)
             async with asyncio.timeout(self._sources.settings.request_timeout_s):
-                # as the member's client hears them; nothing before it is a member
+                # High watermarks first: they then exceed the last stable offsets only by open transactions.
                 written = await member.ends(partitions or [0]) if member.is_assigned else {}
                 ends = await self._sources.reader.ends(partitions or [0])
-        except Exception:  # noqa: BLE001 - brokers were not heard; who only looks never ends a worker
+        except Exception:  # noqa: BLE001 - brokers did not answer; an observation never ends the worker
             return
         self._held_back = {
             partition: max(0, offset - ends[partition]) if ends[partition] == self._ends.get(partition) else 0
@@ -139,12 +134,11 @@ class Probe:
         self._turned_s = self._clock_s()
 
     def _requests(self) -> list[int]:
-        """Return the partitions of the requests topic that are ours."""
         member = self._sources.member()
         return sorted(member.requests_assigned()) if member.is_assigned else []
 
     def look(self) -> None:
-        """See how the worker is."""
+        """Update the worker's health."""
         sources, flows = self._sources, self._sources.pipeline.flows
         member = sources.member()
         assigned = set(self._requests())
@@ -168,7 +162,7 @@ class Probe:
         )
 
     def _mark(self, flow: Flow) -> tuple[int | None, ...] | None:
-        """Return what moves while a partition has something to do; None: it has nothing."""
+        """Return values that change while a partition makes progress; None: it has nothing to do."""
         position = self._position(flow)
         end = self._end(flow)
         if flow.is_over or not (flow.in_flight or flow.is_busy or (position or 0) < end):
@@ -176,23 +170,21 @@ class Probe:
         return position, flow.waiting, flow.durable_offset
 
     def _position(self, flow: Flow) -> int | None:
-        """Return up to where (exclusive) a partition was fetched, which passes over what is no record."""
+        """Return the offset after the last fetched one, transaction markers included."""
         return self._sources.reader.position_of(flow.partition)
 
     def _end(self, flow: Flow) -> int:
         return self._ends.get(flow.partition, 0)
 
     async def refresh(self) -> None:
-        """Bring the metrics that are no counts up to date, and look."""
+        """Update the gauges and the health."""
         sources, numbers = self._sources, self._numbers
         self.look()
         flows = [flow for flow in sources.pipeline.flows.values() if not flow.is_over]
         numbers.put_all(metrics.LAG, {flow.partition: self._lag(flow) for flow in flows})
         waiting = sources.pipeline.waiting
-        numbers.put_all(
-            metrics.WAITING_EVENTS, {partition: events for partition, (events, _) in waiting.items()}
-        )
-        numbers.put_all(metrics.WAITING_BYTES, {partition: size for partition, (_, size) in waiting.items()})
+        numbers.put_all(metrics.WAITING_EVENTS, {n: events for n, (events, _) in waiting.items()})
+        numbers.put_all(metrics.WAITING_BYTES, {n: size for n, (_, size) in waiting.items()})
         numbers.put_all(metrics.UNCOMMITTED, {flow.partition: self._uncommitted(flow) for flow in flows})
         numbers.put_all(metrics.STREAM_TIME, {flow.partition: flow.rows.time.seen_us / 1e6 for flow in flows})
         numbers.put_all(metrics.EVENT_FAILURES, {**self._failures_at_start, **self._event_failures()})
@@ -204,7 +196,11 @@ class Probe:
         numbers.put(metrics.COUNT_MEMORY, counts.hits, "hit")
         numbers.put(metrics.COUNT_MEMORY, counts.misses, "miss")
         if sources.verifier is not None:
-            self._put_verified(sources.verifier.counts)
+            verified = sources.verifier.counts
+            numbers.put(metrics.VERIFIED, verified.verified, "equal")
+            numbers.put(metrics.VERIFIED, verified.differences, "different")
+            numbers.put(metrics.VERIFIED, verified.dropped, "dropped")
+            numbers.put(metrics.VERIFIED, verified.failed, "failed")
         numbers.put(metrics.DEAD_LETTER_SHARE, sources.share.last)
         held_back = {flow.partition: self._held_back.get(flow.partition, 0) for flow in flows}
         numbers.put_all(metrics.OPEN_TRANSACTION_OFFSETS, held_back)
@@ -220,16 +216,10 @@ class Probe:
             self._held_s = self._clock_s()
             numbers.put(metrics.ROW_BYTES, await self._held_bytes())
 
-    def _put_verified(self, counts: VerifierCounts) -> None:
-        self._numbers.put(metrics.VERIFIED, counts.verified, "equal")
-        self._numbers.put(metrics.VERIFIED, counts.differences, "different")
-        self._numbers.put(metrics.VERIFIED, counts.dropped, "dropped")
-        self._numbers.put(metrics.VERIFIED, counts.failed, "failed")
-
     def _event_failures(self) -> dict[int, int]:
-        """Return how many workers an event has ended, by partition, and for a while after it was dealt with.
+        """Return the number of workers that an event has ended, by partition.
 
-        A worker that sets the event aside has done so within a moment, and scrapes come every half minute.
+        It is shown for `_FAILURES_SHOWN_S` after the event was handled, so that a scrape can see it.
         """
         now_s = self._clock_s()
         failures = {}
@@ -242,19 +232,16 @@ class Probe:
         return failures
 
     def _lag(self, flow: Flow) -> int:
-        """Return the offsets up to the end that are not durable; those that are no records are behind us."""
         position = self._position(flow)
         idle = not (flow.in_flight or flow.is_busy)
         done = position if idle and position is not None else flow.durable_offset
         return max(0, self._end(flow) - (done or 0)) if self._end(flow) else 0
 
     def _uncommitted(self, flow: Flow) -> int:
-        """Return the offsets between the committed one and the position; 0 where nothing is committed."""
         position, committed = self._position(flow), flow.committed_offset
         return 0 if position is None or committed is None else max(0, position - committed)
 
     async def _held_bytes(self) -> int:
-        """Return what the rows have in bytes; others have a turn between two partitions."""
         held = 0
         for rows in list(self._sources.rows().values()):
             held += rows.size_bytes
@@ -263,7 +250,7 @@ class Probe:
 
 
 def patience_of(settings: Settings) -> Patience:
-    """Return how long nothing may move: beyond what ends the worker by itself, and in a minute by default."""
+    """Return the time limits without progress; they are longer than the timeouts that end the worker."""
     return Patience(
         stalled_s=max(_STALLED_S, 2 * settings.delivery_timeout_s + _GRACE_S),
         recovery_s=settings.recovery_timeout_s + _GRACE_S,

@@ -1,7 +1,4 @@
-"""Running the worker: from the settings to its end.
-
-Decides when it is ready and when it stops, and logs both. Never decides what is done with an event.
-"""
+"""Life of the worker process: start, health endpoints, signals and stop."""
 
 import asyncio
 import os
@@ -18,25 +15,25 @@ from apportion.shell.stream.faults import WorkerFailedError
 from apportion.shell.stream.faust_app.app import WorkerApp, create_app
 
 STOP_TIMEOUT_S = 9.0
-"""How long what is in flight may take to end: supervisors kill after ten seconds, or more."""
+"""Time for a regular stop; supervisors kill after ten seconds or more."""
 
 
 def run_worker(settings: Settings) -> None:
-    """Answer events until SIGTERM or SIGINT, then finish the one in flight, commit and leave the group.
+    """Answer events until SIGTERM or SIGINT; then finish the batches in flight, commit and leave the group.
 
-    Logs to stderr; a line `ready` tells that everything is there and the session table is read. Must run in
-    the main thread, for that gets the signals. Ends the process where it cannot stop within `STOP_TIMEOUT_S`:
-    with exit code 1 if an event was in flight.
+    Logs to stderr; the line `ready` follows the recovery of the sessions. Must run in the main thread, which
+    receives the signals. If the worker cannot stop within `STOP_TIMEOUT_S`, the process ends: with exit code
+    1 after a failure or if batches were in flight.
 
     Raises:
         SettingsError, PolicyError: the settings or a policy file are wrong.
-        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
-        PartitionsChangedError: topics have other partitions than in the settings, or got more.
+        BrokerRefusedError, BrokerUnreachableError: no broker accepts us, or none answered in time.
+        PartitionsChangedError: topics do not have the configured number of partitions.
         TopicsNotReadyError: topics are missing or differ from the settings.
-        SharedOutputsError: another app id writes into the output topics.
+        SharedOutputsError: another app id writes to the output topics.
         SharedGroupError: another installation has this app id.
-        PortTakenError: the address of the settings for its health is in use.
-        StreamError: the worker stopped by itself.
+        PortTakenError: the configured health port is in use.
+        StreamError: an error has stopped the worker.
     """
     app = create_app(settings)
     log_to_stderr(settings.log_format)
@@ -46,12 +43,10 @@ def run_worker(settings: Settings) -> None:
 
 
 async def _serve(app: WorkerApp) -> None:
-    """Live, and tell how it is, to the end."""
-    settings = app.settings
+    settings, probe = app.settings, app.probe
     async with AsyncExitStack() as endpoints:
         if settings.health_port:
             address = settings.health_host, settings.health_port
-            probe = app.probe
             try:
                 await endpoints.enter_async_context(
                     serving(*address, probe.health, app.numbers, probe.refresh)
@@ -79,13 +74,12 @@ async def _live_and_stop(app: WorkerApp) -> None:
 
 
 def _failure(app: WorkerApp, living: asyncio.Task[None]) -> BaseException:
-    """Return why the app lives no more: what its start raised, or what crashed it."""
     reason = living.exception() or app.crash_reason
     return reason if reason and hasattr(reason, "code") else WorkerFailedError(reason)
 
 
 async def _live(app: WorkerApp) -> None:
-    """Start the app, tell when it is ready, and return when it has crashed."""
+    """Start the app, log when it is ready, and return after a crash."""
     since = monotonic()
 
     async def tell_ready() -> None:
@@ -101,10 +95,10 @@ async def _live(app: WorkerApp) -> None:
 
 
 async def _stop(app: WorkerApp, failure: BaseException | None) -> None:
-    """Stop the app, or end the process without its help.
+    """Stop the app, or end the process after `STOP_TIMEOUT_S`.
 
-    A group that is rebalancing keeps a member waiting for longer than a supervisor does. The worker can go
-    at any time: what is not committed comes again, and only an event in flight makes that a failure.
+    A rebalancing group can delay a member for longer than a supervisor waits. Uncommitted events are read
+    again, so only batches in flight make this end a failure.
     """
     stopping = asyncio.ensure_future(app.stop())
     await asyncio.wait({stopping}, timeout=STOP_TIMEOUT_S)

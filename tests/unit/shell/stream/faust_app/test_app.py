@@ -14,10 +14,10 @@ from apportion.shell.kafka.producer import RecordProducer
 from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic
 from apportion.shell.stream.faust_app.app import age_compositions, create_app, worker_name
 from apportion.shell.stream.pipeline.exactly_once import ExactlyOnceWriter
-from apportion.shell.stream.pipeline.fair_pipeline import FairPipeline
-from apportion.shell.stream.pipeline.pipeline import Pipeline
+from apportion.shell.stream.pipeline.queues import FifoQueue, TurnQueue
 from apportion.shell.stream.pipeline.writer import EffectivelyOnceWriter
 from apportion.shell.stream.run import STOP_TIMEOUT_S
+from apportion.shell.stream.state.rows import PartitionRows
 
 
 def test_no_module_builds_an_app_on_import() -> None:
@@ -151,15 +151,17 @@ def test_a_worker_is_a_static_member_where_it_has_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "pipeline"),
+    ("limits", "queue"),
     [
-        ({}, Pipeline),
-        ({"tenant_batch_share": "0.5"}, FairPipeline),
-        ({"tenant_events_per_s": "9"}, FairPipeline),
+        ({}, FifoQueue),
+        ({"tenant_batch_share": "0.5"}, TurnQueue),
+        ({"tenant_events_per_s": "9"}, TurnQueue),
     ],
 )
-def test_tenants_go_by_turns_only_where_they_have_limits(limits: dict[str, str], pipeline: type) -> None:
-    assert type(create_app(load_settings(limits, environment={})).pipeline) is pipeline
+def test_tenants_take_turns_only_if_they_have_limits(limits: dict[str, str], queue: type) -> None:
+    pipeline = create_app(load_settings(limits, environment={})).pipeline
+    pipeline.begin(0, PartitionRows("changelog 0"), None)
+    assert type(pipeline.flows[0].queue) is queue
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,1 @@
-"""The Faust application: the only code that imports Faust.
-
-The order of writes does not belong here.
-"""
+"""The Faust application: the only code that imports Faust. The pipeline decides the order of writes."""

@@ -1,7 +1,6 @@
-"""The Faust app: a function of the settings.
+"""The Faust app, built from the settings: one agent, one table, no web server, no automatic topics.
 
-Decides how Faust is set: one agent, one table, no web server, no topic made by accident, every timeout
-stated. Building an app connects to nothing.
+Every timeout is set. Building an app connects to nothing.
 """
 
 import asyncio
@@ -50,11 +49,11 @@ from apportion.shell.stream.pipeline.answers import Answers
 from apportion.shell.stream.pipeline.batch import Batch, BatchBounds, BatchComposer
 from apportion.shell.stream.pipeline.breaker import DeadLetterShare
 from apportion.shell.stream.pipeline.exactly_once import ExactlyOnceWriter
-from apportion.shell.stream.pipeline.fair_pipeline import FairPipeline
 from apportion.shell.stream.pipeline.gaps import GapWatch
 from apportion.shell.stream.pipeline.membership import Membership
 from apportion.shell.stream.pipeline.pipeline import Pipeline
-from apportion.shell.stream.pipeline.tenants import Buckets, TenantLimits, TenantQueue
+from apportion.shell.stream.pipeline.queues import FifoQueue, NewQueue, TurnQueue
+from apportion.shell.stream.pipeline.tenants import Buckets, TenantLimits
 from apportion.shell.stream.pipeline.verifier import ShareVerifier
 from apportion.shell.stream.pipeline.writer import EffectivelyOnceWriter, Writer
 from apportion.shell.stream.probe import Probe, Sources, count_durable
@@ -63,24 +62,23 @@ from apportion.shell.stream.state.topic_identity import RequestsWatch
 _HEARTBEAT_S = 1.0
 _COMMIT_INTERVAL_S = 1.0
 _METADATA_MAX_AGE_S = 30.0
-"""How long partitions that were added may go unseen."""
+"""Maximum time until added partitions are detected."""
 _LOOK_S = 1.0
-"""How often it is looked whether the group has refused the worker, and whether the partitions flow."""
+"""Interval of the checks that the group still accepts this worker and that its partitions flow."""
 _AGE_EVERY_S = 30.0
-"""How often it is looked which compositions are too old: that is a look at each of them."""
+"""Interval of the removal of old compositions; each removal visits all compositions."""
 _POLL_INTERVAL_S = 30 * 86_400.0
-"""How long a member may go unpolled. Faust's default makes a worker without partitions leave the group after
-1,000 s, for ever. `hooks.py` lets it count as polled; this holds where that should fail. `Probe` sees
-what stalls."""
+"""Maximum time between polls of a member. With Faust's default, a worker without partitions would leave the
+group after 1,000 s for ever. `hooks.py` makes the member count as polled; this is a second protection."""
 _CLOSE_S = 1.0
-"""How long a client may take to close: what it could not write by then is not written."""
+"""Time that a client may take to close; records that are unsent by then are lost."""
 
 
-class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type checker here
-    """Faust's app, which checks topics and reads policies where Faust would make folders: it needs none."""
+class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faust here
+    """Faust's app with all parts of a worker. It checks topics and reads policies before its first start."""
 
     def __init__(self, settings: Settings) -> None:
-        """Build all parts of a worker, and connect to nothing; raises what `create_app` does."""
+        """Build all parts without connecting; raises the errors of `create_app`."""
         timeline = create_timeline(settings)
         self.verifier = ShareVerifier(settings) if settings.verify_share else None
         self.answers = Answers(
@@ -90,45 +88,16 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         self.transport = PipelineTransport(self.conf.broker_consumer, self)
         self.settings = settings
         self.sessions: SessionTable = session_table(self, settings.partitions)
-        self.policies = PolicyReader(settings, timeline, self.answers.go_by)
+        self.policies = PolicyReader(settings, timeline, self.answers.use_policies)
         self.membership = Membership(settings.session_timeout_s)
         self.share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)
         self.writer = _writer(settings, self.membership)
         self.reader = RequestReader(settings)
         self.numbers = Numbers(settings.metrics_by_tenant)
         self.pipeline = self._pipeline()
-        self.probe = Probe(self._sources(), self.numbers)
-        self.topics_watch = TopicsWatch(settings, worker_topics(settings))
-
-    def _pipeline(self) -> Pipeline:
-        """Return the path from the requests topic to the others."""
-        settings = self.settings
-        new_pipeline: type[Pipeline] | partial[FairPipeline] = Pipeline
-        if settings.has_tenant_limits:
-            limits = TenantLimits(
-                settings.tenant_batch_share, settings.tenant_events_per_s, settings.tenant_waiting_max_bytes
-            )
-            new_queue = partial(TenantQueue, limits, Buckets(limits.events_per_s))
-            new_pipeline = partial(FairPipeline, new_queue=new_queue)
-        return new_pipeline(
-            topic=settings.requests_topic,
-            reader=self.reader,
-            composer=BatchComposer(self.answers, self.share, BatchBounds(bytes=settings.batch_max_bytes)),
-            writer=self.writer,
-            membership=self.membership,
-            policies=self.policies,
-            commit=self._commit,
-            durable=_durable(settings, self.numbers),
-            failed=self._crash,
-            linger_s=settings.linger_ms / 1000,
-            event_failures_max=settings.event_failures_max,
-        )
-
-    def _sources(self) -> Sources:
-        """Return the parts of this worker that a probe observes."""
-        return Sources(
-            settings=self.settings,
-            member=lambda: self.consumer,  # Faust makes it later
+        sources = Sources(
+            settings=settings,
+            member=lambda: self.consumer,  # Faust creates it later
             is_rebalancing=lambda: self.rebalancing,
             rows=lambda: self.sessions.by_partition,
             pipeline=self.pipeline,
@@ -138,17 +107,32 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             share=self.share,
             verifier=self.verifier,
         )
+        self.probe = Probe(sources, self.numbers)
+        self.topics_watch = TopicsWatch(settings, worker_topics(settings))
+
+    def _pipeline(self) -> Pipeline:
+        settings = self.settings
+        return Pipeline(
+            topic=settings.requests_topic,
+            reader=self.reader,
+            composer=BatchComposer(self.answers, self.share, BatchBounds(bytes=settings.batch_max_bytes)),
+            writer=self.writer,
+            membership=self.membership,
+            policies=self.policies,
+            commit=self._commit,
+            durable=_durable(settings, self.numbers),
+            failed=self._crash,
+            new_queue=_new_queue(settings),
+            linger_s=settings.linger_ms / 1000,
+            event_failures_max=settings.event_failures_max,
+        )
 
     async def _commit(self) -> bool:
-        """Commit what is committable; return whether the group took it."""
         taken: bool = await self.consumer.commit()
         return taken
 
     async def on_first_start(self) -> None:
-        """Check the topics, and read the policies to their end, before any event is read.
-
-        Raises what `run_worker` does.
-        """
+        """Check the topics and read all policies, before any event is read; raises errors of `run_worker`."""
         reports = of_worker(await check_topics(self.settings), self.settings)
         require_same_partitions(self.settings, reports)
         require_ready(reports)
@@ -157,8 +141,9 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         self.probe.begin(await require_group(self.settings))
         if self.verifier is not None:
             await self.add_async_context(self._verifying(self.verifier))
-        await self.add_async_context(self._producing())
-        await self.add_async_context(self._reading())
+        topics = (*output_topics(self.settings), changelog_topic(self.settings))
+        await self.add_async_context(_connected(self.writer.start(topics), self.writer.stop))
+        await self.add_async_context(_connected(self.reader.start(), self.reader.stop))
         refusals = await self.add_async_context(self.policies.connected())
         await self._refuse(refusals + await self.policies.say_files())
         self.add_future(self.policies.follow(self._refuse))
@@ -171,26 +156,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
         self.add_future(self.probe.follow())
 
     @asynccontextmanager
-    async def _producing(self) -> AsyncIterator[None]:
-        """Connect the producer, for as long as anything may be written."""
-        await self.writer.start((*output_topics(self.settings), changelog_topic(self.settings)))
-        try:
-            yield
-        finally:
-            await _close(self.writer.stop)
-
-    @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[None]:
-        """Connect the reader, for as long as partitions may flow."""
-        await self.reader.start()
-        try:
-            yield
-        finally:
-            await _close(self.reader.stop)
-
-    @asynccontextmanager
     async def _verifying(self, verifier: ShareVerifier) -> AsyncIterator[None]:
-        """Tell at the end what became of the decisions that were verified beside the stream."""
         try:
             yield
         finally:
@@ -198,34 +164,30 @@ class WorkerApp(faust.App):  # type: ignore[misc] # faust is followed by no type
             log_fact("verified beside the stream", **asdict(verifier.counts))
 
     async def _watch(self) -> None:
-        """End the worker when its group has refused it, or its partitions do not come to flow."""
         while True:
             await asyncio.sleep(_LOOK_S)
             self.consumer.require_group()
             self.consumer.require_flow()
 
     def _durable_offsets(self) -> dict[int, int]:
-        """Return up to where (exclusive) all is durable of the partitions that flow."""
+        """Return the offsets before which all events are durable, of the active partitions."""
         flows = [flow for flow in self.pipeline.flows.values() if not flow.is_over]
         return {flow.partition: flow.durable_offset for flow in flows if flow.durable_offset is not None}
 
     async def _refuse(self, refusals: tuple[PolicyRefusal, ...]) -> None:
-        """Write the dead letters of records of the policies topic."""
         if refusals:
-            await write(self.settings, [self.answers.refuse(each.record, each.error) for each in refusals])
+            letters = [self.answers.refuse(refusal.record, refusal.error) for refusal in refusals]
+            await write(self.settings, letters)
 
     def _crash(self, reason: BaseException) -> None:
-        """Stop, since a part has crashed. The others live on until then, to commit and to leave the group.
-
-        But for the tables: who starts the app waits until they are read.
-        """
+        """Stop the app after a part has crashed; the other parts still commit and leave the group."""
         self._crashed.set()
         self.crash_reason = reason
-        self.tables._crash(reason)  # noqa: SLF001 - see above
+        self.tables._crash(reason)  # noqa: SLF001 - the start of the app waits for the tables
 
 
 async def age_compositions(memory: Memory, every_s: float = _AGE_EVERY_S) -> None:
-    """Forget compositions that are older than their policies allow, now and then, until cancelled."""
+    """Remove compositions that exceed their policies' age limits periodically, until cancelled."""
     before_s = monotonic()
     while True:
         await asyncio.sleep(every_s)
@@ -234,11 +196,16 @@ async def age_compositions(memory: Memory, every_s: float = _AGE_EVERY_S) -> Non
         before_s = now_s
 
 
-async def _close(stop: Callable[[], Awaitable[None]]) -> None:
-    """Close a client, or go on without that."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_CLOSE_S):
-            await stop()
+@asynccontextmanager
+async def _connected(start: Awaitable[None], stop: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Connect a client, and close it at the end within `_CLOSE_S`."""
+    await start
+    try:
+        yield
+    finally:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await stop()
 
 
 def create_app(settings: Settings) -> WorkerApp:
@@ -253,16 +220,15 @@ def create_app(settings: Settings) -> WorkerApp:
 
     @app.agent(requests, name="requests", concurrency=1, supervisor_strategy=CrashingSupervisor)  # type: ignore[untyped-decorator] # as above
     async def answer_requests(_: faust.Stream) -> None:
-        """Answers or refuses each event, those of a partition one after another."""
-        await app.pipeline.run()  # the stream subscribes to the topic, and brings nothing
+        """Run the pipeline; Faust's stream only subscribes to the topic."""
+        await app.pipeline.run()
 
     return app
 
 
 def _options(settings: Settings) -> dict[str, Any]:
-    """Return the options of Faust's app."""
     return {
-        "env_prefix": "APPORTION_FAUST_",  # Faust would read the environment for what is not stated here
+        "env_prefix": "APPORTION_FAUST_",  # for other options, Faust would read the user's environment
         "broker": [URL(f"kafka://{address}") for address in settings.brokers],
         "broker_client_id": settings.app_id,
         "consumer_group_instance_id": settings.static_member,
@@ -271,7 +237,7 @@ def _options(settings: Settings) -> dict[str, Any]:
         "broker_commit_interval": _COMMIT_INTERVAL_S,
         "broker_max_poll_interval": _POLL_INTERVAL_S,
         **_timeouts(settings),
-        "consumer_auto_offset_reset": "none",  # it reads nothing, and is to reset nothing
+        "consumer_auto_offset_reset": "none",  # this consumer reads nothing, and must not reset offsets
         "consumer_metadata_max_age_ms": int(_METADATA_MAX_AGE_S * 1000),
         "processing_guarantee": "at_least_once",
         "stream_wait_empty": True,
@@ -288,7 +254,6 @@ def _options(settings: Settings) -> dict[str, Any]:
 
 
 def _durable(settings: Settings, numbers: Numbers) -> Callable[[Batch], None]:
-    """Return the function that is called with each batch that has become durable."""
     count = partial(count_durable, numbers)
     if not settings.tracing:
         return count
@@ -303,8 +268,16 @@ def _durable(settings: Settings, numbers: Numbers) -> Callable[[Batch], None]:
     return count_and_trace
 
 
+def _new_queue(settings: Settings) -> NewQueue:
+    if not settings.has_tenant_limits:
+        return lambda _rows, _wake: FifoQueue()
+    limits = TenantLimits(
+        settings.tenant_batch_share, settings.tenant_events_per_s, settings.tenant_waiting_max_bytes
+    )
+    return partial(TurnQueue, limits, Buckets(limits.events_per_s))
+
+
 def _writer(settings: Settings, membership: Membership) -> Writer:
-    """Return the writer of the guarantee that the settings ask for."""
     changelog = changelog_topic(settings)
     if settings.guarantee is Guarantee.EXACTLY_ONCE:
         return ExactlyOnceWriter(settings, membership, changelog)
@@ -313,12 +286,12 @@ def _writer(settings: Settings, membership: Membership) -> Writer:
 
 
 def worker_name(settings: Settings) -> str:
-    """Return the name by which a decision tells who made it."""
+    """Return this process's name for the `run` of decisions."""
     return f"{settings.app_id}@{socket.gethostname()}:{os.getpid()}"
 
 
 def faust_credentials(security: dict[str, Any]) -> Credentials | None:
-    """Return what aiokafka's clients are given of TLS and SASL, as Faust takes it; None: neither."""
+    """Return Faust's form of aiokafka's TLS and SASL arguments; None: neither is used."""
     context, mechanism = security.get("ssl_context"), security.get("sasl_mechanism")
     if mechanism is None:
         return context and SSLCredentials(context)
@@ -333,11 +306,7 @@ def faust_credentials(security: dict[str, Any]) -> Credentials | None:
 
 
 def _timeouts(settings: Settings) -> dict[str, float]:
-    """Return Faust's timeouts in seconds.
-
-    The consumer's requests outlast a rebalance, for joining a group is one of them. Faust has one timeout for
-    them and for the steps of a recovery.
-    """
+    # A join request lasts as long as a rebalance. Faust has one timeout for requests and recovery steps.
     joining_s = settings.rebalance_timeout_s + settings.request_timeout_s
     return {
         "producer_request_timeout": settings.request_timeout_s,

@@ -7,19 +7,19 @@ from faust.assignor.partition_assignor import PartitionAssignor
 
 
 class AnyHostAssignor(PartitionAssignor):  # type: ignore[misc] # faust is followed by no type checker here
-    """Takes an assignment whichever URL it was made for.
+    """Accepts an assignment for any URL.
 
-    A static member that is back within its session gets the assignment of before, with the URL of the host
-    where it ran. Faust asserts that the URL is its own. No worker serves anything at that URL.
+    A static member that returns within its session gets its previous assignment, with the URL of its previous
+    host. Faust asserts that the URL is the worker's own. No worker serves anything at that URL.
     """
 
     _assigned_url: str | None = None
 
     def on_assignment(self, assignment: Any) -> None:
-        """Take over an assignment.
+        """Accept an assignment.
 
         Raises:
-            AssertionError: it does not name the partitions that the group gave.
+            AssertionError: it does not name the partitions that the group assigned.
         """
         self._assigned_url = ClientMetadata.loads(self._decompress(assignment.user_data)).url
         super().on_assignment(assignment)

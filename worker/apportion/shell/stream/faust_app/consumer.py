@@ -1,7 +1,7 @@
-"""Faust's consumer: its membership, and which partitions flow by it.
+"""Faust's consumer: the worker's group member, which starts and stops partitions and commits offsets.
 
-Decides when a partition flows: when its rows are read and it is back at its committed offset, or at its
-beginning. Reads no requests: the pipeline does.
+A partition begins to flow when its rows are recovered and its position is the committed offset, or the
+beginning without a commit. The pipeline reads the requests.
 """
 
 import asyncio
@@ -19,30 +19,33 @@ from apportion.shell.stream.faults import GroupFailedError, NotFlowingError
 from apportion.shell.stream.faust_app.hooks import MemberThread
 
 _FINISH_S = 6.0
-"""How long what is in flight may take to be written when the worker stops."""
+"""Time for the batches in flight to be written when the worker stops."""
 
 
-class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by no type checker here
-    """Lets partitions flow through the pipeline, and commits the offsets that the pipeline returns."""
+class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follows faust here
+    """Begins partitions in the pipeline, and commits the offsets that the pipeline returns.
+
+    Attributes:
+        is_recovering: True while rows are read, which has a deadline of its own.
+        is_assigned: True after the first assignment of this worker.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._committing = asyncio.Lock()
         self._moved_s = monotonic()
         self.is_recovering = False
-        """Whether rows are being read: that has a deadline of its own."""
         self._assigned: object | None = None
-        """Stands for the latest assignment, another one each time; None once it was taken away."""
+        """A new object for each assignment; None after a revocation."""
         self.is_assigned = False
-        """Whether the group has ever said which partitions are ours."""
         super().__init__(*arguments, **options)
 
     def _new_consumer_thread(self) -> MemberThread:
         return MemberThread(self, loop=self.loop, beacon=self.beacon)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Take partitions over, paused: Faust would let them flow until it pauses them itself.
+        """Accept partitions, paused until their recovery ends.
 
-        One beyond those that there were at the start ends the worker: it has no changelog.
+        A partition that was added after the start has no changelog, so it ends the worker.
         """
         self._moved_s = monotonic()
         self._assigned = object()
@@ -58,16 +61,16 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by n
         self.app.numbers.add(REBALANCES, 1)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Give all partitions up, and with them the work that is not durable; commit what is."""
+        """Abandon the work on all partitions, commit their durable offsets, and remove them."""
         self._assigned = None
         self.app.pipeline.abandon()
         await super().on_partitions_revoked(revoked)
         self.app.pipeline.end()
 
     async def wait_empty(self) -> None:
-        """Commit what is durable; of what is in flight, where the worker stops, let it become durable first.
+        """Commit the durable offsets. If the worker stops, first wait for the batches in flight.
 
-        Faust calls it when partitions are taken away, and when it stops.
+        Faust calls this when partitions are revoked and when it stops.
         """
         if self.app.should_stop:
             await self.app.pipeline.finish(_FINISH_S)
@@ -75,10 +78,10 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by n
             async with asyncio.timeout(self.app.settings.request_timeout_s):
                 await self.commit()
         except TimeoutError:
-            pass  # it comes again, and is passed over
+            pass  # the events are read again and skipped
 
     async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ARG002, FBT001, FBT002 - Faust's
-        """Commit the offsets that the pipeline says; return whether the group took them."""
+        """Commit the pipeline's committable offsets; return whether the group accepted them."""
         async with self._committing:
             pipeline, topic = self.app.pipeline, self.app.settings.requests_topic
             offsets = pipeline.committable()
@@ -91,14 +94,14 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by n
 
     @Service.task  # type: ignore[untyped-decorator] # as above
     async def _commit_livelock_detector(self) -> None:
-        """Look at nothing: Faust goes by events of its own making, and would say that none is processed."""
+        """Do nothing: Faust counts its own events, and would report a livelock."""
 
     async def perform_seek(self) -> None:
-        """Let the requests flow from their committed offsets on, or from their beginning.
+        """Begin the partitions at their committed offsets, or at their beginning.
 
-        Not during a read, whose records would be taken for those that come next. A recovery stops waiting for
-        this when partitions move again: the next read waits all the same, and partitions that were revoked
-        meanwhile do not begin to flow.
+        It waits for the read in progress, whose records would be taken for records at the new position. If
+        partitions move again, the recovery stops waiting for this. It then still completes before the next
+        read, but does not begin partitions that were revoked.
         """
         await asyncio.shield(self._seek_alone(self._assigned))
 
@@ -108,7 +111,7 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by n
             offsets = await self._thread.committed_with_metadata(requests)
             uncommitted = [tp for tp in requests if tp not in offsets]
             begins = await self.earliest_offsets(*uncommitted) if uncommitted else {}
-            if not self._is_latest(assigned):
+            if assigned is None or assigned is not self._assigned:
                 return
             starts = begins | {tp: offset for tp, (offset, _) in offsets.items()}
             self.app.reader.flow_from({tp.partition: offset for tp, offset in starts.items()})
@@ -117,11 +120,8 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by n
                 self.app.pipeline.begin(tp.partition, rows, *offsets.get(tp, (None, "")))
             self._moved_s = monotonic()
 
-    def _is_latest(self, assigned: object | None) -> bool:
-        return assigned is not None and assigned is self._assigned
-
     async def _drain_messages(self, fetcher: Any) -> None:
-        """Wait until the fetcher is stopped: the pipeline reads requests, and recovery reads changelogs."""
+        """Fetch nothing until stopped: the pipeline reads requests, and recovery reads changelogs."""
         await fetcher.wait_until_stopped()
 
     def requests_assigned(self) -> set[int]:
@@ -129,42 +129,42 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # faust is followed by n
         return {tp.partition for tp in self.assignment() if not self._is_changelog_tp(tp)}
 
     def call_in_thread(self, callback: Callable[[], None]) -> None:
-        """Have the thread of the member's client make a call."""
+        """Call a function in the thread of the member's client."""
         self._thread.thread_loop.call_soon_threadsafe(callback)
 
     async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
-        """Return the high watermarks of partitions of the requests topic, as the member's client hears them.
+        """Return the high watermarks of partitions of the requests topic, from the member's client.
 
         Raises:
-            KafkaError: a leader is not known, or does not answer.
+            KafkaError: a leader is unknown, or does not answer.
         """
         topic = self.app.settings.requests_topic
         ends: Mapping[TP, int] = await self._thread.ends([TP(topic, number) for number in partitions])
         return {tp.partition: offset for tp, offset in ends.items()}
 
     def require_group(self) -> None:
-        """Pass unless the client has given the group up.
+        """Check that the client is still a member of the group.
 
         Raises:
-            GroupFailedError: naming why.
+            GroupFailedError: it has left the group.
         """
         if (why := self._thread.group_failure()) is not None:
             raise GroupFailedError(self.app.settings.app_id, why)
 
     def require_flow(self) -> None:
-        """Pass unless partitions are ours, and nothing has moved for `recovery_timeout_s` to let them flow.
+        """Check that assigned partitions begin to flow within `recovery_timeout_s`; called periodically.
 
         Raises:
-            NotFlowingError: naming them.
+            NotFlowingError: they do not.
         """
         within_s = self.app.settings.recovery_timeout_s
         if self.is_recovering or not self.app.rebalancing:
-            self._moved_s = monotonic()  # it is asked again and again, also while all is well
+            self._moved_s = monotonic()
         elif monotonic() - self._moved_s > within_s and (owned := self.requests_assigned()):
             raise NotFlowingError(owned, within_s)
 
 
-class PipelineTransport(Transport):  # type: ignore[misc] # faust is followed by no type checker here
-    """Faust's transport, with that consumer."""
+class PipelineTransport(Transport):  # type: ignore[misc] # as above
+    """Faust's transport with this consumer."""
 
     Consumer = PipelineConsumer

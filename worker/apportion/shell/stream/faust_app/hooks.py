@@ -1,4 +1,4 @@
-"""Hooks into Faust and aiokafka: each undocumented part that we need, apart from the classes that we extend.
+"""Hooks into undocumented parts of Faust and aiokafka.
 
 They depend on the pinned versions. `tests/unit/shell/stream/faust_app/test_hooks.py` has a test for each.
 """
@@ -35,14 +35,13 @@ _REFUSALS = {
 """Kafka's names of the errors by which a group refuses a member; the client does not know all of them."""
 
 
-class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is followed by no type checker here
-    """The thread of the group's member, and what we ask of its client."""
+class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # no type checker follows faust here
+    """The thread of the group member's client."""
 
     _refusal: str | None = None
-    """Kafka's name of the error by which the group has refused this worker; None: it has not."""
+    """Kafka's name of the error by which the group has refused this worker."""
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
-        """Return the client, which gives up connections that are not made in time."""
         consumer = super()._create_worker_consumer(transport)
         _connect_within(self.app.settings.request_timeout_s, consumer._client)  # noqa: SLF001 - see there
         return consumer
@@ -50,17 +49,17 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
     async def on_start(self) -> None:
         """Start the client, and follow its membership.
 
-        It fetches nothing: what it brought would lie there unread. It counts as polled for as long as it
-        runs: else it would leave the group while it has no partitions, and never join again.
+        The client fetches nothing, because nobody would read the records. It counts as polled while it runs:
+        otherwise a worker without partitions would leave the group and never join again.
         """
         await super().on_start()
-        self._consumer._fetcher._fetch_task.cancel()  # noqa: SLF001 - paused is a partition only once it is assigned
+        self._consumer._fetcher._fetch_task.cancel()  # noqa: SLF001 - partitions can be paused only after assignment
         self._polled = ExitStack()
-        self._polled.enter_context(self._consumer._subscription.fetch_context())  # noqa: SLF001 - its own reads alone count
-        self._follow(self._consumer._coordinator, self.app.membership)  # noqa: SLF001 - nothing else knows of them
+        self._polled.enter_context(self._consumer._subscription.fetch_context())  # noqa: SLF001 - only its reads count
+        self._follow(self._consumer._coordinator, self.app.membership)  # noqa: SLF001 - no public access to heartbeats
 
     def _follow(self, coordinator: Any, membership: Membership) -> None:
-        """Confirm the membership with each heartbeat and joining that is acknowledged, and note refusals."""
+        """Confirm the membership with each acknowledged heartbeat and join, and store refusals."""
         beat, join = coordinator._do_heartbeat, coordinator._do_rejoin_group  # noqa: SLF001 - see above
         send = coordinator._send_req  # noqa: SLF001 - see above
 
@@ -93,18 +92,18 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
         coordinator._send_req = send_and_note  # noqa: SLF001 - see above
 
     def _is_replaced(self, code: int) -> bool:
-        """Return whether the answer to a heartbeat says that another worker has our static name.
+        """Return whether a heartbeat's error code means that another worker has taken our static name.
 
-        The client's heartbeats lack that name, and so Kafka does not answer FENCED_INSTANCE_ID. The client
-        would join again and replace the other worker, and so on by turns.
+        The client's heartbeats do not include the static name, so Kafka does not answer FENCED_INSTANCE_ID.
+        Without this check the client would join again, and the two workers would replace each other for ever.
         """
         is_static = self.app.settings.static_member is not None
         return is_static and self.app.membership.is_held and code == UnknownMemberIdError.errno
 
     def group_failure(self) -> str | None:
-        """Return why the client has given its group up; None: it has not.
+        """Return why the client has left its group; None: it has not.
 
-        The client keeps such an error until somebody polls it, and does nothing meanwhile. Nobody does.
+        The client keeps this error for the next poll and stops working, but this worker never polls it.
         """
         coordinator = None if self._consumer is None else self._consumer._coordinator  # noqa: SLF001 - see above
         if coordinator is None:  # the client still connects
@@ -116,20 +115,19 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
         return self._refusal or str(error) or type(error).__name__
 
     async def committed_with_metadata(self, partitions: Collection[TP]) -> Mapping[TP, tuple[int, str]]:
-        """Return the committed offsets and their metadata, of those of which there are any."""
-        coordinator = self._ensure_consumer()._coordinator  # noqa: SLF001 - `committed` tells no metadata
+        """Return the committed offsets and metadata of partitions; those without a commit are left out."""
+        coordinator = self._ensure_consumer()._coordinator  # noqa: SLF001 - `committed` returns no metadata
         wanted = [TopicPartition(*tp) for tp in partitions]
         found = await self.call_thread(coordinator.fetch_committed_offsets, wanted)
         return {TP(*tp): (commit.offset, commit.metadata) for tp, commit in found.items()}
 
     async def ends(self, partitions: Collection[TP]) -> Mapping[TP, int]:
-        """Return the high watermarks of partitions, behind which no record was written.
+        """Return the high watermarks of partitions.
 
-        Not by Faust's queue of calls, where those that wait for a broker hold up the next: who gives up here
-        takes the call back.
+        It does not use Faust's queue of calls, where a call that waits for a broker delays the next.
 
         Raises:
-            KafkaError: a leader is not known, or does not answer.
+            KafkaError: a leader is unknown, or does not answer.
         """
         asked = asyncio.run_coroutine_threadsafe(self._ends(partitions), self.thread_loop)
         return await asyncio.wrap_future(asked)
@@ -140,7 +138,7 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
         return {TP(*tp): offset for tp, offset in found.items()}
 
     async def commit_with_metadata(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
-        """Commit offsets with their metadata; return False where the group has moved on without us.
+        """Commit offsets with their metadata; return False if the group has begun a new generation.
 
         Raises:
             KafkaError: the group refuses them.
@@ -157,19 +155,19 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # faust is fol
 
 
 def _connect_within(timeout_s: float, client: AIOKafkaClient) -> None:
-    """Let a client give up connections that are not made in time.
+    """Limit the time that a client waits for a connection.
 
-    It makes them one at a time, and by itself waits for each as long as for its longest request, which is a
-    joining: a broker that is gone without a word would keep the heartbeats from all others.
+    The client makes one connection at a time, and waits for it as long as for a join request. So a broker
+    that does not answer would block the heartbeats to all others.
     """
-    connect = client._get_conn  # noqa: SLF001 - there is no other timeout than that of requests
+    connect = client._get_conn  # noqa: SLF001 - the client has no separate timeout for connections
 
     async def connect_in_time(node_id: Any, **how: Any) -> Any:
         try:
             async with asyncio.timeout(timeout_s):
                 return await connect(node_id, **how)
         except TimeoutError:
-            client.force_metadata_update()  # as the client does where a connection fails
+            client.force_metadata_update()  # as the client does after a failed connection
             return None
 
     client._get_conn = connect_in_time  # noqa: SLF001 - as above

@@ -1,8 +1,4 @@
-"""The session table: Faust's view of the rows, which the pipeline reads and the changelog keeps.
-
-Decides which partitions' rows are here: those that are ours, for as long as they are. Never decides what a
-row says about a session: the core does.
-"""
+"""The session table: Faust's view of the rows of the assigned partitions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,8 +13,8 @@ from apportion.shell.stream.state.rows import PartitionRows
 NAME = "sessions"
 
 
-class RowStore(Store):  # type: ignore[misc] # faust is followed by no type checker here
-    """Rows by partition, in memory. A partition that is taken away takes its rows with it."""
+class RowStore(Store):  # type: ignore[misc] # no type checker follows faust here
+    """Rows by partition, in memory; a revoked partition's rows are dropped."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -27,11 +23,11 @@ class RowStore(Store):  # type: ignore[misc] # faust is followed by no type chec
     async def on_rebalance(
         self,
         assigned: set[Any],
-        revoked: set[Any],  # noqa: ARG002 - what is not assigned is revoked
-        newly_assigned: set[Any],  # noqa: ARG002 - and what we do not hold is new
-        generation_id: int = 0,  # noqa: ARG002 - an assignment is whole in every generation
+        revoked: set[Any],  # noqa: ARG002 - all partitions that are not assigned
+        newly_assigned: set[Any],  # noqa: ARG002 - all assigned partitions without rows
+        generation_id: int = 0,  # noqa: ARG002 - each assignment is complete
     ) -> None:
-        """Keep the rows of the partitions that stay, and let go of all others."""
+        """Keep the rows of the partitions that stay, and drop all others."""
         topic = self.table.changelog_topic_name
         ours = {tp.partition for tp in assigned if tp.topic == topic}
         self.data = {
@@ -40,7 +36,7 @@ class RowStore(Store):  # type: ignore[misc] # faust is followed by no type chec
         }
 
 
-class SessionTable(faust.Table):  # type: ignore[misc] # faust is followed by no type checker here
+class SessionTable(faust.Table):  # type: ignore[misc] # as above
     """The table `sessions`: rows by partition and session key."""
 
     def _new_store(self) -> RowStore:
@@ -48,20 +44,20 @@ class SessionTable(faust.Table):  # type: ignore[misc] # faust is followed by no
 
     @property
     def by_partition(self) -> Mapping[int, PartitionRows]:
-        """The rows of the partitions that are this worker's."""
+        """The rows of the assigned partitions."""
         rows: Mapping[int, PartitionRows] = self.data.data
         return rows
 
     @property
     def row_counts(self) -> dict[int, int]:
-        """How many rows this worker holds of each partition that it has."""
+        """Number of rows of each assigned partition."""
         return {partition: len(rows) for partition, rows in self.by_partition.items()}
 
     def rows_of(self, partition: int) -> PartitionRows:
         """Return a partition's rows.
 
         Raises:
-            PartitionNotOursError: they are not here.
+            PartitionNotOursError: the partition is not assigned.
         """
         rows = self.by_partition.get(partition)
         if rows is None:
@@ -70,7 +66,7 @@ class SessionTable(faust.Table):  # type: ignore[misc] # faust is followed by no
 
 
 def session_table(app: faust.App, partitions: int) -> SessionTable:
-    """Return the table, as one of the app's."""
+    """Add the table to the app."""
     table: SessionTable = app.tables.add(
         SessionTable(
             app,

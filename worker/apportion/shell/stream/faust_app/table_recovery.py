@@ -1,8 +1,7 @@
-"""Faust's recovery of its tables, replaced: the sessions are read by a client of our own.
+"""Replacement of Faust's table recovery: our own client reads the sessions after each assignment.
 
-Decides when they are read: when partitions were assigned, and again from where it stood when they move
-meanwhile. Faust's own recovery waits for steps that never end, and takes a step that takes too long for its
-own end: the worker then sends heartbeats, holds its partitions, and does nothing.
+If partitions move meanwhile, recovery continues from the offsets that it has reached. Faust's own recovery
+can wait for ever or end too early: the worker would then hold its partitions and do nothing.
 """
 
 from time import monotonic
@@ -20,8 +19,8 @@ from apportion.shell.stream.state.faults import RecoveryFailedError
 from apportion.shell.stream.state.recovery import recover
 
 
-class SessionRecovery(Recovery):  # type: ignore[misc] # faust is followed by no type checker here
-    """Reads the sessions of the partitions that are assigned, and then lets their requests flow."""
+class SessionRecovery(Recovery):  # type: ignore[misc] # no type checker follows faust here
+    """Reads the sessions of the assigned partitions, and then begins their requests."""
 
     @Service.task  # type: ignore[untyped-decorator] # as above
     async def _restart_recovery(self) -> None:
@@ -31,14 +30,13 @@ class SessionRecovery(Recovery):  # type: ignore[misc] # faust is followed by no
                 await self._wait(self._recover())
                 await self._wait(self.on_recovery_completed(self._generation_id))
             except (RebalanceAgain, IllegalStateError):
-                continue  # partitions have moved, and Faust says so when it knows where to
+                continue  # partitions have moved; Faust signals again after the assignment
             except StreamError as error:
                 await self.app.crash(error)
             except ServiceStopped:
                 if not self.should_stop:
-                    places = self.app.settings.requests_topic
                     why = "the committed offsets could not be gone back to"
-                    await self.app.crash(RecoveryFailedError(places, why))
+                    await self.app.crash(RecoveryFailedError(self.app.settings.requests_topic, why))
 
     async def _recover(self) -> None:
         since_s, rows = monotonic(), self.app.sessions.by_partition
@@ -62,13 +60,13 @@ class SessionRecovery(Recovery):  # type: ignore[misc] # faust is followed by no
 
 
 class SessionTables(TableManager):  # type: ignore[misc] # as above
-    """Faust's tables, with that recovery."""
+    """Faust's tables with this recovery."""
 
     _recovery: SessionRecovery | None = None
 
     @property
     def recovery(self) -> SessionRecovery:
-        """The recovery, made when it is first asked for."""
+        """The recovery, created on first use."""
         if self._recovery is None:
             self._recovery = SessionRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
         return self._recovery

@@ -1,4 +1,1 @@
-"""The path of a partition's events from a fetched batch to a committed offset.
-
-It does not know Faust.
-"""
+"""The path of a partition's events from a fetched batch to a committed offset, without Faust."""

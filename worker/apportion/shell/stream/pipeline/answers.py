@@ -1,7 +1,7 @@
-"""Answers: everything that leaves for one record, made from it and its session's row, without I/O.
+"""Answers: the output messages and the new session row of one record, computed without I/O.
 
-Decides the headers of each message, and how large it may be. The core decides the content of an answer, the
-pipeline its order and time.
+This module decides the headers and the maximum size of each message. The core decides an answer's content,
+the pipeline its order and time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from apportion.core.events import Event
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import Timeline
 from apportion.core.results import Detail
-from apportion.core.session.row import EMPTY, Session
+from apportion.core.session.row import EMPTY
 from apportion.core.wire import codec
 from apportion.core.wire.cloudevents import EventHeaders
 from apportion.core.wire.dead_letter import dead_letter, holding
@@ -34,14 +34,14 @@ from apportion.shell.stream.state.row_format import Row
 from apportion.shell.stream.state.stream_time import StreamTime, event_of
 
 VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
-"""What a value may have, so that it fits into its topic with its key and headers."""
+"""Maximum size of a value; the rest of the message is left for its key and headers."""
 
 
 class Answer(Struct, frozen=True):
-    """What an event gives: the row that says that it is answered, and what its messages are made of.
+    """The result of one event: the row that marks it as answered, and the parts of its messages.
 
-    `outcome` is what they tell of a request, as `composed` event and as `decision` without its `run`; an
-    artifact has none. It took `took_s`, and `clock` tells its phases.
+    `composed` and `decision` are the encoded `outcome`; the decision has no `run` yet. An artifact has no
+    outcome. `took_s` is the time of composition, and `clock` has the time of each phase.
     """
 
     record: Record
@@ -54,7 +54,7 @@ class Answer(Struct, frozen=True):
 
 
 class Answers:
-    """Answers and refuses: the same record from the same row always with the same bytes outside `run`."""
+    """Answers or refuses records. The same record and row give the same bytes, except in `run`."""
 
     def __init__(
         self,
@@ -64,10 +64,7 @@ class Answers:
         worker: str,
         verifier: ShareVerifier | None = None,
     ) -> None:
-        """Start without a memory of earlier answers; `worker` is whom a decision names.
-
-        A `verifier` is offered the decisions that it chooses.
-        """
+        """Start with an empty memory. A decision's `run` names the `worker`."""
         self._verifier = verifier
         self._settings = settings
         self._bounds = settings.bounds
@@ -75,12 +72,12 @@ class Answers:
         self._composed_topic, self._decisions_topic = settings.composed_topic, settings.decisions_topic
         self._engine = engine
         self.memory = Memory(compositions_max_bytes=settings.compositions_max_bytes)
-        self.go_by(timeline)
+        self.use_policies(timeline)
         self._run = _RunTemplates(settings.requests_topic, worker)
         self.name_schemas({})
 
     def name_schemas(self, headers: Mapping[str, tuple[str, bytes]]) -> None:
-        """Give all messages of a topic this header from now on, by topic; called before the first answer."""
+        """Add a header to all messages of a topic; called before the first answer. `headers` are by topic."""
         settings, source = self._settings, source_of(self._settings)
 
         def new_headers(topic: str, event_type: str) -> EventHeaders:
@@ -91,20 +88,18 @@ class Answers:
         self._decision_headers = new_headers(settings.decisions_topic, "context-decision.v1")
         self._letter_headers = new_headers(settings.dead_letters_topic, "context-dead-letter.v1")
 
-    def go_by(self, timeline: Timeline) -> None:
-        """Use these policies from now on; they include the earlier ones.
-
-        Their counters load now, before the worker is ready, because loading one holds the interpreter's lock.
-        """
+    def use_policies(self, timeline: Timeline) -> None:
+        """Use these policies from now on; they include the earlier ones."""
+        # Loading a counter holds the interpreter's lock, so it happens before the worker is ready.
         self._engine.load_counters(timeline)
         default_policy = self._settings.default_policy
         self._composers = TimelineComposer(self._engine, timeline, default_policy, self.memory)
 
     def answer(self, record: Record, row: Row | None, time: StreamTime | None = None) -> Answer:
-        """Return what answers a record. The partition's stream time is moved on by it, and may refuse it.
+        """Return the answer to a record, and advance the partition's stream time.
 
         Raises:
-            EventError: the record is refused; nothing has happened.
+            EventError: the record is refused, for example by stream time; nothing has changed.
         """
         clock = _Clock()
         event = self._event_of(record, time)
@@ -119,25 +114,22 @@ class Answers:
             detailed = in_detail(detailed, self._detail)
         composed, decision = codec.encode(outcome.composed), codec.encode(detailed)
         for what, value in (("composed", composed), ("decision", decision)):
-            if len(value) > VALUE_MAX_BYTES:  # a worker that tried to send it would fail here for ever
+            if (
+                len(value) > VALUE_MAX_BYTES
+            ):  # brokers would refuse it, and the worker would fail here forever
                 size = f"{len(value)} bytes, over {VALUE_MAX_BYTES}"
                 message = f"its {what} event would have {size}; send less at once"
                 raise EventError(ErrorCode.TOO_LARGE, message)
         if self._verifier is not None and self._verifier.is_chosen(outcome.decision):
-            self._have_verified(self._verifier, record, before, outcome, decision)
+            digest = outcome.decision.policy.digest
+            catalogue = self._composers.at(record.timestamp_ms).catalogue
+            policy = next(policy for policy in catalogue if policy.digest == digest)
+            self._verifier.offer(record, before, policy, decision, outcome.decision.decision_id)
         took_s = (perf_counter_ns() - clock.begun_ns) / 1e9
         return Answer(record, row, outcome, composed, decision, clock, took_s)
 
-    def _have_verified(
-        self, verifier: ShareVerifier, record: Record, before: Session, outcome: Answered, decision: bytes
-    ) -> None:
-        digest = outcome.decision.policy.digest
-        catalogue = self._composers.at(record.timestamp_ms).catalogue
-        policy = next(policy for policy in catalogue if policy.digest == digest)
-        verifier.offer(record, before, policy, decision, outcome.decision.decision_id)
-
     def pass_over(self, record: Record, time: StreamTime) -> None:
-        """Move stream time on by a record that is not answered, for its row has seen it."""
+        """Advance stream time by a record that its row has already processed."""
         if time.is_bounded:
             with suppress(EventError):
                 self._event_of(record, time)
@@ -147,7 +139,7 @@ class Answers:
         return event_of(record, time, self._bounds, partitioner=partitioner, partitions=partitions)
 
     def refuse(self, record: Record, error: EventError) -> OutboundRecord:
-        """Return the dead letter of a record. Its id is the record's place, for that alone is sure."""
+        """Return the dead letter of a record. Its id is the record's topic, partition and offset."""
         letter = dead_letter(record, error, self._engine.version)
         letter = holding(letter, self._settings.dead_letter_value)
         headers = self._letter_headers.build(str(record), record.headers)
@@ -155,10 +147,7 @@ class Answers:
         return OutboundRecord(topic, record.partition, letter.key, codec.encode(letter), headers)
 
     def messages(self, answer: Answer) -> tuple[OutboundRecord, ...]:
-        """Return what leaves of an answer; none for an artifact.
-
-        Apart from `answer`, for many at once: a processor does one thing again faster than many in turn.
-        """
+        """Return the messages of an answer; none for an artifact."""
         outcome = answer.outcome
         if outcome is None:
             return ()
@@ -166,7 +155,7 @@ class Answers:
         identity, received = outcome.decision.decision_id, record.headers
         time = str(to_builtins(outcome.decision.requested_at))
         assert outcome.decision.run is UNSET, "the core leaves it to the shell"
-        decision = answer.decision[:-1] + self._run.of(answer, outcome)
+        decision = answer.decision[:-1] + self._run.render(answer, outcome)
         composed_headers = self._composed_headers.build(f"{identity}-composed", received, time)
         decision_headers = self._decision_headers.build(f"{identity}-decision", received, time)
         key, partition = record.key, record.partition
@@ -177,24 +166,24 @@ class Answers:
 
 
 class _Clock:
-    """Times the phases of one event; the only clock near an answer, and only for its `run`."""
+    """Measures the phases of one event, for the decision's `run`."""
 
     __slots__ = ("begun_ns", "ends_ns")
 
     def __init__(self) -> None:
         self.ends_ns: dict[str, int] = {}
-        """When each phase ended, in their order; each begins where the one before ended."""
+        """End of each phase, in order. A phase begins at the end of the previous phase."""
         self.begun_ns = perf_counter_ns()
 
     def phase(self, name: str) -> None:
-        """Count the time since the last phase under this name."""
+        """Record the end of a phase."""
         self.ends_ns[name] = perf_counter_ns()
 
 
 class _RunTemplates:
-    """The `run` with which decisions travel, a `Run`, which stands last in them: few numbers of it vary.
+    """Templates of a decision's last field, `run`, by its phases; only the numbers vary.
 
-    A test compares it with encoding both as structs, which makes six objects more.
+    A test compares the bytes with those of an encoded `Run`.
     """
 
     def __init__(self, topic: str, worker: str) -> None:
@@ -202,8 +191,8 @@ class _RunTemplates:
         self._topic, self._worker = quoted
         self._known: dict[tuple[str, ...], bytes] = {}
 
-    def of(self, answer: Answer, outcome: Answered) -> bytes:
-        """Return it, and the end of its decision."""
+    def render(self, answer: Answer, outcome: Answered) -> bytes:
+        """Return the field `run` and the decision's closing brace."""
         record, clock = answer.record, answer.clock
         assert clock is not None, "a request has phases"
         phases = tuple(clock.ends_ns)

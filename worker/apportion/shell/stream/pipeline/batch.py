@@ -1,7 +1,7 @@
-"""Batches: everything that a run of a partition's records gives, composed at once, without I/O.
+"""Batches: the composed results of consecutive records of one partition, without I/O.
 
-Decides where a batch ends: at a bound in records, bytes or time, or before an event that can be neither
-answered nor refused. No event is cut. Never decides when a batch is written: the writer does.
+A batch ends at a bound in records, bytes or time, or before an event that can be neither answered nor
+refused. An event is never split. The writer decides when a batch is written.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from apportion.shell.stream.state.row_format import Row, StateRecord
 from apportion.shell.stream.state.rows import PartitionRows, Upkeep
 
 _FLUSH_EVENTS = 64
-"""How many events are flushed at once: a processor does one thing again faster than many in turn."""
+"""Number of events whose messages are built together."""
 
 
 class BatchBounds(Struct, frozen=True):
-    """Where a batch ends, whichever comes first; it has one event at least."""
+    """Limits of a batch; the first limit that is reached ends it. A batch has at least one event."""
 
     records: int = 1_000
     bytes: int = 1 << 20
@@ -36,15 +36,24 @@ class BatchBounds(Struct, frozen=True):
 
 
 class Batch(Struct):
-    """What the events of a partition from `offset` to before `next_offset` give, in their order.
+    """Results of a partition's events from `offset` to before `next_offset`, in their order.
 
-    One that `is_ahead` of events that wait has answers alone, and ends before an event that is to be refused.
-    `before` are the rows that were held of each session that changed. `states` are the records that make
-    durable what they are now, and those of the `upkeep`; the records of a session stand together. `failure`
-    is why the batch ended before the event at `next_offset`, or behind it where that was refused: what is in
-    the batch stands all the same. `outcomes` tell whose its events were and which were refused.
-    `tally` is what it adds to the metrics; it took `work_s`, and was composed at `composed_s` of the clock
-    that only goes forward.
+    Attributes:
+        events: Number of events.
+        messages: Outputs by topic.
+        before: For each changed session, its row before the batch; None: it had none.
+        states: Changelog records of the changed sessions and of the `upkeep`, grouped by session.
+        size_bytes: Bytes of the values of all records.
+        failure: Why the batch ended early; the batch itself is valid. Set by the event at `next_offset`, or,
+            if too many events were refused, by the last event in the batch.
+        stream_time_us: Stream time after the batch.
+        outcomes: For each event, the name by which its tenant counts, and whether it was refused.
+        tally: The batch's counts for the metrics.
+        work_s: Duration of the composition.
+        composed_s: Monotonic time at which the composition ended.
+        is_ahead: True if older events still wait. The batch then has answers only, and stops before an event
+            that would be refused.
+        upkeep: Repairs of the changelog.
     """
 
     partition: int
@@ -66,7 +75,7 @@ class Batch(Struct):
     upkeep: Upkeep = field(default_factory=Upkeep)
 
     def undo(self, rows: PartitionRows) -> None:
-        """Take back what the batch has changed in the rows; batches behind it were taken back before."""
+        """Restore the rows and the stream time from before the batch; later batches are undone first."""
         rows.undo(self.upkeep)
         rows.restore(self.before)
         rows.time.seen_us = self.stream_time_before_us
@@ -82,7 +91,7 @@ class BatchComposer:
         self._refusals = RefusalLog()
 
     def remember(self, window: Window) -> None:
-        """Count what was seen of a partition before it came here."""
+        """Count the events of a partition that its previous owner saw."""
         self._share.restore(window)
 
     def compose(
@@ -94,10 +103,9 @@ class BatchComposer:
         *,
         is_ahead: bool = False,
     ) -> Batch:
-        """Return what the records from `start` on give; `batch.events` tells how many of them were taken.
+        """Return a batch of the records from index `start` on, and apply its changes to the rows.
 
-        The rows hold what it changes from now on. The event at the offset `set_aside` is refused untried.
-        Where the batch `is_ahead`, events before it wait.
+        The event at offset `set_aside` is refused without being composed. `is_ahead`: see `Batch`.
         """
         first, began_s = records[start], monotonic()
         batch = Batch(first.partition, first.offset, first.offset, 0, {}, {}, [], 0)
@@ -115,38 +123,37 @@ class BatchComposer:
             if batch.failure or batch.size_bytes >= bounds.bytes or work.is_done:
                 break
         self._flush(batch, pending)
-        batch.states = rows.changes(batch.before)
-        batch.upkeep = rows.upkeep()
-        batch.states += batch.upkeep.groups
-        batch.size_bytes += sum([len(value or b"") for state in batch.states for _, value, _ in state])
         batch.stream_time_us = rows.time.seen_us
         taken = records[start : start + batch.events]
         batch.tally.recorded_ms = [ms for record in taken if (ms := record.timestamp) is not None and ms >= 0]
-        batch.composed_s = monotonic()
+        self._close(batch, rows)
         batch.work_s = batch.composed_s - began_s
         return batch
 
     def keep_up(self, rows: PartitionRows, partition: int, offset: int, stream_time_us: int) -> Batch:
-        """Return a batch without events: repairs of the changelog alone, which no event brings.
+        """Return a batch of changelog repairs only, without events.
 
-        `offset` and `stream_time_us` are those of the batch before, and stay what may be committed.
+        `offset` and `stream_time_us` are the values after the previous batch, so the commit does not change.
         """
         batch = Batch(partition, offset, offset, 0, {}, {}, [], 0)
         batch.stream_time_us, batch.stream_time_before_us = stream_time_us, rows.time.seen_us
-        batch.upkeep = rows.upkeep()
-        batch.states = batch.upkeep.groups
-        batch.size_bytes = sum([len(value or b"") for state in batch.states for _, value, _ in state])
-        batch.composed_s = monotonic()
+        self._close(batch, rows)
         return batch
+
+    def _close(self, batch: Batch, rows: PartitionRows) -> None:
+        states = rows.changes(batch.before)
+        batch.upkeep = rows.upkeep()
+        batch.states = [*states, *batch.upkeep.groups]
+        batch.size_bytes += sum([len(value or b"") for state in batch.states for _, value, _ in state])
+        batch.composed_s = monotonic()
 
     def _take(
         self, batch: Batch, rows: PartitionRows, pending: "_Pending", read: ConsumerRecord, *, set_aside: bool
     ) -> None:
-        """Take an event into a batch, or say there why not."""
         record = record_of(read)
         try:
             self._answer(batch, rows, pending, record, set_aside=set_aside)
-        except EventError as error:  # kept no longer than here: it holds this frame, and all that was fetched
+        except EventError as error:  # not kept: its traceback would hold this frame and all fetched records
             if batch.is_ahead:
                 batch.failure = NotInTurnError(record)
                 return
@@ -155,7 +162,7 @@ class BatchComposer:
         except StreamError as error:
             batch.failure = error
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose the event
+        except Exception as error:  # noqa: BLE001 - continuing after any error would lose the event
             batch.failure = EventFailedError(record, error)
             return
         else:
@@ -166,10 +173,10 @@ class BatchComposer:
     def _answer(
         self, batch: Batch, rows: PartitionRows, pending: "_Pending", record: Record, *, set_aside: bool
     ) -> None:
-        """Hold the row that an event leads to, and the answer; pass it over if its row has seen it.
+        """Store an event's answer and new row; skip it if its row has already processed it.
 
         Raises:
-            EventError: it is refused; nothing has happened.
+            EventError: it is refused; nothing has changed.
         """
         key = record.key
         row = rows.row(key) if key else None
@@ -187,7 +194,6 @@ class BatchComposer:
         batch.size_bytes += len(answer.composed) + len(answer.decision)
 
     def _flush(self, batch: Batch, pending: "_Pending") -> None:
-        """Put what the last events give into the batch: one thing for all of them, then the next."""
         for answer in pending.answers:
             for message in self._answers.messages(answer):
                 batch.messages.setdefault(message.topic, []).append(message)
@@ -197,10 +203,11 @@ class BatchComposer:
         tenants = [tenant_of(record, None) for record in pending.records]
         batch.outcomes += [(tenant, False) for tenant in tenants]
         self._share.answered(tenants)
-        pending.clear()
+        pending.records.clear()
+        pending.answers.clear()
 
     def _refuse(self, batch: Batch, record: Record, error: EventError) -> None:
-        """Put the dead letter of an event into the batch; one too many ends it behind that event."""
+        """Put the dead letter of an event into the batch; too many dead letters end the batch."""
         letter = self._answers.refuse(record, error)
         batch.messages.setdefault(letter.topic, []).append(letter)
         batch.size_bytes += len(letter.value)
@@ -215,7 +222,7 @@ class BatchComposer:
 
 
 class _Work:
-    """How long a batch is being composed: time of this thread, so that a busy machine makes none smaller."""
+    """Limit of the CPU time of a batch. A busy machine does not make batches smaller."""
 
     def __init__(self, work_s: float) -> None:
         self._until_s = thread_time() + work_s
@@ -223,8 +230,8 @@ class _Work:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has been long enough; the thread's clock is dear, and asked when that is over."""
-        now_s = perf_counter()
+        """Whether the limit is reached."""
+        now_s = perf_counter()  # cheaper than the thread's clock, which never runs faster
         if now_s < self._look_s:
             return False
         left_s = self._until_s - thread_time()
@@ -232,14 +239,8 @@ class _Work:
         return left_s <= 0
 
 
-class _Pending:
-    """Events of a batch that are answered, or passed over, and not yet flushed: records and answers."""
+class _Pending(Struct):
+    """Events of a batch that are answered or skipped, and not yet flushed."""
 
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.answers: list[Answer] = []
-
-    def clear(self) -> None:
-        """Remove them: they are flushed."""
-        self.records.clear()
-        self.answers.clear()
+    records: list[Record] = []
+    answers: list[Answer] = []

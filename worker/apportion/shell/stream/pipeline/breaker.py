@@ -1,9 +1,9 @@
-"""Breaker: a worker stops when too many events are refused, which is a fault of the whole topic.
+"""Circuit breaker: stops a worker if too many events of most tenants are refused.
 
-Decides over which of the last events the share is taken, and what of them stands beside a committed offset.
-A worker that starts again continues from there, and does not empty the topic a window at a time. Tenants are
-known by a digest alone. A tenant's name in a refused event is not verified, so only names of tenants that
-have been answered count: no producer stops a worker by inventing names.
+The share is taken over a window of the last events. A part of the window is committed with the offset, so a
+worker that restarts continues it and does not empty the topic one window at a time. Tenants are stored as
+digests. A tenant's name in a refused event is not verified. Only names of tenants with an answered event
+count, so a producer cannot stop a worker by inventing names.
 """
 
 from collections import OrderedDict, deque
@@ -18,30 +18,31 @@ from apportion.core.wire.record import Record
 from apportion.shell.stream.faults import TooManyDeadLettersError
 
 _TENANTS_MAX = 64
-"""How many tenants are judged: those whose events came last."""
+"""Number of most recent tenants that are judged."""
 _TENANT_WINDOW_MAX = 20
-"""Over how many of its own last events a tenant is judged: few, so that a fault of all is seen soon."""
+"""Events in a tenant's window; few, to detect a general fault early."""
 _FEW_TENANTS = 3
 _WINDOWS_OF_FEW = 10
-"""How many windows must have passed where fewer tenants than these are known: the others may come yet."""
+"""With fewer than `_FEW_TENANTS` known tenants, this many windows must pass first: more may appear."""
 _KEPT = 64
-"""How many of a partition's last events, and how many answered tenants, stand beside its committed offset."""
+"""Events, and answered tenants, of a partition that are committed with its offset."""
 _ANSWERED_MAX = 4_096
-"""How many tenants are remembered as answered that are not among those whose events came last."""
+"""Number of remembered answered tenants that are not among the most recent."""
 _KEY_MAX_BYTES = 2_048
-"""How much of a key is looked at, and remembered: no tenant's name is longer, and a key may be any."""
+"""Length to which keys are cut: no tenant's name is longer, but a producer may send any key."""
 _NOBODY = "-"
-"""The name that all share who have never been answered, and events whose key does not tell the tenant."""
+"""The shared name of all tenants without an answered event, and of events without a tenant in their key."""
 
 
 TenantOutcome: TypeAlias = tuple[str, bool]
-"""The name by which an event counts, a tenant's digest or that of all others; and whether it was refused."""
+"""The tenant's digest, or `_NOBODY`; and whether the event was refused."""
 
 
 class Window:
-    """The last events of one partition that are durable, how many there were, and the last answered tenants.
+    """The last durable events of one partition.
 
-    `answered` are tenants of which an event was not refused, in the order of their latest such event.
+    `seen` counts all of its events. `answered` are the last tenants with an event that was not refused,
+    ordered by their latest such event.
     """
 
     def __init__(
@@ -53,11 +54,11 @@ class Window:
 
     @property
     def names(self) -> dict[str, None]:
-        """The answered tenants first, then the names of all events."""
+        """Names of the answered tenants, then of the events."""
         return dict.fromkeys(chain(self.answered, (tenant for tenant, _ in self.last)))
 
     def copy(self) -> "Window":
-        """Return a window of the same events, to which others may be added."""
+        """Return an independent copy."""
         return Window(self.seen, self.last, self.answered)
 
     def add(self, outcomes: Sequence[TenantOutcome]) -> None:
@@ -72,10 +73,10 @@ class Window:
             answered.popitem(last=False)
 
     def __str__(self) -> str:
-        """Return the window as it stands in a commit's metadata, at most about 1.3 KB.
+        """Return the text for a commit's metadata, at most about 1.3 KB.
 
-        Four parts: the number of events seen; names, those of the answered tenants first; an octet an event,
-        twice the number of its tenant's name and 1 where it was refused; the number of answered tenants.
+        It has four parts: the number of events seen; the names; a byte for each event, in hex: twice the
+        index of its name, plus 1 if it was refused; the number of answered tenants.
         """
         numbers = {tenant: number for number, tenant in enumerate(self.names)}
         events = "".join([f"{2 * numbers[tenant] + refused:02x}" for tenant, refused in self.last])
@@ -83,9 +84,9 @@ class Window:
 
 
 def window_of(text: str) -> Window:
-    """Return the window that was committed; an empty one where none was, or none that we know.
+    """Return the committed window; an empty window if there is none or its format is unknown.
 
-    An earlier version had no number of answered tenants, and names of tenants that were only refused.
+    An earlier version wrote no number of answered tenants, and also names of tenants without answers.
     """
     try:
         seen, names, events, *counts = text.split(";")
@@ -102,11 +103,10 @@ def window_of(text: str) -> Window:
 
 
 class DeadLetterShare:
-    """How many of the last events were refused, of all tenants and of each.
+    """The share of the last events that were refused, of all tenants and of each tenant.
 
-    Says nothing before it has seen `window` events, nor of one tenant among others that are well. All tenants
-    that have never been answered count as one. Where fewer than three tenants are known it waits for ten
-    windows: one that fails may be the first that is read.
+    It stops nobody before `window` events were seen, or ten windows if fewer than three tenants are known: a
+    failing tenant may be the first that is read. All tenants without an answered event count as one.
     """
 
     def __init__(self, window: int, share_max: float) -> None:
@@ -120,11 +120,11 @@ class DeadLetterShare:
 
     @property
     def last(self) -> float:
-        """The share of the last events that were refused; 0 before any."""
+        """The share of the last events that were refused; 0 before the first event."""
         return self._last.share
 
     def restore(self, window: Window) -> None:
-        """Count what another worker saw of a partition, or this one before it was started; stops nobody."""
+        """Count the events of a committed window; raises nothing."""
         self._seen += max(0, window.seen - len(window.last))
         for name in window.names:
             if name != _NOBODY:
@@ -136,11 +136,11 @@ class DeadLetterShare:
                 self.answered((tenant,))
 
     def name_of(self, tenant: str) -> str:
-        """Return by which name a refused event of a tenant counts: its own if it has ever been answered."""
+        """Return the name for a tenant's refused event: `_NOBODY` if the tenant has no answered event."""
         return tenant if tenant in self._tenants or tenant in self._answered else _NOBODY
 
     def answered(self, tenants: Sequence[str]) -> None:
-        """Count events that were not refused, by whose they were, in their order."""
+        """Count events that were not refused, by their tenants, in order."""
         self._seen += len(tenants)
         self._last.seen += len(tenants)
         for tenant in tenants:
@@ -153,7 +153,7 @@ class DeadLetterShare:
         """Count a refused event of a tenant.
 
         Raises:
-            TooManyDeadLettersError: with it most tenants are above the share, and so are all events together.
+            TooManyDeadLettersError: most tenants, and all events together, are above the share.
         """
         self._refuse(tenant)
         few = len(self._tenants) < _FEW_TENANTS
@@ -174,7 +174,7 @@ class DeadLetterShare:
         self._judge(name, own)
 
     def _own(self, tenant: str) -> "_Last":
-        """Return what is known of a tenant, who is now the last that was seen."""
+        """Return a tenant's window, and make the tenant the most recent."""
         own = self._tenants.get(tenant)
         if own is not None:
             self._tenants.move_to_end(tenant)
@@ -197,7 +197,7 @@ class DeadLetterShare:
 
 
 class _Last:
-    """How many events there were, and the numbers of those of the last ones that were refused: few are."""
+    """The number of events, and the sequence numbers of refused events among the last `size`."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -216,7 +216,7 @@ class _Last:
 
 
 def tenant_of(record: Record, refusal: ErrorCode | None) -> str:
-    """Return whose an event is, by its key `tenant/session_id`; where the key does not tell, nobody's."""
+    """Return the digest of the tenant in an event's key `tenant/session_id`; `_NOBODY` if there is none."""
     if refusal is ErrorCode.WRONG_KEY:
         return _NOBODY
     return _tenant_of_key((record.key or b"")[:_KEY_MAX_BYTES])

@@ -1,10 +1,8 @@
 """Transactional writer: a partition's batches become durable together with their offset, or not at all.
 
-Decides which batches share a transaction, in which order it is made, and how long it may take. The owner of a
-partition writes under the partition's own transactional id. Taking it over ends all transactions of earlier
-owners, and none of them can begin another. So no generation has to stand beside an offset (KIP-447), which
-the client would not send. A transaction is tried again only if brokers had forgotten the id. What is
-not committed is composed again.
+Each partition has its own transactional id. A new owner of the partition ends all transactions of earlier
+owners and fences them, so commits need no generation (KIP-447), which the client cannot send. A transaction
+is retried only if brokers had forgotten the id. Uncommitted events are composed again.
 """
 
 import asyncio
@@ -32,7 +30,7 @@ _AGAIN_S = 0.2
 
 
 class ExactlyOnceWriter:
-    """With transactions: who reads committed sees each output once, and the rows that go with it."""
+    """Writes with transactions. Consumers with `read_committed` see each output once, and its rows."""
 
     moves_offsets = True
 
@@ -54,23 +52,23 @@ class ExactlyOnceWriter:
         self._within_s = min(settings.delivery_timeout_s, TRANSACTION_TIMEOUT_S)
 
     async def start(self, topics: Sequence[str]) -> None:
-        """Write to these topics; each partition connects when it is assigned."""
+        """Remember the topics; `assign` connects each partition."""
         self._topics = topics
 
     async def stop(self) -> None:
-        """Close all connections; transactions that are open are aborted."""
+        """Close all connections and abort open transactions."""
         await self._release()
 
     async def assign(self, partitions: Collection[int]) -> None:
-        """Write for these partitions alone, each under its transactional id, and nobody else from now on.
+        """Become the only writer of these partitions, and release all others.
 
-        What others began to write for them is committed or aborted when this returns. Not while others may
-        have the partitions: it would stop them.
+        Earlier transactions of other workers are committed or aborted when this returns. It waits until the
+        group membership is held, because it fences the previous owner.
 
         Raises:
-            RecoveryFailedError: no coordinator took us within `recovery_timeout_s`.
+            RecoveryFailedError: no coordinator accepted us within `recovery_timeout_s`.
         """
-        place, within_s = self._settings.requests_topic, self._settings.recovery_timeout_s
+        topic, within_s = self._settings.requests_topic, self._settings.recovery_timeout_s
         try:
             async with asyncio.timeout(within_s):
                 await self._release()
@@ -78,9 +76,9 @@ class ExactlyOnceWriter:
                 await asyncio.gather(*(self._connect(partition) for partition in partitions))
         except TimeoutError:
             why = f"no transaction could begin for {within_s:g} s"
-            raise RecoveryFailedError(place, why) from None
+            raise RecoveryFailedError(topic, why) from None
         except KafkaError as error:
-            raise RecoveryFailedError(place, str(error) or type(error).__name__) from error
+            raise RecoveryFailedError(topic, str(error) or type(error).__name__) from error
 
     async def _connect(self, partition: int) -> None:
         while True:
@@ -96,15 +94,15 @@ class ExactlyOnceWriter:
                 return
 
     def begin(self, writing: Writing) -> None:
-        """Let a batch wait for the transaction of those before it."""
+        """Queue a batch for its partition's next transaction."""
         self._waiting[writing.batch.partition].append(writing)
 
     async def finish(self, writing: Writing) -> None:
-        """Commit a batch, and with it those behind it that wait: the fewer transactions, the sooner all are.
+        """Commit all queued batches of the batch's partition in one transaction.
 
         Raises:
-            FencedError: the partition is another worker's, or brokers have ended the transaction.
-            KafkaError, TimeoutError: it was not acknowledged in time; if that was its end, it may be yet.
+            FencedError: another worker owns the partition, or brokers have ended the transaction.
+            KafkaError, TimeoutError: it was not acknowledged in time; a commit may still succeed later.
         """
         if writing.is_committed:
             return
@@ -127,17 +125,13 @@ class ExactlyOnceWriter:
         count_rows(writing.rows, rows, alone=True)
 
     async def _transact(self, partition: int, together: Sequence[Writing]) -> list[Sent]:
-        """Make a transaction of these batches, and return where their rows stand.
-
-        Brokers forget a transactional id that was idle for `transactional.id.expiration.ms`. It is then
-        initialised again, and the transaction, of which nothing was written, is made again.
-        """
         try:
             rows = await self._fill(partition, together)
         except KafkaError as error:
+            # Brokers forget an id that was idle for `transactional.id.expiration.ms`; nothing was written.
             if not isinstance(error.__cause__ or error, InvalidProducerIdMapping):
                 raise
-            await self._membership.held()  # else the id may be unknown because another worker has a newer one
+            await self._membership.held()  # otherwise another worker may have replaced the id
             await self._producers[partition].stop()
             await self._connect(partition)
             rows = await self._fill(partition, together)
@@ -145,7 +139,7 @@ class ExactlyOnceWriter:
         return rows
 
     async def _fill(self, partition: int, together: Sequence[Writing]) -> list[Sent]:
-        """Begin a transaction, and return when all of these batches is in it."""
+        """Begin a transaction, and wait until it has all records and the offset."""
         producer = self._producers[partition]
         batches = [writing.batch for writing in together]
         offset, metadata = together[0].commit_after(batches)
@@ -156,27 +150,26 @@ class ExactlyOnceWriter:
             outputs += producer.send(topic, partition, entries(messages))
         states = chain.from_iterable(batch.states for batch in batches)
         rows = producer.send(self._changelog, partition, states)
-        place = TopicPartition(self._settings.requests_topic, partition)
+        requests = TopicPartition(self._settings.requests_topic, partition)
         sent = [*outputs, *rows]
-        await asyncio.gather(acknowledged(sent), producer.send_offset(place, offset, metadata, sent))
+        await asyncio.gather(acknowledged(sent), producer.send_offset(requests, offset, metadata, sent))
         return rows
 
     def abandon(self, writing: Writing) -> None:
-        """Give the partition's transaction up. One that is being committed may stand: it is read back."""
+        """Abort the partition's transaction. A commit in progress may succeed; recovery reads its rows."""
         partition = writing.batch.partition
         self._waiting.pop(partition, None)
         if producer := self._producers.pop(partition, None):
-            self._let_go(producer)
+            self._stop(producer)
 
-    def _let_go(self, producer: TransactionalProducer) -> None:
+    def _stop(self, producer: TransactionalProducer) -> None:
         stopping = asyncio.create_task(producer.stop())
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
 
     async def _release(self) -> None:
-        """Give up all partitions."""
         self._waiting.clear()
         while self._producers:
-            self._let_go(self._producers.popitem()[1])
+            self._stop(self._producers.popitem()[1])
         if self._stopping:
             await asyncio.wait(self._stopping)

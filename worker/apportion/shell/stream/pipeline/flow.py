@@ -1,6 +1,6 @@
-"""A partition while its events flow: what was fetched of it, what is in flight, and what may be committed.
+"""State of one assigned partition: its waiting events, batches in flight, and next commit.
 
-Decides what stands beside its committed offset. Does nothing by itself: the pipeline does.
+The pipeline acts on this state.
 """
 
 import asyncio
@@ -14,24 +14,47 @@ from msgspec.structs import replace
 from apportion.shell.kafka.commit_metadata import BATCH, EVENT, NOTHING_KNOWN, CommitMetadata, encode_metadata
 from apportion.shell.stream.pipeline.batch import Batch
 from apportion.shell.stream.pipeline.breaker import window_of
+from apportion.shell.stream.pipeline.queues import Queue
 from apportion.shell.stream.pipeline.writer import Writing
 from apportion.shell.stream.state.rows import PartitionRows
 
 IN_FLIGHT_MAX = 4
-"""Batches of a partition that are being written at once."""
+"""Maximum number of batches of a partition in flight."""
 ALONE_MAX = 1_000
-"""How many events are composed one by one where a worker died over a batch, which has as many at most."""
+"""Number of events that are composed one by one after a crash; a batch has at most as many."""
 
 
 class Flow:
-    """From the offset that was committed, until the partition is taken away.
+    """State of a partition from its committed offset until it is revoked.
 
-    Before the first batch is composed it is committed that one is under way. If that stands there when the
-    partition is taken over, the worker has died meanwhile, killed by memory or a signal, and an event of the
-    batch may be why. So the next worker composes the events one by one. Before each it commits that the event
-    is under way, and afterwards that it is not: an event under way when a worker died has ended that worker.
-    A worker that ends by itself, or gives the partition up, commits that nothing is under way. If events are
-    left to be composed one by one, it commits that a batch is, and the next worker goes on with them.
+    A crash by memory or a signal leaves no trace of the event that caused it. An in-progress marker in the
+    commit metadata finds that event:
+
+    1. Before the first batch is composed, the marker `BATCH` is committed. It is cleared once a batch is
+       durable, and when a worker stops or loses the partition.
+    2. A worker that finds the marker composes the next `ALONE_MAX` events one by one. It commits the marker
+       `EVENT` before each event and `BATCH` after it.
+    3. A worker that finds the marker `EVENT` counts a failure of the event at the committed offset.
+
+    If a worker stops with events left to compose one by one, the marker `BATCH` stays, and the next worker
+    continues.
+
+    Attributes:
+        window: The last durable events, for the dead letter share.
+        metadata: Metadata of the durable offset; `next_commit` adds the window and the marker.
+        committing: Metadata of the commit that is being made.
+        committed_offset: The committed offset; None: there is none.
+        durable_offset: All events before it are durable.
+        failures: Number of workers that ended at the event where this flow began.
+        set_aside: Offset of an event that is refused without being composed.
+        may_move: True while a batch that commits its own offset is being written, or was given up and may
+            still commit.
+        failed_offset: Offset of an event that ended this worker by an error. It is committed if all events
+            before it become durable.
+        in_flight: Batches that are being written, oldest first.
+        queue: The events that are fetched and not yet composed.
+        writing: The task that writes the batches in flight.
+        is_over: True once the partition is revoked or the worker stops.
     """
 
     def __init__(
@@ -40,47 +63,47 @@ class Flow:
         rows: PartitionRows,
         offset: int | None,
         metadata: CommitMetadata,
+        queue: Queue,
         event_failures_max: int = 0,
     ) -> None:
-        """Begin at the committed offset, beside which the metadata stood; None: nothing is committed.
+        """Begin at the committed offset with its metadata; None: nothing is committed.
 
-        An event there that has ended `event_failures_max` workers is set aside; 0: it is not.
+        An event that has ended `event_failures_max` workers is set aside; 0: never.
         """
         self.partition = partition
         self.rows = rows
+        self.queue = queue
         self.window = window_of(metadata.window)
         self.metadata = self.committing = metadata
         self.committed_offset = self.durable_offset = self._begun_offset = offset
         self.failures = metadata.event_failures
-        """How many workers ended at the event where this one began."""
         self.set_aside = offset if 0 < event_failures_max <= self.failures else None
         self._committed = offset, metadata.failures, metadata.under_way
         self._alone = ALONE_MAX if metadata.under_way else 0
         self._is_begun = self._is_suspect = False
         self._is_proven = False
-        """True if a batch of this worker is durable; events that are composed one by one prove nothing."""
+        """True once a batch of this worker is durable; events that are composed one by one do not count."""
         self._is_foreign = offset is not None and metadata == NOTHING_KNOWN
         """True if another client made the commit. Once accepted, the worker commits it again as its own."""
         self.may_move = False
-        """Whether a batch is being written that moves the offset with it, or was given up and may yet."""
         self.failed_offset: int | None = None
-        """Where an error of ours has ended the worker, if everything before it becomes durable."""
         self.in_flight: deque[Writing] = deque()
-        self.fetched: Sequence[ConsumerRecord] = ()
-        """The latest fetch, until all of it is composed."""
-        self.waiting = 0
-        """Events that were fetched and are not composed yet."""
         self.writing: asyncio.Task[None] | None = None
         self.is_over = False
 
     @property
+    def waiting(self) -> int:
+        """Number of events that are fetched and not yet composed."""
+        return len(self.queue)
+
+    @property
     def is_full(self) -> bool:
-        """Whether as many batches are in flight as may be."""
+        """Whether the maximum number of batches is in flight."""
         return len(self.in_flight) >= (1 if self._alone else IN_FLIGHT_MAX)
 
     @property
     def is_busy(self) -> bool:
-        """Whether events wait to be composed, or as many batches are in flight as may be."""
+        """Whether events wait to be composed, or the maximum number of batches is in flight."""
         return self.waiting > 0 or self.is_full
 
     @property
@@ -90,7 +113,7 @@ class Flow:
 
     @property
     def is_marked(self) -> bool:
-        """Whether more may be composed: it is committed what is under way, or need not be any more."""
+        """True once the current marker is committed, or after the first durable batch."""
         return self._is_proven or self._committed == (self.durable_offset, self._failures, self._under_way)
 
     @property
@@ -110,19 +133,14 @@ class Flow:
         return "" if (self._is_proven or self.is_over) and not self._is_suspect else BATCH
 
     def begin(self, records: Sequence[ConsumerRecord]) -> None:
-        """Count records that were fetched, and are to be composed next."""
+        """Queue fetched records."""
         self._is_begun = True
-        self.waiting += len(records)
+        self.queue.add(records)
         if self.durable_offset is None:
             self.durable_offset = self._begun_offset = records[0].offset
 
-    def next(self) -> tuple[Sequence[ConsumerRecord], int]:
-        """Return records of the latest fetch, and the index in them where the next batch begins."""
-        start = len(self.fetched) - self.waiting
-        return (self.fetched[: start + 1] if self._alone else self.fetched), start
-
     def durable(self, batch: Batch) -> None:
-        """Count a batch as durable, as all before it are."""
+        """Record that a batch is durable, after all earlier batches."""
         if self._alone:
             self._alone = max(0, self._alone - batch.events)
         elif batch.events:
@@ -135,16 +153,16 @@ class Flow:
         )
 
     def refused(self, batch: Batch) -> None:
-        """Count a batch that brokers refuse for its size, all before it being durable.
+        """Record that brokers refused a batch for its size; all earlier batches are durable.
 
-        It is its event's failure if written alone. If not, the next worker composes events one by one.
+        If the batch is one event, that event failed. Otherwise the next worker composes events one by one.
         """
         self._is_suspect, self.may_move = True, False
         if batch.events == len(self.in_flight) == 1:
             self.failed_offset = batch.offset
 
     def commit_after(self, batches: Sequence[Batch]) -> tuple[int, str]:
-        """Return the offset that is right when these are durable, which come next, with its metadata."""
+        """Return the offset and metadata to commit together with the next batches, which are these."""
         window = self.window.copy()
         window.add(list(chain.from_iterable(batch.outcomes for batch in batches)))
         last = batches[-1]
@@ -156,16 +174,16 @@ class Flow:
         return last.next_offset, encode_metadata(metadata)
 
     def committed(self, offset: int, metadata: CommitMetadata) -> None:
-        """Count an offset as committed, with its metadata: what expired before their stream time may go."""
+        """Record a commit. Sessions that expired before its stream time may be deleted."""
         self.committed_offset = offset
         self._is_foreign = False
         self._committed = offset, metadata.failures, metadata.under_way
         self.rows.time.committed_us = metadata.stream_time_us
 
-    def commit(self) -> tuple[int, CommitMetadata] | None:
-        """Return the offset that may be committed, with its metadata; None: it is already, or there is none.
+    def next_commit(self) -> tuple[int, CommitMetadata] | None:
+        """Return the offset and metadata to commit now; None: there is nothing new to commit.
 
-        Where an event has ended the worker, that is its very offset, and how often it did is counted there.
+        If an event has ended this worker, it is that event's offset with its number of failures.
         """
         offset, failures, under_way = self.durable_offset, self._failures, self._under_way
         if self._is_foreign and offset is not None and not self._is_begun:
@@ -175,7 +193,7 @@ class Flow:
             offset, under_way = self.failed_offset, BATCH if self._is_suspect else ""
             failures = 1 + (self.failures if offset == self._begun_offset else 0)
         elif offset == self.committed_offset and (self.may_move or not self._is_begun):
-            return None  # an offset that a batch moves must not be put back
+            return None  # an offset that a batch commits must not be moved back
         if offset is None or (offset, failures, under_way) == self._committed:
             return None
         self.committing = replace(

@@ -1,9 +1,8 @@
-"""Gaps in the changelog: what others wrote between a worker's own rows, and behind them.
+"""Gaps in the changelog: records that other workers wrote between or after a worker's own rows.
 
-A worker that was replaced may write a row late. The row loses against the one that has seen more, until
-compaction removes that one: it keeps the last record of a key. So late rows are found here while requests
-flow, well within the compaction lag, and the rows that count are written again behind them. With
-transactions nobody can write late.
+A replaced worker may write a row late. Recovery ignores such a row while the changelog has the newer row, but
+compaction keeps only a key's last record: the late row. So gaps are read while requests flow, well within the
+compaction lag, and the newer rows are written again. With transactions there are no late rows.
 """
 
 import asyncio
@@ -31,31 +30,30 @@ from apportion.shell.stream.state.row_format import UnreadableRowError
 from apportion.shell.stream.state.rows import Gap
 
 _LOOK_S = 10.0
-"""How often it is looked; each time takes a connection. Far less than the compaction lag."""
+"""Interval between looks, each with a connection of its own. Far shorter than the compaction lag."""
 
 
 class GapWatch:
-    """Reads the gaps of all partitions that flow, and has their late records repaired."""
+    """Reads the gaps of all active partitions, and repairs late records through the pipeline."""
 
     def __init__(self, settings: Settings, pipeline: Pipeline, numbers: Numbers) -> None:
-        """`pipeline` has the partitions, and writes repairs where no event comes."""
         self._settings = settings
         self._topic = changelog_topic(settings)
         self._pipeline = pipeline
         self._numbers = numbers
 
     async def follow(self) -> None:
-        """Look again and again, until cancelled; raises what `look` does."""
+        """Look periodically until cancelled; raises the errors of `look`."""
         while True:
             await asyncio.sleep(_LOOK_S)
             await self.look()
 
     async def look(self) -> None:
-        """Read the gaps that are there now. If brokers do not answer, the next look reads them.
+        """Read the present gaps. If brokers do not answer, the next look reads them.
 
         Raises:
-            ChangelogDamagedError: a record between ours cannot be read.
-            UnreadableStateError: a newer version wrote rows between ours.
+            ChangelogDamagedError: a record in a gap cannot be read.
+            UnreadableStateError: a newer version wrote rows in a gap.
         """
         flows = [flow for flow in self._pipeline.flows.values() if not flow.is_over]
         if not flows:
@@ -75,31 +73,29 @@ class GapWatch:
             self._pipeline.keep_up(flow)
 
     async def _find(self, reader: AIOKafkaConsumer, flows: list[Flow]) -> None:
-        """Find what others wrote behind the rows of partitions that write nothing now."""
         idle = {flow: flow.rows.changelog_end for flow in flows if not flow.in_flight}
-        places = {flow: TopicPartition(self._topic, flow.partition) for flow in idle}
-        ends: Offsets = await patiently(reader.end_offsets, places.values())
+        partitions = {flow: TopicPartition(self._topic, flow.partition) for flow in idle}
+        ends: Offsets = await patiently(reader.end_offsets, partitions.values())
         for flow, end in idle.items():
             if not flow.is_over and not flow.in_flight and flow.rows.changelog_end == end:
-                flow.rows.ends(ends[places[flow]])
+                flow.rows.ends(ends[partitions[flow]])
 
     async def _read(self, reader: AIOKafkaConsumer, flow: Flow, gap: Gap) -> None:
-        """Read a gap; an error leaves it to the next look."""
-        place, (begin, end) = TopicPartition(self._topic, flow.partition), gap
+        partition, (begin, end) = TopicPartition(self._topic, flow.partition), gap
         others, late = 0, 0
-        begins = await patiently(reader.beginning_offsets, [place])
-        reader.assign([place])
-        reader.seek(place, max(begin, begins[place]))
+        begins = await patiently(reader.beginning_offsets, [partition])
+        reader.assign([partition])
+        reader.seek(partition, max(begin, begins[partition]))
         try:
-            async for step in read_to(reader, {place: end}, max_records=SLICE):
+            async for step in read_to(reader, {partition: end}, max_records=SLICE):
                 between = [record for record in step.records if record.offset < end]
-                require_readable(place, between)
+                require_readable(partition, between)
                 others += len(between)
                 late += flow.rows.repair(between)
         except UnreadableRowError as error:
             raise flow.rows.unreadable(error) from None
         flow.rows.close(gap)
-        # a gap may hold markers of transactions alone
+        # A gap may have only transaction markers.
         self._numbers.add(metrics.CHANGELOG_GAPS, 1 if others else 0)
         self._numbers.add(metrics.LATE_RECORDS, late)
         if late:

@@ -1,8 +1,7 @@
-"""The membership of this worker in its group, as far as the worker can know it by itself.
+"""Group membership, judged by the worker's own clock without a request to the group.
 
-An acknowledged heartbeat is good for one session timeout, counted from when it was sent: the group cannot
-have given the partitions to others before. A worker that was stopped for longer wakes without the
-membership, before the group has answered it. Never talks to the group.
+An acknowledged heartbeat proves membership for one session timeout after it was sent: the group cannot
+reassign the partitions earlier. A process that was paused for longer knows at once that this time is over.
 """
 
 import asyncio
@@ -13,10 +12,9 @@ _LOOK_S = 0.05
 
 
 def boot_time_s() -> float:
-    """Return the seconds since the machine was started, with those during which it was suspended.
+    """Return the seconds since boot, including suspended time if the platform counts it.
 
-    `time.monotonic` leaves these out on Linux: a machine that wakes would take an old heartbeat for a new
-    one. It is used where the platform has no such clock.
+    `time.monotonic` excludes suspended time on Linux, so an old heartbeat would seem recent after a wake-up.
     """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -32,20 +30,20 @@ class Membership:
         self._sent_s = float("-inf")
 
     def confirm(self, sent_s: float) -> None:
-        """Count a heartbeat, or a joining, that was sent at this moment, and acknowledged since."""
+        """Record an acknowledged heartbeat or join request, by the time at which it was sent."""
         self._sent_s = max(self._sent_s, sent_s)
 
     @property
     def age_s(self) -> float:
-        """The seconds since the last acknowledged heartbeat was sent; infinite before the first one."""
+        """Seconds since the last acknowledged heartbeat was sent; infinite before the first."""
         return self.clock_s() - self._sent_s
 
     @property
     def is_held(self) -> bool:
-        """Whether the group cannot have given our partitions away yet."""
+        """Whether the group cannot have reassigned our partitions yet."""
         return self.age_s < self._session_timeout_s
 
     async def held(self) -> None:
-        """Return when the membership is held; who waits is cancelled when the partitions are taken away."""
+        """Wait until the membership is held. The caller is cancelled if its partitions are revoked."""
         while not self.is_held:  # noqa: ASYNC110 - time passes without an event
             await asyncio.sleep(_LOOK_S)

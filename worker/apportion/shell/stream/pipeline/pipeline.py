@@ -1,8 +1,8 @@
 """The path of all partitions' events, from the requests topic to the offsets that may be committed.
 
-`Pipeline.run` is one loop: it reads, composes, and hands batches to the writer. The pipeline decides how many
-batches are in flight, and what becomes of them when a partition is revoked or the worker stops. An offset may
-be committed behind the last batch of which all is durable. Knows neither Faust nor the group.
+`Pipeline.run` is one loop: it reads, composes, and hands batches to the writer. The pipeline limits the
+batches in flight, and abandons them if a partition is revoked or the worker stops. The next offset to commit
+is the end of the last batch that is fully durable. This module uses neither Faust nor the group.
 """
 
 import asyncio
@@ -19,25 +19,29 @@ from apportion.shell.stream.faults import EventFailedError, NotDurableError
 from apportion.shell.stream.pipeline.batch import Batch, BatchComposer
 from apportion.shell.stream.pipeline.flow import Flow
 from apportion.shell.stream.pipeline.membership import Membership
+from apportion.shell.stream.pipeline.queues import NewQueue
 from apportion.shell.stream.pipeline.writer import Writer, Writing
 from apportion.shell.stream.state.rows import PartitionRows
 
 IN_FLIGHT_MAX_BYTES = 64 << 20
-"""Of all partitions; one batch may go over it."""
+"""Limit for all partitions together; one batch may exceed it."""
 _READ_TIMEOUT_S = 0.2
-"""How long a read waits for records, and so a rebalance for a read."""
+"""Time that a read waits for records, and thus a rebalance for a read."""
 _FULL_TIMEOUT_S = 0.005
-"""How long a read waits for records while a partition is left out of it, which may have room soon."""
+"""Time that a read waits for records if it leaves out a full partition, which may have room soon."""
 _AGAIN_S = 0.05
-"""How long until a group that did not take a commit is asked again: it is rebalancing."""
+"""Pause before a commit is retried that the group refused because it is rebalancing."""
 
 
 class Pipeline:
-    """All partitions of this worker whose events flow."""
+    """Reads, composes and writes the events of all partitions of this worker.
 
-    position_lock: asyncio.Lock
-    """Held during a read, and by a caller that moves the reader's positions: records of a read that began
-    before would be taken for those at the new position."""
+    Attributes:
+        flows: The partitions, by number. They stay after `abandon`, until `end`.
+        in_flight_bytes: Bytes of all batches in flight.
+        position_lock: Held during a read, and by a caller that moves the reader's positions: otherwise
+            records of an earlier read would be taken for records at the new position.
+    """
 
     def __init__(  # noqa: PLR0913 - they are the parts of a pipeline
         self,
@@ -51,14 +55,15 @@ class Pipeline:
         commit: Callable[[], Awaitable[bool]],
         durable: Callable[[Batch], None],
         failed: Callable[[Exception], None],
+        new_queue: NewQueue,
         linger_s: float = 0.0,
         event_failures_max: int = 0,
     ) -> None:
         """Start without partitions; `topic` is the requests topic.
 
-        `commit` commits what is committable. `durable` is called with each batch that has become durable,
-        `failed` with the reason if one cannot be written; no later batch of its partition is. Reads begin
-        `linger_s` apart. An event that has ended a worker `event_failures_max` times is set aside; 0: none.
+        `commit` commits the `committable` offsets, and returns whether the group accepted them. `durable` is
+        called with each durable batch. `failed` is called with the reason if a batch cannot be written, and
+        ends its partition. `linger_s` is the pause between reads. `event_failures_max`: see `Flow`.
         """
         self._topic = topic
         self._reader = reader
@@ -69,37 +74,38 @@ class Pipeline:
         self._commit = commit
         self._durable = durable
         self._failed = failed
+        self._new_queue = new_queue
         self._linger_s = linger_s
         self._event_failures_max = event_failures_max
         self._seen: set[int] = set()
         self.flows: dict[int, Flow] = {}
-        """The partitions that flow, or did so last."""
         self.in_flight_bytes = 0
-        """The bytes that are being written."""
         self._woken = asyncio.Event()
         """Set when there may be something to read or to compose."""
         self.position_lock = asyncio.Lock()
 
     @property
     def in_flight(self) -> int:
-        """How many batches are being written."""
+        """Number of batches that are being written."""
         return sum(len(flow.in_flight) for flow in self.flows.values())
 
     @property
     def waiting(self) -> Mapping[int, tuple[int, int]]:
-        """How many fetched events of each partition wait for turns, and their bytes; here none do."""
-        return {}
+        """Number and bytes of the events that wait for turns, by partition; empty without tenant limits."""
+        return {
+            partition: (flow.waiting, size_bytes)
+            for partition, flow in self.flows.items()
+            if (size_bytes := flow.queue.size_bytes) is not None
+        }
 
     def begin(self, partition: int, rows: PartitionRows, offset: int | None, metadata: str = "") -> None:
-        """Let a partition flow from its committed offset on; None: from its beginning.
-
-        `metadata` are those that were committed with it.
-        """
+        """Begin a partition at its committed offset, with the metadata of that commit; None: no commit."""
         assert partition not in self.flows, "a flow ends before it begins again"
         known = decode_metadata(metadata)
         rows.time.begin(known.stream_time_us)
-        flow = self.flows[partition] = Flow(partition, rows, offset, known, self._event_failures_max)
-        if partition not in self._seen:  # what this worker saw itself is counted already
+        queue = self._new_queue(rows, self._woken.set)
+        flow = self.flows[partition] = Flow(partition, rows, offset, known, queue, self._event_failures_max)
+        if partition not in self._seen:  # this worker's own events are counted already
             self._seen.add(partition)
             self._composer.remember(flow.window)
         self._woken.set()
@@ -107,19 +113,17 @@ class Pipeline:
     def has_room(self, partition: int) -> bool:
         """Return whether events of a partition may be fetched."""
         flow = self.flows.get(partition)
-        if flow is None or flow.is_over or flow.is_busy:
+        if flow is None or flow.is_over or not flow.queue.has_room(is_writing_full=flow.is_full):
             return False
         return self.in_flight_bytes < IN_FLIGHT_MAX_BYTES
 
     async def run(self) -> None:
         """Read, compose, and hand batches to the writer, until cancelled.
 
-        A read waits for records while the writer makes room for events that were fetched before.
-
         Raises:
             StreamError, PoliciesUnreadError: an event was neither answered nor refused, or too many were
-                refused. What was before it is being written.
-            OffsetOutOfRangeError: the offset to read next is not in its topic (any more).
+                refused. Earlier events are being written.
+            OffsetOutOfRangeError: the next offset to read is not in its topic.
         """
         reading: asyncio.Task[None] | None = None
         try:
@@ -156,62 +160,57 @@ class Pipeline:
             await asyncio.sleep(self._linger_s)
 
     def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
-        """Take the records of a fetch of a partition that flows."""
-        flow = self.flows[partition]
-        flow.begin(records)
-        flow.fetched = records
+        """Queue the records of a fetch."""
+        self.flows[partition].begin(records)
         self._woken.set()
 
     async def compose_waiting(self) -> None:
-        """Compose what was fetched of each partition, as far as there is room; raises what `run` does."""
+        """Compose waiting events of each partition while it has room; raises the errors of `run`."""
         for flow in list(self.flows.values()):
             if not flow.is_over:
                 await self._compose(flow)
 
     async def _compose(self, flow: Flow) -> None:
-        """Compose what was fetched of a partition, and hand it to the writer, as far as there is room."""
-        while flow.waiting and not flow.is_full:
-            if not await self._may_compose(flow):
+        """Compose waiting events of a partition while it has room, and hand them to the writer."""
+        while flow.queue.is_due and not flow.is_full:
+            await self.wait_until_marked(flow)
+            await self._policies.current()
+            await self._membership.held()
+            if flow.is_over:
                 return
-            records, start = flow.next()
-            batch = self._composer.compose(flow.rows, records, start, flow.set_aside)
-            if not self._membership.is_held:
-                batch.undo(flow.rows)
-                continue
-            flow.waiting -= batch.events
-            if not flow.waiting:
-                flow.fetched = ()
-            if batch.events:
-                self.composed(flow, batch)
-            self.require_whole(flow, batch)
+            self._compose_next(flow)
             await asyncio.sleep(0)
+            if flow.is_over or not flow.queue.plan(is_alone=flow.is_alone and not flow.in_flight):
+                return
 
-    async def _may_compose(self, flow: Flow) -> bool:
-        """Wait until events of a partition may be composed; return False if it was revoked meanwhile."""
-        await self.marked(flow)
-        await self._policies.current()
-        await self._membership.held()
-        return not flow.is_over
-
-    async def marked(self, flow: Flow) -> None:
-        """Return when it is committed what is under way, or the flow is over."""
-        while not (flow.is_marked or flow.is_over):
-            if not await self._commit() and not flow.is_marked:
-                await asyncio.sleep(_AGAIN_S)
-
-    def require_whole(self, flow: Flow, batch: Batch) -> None:
-        """Pass unless a batch ended at an event that was neither answered nor refused, or at one too many.
-
-        Raises:
-            StreamError: why it did.
-        """
+    def _compose_next(self, flow: Flow) -> None:
+        """Compose one batch of a partition; raises the batch's failure."""
+        picked = flow.queue.pick(is_alone=flow.is_alone)
+        if not picked.records:
+            return
+        set_aside = None if picked.is_ahead else flow.set_aside
+        batch = self._composer.compose(
+            flow.rows, picked.records, picked.start, set_aside, is_ahead=picked.is_ahead
+        )
+        if not self._membership.is_held:
+            batch.undo(flow.rows)
+            return
+        flow.queue.take(picked, batch)
+        if batch.events or (batch.is_ahead and batch.states):
+            self.composed(flow, batch)
         if batch.failure is not None:
             if isinstance(batch.failure, EventFailedError):
                 flow.failed_offset = batch.failure.offset
             raise batch.failure
 
+    async def wait_until_marked(self, flow: Flow) -> None:
+        """Wait until the in-progress marker is committed or the partition is revoked."""
+        while not (flow.is_marked or flow.is_over):
+            if not await self._commit() and not flow.is_marked:
+                await asyncio.sleep(_AGAIN_S)
+
     def composed(self, flow: Flow, batch: Batch) -> None:
-        """Let a batch be written."""
+        """Hand a batch to the writer."""
         writing = Writing(batch, flow.rows, flow.commit_after)
         self._writer.begin(writing)
         flow.in_flight.append(writing)
@@ -220,7 +219,7 @@ class Pipeline:
             flow.writing = asyncio.create_task(self._write(flow))
 
     def keep_up(self, flow: Flow) -> None:
-        """Let repairs of a partition's changelog be written if nothing is, so that they wait for no event."""
+        """Write repairs of a partition's changelog, unless batches are in flight: the next one has them."""
         offset = flow.durable_offset
         if flow.is_over or flow.in_flight or flow.failed_offset is not None or offset is None:
             return
@@ -229,19 +228,19 @@ class Pipeline:
             self.composed(flow, self._composer.keep_up(flow.rows, flow.partition, offset, stream_time_us))
 
     async def _write(self, flow: Flow) -> None:
-        """Write a partition's batches one after another, until there is none."""
+        """Write a partition's batches one after another, until none is left."""
         while flow.in_flight:
             writing = flow.in_flight[0]
             batch = writing.batch
             try:
                 if flow.is_alone:
-                    await self.marked(flow)
+                    await self.wait_until_marked(flow)
                 flow.may_move = self._writer.moves_offsets
                 await self._writer.finish(writing)
             except StreamError as error:
                 self._failed(error)
                 return
-            except Exception as error:  # noqa: BLE001 - whatever it is, going on would lose what it gave
+            except Exception as error:  # noqa: BLE001 - continuing after any error would lose the batch
                 if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
                     flow.refused(batch)
                 self._failed(NotDurableError(self._topic, flow.partition, batch.offset, error))
@@ -253,32 +252,32 @@ class Pipeline:
             self._durable(batch)
             if writing.is_committed:
                 flow.committed(batch.next_offset, CommitMetadata(stream_time_us=batch.stream_time_us))
-            self._woken.set()  # it has room again
+            self._woken.set()  # the partition has room again
         flow.writing = None
 
     def committable(self) -> Mapping[int, tuple[int, str]]:
-        """Return the offsets that may be committed and are not yet, each with its metadata."""
+        """Return the offsets to commit now, with their metadata."""
         offsets: dict[int, tuple[int, str]] = {}
         for partition, flow in self.flows.items():
-            if (commit := flow.commit()) is not None:
+            if (commit := flow.next_commit()) is not None:
                 offset, metadata = commit
                 offsets[partition] = offset, encode_metadata(metadata)
         return offsets
 
     def committed(self, offsets: Mapping[int, int]) -> None:
-        """Count offsets as committed."""
+        """Record offsets as committed."""
         for partition, offset in offsets.items():
             if flow := self.flows.get(partition):
                 flow.committed(offset, flow.committing)
 
     def abandon(self) -> None:
-        """Stop the work on all partitions where it stands: they are taken away.
+        """Stop the work on all partitions at once, before a revocation.
 
-        What is durable may still be committed.
+        Durable batches may still be committed.
         """
         for flow in self.flows.values():
             flow.is_over = True
-            flow.fetched, flow.waiting = (), 0
+            flow.queue.close()
             if flow.writing is not None:
                 flow.writing.cancel()
                 flow.writing = None
@@ -291,11 +290,11 @@ class Pipeline:
                 self.in_flight_bytes -= writing.batch.size_bytes
 
     def end(self) -> None:
-        """Forget all partitions, after they were abandoned."""
+        """Remove all partitions, after `abandon`."""
         self.flows.clear()
 
     async def finish(self, within_s: float) -> None:
-        """Let the batches in flight be written, and compose nothing more; abandon what takes longer."""
+        """Compose nothing more, wait up to `within_s` for the batches in flight, and abandon the rest."""
         writing = [flow.writing for flow in self.flows.values() if flow.writing is not None]
         for flow in self.flows.values():
             flow.is_over = True

@@ -1,9 +1,8 @@
-"""Turns of tenants with limits: a noisy tenant delays only its own events.
+"""Scheduling of a partition's fetched events by tenant limits: a noisy tenant delays only its own events.
 
-Decides an order and nothing else: which fetched events of a partition are composed now, in their turn, and
-which may go ahead of others that wait. The events of a tenant stay in their order, and so do those of a
-session. The same fetched events, taken alike, are picked alike; only the limit of events a second asks a
-clock.
+The queue decides only the order: which waiting events are composed next in offset order, and which overtake
+older events. Events of a tenant, and so of a session, keep their order. The order depends on the fetched
+events and the takes alone, except that the limit of events per second uses a clock.
 """
 
 from collections import OrderedDict, deque
@@ -14,22 +13,24 @@ from aiokafka.structs import ConsumerRecord
 from msgspec import Struct
 
 WAITING_MAX_RECORDS = 10_000
-"""How many events of a partition may wait; where it is full nothing more of the partition is fetched."""
+"""Maximum number of waiting events of a partition; a full queue stops the partition's fetches."""
 DISTANCE_MAX = 100_000
-"""How many offsets may lie between the first event that waits and the last that was fetched: so many are read
-again at most after a crash."""
+"""Maximum offsets between the first waiting and the last fetched event; a crash repeats their reads."""
 _TURN_RECORDS = 128
-"""How many events are picked at once where several tenants wait: few, so that who comes is soon in it."""
+"""Events that are picked together if several tenants wait. Small, so that a new tenant is served soon."""
 _ALONE_RECORDS = 1_000
 _BUCKETS_MAX = 1_024
 _RECORD_BYTES = 600
-"""What a record takes beside its key, value and headers, with its places in the queue, as measured."""
+"""Measured memory of a record in the queue, without its key, value and headers."""
 _HEADER_BYTES = 200
-"""What a header takes beside its name and value."""
+"""Memory of a header, without its name and value."""
 
 
 class TenantLimits(Struct, frozen=True):
-    """How much one tenant may have: of what is picked while others wait, and a second (0: no limit)."""
+    """Limits of each tenant: its share of a turn while others wait, and its events per second (0: no limit).
+
+    `waiting_max_bytes` limits the memory of a partition's whole queue.
+    """
 
     batch_share: float
     events_per_s: int
@@ -37,31 +38,30 @@ class TenantLimits(Struct, frozen=True):
 
 
 class Buckets:
-    """How many events of each tenant this worker may answer now: a second's worth at once, then in time."""
+    """Token buckets of this worker's tenants; a bucket holds the tokens of one second, and starts full."""
 
     def __init__(self, events_per_s: int, clock_s: Callable[[], float] = monotonic) -> None:
-        """Start with a second's worth for everybody; 0: there is no limit."""
         self._rate = events_per_s
         self._clock_s = clock_s
         self._held: dict[bytes, tuple[float, float]] = {}
         self._most = _BUCKETS_MAX
 
     def left(self, tenant: bytes) -> int | None:
-        """Return how many may be answered now; None: any number."""
+        """Return how many events may be answered now; None: there is no limit."""
         return int(self._now(tenant)) if self._rate else None
 
     def take(self, tenant: bytes) -> None:
-        """Count an event that is answered."""
+        """Count an answered event."""
         if self._rate:
             self._held[tenant] = (self._now(tenant) - 1, self._clock_s())
-            if len(self._held) > self._most:  # a full one is as one that is not there
+            if len(self._held) > self._most:  # a full bucket equals an absent one
                 self._held = {
                     tenant: held for tenant, held in self._held.items() if self._now(tenant) < self._rate
                 }
                 self._most = max(_BUCKETS_MAX, 2 * len(self._held))
 
     def wait_s(self, tenant: bytes) -> float:
-        """Return in how many seconds one may be answered."""
+        """Return the seconds until an event may be answered."""
         return max(0.0, (1 - self._now(tenant)) / self._rate) if self._rate else 0.0
 
     def _now(self, tenant: bytes) -> float:
@@ -70,12 +70,14 @@ class Buckets:
 
 
 class TenantQueue:
-    """The events of a partition that were fetched and are not answered yet."""
+    """The waiting events of a partition.
+
+    An event that its row has already processed (`is_seen`) gives no output, and counts for no limit.
+    """
 
     def __init__(
         self, limits: TenantLimits, buckets: Buckets, is_seen: Callable[[ConsumerRecord], bool]
     ) -> None:
-        """Start with none; one that a row has seen (`is_seen`) gives nothing, and counts for no limit."""
         self._limits = limits
         self._buckets = buckets
         self._is_seen = is_seen
@@ -84,7 +86,7 @@ class TenantQueue:
         self._held_back: dict[bytes, int] = {}
         self._free: set[int] = set()
         self.size_bytes = 0
-        """The estimated memory of the events that wait."""
+        """Estimated memory of the waiting events."""
         self._end = 0
 
     def __len__(self) -> int:
@@ -92,7 +94,7 @@ class TenantQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more may be fetched: by events, by bytes, or by the distance between offsets."""
+        """Whether a limit of events, bytes or distance stops further fetches."""
         return (
             len(self._order) >= WAITING_MAX_RECORDS
             or self.size_bytes >= self._limits.waiting_max_bytes
@@ -101,11 +103,11 @@ class TenantQueue:
 
     @property
     def next_offset(self) -> int:
-        """The offset before which all is taken; 0 before anything was added."""
+        """The offset before which all events are taken; 0 before the first fetch."""
         return next(iter(self._order), self._end)
 
     def add(self, records: Iterable[ConsumerRecord]) -> None:
-        """Take what was fetched, in the order of offsets."""
+        """Add fetched records, in offset order."""
         for record in records:
             self._order[record.offset] = record
             self._tenants.setdefault(_tenant(record), deque()).append(record)
@@ -115,7 +117,7 @@ class TenantQueue:
             self._end = record.offset + 1
 
     def shares(self) -> dict[bytes, int]:
-        """Return how many events each tenant may have of what is picked next."""
+        """Return how many events of each tenant may be picked in the next turn."""
         most = self._most
         share = max(1, int(self._limits.batch_share * most)) if len(self._tenants) > 1 else most
         left = self._buckets.left
@@ -124,7 +126,7 @@ class TenantQueue:
         }
 
     def in_turn(self, shares: dict[bytes, int]) -> list[ConsumerRecord]:
-        """Return the first events in the order of offsets, up to one whose tenant has had its share."""
+        """Return the first events in offset order, up to an event whose tenant has used its share."""
         most = self._most
         picked: list[ConsumerRecord] = []
         for record in self._order.values():
@@ -134,9 +136,9 @@ class TenantQueue:
         return picked
 
     def ahead(self, shares: dict[bytes, int]) -> list[ConsumerRecord]:
-        """Return events that go ahead of others: one of each tenant, and again, as far as its share goes.
+        """Return events that overtake others: round-robin by tenant, within the rest of the shares.
 
-        Asked when what was picked in turn, of the same shares, is taken.
+        The events that `in_turn` returned for the same shares must have been taken before.
         """
         rest = {
             tenant: iter(records)
@@ -154,7 +156,7 @@ class TenantQueue:
         return picked[:_TURN_RECORDS]
 
     def taken(self, records: Sequence[ConsumerRecord]) -> None:
-        """Let events go that were picked, of each tenant the first ones: they are answered, or refused."""
+        """Remove events that are answered or refused; they are the first of their tenants."""
         for record in records:
             tenant = _tenant(record)
             waiting = self._tenants[tenant]
@@ -174,11 +176,11 @@ class TenantQueue:
             self.size_bytes -= _size_bytes(record)
 
     def hold_back(self, record: ConsumerRecord) -> None:
-        """Let nothing of that tenant go ahead before this event has had its turn."""
+        """Let no event of this event's tenant overtake others before this event has had its turn."""
         self._held_back[_tenant(record)] = record.offset
 
     def wait_s(self) -> float:
-        """Return in how many seconds an event may be picked, where none may now."""
+        """Return the seconds until an event may be picked, by the tenants' rates."""
         if not self._order:
             return 0.0
         first = next(iter(self._order.values()))
@@ -190,7 +192,7 @@ class TenantQueue:
         return _TURN_RECORDS if len(self._tenants) > 1 else _ALONE_RECORDS
 
     def _has_share(self, record: ConsumerRecord, shares: dict[bytes, int]) -> bool:
-        """Tell whether an event may be picked, and count it."""
+        """Return whether the share permits an event, and use it up."""
         if record.offset in self._free:
             return True
         tenant = _tenant(record)
@@ -200,12 +202,11 @@ class TenantQueue:
 
 
 def _tenant(record: ConsumerRecord) -> bytes:
-    """Return whose an event is, by its key `tenant/session_id`; where the key does not tell, nobody's."""
+    """Return the tenant in an event's key `tenant/session_id`; empty if there is none."""
     tenant, slash, _ = (record.key or b"").partition(b"/")
     return bytes(tenant) if slash else b""
 
 
 def _size_bytes(record: ConsumerRecord) -> int:
-    """Return about how much memory a record that waits takes."""
     headers = sum(_HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
     return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers

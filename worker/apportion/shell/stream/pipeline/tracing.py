@@ -1,8 +1,8 @@
-"""A span of each batch, by OpenTelemetry's API, with a link to the trace of each event that was answered.
+"""OpenTelemetry spans of batches, with a link to the trace of each answered event.
 
-A span has the batch's partition, offsets and counts, and the ids of a trace context. A link names the answer
-by `operations/tracing.py`. No SDK is imported: the operator chooses one that exports. A span is made when the
-batch is durable, so an abandoned batch has none. The module is imported only if tracing is on.
+A span has the batch's partition and counts; a link has the attributes of `operations/tracing.py`. A span is
+made when its batch is durable, so an abandoned batch has none. No SDK is imported: the operator chooses one.
+This module is imported only if tracing is on.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,10 +23,10 @@ _ID = "ce_id"
 
 
 class BatchSpans:
-    """Makes the spans of one worker; names and attributes are those of the messaging conventions."""
+    """Makes the spans of one worker, by OpenTelemetry's messaging conventions."""
 
     def __init__(self, settings: Settings, provider: TracerProvider | None = None) -> None:
-        """Make them with the provider of the process; log it if there is none."""
+        """Use the process's provider by default, and log if there is none."""
         self._tracer = create_tracer(provider)
         self._composed_in, self._refused_in = settings.composed_topic, settings.dead_letters_topic
         self._name = f"{_OPERATION} {settings.requests_topic}"
@@ -40,7 +40,7 @@ class BatchSpans:
         }
 
     def durable(self, batch: Batch) -> None:
-        """Make the span of a batch that is durable: from when its first event was taken until now."""
+        """Make the span of a durable batch, from the begin of its composition until now."""
         now_ns = time_ns()
         composed_ns = now_ns - int((monotonic() - batch.composed_s) * 1e9)
         span = self._tracer.start_span(
@@ -59,7 +59,6 @@ class BatchSpans:
         span.end(now_ns)
 
     def _links(self, batch: Batch) -> Iterator[Link]:
-        """Yield a link to the trace of each answered or refused event that came with a valid one."""
         for answer, trace in _traced(batch.messages.get(self._composed_in, ())):
             yield Link(trace, _named(answer) | answer_attributes(answer.value))
         for letter, trace in _traced(batch.messages.get(self._refused_in, ())):
@@ -71,10 +70,7 @@ def _named(answer: OutboundRecord) -> dict[str, AttributeValue]:
 
 
 def _traced(answers: Iterable[OutboundRecord]) -> Iterator[tuple[OutboundRecord, SpanContext]]:
-    """Yield each answer that carries a valid trace on, with that trace.
-
-    `tracestate` is left out: a link is found without it, and it is the client's to write.
-    """
+    """Yield each answer that has a valid trace, with that trace without its `tracestate`."""
     extract = TraceContextTextMapPropagator().extract
     for answer in answers:
         received = dict(answer.headers).get(_TRACE)

@@ -1,8 +1,8 @@
-"""A share of decisions, composed again beside the stream as it runs.
+"""Verifier of a share of decisions: composes them again in the background and compares the bytes.
 
-Decides which: by the decision's id, so that whoever composes an event chooses alike. Composes in a process of
-its own, of lower priority, from the record's bytes, a row and a policy, with nothing remembered. Never makes
-the stream wait: what does not fit into its queue is left out, and counted; a process that ends is not missed.
+Decisions are chosen by their ids, so each worker chooses the same ones. A separate process of lower priority
+composes each from the record's bytes, the session and the policy, without caches. The stream never waits: if
+the queue is full, a decision is dropped and counted, and if the process ends, the stream goes on.
 """
 
 import os
@@ -43,7 +43,7 @@ _settings: Settings
 
 
 class VerifierCounts(Struct):
-    """What became of the decisions that were chosen; `failed` are those that could not be composed again."""
+    """Results of the chosen decisions; `failed`: they could not be composed again."""
 
     verified: int = 0
     differences: int = 0
@@ -52,7 +52,7 @@ class VerifierCounts(Struct):
 
 
 class _Chosen(Struct, frozen=True):
-    """All that a decision was made of, in bytes, and the decision as it is written."""
+    """The encoded inputs of a decision, and the encoded decision."""
 
     record: Record
     session: bytes
@@ -61,7 +61,7 @@ class _Chosen(Struct, frozen=True):
 
 
 class ShareVerifier:
-    """Takes decisions as they are made; `counts` tells what became of those that it chose."""
+    """Verifies the chosen decisions, and counts the results in `counts`."""
 
     def __init__(self, settings: Settings) -> None:
         self.counts = VerifierCounts()
@@ -71,11 +71,11 @@ class ShareVerifier:
         self._is_broken = False
 
     def is_chosen(self, decision: ContextDecision) -> bool:
-        """Tell whether a decision is one of the share."""
+        """Return whether a decision belongs to the share."""
         return int(decision.decision_id[: _CHOSEN_BITS // 4], 16) < self._below
 
     def offer(self, record: Record, before: Session, policy: Policy, decision: bytes, identity: str) -> None:
-        """Have a decision composed again, if there is room; the row is the one that its request met."""
+        """Queue a decision, or drop it if the queue is full; `before` is the session before its request."""
         if self._is_broken or not self._waiting.acquire(blocking=False):
             self.counts.dropped += 1
             return
@@ -91,12 +91,12 @@ class ShareVerifier:
             self._break()
 
     def stop(self) -> None:
-        """Let the process go, and what waits."""
+        """Stop the process and drop its queue, without waiting."""
         self._is_broken = True
         self._process.shutdown(wait=False, cancel_futures=True)
 
-    def _ended(self, place: str, identity: str, future: "Future[str | None]") -> None:
-        """Count an outcome; called in a thread of the pool."""
+    def _ended(self, where: str, identity: str, future: "Future[str | None]") -> None:
+        """Count a result; called in a thread of the pool."""
         self._waiting.release()
         if future.cancelled():
             return
@@ -105,12 +105,12 @@ class ShareVerifier:
             self._break()
         elif error is not None:
             self.counts.failed += 1
-            log_fact("decision not verified", place=place, decision=identity, error=type(error).__name__)
+            log_fact("decision not verified", place=where, decision=identity, error=type(error).__name__)
         elif (different := future.result()) is None:
             self.counts.verified += 1
         else:
             self.counts.differences += 1
-            log_fact("decision differs", place=place, decision=identity, at=different)
+            log_fact("decision differs", place=where, decision=identity, at=different)
 
     def _break(self) -> None:
         if not self._is_broken:
@@ -119,9 +119,9 @@ class ShareVerifier:
 
 
 def _begin(settings: Settings) -> None:
-    """Prepare the process; it ends with the worker, however that ends."""
+    """Prepare the process, and end it with its parent."""
     global _engine, _settings
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal tells the whole group; the worker decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal signals the whole group; the worker decides
     with suppress(OSError):
         os.nice(_NICENESS)
     _settings, _engine = settings, create_engine(settings)
@@ -136,7 +136,7 @@ def _end_with_parent() -> None:
 
 
 def _different_at(chosen: _Chosen) -> str | None:
-    """Return the first field in which a decision differs from what is composed; None: in none."""
+    """Return the first field in which a decision differs from its repetition; None: they are equal."""
     event = codec.event_of(chosen.record, _settings.bounds)
     assert isinstance(event, ContextRequest), "only requests are answered"
     answered = compose(event, _decode_session(chosen.session), _policy(chosen.policy), _engine)

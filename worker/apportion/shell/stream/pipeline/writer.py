@@ -1,8 +1,7 @@
-"""Writer of batches: outputs first, then the rows; only then are a batch's events answered.
+"""Writer protocol, and the writer without transactions: first a batch's outputs, then its rows.
 
-Decides that order, and how long each step may take. A batch's outputs leave while those before it are still
-under way; its rows never leave before its own outputs stand, nor before the rows of the batch before. Never
-knows what is in a batch. `exactly_once` is the other way.
+Outputs are sent while earlier batches are still in flight. Rows are sent after the batch's own outputs and
+all rows of earlier batches are durable. `exactly_once.py` has the transactional writer.
 """
 
 import asyncio
@@ -21,10 +20,10 @@ CommitAfter: TypeAlias = Callable[[Sequence[Batch]], tuple[int, str]]
 
 
 class Writing(Struct):
-    """A batch that is being written, and what of it has been sent.
+    """A batch in flight, and its sent records.
 
-    `commit_after` tells which offset and metadata are right when the partition's next batches, up to this
-    one, are durable; `is_committed` that they stand.
+    `commit_after` returns the offset and metadata to commit with the partition's next batches, up to this
+    one. `is_committed` is true once the batch's transaction has committed them.
     """
 
     batch: Batch
@@ -36,60 +35,64 @@ class Writing(Struct):
 
 
 class Writer(Protocol):
-    """Makes batches of a partition durable, in their order.
+    """Makes batches of partitions durable, in order.
 
-    Where it `moves_offsets` a batch is committed with what it gives: one that was given up may yet be.
+    Calls: `start` once, `assign` after each rebalance; then for each batch of a partition `begin`, and
+    `finish` or `abandon`; at the end `stop`. `begin` and `finish` follow the order of the batches, `abandon`
+    goes from the last batch to the first.
     """
 
     moves_offsets: bool
+    """True if a batch's offset is committed with its records. An abandoned batch may then still commit."""
 
     async def start(self, topics: Sequence[str]) -> None:
-        """Connect; these are the topics to write to.
+        """Connect, to write to these topics.
 
         Raises:
             KafkaError: no broker answered.
         """
 
     async def stop(self) -> None:
-        """Close; what is not durable by then is given up."""
+        """Close, and give up records that are not durable."""
 
     async def assign(self, partitions: Collection[int]) -> None:
-        """Write for these partitions from now on; called before anything is read of them.
+        """Write for these partitions from now on; called before their rows are recovered.
 
         Raises:
-            StreamError: it cannot be.
+            StreamError: the partitions cannot be written.
         """
 
     def begin(self, writing: Writing) -> None:
-        """Send what may leave at once; called right after the batch was composed, in the batches' order."""
+        """Send the records that may be sent at once; called right after the composition."""
 
     async def finish(self, writing: Writing) -> None:
-        """Return when all of the batch is durable; called when all batches before it are.
+        """Wait until the whole batch is durable; called when all earlier batches are.
 
         Raises:
-            KafkaError, TimeoutError: it was not acknowledged in time; it may be yet.
+            StreamError: the partition belongs to another worker.
+            KafkaError, TimeoutError: it was not acknowledged in time, but may be later.
         """
 
     def abandon(self, writing: Writing) -> None:
-        """Take back what has not left yet; nothing more of the batch is written."""
+        """Withdraw unsent records; nothing more of the batch is written."""
 
 
 class EffectivelyOnceWriter:
-    """Without transactions: what is sent again is the same, and a row says what it has seen."""
+    """Writes without transactions. Outputs may repeat with the same bytes; rows store the last offset."""
 
     moves_offsets = False
 
     def __init__(
         self, producer: RecordProducer, membership: Membership, changelog: str, delivery_timeout_s: float
     ) -> None:
-        """`delivery_timeout_s` is for each of the two steps."""
+        """`delivery_timeout_s` applies to outputs and rows separately."""
         self._producer = producer
         self._membership = membership
         self._changelog = changelog
         self._delivery_timeout_s = delivery_timeout_s
 
     async def start(self, topics: Sequence[str]) -> None:
-        """Connect, and learn who leads the topics' partitions."""
+        """Connect, and load the topics' metadata."""
         await self._producer.start(topics)
 
     async def stop(self) -> None:
@@ -97,14 +100,14 @@ class EffectivelyOnceWriter:
         await self._producer.stop()
 
     async def assign(self, partitions: Collection[int]) -> None:
-        """Do nothing: one client writes for all partitions."""
+        """Do nothing: one producer writes for all partitions."""
 
     def begin(self, writing: Writing) -> None:
         """Send the outputs."""
         self.send_outputs(writing)
 
     async def finish(self, writing: Writing) -> None:
-        """Wait for the outputs, send the rows, and wait for them."""
+        """Wait for the outputs, then send the rows and wait for them."""
         async with asyncio.timeout(self._delivery_timeout_s):
             await self.outputs_acknowledged(writing)
         if writing.batch.states:
@@ -114,51 +117,51 @@ class EffectivelyOnceWriter:
                 await self.rows_acknowledged(writing)
 
     def abandon(self, writing: Writing) -> None:
-        """Take back what the client has not begun to send."""
+        """Withdraw the records that the producer has not begun to send."""
         self._producer.withdraw(writing.outputs)
         self._producer.withdraw(writing.states)
 
     def send_outputs(self, writing: Writing) -> None:
-        """Send composed events, decisions and dead letters; what else is in flight is not waited for."""
+        """Send composed events, decisions and dead letters, without waiting for earlier batches."""
         batch = writing.batch
         for topic, messages in batch.messages.items():
             writing.outputs += self._producer.send(topic, batch.partition, entries(messages))
 
     async def outputs_acknowledged(self, writing: Writing) -> None:
-        """Return when all outputs are durable."""
+        """Wait until all outputs are durable."""
         await acknowledged(writing.outputs)
 
     def send_rows(self, writing: Writing) -> None:
-        """Send the last row of each session in the batch; the records of one session stand together."""
+        """Send the changelog records, grouped by session."""
         batch = writing.batch
         writing.states = self._producer.send(self._changelog, batch.partition, batch.states)
 
     async def rows_acknowledged(self, writing: Writing) -> None:
-        """Return when all rows are durable."""
+        """Wait until all rows are durable."""
         await acknowledged(writing.states)
         count_rows(writing.rows, writing.states)
 
 
 def entries(messages: Iterable[OutboundRecord]) -> list[tuple[Entry]]:
-    """Return messages as they are sent, each for itself."""
+    """Return each message as a group of its own."""
     return [((message.key, message.value, message.headers),) for message in messages]
 
 
 async def acknowledged(sent: Sequence[Sent]) -> None:
-    """Return when all record batches are durable, or one is not.
+    """Wait until all record batches are durable, or one has failed.
 
     Raises:
-        KafkaError: it is not.
+        KafkaError: one has failed.
     """
     if waiting := [part.acknowledged for part in sent if not part.acknowledged.done()]:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
     for part in sent:
-        if part.acknowledged.done():  # where one has failed, others may not be
+        if part.acknowledged.done():  # after a failure, others may still wait
             part.acknowledged.result()
 
 
 def count_rows(rows: PartitionRows, sent: Iterable[Sent], *, alone: bool = False) -> None:
-    """Count what was sent to the changelog as contained; `alone`: nobody else writes there."""
+    """Record the offsets of the rows in the changelog; `alone`: no other worker can write there."""
     for part in sent:
-        if (offset := part.offset) >= 0:  # the broker may have forgotten where a record stands
+        if (offset := part.offset) >= 0:  # the broker may not know the offset of a repeated record any more
             rows.written(offset, offset + part.records - 1, alone=alone)

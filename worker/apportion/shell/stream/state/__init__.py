@@ -1,4 +1,1 @@
-"""Session rows of a partition, their changelog, and recovery from it.
-
-It does not know the pipeline above it.
-"""
+"""Session rows of a partition, their changelog, and recovery from it."""

@@ -1,8 +1,4 @@
-"""Artifacts of the sessions of one partition, in memory, as their bytes in the changelog.
-
-They find the records that bring the changelog from one pool of a session to the next, and the artifacts that
-belong to no row.
-"""
+"""Artifacts of the sessions of one partition, in memory, as their bytes in the changelog."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -27,7 +23,7 @@ class Artifacts:
 
     @property
     def size_bytes(self) -> int:
-        """The total size of the artifacts in bytes, computed from all of them."""
+        """Total bytes of the artifacts; each call visits all of them."""
         return sum([len(value) for artifacts in self._artifacts.values() for value in artifacts.values()])
 
     def names(self, key: bytes) -> Iterable[bytes]:
@@ -51,10 +47,7 @@ class Artifacts:
         return [(artifact_key(key, name), artifacts[name], NO_HEADERS) for name in names]
 
     def change(self, key: bytes, row: Row) -> tuple[list[StateRecord], list[StateRecord]]:
-        """Store the artifacts of a row, and return the records of new and of removed artifacts.
-
-        New artifacts are to be written before their row, removed ones after it.
-        """
+        """Store the artifacts of a row; return the records to write before the row, and after it."""
         artifacts = self._artifacts.get(key)
         if not (artifacts or row.artifacts):
             return [], []

@@ -1,7 +1,6 @@
-"""Index of sessions by the minute in which they may expire, so that not all sessions have to be checked.
+"""Index of sessions by the minute of their expiry when they were added.
 
-A session is in the minute in which it would have expired when it was added. It may live longer by now; the
-caller then adds it again.
+If a session was extended since then, the caller adds it again.
 """
 
 from heapq import heappop, heappush

@@ -1,6 +1,6 @@
 """Errors in the state of sessions: the topics do not match the commits, or a record cannot be read.
 
-The messages never ask to destroy what may still be needed.
+No message asks the operator to destroy data that may still be needed.
 """
 
 from apportion.core.digests import digest
@@ -15,9 +15,9 @@ class ArtifactMissingError(StreamError):
 
     code = "artifact_missing"
 
-    def __init__(self, place: str, missing: int) -> None:
+    def __init__(self, where: str, missing: int) -> None:
         super().__init__(
-            f"{place} has a row of a session and lacks {missing} of its artifacts: records were deleted, or "
+            f"{where} has a row of a session and lacks {missing} of its artifacts: records were deleted, or "
             f"its cleanup.policy is not compact; restore them, or {_AFRESH}"
         )
 
@@ -27,9 +27,9 @@ class ChangelogDamagedError(StreamError):
 
     code = "changelog_damaged"
 
-    def __init__(self, place: str, offset: int, why: str) -> None:
+    def __init__(self, where: str, offset: int, why: str) -> None:
         super().__init__(
-            f"{place} has a record at offset {offset} that cannot be read: {why}; restore the topic from a "
+            f"{where} has a record at offset {offset} that cannot be read: {why}; restore the topic from a "
             "copy that is whole; if batch_decompressed_max_bytes was larger before, raise it again"
         )
 
@@ -39,9 +39,9 @@ class ChangelogTruncatedError(StreamError):
 
     code = "changelog_truncated"
 
-    def __init__(self, place: str, written: int, end: int) -> None:
+    def __init__(self, where: str, written: int, end: int) -> None:
         super().__init__(
-            f"{place} ends at offset {end}, and workers have written up to {written}: it was made anew, cut, "
+            f"{where} ends at offset {end}, and workers have written up to {written}: it was made anew, cut, "
             f"or lost with its broker; bring that back before anything is answered, or {_AFRESH}"
         )
 
@@ -51,9 +51,9 @@ class ForeignRecordError(StreamError):
 
     code = "changelog_foreign"
 
-    def __init__(self, place: str, offset: int, key: bytes) -> None:
+    def __init__(self, where: str, offset: int, key: bytes) -> None:
         super().__init__(
-            f"{place} has a record at offset {offset} that is no row of a session, under a key with the "
+            f"{where} has a record at offset {offset} that is no row of a session, under a key with the "
             f"digest {digest(key)}. Find out who wrote it, write a tombstone for that key to that partition, "
             "and start again"
         )
@@ -64,22 +64,22 @@ class RequestsReplacedError(StreamError):
 
     code = "topic_replaced"
 
-    def __init__(self, place: str, seen_offset: int, why: str) -> None:
+    def __init__(self, where: str, seen_offset: int, why: str) -> None:
         super().__init__(
-            f"sessions have seen {place} up to offset {seen_offset}, and {why}: the topic was made anew or "
+            f"sessions have seen {where} up to offset {seen_offset}, and {why}: the topic was made anew or "
             "cut. What comes at offsets that they have seen would be passed over: so run with another "
             "app_id, or point requests_topic to the old topic"
         )
 
 
 class ForeignCommitError(StreamError):
-    """Another client has committed an offset of the group, ahead of what sessions have seen."""
+    """Another client has committed an offset of the group, ahead of the sessions' last processed offset."""
 
     code = "foreign_commit"
 
-    def __init__(self, place: str, committed: int, first: int) -> None:
+    def __init__(self, where: str, committed: int, first: int) -> None:
         super().__init__(
-            f"{place}: another client than a worker has committed offset {committed}, and sessions have seen "
+            f"{where}: another client than a worker has committed offset {committed}, and sessions have seen "
             f"nothing from {first} on: requests from there to {committed - 1} would get no answer. Reset the "
             "group's offset with kafka-consumer-groups.sh, or, to go on without them, run once with "
             "--accept-foreign-commits"
@@ -91,9 +91,9 @@ class RecoveryFailedError(StreamError):
 
     code = "recovery_failed"
 
-    def __init__(self, places: str, why: str) -> None:
+    def __init__(self, where: str, why: str) -> None:
         super().__init__(
-            f"{places} could not be read to the end: {why} (recovery_timeout_s); are the leaders and the "
+            f"{where} could not be read to the end: {why} (recovery_timeout_s); are the leaders and the "
             "group's coordinator there? Nothing is lost: a worker that starts goes on where this one stood"
         )
 
@@ -103,9 +103,9 @@ class UnreadableStateError(StreamError):
 
     code = "state_unreadable"
 
-    def __init__(self, place: str, why: str, committed_by: str) -> None:
+    def __init__(self, where: str, why: str, committed_by: str) -> None:
         last = f", and the last commit is of version {committed_by}" if committed_by else ""
         super().__init__(
-            f"{place} has {why}. This worker is version {__version__}{last}; run the newer version, whose "
+            f"{where} has {why}. This worker is version {__version__}{last}; run the newer version, whose "
             "rows these are"
         )

@@ -58,7 +58,7 @@ async def forget(settings: Settings, key: bytes) -> Forgotten:
 
 
 async def _remove(settings: Settings, partition: int, key: bytes, row: bytes) -> None:
-    """Write the row's tombstone, then those of its artifacts, which without a row belong to nothing."""
+    """Write the tombstone of the row first; artifacts without a row are removed by the next recovery."""
     topic, (_, _, headers) = changelog_topic(settings), tombstone(key, seen_offset_of(row))
     async with AIOKafkaProducer(**connection_arguments(settings), acks="all") as producer:
         await producer.send_and_wait(topic, None, key, partition=partition, headers=list(headers))

@@ -1,7 +1,6 @@
-"""Recovery of session rows: committed records are read from the changelog to its end.
+"""Recovery of session rows from the changelog, and checks that the topics match the commits.
 
-It also checks that the topics match the commits. Workers recover their partitions with it; tools read rows
-with it from outside.
+Workers recover their partitions with it; tools read rows with it from outside the group.
 """
 
 import asyncio
@@ -41,14 +40,14 @@ from apportion.shell.stream.state.topic_identity import Seen, require_same_reque
 
 def partition_rows(settings: Settings, partition: int) -> PartitionRows:
     """Return empty rows for a partition."""
-    place = f"{changelog_topic(settings)} partition {partition}"
-    return PartitionRows(place, settings.max_lateness_s)
+    where = f"{changelog_topic(settings)} partition {partition}"
+    return PartitionRows(where, settings.max_lateness_s)
 
 
 async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None:
-    """Read partitions' rows to the ends of their changelogs, from the offset that they already contain.
+    """Read partitions' rows from their present offsets to the ends of their changelogs.
 
-    If it is cancelled, the rows contain what was read until then.
+    If it is cancelled, the rows keep the records that were read so far.
 
     Raises:
         ChangelogTruncatedError, OffsetOutOfRangeError, RequestsReplacedError: the topics do not match the
@@ -60,7 +59,7 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
     """
     if not rows:
         return
-    places = ", ".join(f"{changelog_topic(settings)} partition {partition}" for partition in sorted(rows))
+    where = ", ".join(f"{changelog_topic(settings)} partition {partition}" for partition in sorted(rows))
     try:
         async with _while_it_moves(settings.recovery_timeout_s) as moved:
             commits = await read_commits(settings, rows)
@@ -77,9 +76,9 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
                 uncommitted = {n: offset for n, (offset, _) in seen.items() if commits[n].offset is None}
                 await _require_following(settings, asking, uncommitted)
     except TimeoutError:
-        raise RecoveryFailedError(places, f"nothing moved for {settings.recovery_timeout_s:g} s") from None
+        raise RecoveryFailedError(where, f"nothing moved for {settings.recovery_timeout_s:g} s") from None
     except KafkaError as error:
-        raise RecoveryFailedError(places, str(error) or type(error).__name__) from error
+        raise RecoveryFailedError(where, str(error) or type(error).__name__) from error
 
 
 async def read_rows(
@@ -87,7 +86,7 @@ async def read_rows(
 ) -> dict[int, PartitionRows]:
     """Return the rows of partitions from the changelog, up to its end or to before the given end offsets.
 
-    For tools outside of the group: nothing is compared with commits.
+    Nothing is compared with commits.
 
     Raises:
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or of a newer version.
@@ -102,7 +101,7 @@ async def read_rows(
                 asking.end_offsets, [TopicPartition(changelog_topic(settings), n) for n in rows]
             )
         wanted = end_offsets or {}
-        until = {place: min(end, wanted.get(place.partition, end)) for place, end in ends.items()}
+        until = {partition: min(end, wanted.get(partition.partition, end)) for partition, end in ends.items()}
         await _read(settings, rows, until, moved)
     return rows
 
@@ -122,25 +121,26 @@ async def _read(
     async with open_reader(settings, "read_committed", FETCH_MAX_BYTES) as reader:
         begins = await patiently(reader.beginning_offsets, ends)
         reader.assign(list(ends))
-        for place, end in ends.items():
-            reader.seek(place, max(begins[place], min(end, rows[place.partition].changelog_offset)))
-        async for place, records, position, has_moved in read_to(reader, ends, max_records=SLICE):
+        for partition, end in ends.items():
+            reader.seek(
+                partition, max(begins[partition], min(end, rows[partition.partition].changelog_offset))
+            )
+        async for partition, records, position, has_moved in read_to(reader, ends, max_records=SLICE):
             if has_moved:
                 moved()
             if records:
-                _take(rows[place.partition], place, records, ends[place])
-            if position >= ends[place]:
-                rows[place.partition].join(ends[place], afresh=settings.sessions_afresh)
-                reader.pause(place)
+                _take(rows[partition.partition], partition, records, ends[partition])
+            if position >= ends[partition]:
+                rows[partition.partition].join(ends[partition], afresh=settings.sessions_afresh)
+                reader.pause(partition)
 
 
 def _take(
-    rows: PartitionRows, place: TopicPartition, records: Sequence[ConsumerRecord], end_offset: int
+    rows: PartitionRows, partition: TopicPartition, records: Sequence[ConsumerRecord], end_offset: int
 ) -> None:
-    """Add records to rows, except for those at or after the end offset."""
     if records[-1].offset >= end_offset:
         records = [record for record in records if record.offset < end_offset]
-    require_readable(place, records)
+    require_readable(partition, records)
     try:
         rows.read(records)
     except UnreadableRowError as error:
@@ -153,10 +153,9 @@ async def _checked_ends(
     rows: Mapping[int, PartitionRows],
     commits: Mapping[int, CommittedOffset],
 ) -> Offsets:
-    """Return the changelogs' ends, which must not be before offsets that were durable.
+    """Return the changelogs' ends, and check that they are not before offsets that were durable.
 
-    These are the ends of all records, not of the committed ones, because others may have written after an
-    open transaction.
+    Uncommitted records count, because other workers may have written after an open transaction.
     """
     topic = changelog_topic(settings)
     expected = {
@@ -166,16 +165,15 @@ async def _checked_ends(
         for partition, own in rows.items()
     }
     ends = await ends_of(asking, expected)
-    for place, offset in expected.items():
-        if ends[place] < offset and not settings.sessions_afresh:
-            raise ChangelogTruncatedError(named(place), offset, ends[place])
+    for partition, offset in expected.items():
+        if ends[partition] < offset and not settings.sessions_afresh:
+            raise ChangelogTruncatedError(named(partition), offset, ends[partition])
     return ends
 
 
 async def _require_offsets(
     settings: Settings, asking: AIOKafkaConsumer, commits: Mapping[int, CommittedOffset]
 ) -> None:
-    """Check that the requests topic has the committed offsets."""
     topic = settings.requests_topic
     offsets = {
         TopicPartition(topic, partition): commit.offset
@@ -183,9 +181,9 @@ async def _require_offsets(
         if commit.offset is not None
     }
     begins, ends = await patiently(asking.beginning_offsets, offsets), await ends_of(asking, offsets)
-    for place, offset in offsets.items():
-        if not begins[place] <= offset <= ends[place]:
-            raise OffsetOutOfRangeError(named(place), offset, begins[place], ends[place])
+    for partition, offset in offsets.items():
+        if not begins[partition] <= offset <= ends[partition]:
+            raise OffsetOutOfRangeError(named(partition), offset, begins[partition], ends[partition])
 
 
 async def _require_own_commits(
@@ -201,13 +199,13 @@ async def _require_own_commits(
         if commit.offset is not None and commit.metadata == NOTHING_KNOWN
     }
     begins = await patiently(asking.beginning_offsets, foreign)
-    for place, offset in foreign.items():
-        first = max(begins[place], seen[place.partition][0] + 1 if place.partition in seen else 0)
+    for partition, offset in foreign.items():
+        first = max(begins[partition], seen[partition.partition][0] + 1 if partition.partition in seen else 0)
         if offset > first:
-            raise ForeignCommitError(named(place), offset, first)
+            raise ForeignCommitError(named(partition), offset, first)
 
 
-def require_readable(place: TopicPartition, records: Iterable[ConsumerRecord]) -> None:
+def require_readable(partition: TopicPartition, records: Iterable[ConsumerRecord]) -> None:
     """Check that the client could read each of these records of a changelog.
 
     Raises:
@@ -215,21 +213,21 @@ def require_readable(place: TopicPartition, records: Iterable[ConsumerRecord]) -
     """
     for record in records:
         if isinstance(record, UnreadableRecord):
-            raise ChangelogDamagedError(named(place), record.offset, record.reason)
+            raise ChangelogDamagedError(named(partition), record.offset, record.reason)
 
 
 async def _require_following(
     settings: Settings, asking: AIOKafkaConsumer, seen_offsets: Mapping[int, int]
 ) -> None:
-    """Check that the requests topic still has the offsets that follow the last ones that rows have seen.
+    """Check that the requests topic still has the offsets after the rows' last ones.
 
-    For partitions without a commit, which are read from their beginning. Brokers let commits expire, and may
-    have removed requests in the same time.
+    This concerns partitions without a commit, which are read from their beginning. Commits expire, and
+    requests may have been deleted in the same time.
     """
     topic = settings.requests_topic
     offsets = {TopicPartition(topic, partition): seen + 1 for partition, seen in seen_offsets.items()}
     begins = await patiently(asking.beginning_offsets, offsets)
-    for place, offset in offsets.items():
-        if begins[place] > offset:
-            ends = await patiently(asking.end_offsets, [place])
-            raise OffsetOutOfRangeError(named(place), offset, begins[place], ends[place])
+    for partition, offset in offsets.items():
+        if begins[partition] > offset:
+            ends = await patiently(asking.end_offsets, [partition])
+            raise OffsetOutOfRangeError(named(partition), offset, begins[partition], ends[partition])

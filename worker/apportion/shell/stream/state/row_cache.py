@@ -16,8 +16,6 @@ _MAX_BYTES = 8 << 20
 
 
 class _InUse(Struct, frozen=True):
-    """A row, and the estimated memory of the row and of its pool."""
-
     row: Row
     row_bytes: int
     pool_bytes: int
@@ -68,5 +66,4 @@ def _row_bytes(session: Session) -> int:
 
 
 def _pool_bytes(pool: tuple[Pooled, ...]) -> int:
-    """Return the estimated memory of the prepared artifacts of a pool."""
     return sum([artifact.row_bytes for artifact in pool]) + 1_500 * len(pool)

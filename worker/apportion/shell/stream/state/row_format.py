@@ -1,7 +1,6 @@
 """The bytes of a session in the changelog: one record for its row, and one for each artifact of its pool.
 
-A row begins with the fields that recovery needs, at fixed places, so that a million rows can be compared,
-joined and removed without being decoded.
+A row begins with the fields that recovery needs, at fixed positions, so that recovery decodes no row.
 
     row        key: the session's key
                version 2 (1 byte), seen offset (8), expiry in microseconds (8), that event's record time in
@@ -58,11 +57,10 @@ class UnreadableRowError(ValueError):
 
 
 class Row(Struct, frozen=True, gc=False):
-    """A session, and the offset of the last event that it has seen. That event and all before are answered.
+    """A session, and the offset of the last event that it has processed.
 
-    An offset counts in one partition of the requests topic, so a row belongs to one partition; by the time of
-    the record at that offset the topic is known again (-1: not known). `artifacts` are the names under which
-    the pool's artifacts stand in the changelog, in its order; empty until they have names.
+    `timestamp_ms` is the time of the record at that offset (-1: unknown); it identifies the requests topic.
+    `artifacts` are the names of the pool's artifacts in the changelog, in order; empty until they are named.
     """
 
     seen_offset: int
@@ -72,7 +70,7 @@ class Row(Struct, frozen=True, gc=False):
 
 
 class _Body(Struct, frozen=True, array_like=True):
-    """The part of a row after the prefix. `digests` has those of the requests, then the session's own."""
+    """The part of a row after the prefix; `digests` are the requests' digests, then the session's own."""
 
     session: Session
     request_ids: tuple[str, ...]
@@ -87,7 +85,7 @@ _decode_artifact = msgspec.json.Decoder(Pooled).decode
 
 
 def encode_row(row: Row) -> bytes:
-    """Return the bytes of a row, without its artifacts: each of them is a record of its own."""
+    """Return the bytes of a row; its artifacts are separate records."""
     session = row.session
     assert len(row.artifacts) == len(session.pool), "artifacts get their names before their row is encoded"
     names = b"".join(row.artifacts)
@@ -127,30 +125,30 @@ def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
 
 
 def is_row(value: bytes) -> bool:
-    """Return whether a value is a row; if it is none, another program wrote it."""
+    """Return whether a value is a row; other values are from other programs."""
     if not value or value[0] not in _VERSIONS:
         return False
     return len(value) >= _PREFIX.size if value[0] == _VERSION else bool(_prefix(value))
 
 
 def seen_offset_of(value: bytes) -> int:
-    """Return the last offset that a row has seen."""
+    """Return the offset of the last event that a row has processed."""
     return _prefix(value)[1]
 
 
 def timestamp_ms_of(value: bytes) -> int:
-    """Return the time of the record at the last offset that a row has seen; -1: not known."""
+    """Return the time of the record at a row's last offset; -1: unknown."""
     return _prefix(value)[3]
 
 
 def expires_us_of(value: bytes) -> int:
-    """Return the event time from which a row's session is a fresh one; `NEVER_US`: never."""
+    """Return the event time at which a row's session expires; `NEVER_US`: never."""
     return int.from_bytes(value[_EXPIRY], "big", signed=True)
 
 
 def artifact_names(value: bytes) -> tuple[bytes, ...]:
     """Return the names of a row's artifacts, in the order of its pool."""
-    if value[_COUNT] == _NO_ARTIFACTS:  # most rows have none, and a recovery asks for each row
+    if value[_COUNT] == _NO_ARTIFACTS:  # most rows, and a recovery calls this for each row
         return ()
     end = _PREFIX.size + _NAME.size * int.from_bytes(value[_COUNT], "big")
     return tuple([value[at : at + _NAME.size] for at in range(_PREFIX.size, end, _NAME.size)])
@@ -177,12 +175,12 @@ def decode_artifact(value: bytes) -> Pooled:
 
 
 def tombstone(key: bytes, seen_offset: int) -> StateRecord:
-    """Return the record that removes a row that has seen no event after `seen_offset`."""
+    """Return the record that removes a row whose last processed offset is `seen_offset`."""
     return key, None, ((SEEN_HEADER, _SEEN.pack(seen_offset)),)
 
 
 def seen_offset_of_tombstone(headers: Sequence[tuple[str, bytes]]) -> int | None:
-    """Return the last offset that a removed row had seen; None if the tombstone does not say."""
+    """Return the last processed offset of a removed row; None if the tombstone has none."""
     for name, value in headers:
         if name == SEEN_HEADER:
             return int.from_bytes(value, "big")

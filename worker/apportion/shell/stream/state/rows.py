@@ -1,8 +1,7 @@
 """Session rows of one partition, and the records that bring the changelog up to date with them.
 
-Rows are kept as their bytes in the changelog; rows in use are also kept decoded, with their artifacts
-prepared. There is no I/O here: the writer appends the returned records, and a recovery passes in the records
-that it reads.
+Rows are kept as their bytes in the changelog; recently used rows are also kept decoded. There is no I/O: the
+writer appends the returned records, and a recovery passes in the records that it reads.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +38,7 @@ from apportion.shell.stream.state.row_format import (
 from apportion.shell.stream.state.stream_time import StreamTime
 
 _UPKEEP_MAX = 500
-"""How many sessions are let go, or written again, beside one batch."""
-
+"""Maximum number of sessions that are removed, or written again, with one batch."""
 
 Gap: TypeAlias = tuple[int, int]
 """Offsets of a changelog that this worker has not written, from the first to before the second."""
@@ -55,11 +53,10 @@ class LetGo(Struct, frozen=True):
 
 
 class Upkeep(Struct):
-    """Records that keep the changelog small and correct, and the rows that they belong to.
+    """Records that keep the changelog small and correct; each of the `groups` must be in one record batch.
 
-    Each of the `groups` is to be appended in one record batch. `let_go` has the removed rows with their
-    artifacts. `again` has the sessions whose rows are written again. `orphans` has the keys of removed
-    records.
+    `let_go` has the removed rows, `again` the sessions whose rows are written again, and `orphans` the keys
+    of artifacts and rows to remove.
     """
 
     groups: list[list[StateRecord]] = []
@@ -69,7 +66,7 @@ class Upkeep(Struct):
 
 
 class ChangelogRecord(Protocol):
-    """The fields of a changelog record that are used here; the client's records have them."""
+    """The used fields of a changelog record."""
 
     offset: int
     key: bytes
@@ -80,8 +77,8 @@ class ChangelogRecord(Protocol):
 class PartitionRows:
     """The rows of a partition by session key."""
 
-    def __init__(self, place: str, max_lateness_s: int = 0) -> None:
-        """Start empty. `place` names the changelog partition; `max_lateness_s` is how late events may be."""
+    def __init__(self, where: str, max_lateness_s: int = 0) -> None:
+        """Start empty; `where` names the changelog partition in errors."""
         self.time = StreamTime(max_lateness_s)
         self.changelog_offset = 0
         """The offset before which the changelog is contained in these rows."""
@@ -89,7 +86,7 @@ class PartitionRows:
         """The known end of the changelog (exclusive)."""
         self.committed_by = ""
         """The version of the worker that committed last; empty if unknown."""
-        self._place = place
+        self._where = where
         self.values: dict[bytes, bytes] = {}
         """The rows by session key, as their bytes in the changelog."""
         self._artifacts = Artifacts()
@@ -108,12 +105,12 @@ class PartitionRows:
 
     @property
     def size_bytes(self) -> int:
-        """The total size of rows and artifacts in bytes, computed from all of them."""
+        """Total bytes of rows and artifacts; each call visits all of them."""
         return self._artifacts.size_bytes + sum(map(len, self.values.values()))
 
     @property
     def last_seen(self) -> tuple[int, int] | None:
-        """The last offset that any row has seen, and the timestamp of its record; None without rows."""
+        """The greatest processed offset of all rows, and its record's timestamp; None without rows."""
         last = max(self.values.values(), key=seen_offset_of, default=None)
         return None if last is None else (seen_offset_of(last), timestamp_ms_of(last))
 
@@ -130,24 +127,23 @@ class PartitionRows:
                 return None
             try:
                 row = decode_row(value, self._artifacts.decoded(key, artifact_names(value)))
-            except ValidationError as error:  # the format has our number, and fields that we do not know
+            except ValidationError as error:  # the same format version, but unknown fields
                 raise self.unreadable(f"a row or an artifact that cannot be read ({error})") from None
             self._in_use.put(key, row)
         return row
 
     def unreadable(self, why: object) -> UnreadableStateError:
         """Return the error of a record that a newer version wrote."""
-        return UnreadableStateError(self._place, str(why), self.committed_by)
+        return UnreadableStateError(self._where, str(why), self.committed_by)
 
     def hold(self, key: bytes, row: Row) -> None:
         """Store a row that is not durable yet, and name its artifacts."""
         self._changed[key] = with_names(row, self.row(key)) if row.session.pool else row
 
     def changes(self, keys: Iterable[bytes]) -> list[list[StateRecord]]:
-        """Return the records that make the changes of these sessions durable, one group for each session.
+        """Return the records of these sessions' changes, one group for each session.
 
-        A group is to be appended in one record batch. A crash between its records would change what is
-        composed again.
+        A group must be in one record batch: after a crash between its records, answers would differ.
         """
         changed = self._changed
         return [self._records(key, row) for key in keys if (row := changed.pop(key, None)) is not None]
@@ -165,16 +161,16 @@ class PartitionRows:
                 self._artifacts.put(key, row)
 
     def written(self, first_offset: int, last_offset: int, *, alone: bool = False) -> None:
-        """Note that our records are in the changelog, from the first to the last offset.
+        """Record that our records are in the changelog, from the first to the last offset.
 
-        Offsets between that others wrote are a gap. With `alone`, nobody else can write; offsets between are
-        markers of transactions.
+        Offsets before them that others wrote are a gap. With `alone` no other worker can write, so they are
+        transaction markers.
 
         Raises:
             ChangelogTruncatedError: the offsets were used before, so the changelog was replaced or cut.
         """
         if first_offset < self.changelog_offset:
-            raise ChangelogTruncatedError(self._place, self.changelog_offset, first_offset)
+            raise ChangelogTruncatedError(self._where, self.changelog_offset, first_offset)
         if alone or first_offset == self.changelog_offset:
             self.changelog_offset = last_offset + 1
         elif first_offset > self.changelog_end:
@@ -182,27 +178,26 @@ class PartitionRows:
         self.changelog_end = max(self.changelog_end, last_offset + 1)
 
     def ends(self, end_offset: int) -> None:
-        """Note the changelog's end while none of our records is in flight; offsets before it are a gap."""
+        """Record the changelog's end while no own record is in flight; new offsets before it are a gap."""
         if end_offset > self.changelog_end:
             self._gaps.append((self.changelog_end, end_offset))
             self.changelog_end = end_offset
 
     @property
     def gaps(self) -> Sequence[Gap]:
-        """The gaps that were not read yet."""
+        """The unread gaps."""
         return tuple(self._gaps)
 
     def close(self, gap: Gap) -> None:
-        """Note that a gap was read; a recovery reads it all the same."""
+        """Record that a gap was read; a recovery still reads it again."""
         if gap in self._gaps:
             self._gaps.remove(gap)
 
     def repair(self, records: Iterable[ChangelogRecord]) -> int:
         """Schedule rows to be written again after late records of a gap; return the number of late records.
 
-        A record is late if it has seen less than the current row, or if it removes an artifact of that row.
-        A record that has seen as much or more changes nothing: the session's next rows come after it, and a
-        recovery reads it.
+        A record is late if its processed offset is lower than the current row's, or if it removes an artifact
+        of that row. Other records change nothing: the session's next rows come after them.
 
         Raises:
             UnreadableRowError: a newer version wrote a record.
@@ -231,7 +226,7 @@ class PartitionRows:
         return bool(self._again or self._orphans)
 
     def read(self, records: Iterable[ChangelogRecord]) -> None:
-        """Add records of the changelog, in order; of a session's rows, the one that has seen most counts.
+        """Add changelog records, in order; a session's row with the greatest processed offset counts.
 
         Call `join` after the last record.
 
@@ -265,7 +260,7 @@ class PartitionRows:
             self.changelog_offset = record.offset + 1
 
     def join(self, end_offset: int, *, afresh: bool = False) -> None:
-        """Join the rows that were read up to an offset with their artifacts; drop artifacts without a row.
+        """Join the rows with their artifacts after a read up to an offset; drop artifacts without a row.
 
         With `afresh`, sessions with missing artifacts are dropped.
 
@@ -275,7 +270,7 @@ class PartitionRows:
         """
         if self._foreign:
             key, offset = next(iter(self._foreign.items()))
-            raise ForeignRecordError(self._place, offset, key)
+            raise ForeignRecordError(self._where, offset, key)
         needed = {key: names for key, value in self.values.items() if (names := artifact_names(value))}
         self._require_artifacts(needed, afresh=afresh)
         self._orphans += self._artifacts.keep(needed)
@@ -289,11 +284,10 @@ class PartitionRows:
         self._gaps.clear()
 
     def upkeep(self) -> Upkeep:
-        """Return records that keep the changelog small and correct, at most as many as fit beside a batch.
+        """Return records that keep the changelog small and correct, to write with the batch of `changes`.
 
-        Call it right after `changes`; its records are written with that batch. Rows are removed if they
-        expired before any event that may still come. A row is written again if a stale row was written after
-        it, because compaction keeps the last one. Artifacts without a row are removed.
+        They remove expired rows and artifacts without a row. They write a row again if a late row follows it,
+        because compaction keeps only the last one.
         """
         upkeep = Upkeep()
         groups = upkeep.groups
@@ -316,10 +310,7 @@ class PartitionRows:
         return upkeep
 
     def undo(self, upkeep: Upkeep) -> None:
-        """Take back the changes of an upkeep whose records were abandoned; a later upkeep writes them.
-
-        Call it before `restore` of the same batch.
-        """
+        """Undo an abandoned upkeep, before `restore` of the same batch; a later upkeep repeats it."""
         for gone in upkeep.let_go:
             self.values[gone.key] = gone.value
             for name, value in gone.artifacts.items():
@@ -329,7 +320,7 @@ class PartitionRows:
         self._orphans += upkeep.orphans
 
     def _is_needed(self, orphan: bytes) -> bool:
-        """Return whether an orphan belongs to a row by now: its session began afresh, or names it."""
+        """Return whether an orphan belongs to a row now."""
         session, separator, name = orphan.partition(SEPARATOR)
         return name in self._artifacts.names(session) if separator else orphan in self.values
 
@@ -337,13 +328,13 @@ class PartitionRows:
         for key, names in list(needed.items()):
             missing = set(names).difference(self._artifacts.names(key))
             if missing and not afresh:
-                raise ArtifactMissingError(self._place, len(missing))
+                raise ArtifactMissingError(self._where, len(missing))
             if missing:
                 del self.values[key], needed[key]
                 self._orphans.append(key)
 
     def _read_artifact(self, key: bytes, value: bytes | None) -> None:
-        """Add or drop an artifact; a tombstone for an artifact that its row still names came too late."""
+        """Add or drop an artifact; if its row still names it, the tombstone is late."""
         session, _, name = key.partition(SEPARATOR)
         if value is not None:
             self._artifacts.add(session, name, value)
@@ -365,14 +356,12 @@ class PartitionRows:
         self._in_use.forget(key)
 
     def _counts(self, key: bytes, value: bytes, current: bytes | None) -> bool:
-        """Return whether a row that was read replaces the current row of its session."""
         if current is None:
             gone = self._gone.get(key)
             return gone is None or seen_offset_of(value) > gone
         return seen_offset_of(value) >= seen_offset_of(current)
 
     def _records(self, key: bytes, row: Row) -> list[StateRecord]:
-        """Encode a changed row, and return the records that make it durable."""
         self._in_use.put(key, row)
         new, gone = self._artifacts.change(key, row)
         return [*new, (key, self._put_value(key, encode_row(row)), NO_HEADERS), *gone]

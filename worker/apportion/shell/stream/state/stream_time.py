@@ -1,8 +1,8 @@
-"""Stream time of a partition: the greatest event time so far. Late events and expired rows follow from it.
+"""Stream time of a partition: the greatest event time so far, which decides lateness and expiry.
 
-Every event counts that is well-formed, on its partition and in time, whatever its policy. So an event that a
-row has already seen counts without being composed again. Rows are removed by the committed stream time only,
-because nothing else is known after a crash.
+Every well-formed event on its partition counts, unless it is too late or too far ahead. So an event that a
+row has already processed counts without being composed. Rows expire by the committed stream time, which is
+the only one known after a crash.
 """
 
 from apportion.core.bounds import Bounds
@@ -23,7 +23,7 @@ class StreamTime:
     """The stream time of one partition, in microseconds since 1970; 0 before any event."""
 
     def __init__(self, max_lateness_s: int) -> None:
-        """Start before any event. With `max_lateness_s` 0, no event is too late and no row is removed."""
+        """Start at 0. With `max_lateness_s` 0, no event is too late and no row expires."""
         self._max_lateness_us = max_lateness_s * _MICROSECONDS
         self.is_bounded = max_lateness_s > 0
         """Whether events can be too late."""
@@ -34,7 +34,7 @@ class StreamTime:
 
     @property
     def let_go_until_us(self) -> int:
-        """The event time up to which expired rows can be removed; 0 before any commit."""
+        """Rows that expired by this event time can be removed; 0 before any commit."""
         return max(0, self.committed_us - self._max_lateness_us)
 
     def begin(self, committed_us: int) -> None:

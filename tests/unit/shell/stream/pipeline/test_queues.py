@@ -22,10 +22,10 @@ from apportion.shell.stream.faults import EventFailedError
 from apportion.shell.stream.pipeline.answers import Answers
 from apportion.shell.stream.pipeline.batch import BatchBounds, BatchComposer
 from apportion.shell.stream.pipeline.breaker import DeadLetterShare
-from apportion.shell.stream.pipeline.fair_pipeline import FairPipeline
 from apportion.shell.stream.pipeline.membership import Membership
 from apportion.shell.stream.pipeline.pipeline import Pipeline
-from apportion.shell.stream.pipeline.tenants import DISTANCE_MAX, Buckets, TenantLimits, TenantQueue
+from apportion.shell.stream.pipeline.queues import FifoQueue, TurnQueue
+from apportion.shell.stream.pipeline.tenants import DISTANCE_MAX, Buckets, TenantLimits
 from apportion.shell.stream.pipeline.writer import Writing
 from apportion.shell.stream.state.rows import PartitionRows
 
@@ -155,10 +155,10 @@ class Stage:
             "event_failures_max": 3,
         }
         if limits is None:
-            self.pipeline = Pipeline(**options)
+            self.pipeline = Pipeline(new_queue=lambda _rows, _wake: FifoQueue(), **options)
         else:
-            queue = partial(TenantQueue, limits, Buckets(limits.events_per_s))
-            self.pipeline = FairPipeline(new_queue=queue, **options)
+            queue = partial(TurnQueue, limits, Buckets(limits.events_per_s))
+            self.pipeline = Pipeline(new_queue=queue, **options)
         offset, metadata = topics.committed
         self.pipeline.begin(0, topics.rows(max_lateness_s), offset, metadata)
 
@@ -316,14 +316,13 @@ async def test_sessions_that_are_over_can_go_between_two_times_with_limits() -> 
 async def test_a_tenant_above_its_limit_waits_for_time_while_others_are_answered() -> None:
     topics = Topics()
     stage = Stage(topics, limits=TenantLimits(1.0, 2, 1 << 20))
-    assert isinstance(stage.pipeline, FairPipeline)
     stage.pipeline.fetched(0, [*(read(n, "noisy", f"s{n}") for n in range(4)), read(4, "quiet")])
     async with asyncio.timeout(10):
         await stage.pipeline.compose_waiting()
         assert stage.pipeline.has_room(0), "others may come"
         stage.pipeline.fetched(0, [read(5, "quiet")])
         await stage.pipeline.compose_waiting()
-        assert not stage.pipeline._waiting[0].is_due, "nobody turns in vain"
+        assert not stage.pipeline.flows[0].queue.is_due, "nobody turns in vain"
         await stage.run()
     answered = [
         json.loads(output.value)["request_id"]
