@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from sys import getsizeof
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from apportion.core.candidates.preparation import Excluded
@@ -15,22 +15,17 @@ from apportion.core.events import Opt
 from apportion.core.lru import process_wide
 from apportion.core.results import (
     Bound,
-    Breakpoint,
     Certificate,
-    ChatWindow,
     ComposedItem,
     Entry,
     Group,
     Outcome,
-    Prefix,
-    QueryMatch,
     Reason,
     ReasonCount,
     Shortfall,
     Status,
-    ToolResults,
 )
-from apportion.core.strategy_api.verdict import GroupBounds, Verdict, Verdicts
+from apportion.core.strategy_api.verdict import GroupBounds, Output, Verdict, Verdicts
 
 _REASONS: Mapping[Bound, Reason] = {
     Bound.ID: Reason.DUPLICATE,
@@ -70,29 +65,18 @@ _NUMBERS_OF_RANGE = 4
 """Two numbers and their tuple. An item and its entry share the ranges of an excerpt."""
 
 
-class Composition(Struct, frozen=True, kw_only=True):
-    """The result of a task. `entries` has one entry for each candidate that the strategy saw, by rank."""
+class Composition(Output, frozen=True, kw_only=True):
+    """The result of a task: a strategy's output with its accounts."""
 
     status: Status
-    entries: tuple[Entry, ...]
-    groups: tuple[Group, ...]
-    score_parts: tuple[str, ...]
-    items: tuple[ComposedItem, ...]
-    text: Opt[str]
-    system_prompt: Opt[str]
-    kept: Opt[tuple[int, ...]]
-    rewritten: Mapping[int, str]
-    estimated_tokens: int
-    used_tokens: int
-    reserved_tokens: int
-    truncated_messages: Opt[int]
-    carried: bytes
-    certificate: Opt[Certificate]
-    prefix: Opt[Prefix]
-    window: Opt[ChatWindow]
-    tool_results: Opt[ToolResults]
-    breakpoints: tuple[Breakpoint, ...]
-    query: Opt[QueryMatch]
+    entries: tuple[Entry, ...] = ()
+    """One for each candidate that the strategy saw, by rank."""
+    groups: tuple[Group, ...] = ()
+    items: tuple[ComposedItem, ...] = ()
+    """The selected candidates, in the order of the text."""
+    estimated_tokens: int = 0
+    """The sum that the selection charged."""
+    certificate: Opt[Certificate] = UNSET
 
     @property
     def size_bytes(self) -> int:
@@ -114,28 +98,7 @@ class Composition(Struct, frozen=True, kw_only=True):
         )
 
 
-NOTHING = Composition(
-    status=Status.EMPTY,
-    entries=(),
-    groups=(),
-    score_parts=(),
-    items=(),
-    text=UNSET,
-    system_prompt=UNSET,
-    kept=UNSET,
-    rewritten={},
-    estimated_tokens=0,
-    used_tokens=0,
-    reserved_tokens=0,
-    truncated_messages=UNSET,
-    carried=b"",
-    certificate=UNSET,
-    prefix=UNSET,
-    window=UNSET,
-    tool_results=UNSET,
-    breakpoints=(),
-    query=UNSET,
-)
+NOTHING = Composition(status=Status.EMPTY)
 """The composition of a request for which no strategy runs."""
 
 
@@ -148,7 +111,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     items: list[ComposedItem] = []
     for verdict in answer.standing:
         fidelity = verdict.fidelity
-        assert fidelity is not None, "what stands does so at a fidelity"
+        assert fidelity is not None, "a selected candidate has a fidelity"
         lines = UNSET if verdict.excerpt is None else verdict.excerpt.lines
         items.append(ComposedItem(verdict.id, verdict.kind, verdict.group, fidelity, verdict.tokens, lines))
     estimated = answer.estimated_tokens
@@ -157,23 +120,10 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
         status=Status.INFEASIBLE if answer.infeasible else status,
         entries=_entries(answer.verdicts, reasons, queried=answer.query is not UNSET),
         groups=_groups(answer),
-        score_parts=answer.score_parts,
         items=tuple(items),
-        text=answer.text,
-        system_prompt=answer.system_prompt,
-        kept=answer.kept,
-        rewritten=answer.rewritten,
         estimated_tokens=sum(map(_cost_of, answer.standing)) if estimated is None else estimated,
-        used_tokens=answer.used_tokens,
-        reserved_tokens=answer.reserved_tokens,
-        truncated_messages=answer.truncated_messages,
-        carried=answer.carried,
         certificate=answer.certificate or UNSET,
-        prefix=answer.prefix,
-        window=answer.window,
-        tool_results=answer.tool_results,
-        breakpoints=answer.breakpoints,
-        query=answer.query,
+        **{name: getattr(answer, name) for name in Output.__struct_fields__},
     )
 
 

@@ -187,12 +187,12 @@ def _session_part(accepted: Accepted) -> SessionPart:
         marking_key=key,
         sequence=asked.before.sequence + 1 if policy.reads_sequence else 0,
     )
-    left = asked.before.carried_under(policy.name) if asked.before.carried else None
-    if left is None:
+    carried = asked.before.carried_under(policy.name)
+    if carried is None:
         return own
-    if left.policy_digest != policy.digest:
+    if carried.policy_digest != policy.digest:
         return replace(own, is_outdated=policy.prefix_ttl_s > 0)
-    return replace(own, carried=left.value, is_cold=_is_cold(left, policy, asked.event_us))
+    return replace(own, carried=carried.value, is_cold=_is_cold(carried, policy, asked.event_us))
 
 
 def _marking_key(asked: RecognisedRequest) -> bytes:
@@ -201,10 +201,10 @@ def _marking_key(asked: RecognisedRequest) -> bytes:
     return marking_key(asked.secret, request.tenant, request.session_id, asked.before.start_us or 0)
 
 
-def _is_cold(left: Carried, policy: Policy, event_us: int) -> bool:
+def _is_cold(carried: Carried, policy: Policy, event_us: int) -> bool:
     """Return whether carried state of a policy that holds prefixes is too old, or newer than the event."""
     ttl_us = policy.prefix_ttl_s * _MICROSECONDS
-    return ttl_us > 0 and not 0 <= event_us - left.requested_us <= ttl_us
+    return ttl_us > 0 and not 0 <= event_us - carried.requested_us <= ttl_us
 
 
 def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:

@@ -166,7 +166,7 @@ class ContextComposed(
 
 
 class Bound(StrEnum):
-    """The bound that keeps a candidate out of the context. Each but the last has a reason of its own."""
+    """The bound that keeps a candidate out of the context. Each has a reason of its own."""
 
     ID = "id"
     """Another candidate has the same id."""

@@ -22,8 +22,8 @@ class Dated(Protocol):
 def mark_superseded(ranked: Sequence[Dated]) -> None:
     """Reject all but the newest candidate of each subject; `ranked` is in canonical order, which ends ties.
 
-    A rejected candidate with the id of the newest is its duplicate. Candidates that are already out do not
-    count. Protected ones count and are never rejected.
+    A rejected candidate with the id of the newest one is its duplicate. Candidates that are already rejected
+    are ignored. Protected candidates may be the newest and are never rejected.
     """
     dated = [verdict for verdict in ranked if verdict.prepared.newness and verdict.prepared.bound is None]
     newest: dict[object, Dated] = {}

@@ -134,7 +134,7 @@ class ScorePolicy(PolicyTable):
 
 
 class KindPolicy(PolicyTable):
-    """`[kinds.NAME]`: the rank of the kind among equal candidates, and the shrink strategy of its artifacts."""
+    """`[kinds.NAME]`: the rank of the kind among equal candidates, and how its artifacts are shrunk."""
 
     order: Count | None = None
     shrink: ShrinkStrategy | None = Field(default=None, strict=False)
@@ -147,7 +147,7 @@ class ShrinkPolicy(PolicyTable):
 
 
 class CachePolicy(PolicyTable):
-    """`[cache]`: the seconds of event time for which compositions are cached, and the most entries; 0: off."""
+    """`[cache]`: the seconds of event time that a composition is cached, and the most entries; 0: off."""
 
     ttl_s: Count = 300
     max_entries: Count = 1_024
