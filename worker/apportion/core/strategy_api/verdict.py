@@ -56,7 +56,7 @@ class Verdict(Struct, gc=False):
     more: int = 0
     """The extra tokens in the bound that would have admitted it; 0: unknown."""
     limit_left: Opt[int] = UNSET
-    """The tokens that the limit had left; set only if another bound rejected it and it exceeded the limit too."""
+    """The tokens that the limit had left; set only if another bound rejected it and it exceeded this too."""
     redundant: Redundant | None = None
     """Its overlap with other candidates when it was considered last."""
     superseded_by: str = ""
