@@ -8,7 +8,6 @@ from operator import attrgetter
 from sys import getsizeof
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from apportion.core.candidates.preparation import Excluded
 from apportion.core.events import Opt
@@ -51,7 +50,7 @@ BOUNDS: Mapping[str, Bound] = {
 
 `superseded` names none: the cause is an equal id or an equal subject.
 """
-_PRECEDENCE = {reason: place for place, reason in enumerate(Reason)}
+_PRECEDENCE = {reason: rank for rank, reason in enumerate(Reason)}
 _cost_of = attrgetter("cost")
 _EMPTY_GROUPS_MAX = 1 << 10
 _COMPOSITION_BYTES = 800
@@ -118,7 +117,12 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
         status=Status.INFEASIBLE if answer.infeasible else status,
-        entries=_entries(answer.verdicts, reasons, queried=answer.query is not UNSET),
+        entries=tuple(
+            [
+                _omitted(verdict, rank, reasons) if verdict.fidelity is None else _selected(verdict, rank)
+                for rank, verdict in enumerate(answer.verdicts, 1)
+            ]
+        ),
         groups=_groups(answer),
         items=tuple(items),
         estimated_tokens=sum(map(_cost_of, answer.standing)) if estimated is None else estimated,
@@ -165,25 +169,8 @@ def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | No
 
 
 # Python 3.11 takes 0.05 µs or more to look up a member of an enum, half as long as an entry takes
-_SELECTED, _OMITTED, _WHOLE = Outcome.SELECTED, Outcome.OMITTED, Reason.INFEASIBLE
-_SUPERSEDED = Reason.SUPERSEDED
-
-
-def _entries(
-    verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason], *, queried: bool
-) -> tuple[Entry, ...]:
-    entries = [
-        _omitted(verdict, rank, reasons) if verdict.fidelity is None else _selected(verdict, rank)
-        for rank, verdict in enumerate(verdicts, 1)
-    ]
-    if queried:  # apart, so that entries without a query take no longer
-        entries = [_queried(*each) for each in zip(entries, verdicts, strict=True)]
-    return tuple(entries)
-
-
-def _queried(entry: Entry, verdict: Verdict) -> Entry:
-    is_excerpt = verdict.fidelity is not None and verdict.excerpt is not None
-    return replace(entry, lexical=verdict.lexical, excerpt=verdict.excerpt if is_excerpt else UNSET)
+_SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
+_SUPERSEDED, _INFEASIBLE = Reason.SUPERSEDED, Reason.INFEASIBLE
 
 
 def _selected(verdict: Verdict, rank: int) -> Entry:
@@ -200,6 +187,8 @@ def _selected(verdict: Verdict, rank: int) -> Entry:
         full_tokens=verdict.full_tokens or UNSET,
         constraint=verdict.constraint or UNSET,
         redundant=verdict.redundant or UNSET,
+        lexical=verdict.lexical,
+        excerpt=verdict.excerpt or UNSET,
     )
 
 
@@ -216,7 +205,7 @@ def _omitted(verdict: Verdict, rank: int, reasons: Mapping[Bound | None, Reason]
         parts=verdict.parts,
         tokens=tokens,
         reason=reason,
-        bound=verdict.withheld_by if reason is not _WHOLE or bound is None else bound,
+        bound=verdict.withheld_by if reason is not _INFEASIBLE or bound is None else bound,
         needed=UNSET if margin is None or margin.needed == tokens else margin.needed,
         left=UNSET if margin is None else margin.left,
         more=verdict.more or UNSET,
@@ -224,6 +213,7 @@ def _omitted(verdict: Verdict, rank: int, reasons: Mapping[Bound | None, Reason]
         constraint=verdict.constraint or UNSET,
         redundant=verdict.redundant or UNSET,
         superseded_by=verdict.superseded_by if reason is _SUPERSEDED else UNSET,
+        lexical=verdict.lexical,
     )
 
 
@@ -240,17 +230,17 @@ def _groups(answer: Verdicts) -> tuple[Group, ...]:
 
 def _group(bounds: GroupBounds, verdicts: Sequence[Verdict]) -> Group:
     low, available, used = bounds.min, bounds.available, bounds.used
-    standing = [verdict.tokens for verdict in verdicts if verdict.fidelity is not None]
+    selected = [verdict.tokens for verdict in verdicts if verdict.fidelity is not None]
     if available is None:
         available = sum(map(_cost_of, verdicts))
     return Group(
         name=bounds.name,
         min=low,
         max=bounds.max,
-        used=sum(standing) if used is None else used,
+        used=sum(selected) if used is None else used,
         available=available,
-        selected=len(standing),
-        rejected=len(verdicts) - len(standing),
+        selected=len(selected),
+        rejected=len(verdicts) - len(selected),
         shortfall=Shortfall(low, available) if bounds.short else UNSET,
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from apportion.core.accept import Accepted, RecognisedRequest, accept, accept_again, recognise
+from apportion.core.accept import Accepted, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
 from apportion.core.answer import AnswerParts, composed_event, decision_event
 from apportion.core.digests import decision_id
@@ -82,22 +82,17 @@ def compose(
     identity = decision_id(
         request.tenant, request.session_id, before.start_us or 0, before.sequence, request.request_id
     )
-    after = _session_after(accepted, made, identity)
+    if asked.seen is None:
+        answered = SeenRequest(request.request_id, asked.input_digest, identity)
+        after = after_answer(before, _charge(accepted, answered, made))
+    else:
+        after = after_duplicate(before)
     status = made.status if accepted.status is Status.COMPOSED else accepted.status
     answer = AnswerParts(accepted, made, status, identity, after, key, counter)
     composed = composed_event(answer)
     record = decision_event(answer, composed, engine)
     phase("record")
     return Answered(after, composed, record, hit)
-
-
-def _session_after(accepted: Accepted, made: Composition, identity: str) -> Session:
-    """Return the session's next row: charged, unless the request is a duplicate."""
-    asked = accepted.asked
-    if asked.seen is not None:
-        return after_duplicate(asked.before)
-    answered = SeenRequest(asked.request.request_id, asked.input_digest, identity)
-    return after_answer(asked.before, _charge(accepted, answered, made))
 
 
 def _choose(
@@ -110,10 +105,9 @@ def _choose(
     ttl_us = policy.cache_ttl_s * _MICROSECONDS
     if entries_max and accepted.status is Status.COMPOSED:
         key = task.key(_scope(accepted, engine))
-        if memory is not None:
-            remembered = memory.compositions.get(policy.digest, key, event_us, ttl_us)
-            if remembered is not None:
-                return remembered, key, True
+        cached = None if memory is None else memory.compositions.get(policy.digest, key, event_us, ttl_us)
+        if cached is not None:
+            return cached, key, True
     answer = accepted.strategy.compose(task)
     if "candidates" in accepted.strategy.reads:
         assert len(answer.verdicts) == len(task.candidates), "a strategy accounts for every candidate"
@@ -180,12 +174,13 @@ def _overlap_of(memory: Memory | None, candidates: Sequence[Prepared], threshold
 
 
 def _session_part(accepted: Accepted) -> SessionPart:
-    asked, policy = accepted.asked, accepted.policy
-    key = _marking_key(asked) if policy.marks_items else b""
+    asked, policy, key = accepted.asked, accepted.policy, b""
+    if policy.marks_items:
+        assert asked.secret is not None, "a request without a secret is refused if its policy marks items"
+        request = asked.request
+        key = marking_key(asked.secret, request.tenant, request.session_id, asked.before.start_us or 0)
     own = SessionPart(
-        carried=b"",
-        marking_key=key,
-        sequence=asked.before.sequence + 1 if policy.reads_sequence else 0,
+        carried=b"", marking_key=key, sequence=asked.before.sequence + 1 if policy.reads_sequence else 0
     )
     carried = asked.before.carried_under(policy.name)
     if carried is None:
@@ -193,12 +188,6 @@ def _session_part(accepted: Accepted) -> SessionPart:
     if carried.policy_digest != policy.digest:
         return replace(own, is_outdated=policy.prefix_ttl_s > 0)
     return replace(own, carried=carried.value, is_cold=_is_cold(carried, policy, asked.event_us))
-
-
-def _marking_key(asked: RecognisedRequest) -> bytes:
-    assert asked.secret is not None, "a request without a secret is refused where items are marked"
-    request = asked.request
-    return marking_key(asked.secret, request.tenant, request.session_id, asked.before.start_us or 0)
 
 
 def _is_cold(carried: Carried, policy: Policy, event_us: int) -> bool:

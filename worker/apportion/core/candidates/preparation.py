@@ -135,19 +135,21 @@ def _of_pool(
     usable: list[CanonicalCandidate] = []
     aside: list[Excluded] = []
     for pooled in pool:
-        artifact = pooled.artifact
         if pooled.id in own_ids:
             reason = Reason.SUPERSEDED
-        elif judge.check(artifact, judge.policy) is not None:
+        elif judge.check(pooled.artifact, judge.policy) is not None:
             reason = Reason.UNSUITABLE
         elif pooled.expires_us is not None and pooled.expires_us <= event_us:
             reason = Reason.EXPIRED
         else:
             usable.append(pooled.prepared)
             continue
-        group = artifact.lane or artifact.category or ""
-        aside.append(Excluded(pooled.id, artifact.kind or "", group, reason))
+        aside.append(_excluded(pooled.id, pooled.artifact, reason))
     return usable, tuple(aside)
+
+
+def _excluded(name: str, candidate: Candidate, reason: Reason) -> Excluded:
+    return Excluded(name, candidate.kind or "", candidate.lane or candidate.category or "", reason)
 
 
 def _prepared(
@@ -215,37 +217,25 @@ def without_backed_off(prepared: Preparation, backed_off: frozenset[str]) -> Pre
     """
     if not backed_off:
         return prepared
-    exempt = {candidate.id for candidate in prepared.candidates if _is_exempt(candidate)}
-    out = backed_off - exempt
+    out = backed_off - {candidate.id for candidate in prepared.candidates if _is_exempt(candidate)}
     kept: list[Prepared] = []
-    new: dict[str, Excluded] = {}
-    repeats: list[Excluded] = []
+    aside = [*prepared.aside]
+    met: set[str] = set()
     for candidate in prepared.candidates:
         if candidate.id not in out:
             kept.append(candidate)
-        else:
-            group = candidate.lane or candidate.facts.category or ""
-            if candidate.id in new:
-                repeats.append(Excluded(candidate.id, candidate.kind, group, Reason.DUPLICATE))
-            else:
-                new[candidate.id] = Excluded(candidate.id, candidate.kind, group, Reason.BACKOFF)
-    return replace(prepared, candidates=tuple(kept), aside=(*prepared.aside, *new.values(), *repeats))
+            continue
+        group = candidate.lane or candidate.facts.category or ""
+        reason = Reason.DUPLICATE if candidate.id in met else Reason.BACKOFF
+        aside.append(Excluded(candidate.id, candidate.kind, group, reason))
+        met.add(candidate.id)
+    return replace(prepared, candidates=tuple(kept), aside=tuple(aside))
 
 
 def sent_again(own: RequestCandidates) -> Preparation:
     """Return a preparation in which all own candidates are excluded as duplicates, without any check."""
-    return Preparation(
-        aside=tuple(
-            Excluded(
-                canonical.id,
-                canonical.candidate.kind or "",
-                canonical.candidate.lane or canonical.candidate.category or "",
-                Reason.DUPLICATE,
-            )
-            for canonical in own.candidates
-        ),
-        digest=own.digest,
-    )
+    repeated = [_excluded(each.id, each.candidate, Reason.DUPLICATE) for each in own.candidates]
+    return Preparation(aside=tuple(repeated), digest=own.digest)
 
 
 def _is_exempt(candidate: Prepared) -> bool:

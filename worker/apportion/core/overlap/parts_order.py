@@ -11,11 +11,7 @@ class DiscountedParts(Discounted):
     """Order by discounted score among parts of candidates; `owners` has the candidate of each place."""
 
     def __init__(
-        self,
-        owners: Sequence[str],
-        overlap: Overlap,
-        scores: Sequence[int],
-        exempt: Collection[int] = (),
+        self, owners: Sequence[str], overlap: Overlap, scores: Sequence[int], exempt: Collection[int] = ()
     ) -> None:
         said_by = [
             [(covered, cover) for covered, cover in pairs if owners[covered] != owners[place]]

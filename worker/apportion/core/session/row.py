@@ -104,17 +104,11 @@ class Session(Struct, frozen=True, omit_defaults=True):
 
     def seen(self, request_id: str) -> SeenRequest | None:
         """Return the remembered request of that id."""
-        for request in self.recent:
-            if request.request_id == request_id:
-                return request
-        return None
+        return next((request for request in self.recent if request.request_id == request_id), None)
 
     def carried_under(self, policy: str) -> Carried | None:
         """Return the value that is carried under a policy of that name, or None."""
-        for carried in self.carried:
-            if carried.policy == policy:
-                return carried
-        return None
+        return next((carried for carried in self.carried if carried.policy == policy), None)
 
     def backed_off(self, backoff_prompts: int) -> frozenset[str]:
         """Return the ids that the next prompt may not inject.
@@ -186,11 +180,7 @@ def after_duplicate(session: Session) -> Session:
 
 
 def after_artifact(
-    session: Session,
-    event_us: int,
-    idle_timeout_s: int,
-    pool: tuple[Pooled, ...],
-    evicted: tuple[str, ...],
+    session: Session, event_us: int, idle_timeout_s: int, pool: tuple[Pooled, ...], evicted: tuple[str, ...]
 ) -> Session:
     """Return the row after a published artifact, with the new pool and the evicted ids.
 

@@ -10,6 +10,7 @@ from apportion.core.events import Candidate, ContextRequest
 from apportion.core.results import Reason
 from apportion.core.strategy_api.levers import Levers, Meaning
 from apportion.core.strategy_api.policy import Policy
+from apportion.core.strategy_api.supersession import PreparedVerdict
 from apportion.core.strategy_api.task import OwnPart, Prepared, SessionPart, Task
 from apportion.core.strategy_api.verdict import Verdicts
 
@@ -91,23 +92,13 @@ class WithoutCandidates:
         return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
 
 
-class Priced(Protocol):
-    """A candidate with a selection cost."""
-
-    cost: int
-
-    @property
-    def prepared(self) -> Prepared:
-        """The candidate."""
-
-
-def set_costs(candidates: Sequence[Priced], count: Callable[[Sequence[Prepared]], list[int]]) -> None:
+def set_costs(verdicts: Sequence[PreparedVerdict], count: Callable[[Sequence[Prepared]], list[int]]) -> None:
     """Set the cost of each candidate: its token estimate, or else the count of its content."""
-    prepared = [candidate.prepared for candidate in candidates]
-    counts = iter(count([each for each in prepared if each.facts.token_estimate is UNSET]))
-    for candidate, each in zip(candidates, prepared, strict=True):
-        estimate = each.facts.token_estimate
-        candidate.cost = next(counts) if estimate is UNSET else estimate
+    prepared = [verdict.prepared for verdict in verdicts]
+    counts = iter(count([candidate for candidate in prepared if candidate.facts.token_estimate is UNSET]))
+    for verdict, candidate in zip(verdicts, prepared, strict=True):
+        estimate = candidate.facts.token_estimate
+        verdict.cost = next(counts) if estimate is UNSET else estimate
 
 
 def missing(candidate: Candidate, fields: tuple[str, ...]) -> EventError | None:

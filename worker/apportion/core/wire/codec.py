@@ -74,8 +74,7 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
         raise EventError(ErrorCode.EMPTY_VALUE, "the record has no value; send an event as JSON")
     if len(value) > bounds.event_max_bytes:
         raise EventError(
-            ErrorCode.TOO_LARGE,
-            f"the event has {len(value)} bytes, more than {bounds.event_max_bytes}",
+            ErrorCode.TOO_LARGE, f"the event has {len(value)} bytes, more than {bounds.event_max_bytes}"
         )
     try:
         event: Event = _decoder.decode(value)

@@ -35,7 +35,7 @@ from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.lanes.hold import Holding, hold_beginning, previous_text
 from apportion.core.strategies.lanes.near_miss import record_near_misses
 from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
-from apportion.core.strategies.lanes.policy import SCORE_PARTS, WHOLE, Lane, LanesPolicy
+from apportion.core.strategies.lanes.policy import SCORE_PARTS, WHOLE, LanesPolicy
 from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
 from apportion.core.strategies.lanes.rank import Artifact, open_lanes, rank, set_marks
@@ -48,7 +48,7 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
-from apportion.core.strategies.lanes.units import Competition, compete, in_output_order
+from apportion.core.strategies.lanes.units import compete, in_output_order
 from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning, ScoreField
 from apportion.core.strategy_api.strategy import CandidateNeeds, missing, set_costs
@@ -79,9 +79,7 @@ class LanesStrategy:
 
     needs: ClassVar = frozenset({"candidates"})
     candidate_needs: ClassVar = CandidateNeeds(
-        (*REQUIRED, *SCORE_PARTS[1:]),
-        (("created_at",), ("recency_bucket",)),
-        unless_query=("relevance",),
+        (*REQUIRED, *SCORE_PARTS[1:]), (("created_at",), ("recency_bucket",)), unless_query=("relevance",)
     )
     """The needs under the default weights."""
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
@@ -156,12 +154,20 @@ class LanesStrategy:
         """
         policy = task.policy
         lanes = open_lanes(policy, task.own.lane_requirements)
-        ranked = _ranked(task, lanes)
+        ranked = rank(task, lanes)
+        if task.own.session.marking_key:
+            set_marks(ranked, task.own.session.marking_key)
+        mark_superseded(ranked)
+        mark_repeats(ranked)
         if not task.limit_tokens:
             untried = [GroupBounds(lane.name, lane.floor, lane.ceiling) for lane in lanes.values()]
             return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=untried)
-        competition = _competition(task, ranked, lanes)
-        ranked = ranked if competition is None else competition.ranked
+        competition = None
+        if task.own.query is UNSET:
+            set_costs([artifact for artifact in ranked if artifact.bound is None], task.count_contents)
+        else:
+            competition = compete(task, ranked, lanes, task.own.query)
+            ranked = competition.ranked
         choosable = choosable_of(ranked, lanes.values(), task.limit_tokens)
         selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
@@ -177,7 +183,7 @@ class LanesStrategy:
             both = zip(bounds, choosable.available, strict=True)
             bounds = [replace(bound, available=available) for bound, available in both]
         rendered = render(selected, policy, task.limit_tokens, task.counter)
-        is_canonical = holding is None and choosable.quotas is None and not policy.overlap.threshold
+        is_canonical = holding is None and not choosable.has_quotas and not policy.overlap.threshold
         if rendered is not None and selection.rejections and is_canonical:
             record_near_misses(choosable, selection)
         if rendered is not None and competition is not None:
@@ -196,24 +202,6 @@ class LanesStrategy:
         if rendered is None or holding is None or not rendered.artifacts:
             return answer
         return report_prefix(answer, holding, rendered, task)
-
-
-def _ranked(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
-    """Return all candidates in canonical order without the query; rejects older subjects and repeated ids."""
-    ranked = rank(task, lanes)
-    if task.own.session.marking_key:
-        set_marks(ranked, task.own.session.marking_key)
-    mark_superseded(ranked)
-    mark_repeats(ranked)
-    return ranked
-
-
-def _competition(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) -> Competition | None:
-    """Return the competition under the request's query, if any; sets the costs of all candidates."""
-    if task.own.query is UNSET:
-        set_costs([artifact for artifact in ranked if artifact.bound is None], task.count_contents)
-        return None
-    return compete(task, ranked, lanes, task.own.query)
 
 
 def _select(
@@ -255,8 +243,4 @@ def _certificate(policy: LanesPolicy, choosable: Choosable, selection: Selection
         caps=[Cap(lane.name, lane.floor, lane.ceiling) for lane in choosable.lanes],
         limit_tokens=choosable.limit_tokens,
     )
-    return certify(
-        choice,
-        undiscounted=bool(policy.overlap.threshold),
-        without_quotas=choosable.quotas is not None,
-    )
+    return certify(choice, undiscounted=bool(policy.overlap.threshold), without_quotas=choosable.has_quotas)

@@ -114,8 +114,7 @@ class ScorePolicy(PolicyTable):
     specificity: Percent = 20
     risk_alignment: Percent = 15
     age_edges_s: Annotated[
-        tuple[Count, ...],
-        Field(min_length=len(AGE_EDGES_S), max_length=len(AGE_EDGES_S), strict=False),
+        tuple[Count, ...], Field(min_length=len(AGE_EDGES_S), max_length=len(AGE_EDGES_S), strict=False)
     ] = AGE_EDGES_S
 
     @field_validator("age_edges_s")

@@ -3,58 +3,41 @@
 Every selected candidate counts, also held and protected ones. Protected candidates are never rejected.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
-from apportion.core.strategies.lanes.policy import SourceQuota
+from apportion.core.events import Opt
 from apportion.core.strategies.lanes.rank import Artifact
 
-_NONE = -1
 
-
-class QuotaTable(Struct, frozen=True):
-    """The quotas of all sources, and for each candidate the number of its quota, or -1 for none."""
-
-    quota_of: Sequence[int]
-    quotas: Sequence[SourceQuota]
-
-
-def quotas_of(artifacts: Sequence[Artifact]) -> QuotaTable | None:
-    """Return the quotas of candidates; None if no candidate has one."""
-    numbers: dict[tuple[int, str], int] = {}
-    quota_of, quotas = [_NONE] * len(artifacts), list[SourceQuota]()
-    for index, artifact in enumerate(artifacts):
-        source, quota = artifact.prepared.facts.source, artifact.lane.quota
-        if quota is not None and source is not UNSET:
-            number = quota_of[index] = numbers.setdefault((artifact.lane.index, source), len(quotas))
-            if number == len(quotas):
-                quotas.append(quota)
-    return QuotaTable(quota_of, quotas) if quotas else None
+def has_quota(artifact: Artifact) -> bool:
+    """Return whether a candidate has a source, and its lane a quota."""
+    return artifact.lane.quota is not None and artifact.prepared.facts.source is not UNSET
 
 
 class QuotaUse:
-    """The items and tokens that one selection has used of each quota."""
+    """The items and tokens that one selection has used of each lane's and source's quota."""
 
-    def __init__(self, table: QuotaTable, costs: Sequence[int]) -> None:
-        self._table = table
-        self._costs = costs
-        self._items = [0] * len(table.quotas)
-        self._tokens = [0] * len(table.quotas)
+    def __init__(self, artifacts: Sequence[Artifact]) -> None:
+        self._artifacts = artifacts
+        self._items: Counter[tuple[str, Opt[str]]] = Counter()
+        self._tokens: Counter[tuple[str, Opt[str]]] = Counter()
 
     def take(self, index: int) -> None:
         """Count a selected candidate, whether it fits or not."""
-        number = self._table.quota_of[index]
-        if number != _NONE:
-            self._items[number] += 1
-            self._tokens[number] += self._costs[index]
+        artifact = self._artifacts[index]
+        key = artifact.group, artifact.prepared.facts.source
+        self._items[key] += 1
+        self._tokens[key] += artifact.cost
 
     def refuses(self, index: int) -> bool:
         """Return whether the candidate does not fit into the rest of its quota."""
-        number = self._table.quota_of[index]
-        if number == _NONE:
+        artifact = self._artifacts[index]
+        quota, key = artifact.lane.quota, (artifact.group, artifact.prepared.facts.source)
+        if quota is None or not has_quota(artifact):
             return False
-        quota = self._table.quotas[number]
-        if quota.items is not None and self._items[number] >= quota.items:
+        if quota.items is not None and self._items[key] >= quota.items:
             return True
-        return quota.tokens is not None and self._tokens[number] + self._costs[index] > quota.tokens
+        return quota.tokens is not None and self._tokens[key] + artifact.cost > quota.tokens

@@ -12,7 +12,7 @@ from msgspec import Struct
 from apportion.core.overlap.selection_order import Order
 from apportion.core.results import Fidelity
 from apportion.core.strategies.lanes.policy import Lane
-from apportion.core.strategies.lanes.quota import QuotaTable, QuotaUse, quotas_of
+from apportion.core.strategies.lanes.quota import QuotaUse, has_quota
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategy_api.verdict import Bound, mark_covered
 
@@ -40,12 +40,12 @@ class Choosable(Struct, frozen=True):
     rest: Sequence[int]
     """The unprotected candidates of all lanes."""
     limit_tokens: int
-    quotas: QuotaTable | None
-    """The quotas of sources; None if there are none."""
+    has_quotas: bool
+    """True if a candidate has a quota of its source."""
 
     def quota_use(self) -> QuotaUse | None:
-        """Return the use of quotas before anything is selected."""
-        return None if self.quotas is None else QuotaUse(self.quotas, self.costs)
+        """Return the use of quotas before anything is selected; None if there are no quotas."""
+        return QuotaUse(self.artifacts) if self.has_quotas else None
 
     def claim(self, lane: int) -> int:
         """Return the tokens that a lane's floor can use at most."""
@@ -166,37 +166,28 @@ def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens
     """Return the candidates without a bound; candidates are in canonical order, lanes by priority."""
     artifacts = [artifact for artifact in ranked if artifact.bound is None]
     by_priority = list(lanes)
-    costs: list[int] = []
-    scores: list[int] = []
-    lane_of: list[int] = []
     protected: list[int] = []
     rest: list[int] = []
     available = [0] * len(by_priority)
     to_floors: dict[int, list[int]] = {}
     for index, artifact in enumerate(artifacts):
-        cost, lane = artifact.cost, artifact.lane
-        costs.append(cost)
-        scores.append(artifact.score or 0)  # type: ignore[arg-type] # a score of lanes is 1,000 at most
-        lane_of.append(lane.index)
-        available[lane.index] += cost
-        if artifact.prepared.protected:
-            protected.append(index)
-        else:
-            rest.append(index)
-            if lane.floor:
-                to_floors.setdefault(lane.index, []).append(index)
+        lane = artifact.lane
+        available[lane.index] += artifact.cost
+        (protected if artifact.prepared.protected else rest).append(index)
+        if lane.floor and not artifact.prepared.protected:
+            to_floors.setdefault(lane.index, []).append(index)
     return Choosable(
         artifacts=artifacts,
-        costs=costs,
-        scores=scores,
-        lane_of=lane_of,
+        costs=[artifact.cost for artifact in artifacts],
+        scores=[artifact.score or 0 for artifact in artifacts],  # type: ignore[misc] # at most 1,000, no text
+        lane_of=[artifact.lane.index for artifact in artifacts],
         lanes=by_priority,
         available=available,
         protected=protected,
         floors=sorted(to_floors.items()),
         rest=rest,
         limit_tokens=limit_tokens,
-        quotas=quotas_of(artifacts) if any(lane.quota is not None for lane in by_priority) else None,
+        has_quotas=any(lane.quota for lane in by_priority) and any(map(has_quota, artifacts)),
     )
 
 
