@@ -38,6 +38,8 @@ from apportion.core.session.row import Session
 from apportion.core.text.tokens import TokenCounter
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
+_RECORDED_AS_MADE = ("groups", "score_parts", "certificate", "prefix", "window", "tool_results", "query")
+"""The fields of a composition that its decision copies."""
 
 
 class AnswerParts(Struct, frozen=True):
@@ -111,9 +113,6 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         limits=accepted.limits,
         tokens=_decision_tokens(answer),
         session=SessionLedger(before=ledger(asked.before), after=ledger(answer.after)),
-        groups=made.groups,
-        score_parts=made.score_parts,
-        certificate=made.certificate,
         candidates=candidates,
         candidates_total=len(entries),
         candidates_selected=len(made.items),
@@ -124,10 +123,7 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         evicted=asked.before.evicted if asked.seen is None else (),
         evicted_unlisted=asked.before.evicted_unlisted if asked.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
-        prefix=made.prefix,
-        window=made.window,
-        tool_results=made.tool_results,
-        query=made.query,
+        **{name: getattr(made, name) for name in _RECORDED_AS_MADE},
     )
 
 

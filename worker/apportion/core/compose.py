@@ -34,7 +34,6 @@ _WITHHELD = {
 }
 _MICROSECONDS = 1_000_000
 _NO_TRIGGER = Trigger()
-_NONE = frozenset[str]()
 
 
 class Answered(Struct, frozen=True):
@@ -58,11 +57,10 @@ def compose(
     memory: Memory | None = None,
     phase: Callable[[str], None] = no_phase,
 ) -> Answered:
-    """Return the answer to a request.
+    """Return the answer to a request; a repeated one is a duplicate, even if its policy would now refuse it.
 
-    A request that the session has answered before is a duplicate, even if today's policy would refuse it.
-    `memory` only saves time: with or without it the bytes are the same. `phase` is called with the name of
-    each phase as it ends (`prepare`, `choose`, `record`), so that a caller can time the phases.
+    `memory` saves time and changes no byte. `phase` is called with the name of each phase as it ends
+    (`prepare`, `choose`, `record`).
 
     Raises:
         EventError: the request is refused. The session stays as it is.
@@ -82,11 +80,8 @@ def compose(
     identity = decision_id(
         request.tenant, request.session_id, before.start_us or 0, before.sequence, request.request_id
     )
-    if asked.seen is None:
-        answered = SeenRequest(request.request_id, asked.input_digest, identity)
-        after = after_answer(before, _charge(accepted, answered, made))
-    else:
-        after = after_duplicate(before)
+    is_new = asked.seen is None
+    after = after_answer(before, _charge(accepted, made, identity)) if is_new else after_duplicate(before)
     status = made.status if accepted.status is Status.COMPOSED else accepted.status
     answer = AnswerParts(accepted, made, status, identity, after, key, counter)
     composed = composed_event(answer)
@@ -214,18 +209,15 @@ def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
     )
 
 
-def _charge(accepted: Accepted, answered: SeenRequest, made: Composition) -> Charge:
-    limits, aside = accepted.limits, accepted.prepared.aside
+def _charge(accepted: Accepted, made: Composition, identity: str) -> Charge:
+    asked, policy, limits = accepted.asked, accepted.policy, accepted.limits
+    carried = Carried(policy.name, policy.digest, made.carried, asked.event_us) if made.carried else None
     return Charge(
-        event_us=accepted.asked.event_us,
+        event_us=asked.event_us,
         idle_timeout_s=limits.idle_timeout_s,
         spent_tokens=made.used_tokens,
-        request=answered,
-        injected=frozenset([item.id for item in made.items]) if limits.backoff_prompts else _NONE,
-        expired=frozenset([artifact.id for artifact in aside if artifact.reason is Reason.EXPIRED])
-        if aside
-        else _NONE,
-        carried=Carried(accepted.policy.name, accepted.policy.digest, made.carried, accepted.asked.event_us)
-        if made.carried
-        else None,
+        request=SeenRequest(asked.request.request_id, asked.input_digest, identity),
+        injected=frozenset([item.id for item in made.items]) if limits.backoff_prompts else frozenset(),
+        expired=frozenset([each.id for each in accepted.prepared.aside if each.reason is Reason.EXPIRED]),
+        carried=carried,
     )

@@ -35,7 +35,7 @@ from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.lanes.hold import Holding, hold_beginning, previous_text
 from apportion.core.strategies.lanes.near_miss import record_near_misses
 from apportion.core.strategies.lanes.own_part import LanesPart, LanesTask
-from apportion.core.strategies.lanes.policy import SCORE_PARTS, WHOLE, LanesPolicy
+from apportion.core.strategies.lanes.policy import SCORE_PARTS, WHOLE, Lane, LanesPolicy
 from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
 from apportion.core.strategies.lanes.rank import Artifact, open_lanes, rank, set_marks
@@ -51,7 +51,7 @@ from apportion.core.strategies.lanes.select import (
 from apportion.core.strategies.lanes.units import compete, in_output_order
 from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning, ScoreField
-from apportion.core.strategy_api.strategy import CandidateNeeds, missing, set_costs
+from apportion.core.strategy_api.strategy import CandidateNeeds, missing
 from apportion.core.strategy_api.supersession import mark_superseded
 from apportion.core.strategy_api.task import SessionPart
 from apportion.core.strategy_api.verdict import GroupBounds, Verdicts, mark_repeats
@@ -152,22 +152,13 @@ class LanesStrategy:
         Raises:
             EventError: a lane requirement names no lane of the policy.
         """
-        policy = task.policy
-        lanes = open_lanes(policy, task.own.lane_requirements)
-        ranked = rank(task, lanes)
-        if task.own.session.marking_key:
-            set_marks(ranked, task.own.session.marking_key)
-        mark_superseded(ranked)
-        mark_repeats(ranked)
+        policy, lanes = task.policy, open_lanes(task.policy, task.own.lane_requirements)
+        ranked = _ranked(task, lanes)
         if not task.limit_tokens:
             untried = [GroupBounds(lane.name, lane.floor, lane.ceiling) for lane in lanes.values()]
             return Verdicts(verdicts=ranked, score_parts=SCORE_PARTS, groups=untried)
-        competition = None
-        if task.own.query is UNSET:
-            set_costs([artifact for artifact in ranked if artifact.bound is None], task.count_contents)
-        else:
-            competition = compete(task, ranked, lanes, task.own.query)
-            ranked = competition.ranked
+        competition = compete(task, ranked, lanes)
+        ranked = ranked if competition is None else competition.ranked
         choosable = choosable_of(ranked, lanes.values(), task.limit_tokens)
         selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
@@ -182,26 +173,29 @@ class LanesStrategy:
             # the candidates cost less than their units, so the sums over candidates would be too low
             both = zip(bounds, choosable.available, strict=True)
             bounds = [replace(bound, available=available) for bound, available in both]
-        rendered = render(selected, policy, task.limit_tokens, task.counter)
-        is_canonical = holding is None and not choosable.has_quotas and not policy.overlap.threshold
-        if rendered is not None and selection.rejections and is_canonical:
-            record_near_misses(choosable, selection)
-        if rendered is not None and competition is not None:
-            report_excerpts(rendered)
+        query = UNSET if competition is None else competition.match
         answer = Verdicts(
-            verdicts=ranked,
-            score_parts=SCORE_PARTS,
-            groups=bounds,
-            certificate=certificate,
-            query=UNSET if competition is None else competition.match,
-            infeasible=rendered is None,
-            standing=() if rendered is None else rendered.artifacts,
-            text=UNSET if rendered is None else rendered.text,
-            used_tokens=0 if rendered is None else rendered.tokens,
+            verdicts=ranked, score_parts=SCORE_PARTS, groups=bounds, certificate=certificate, query=query
         )
-        if rendered is None or holding is None or not rendered.artifacts:
-            return answer
-        return report_prefix(answer, holding, rendered, task)
+        rendered = render(selected, policy, task.limit_tokens, task.counter)
+        if rendered is None:
+            return replace(answer, infeasible=True)
+        if holding is None and not choosable.has_quotas and not policy.overlap.threshold:
+            record_near_misses(choosable, selection)
+        if competition is not None:
+            report_excerpts(rendered)
+        answer = replace(answer, standing=rendered.artifacts, text=rendered.text, used_tokens=rendered.tokens)
+        return answer if holding is None else report_prefix(answer, holding, rendered, task)
+
+
+def _ranked(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
+    """Return all candidates in canonical order without the query; rejects older subjects and repeated ids."""
+    ranked = rank(task, lanes)
+    if task.own.session.marking_key:
+        set_marks(ranked, task.own.session.marking_key)
+    mark_superseded(ranked)
+    mark_repeats(ranked)
+    return ranked
 
 
 def _select(

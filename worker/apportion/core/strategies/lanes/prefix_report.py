@@ -18,7 +18,9 @@ _EIGHTHS = (3, 5, 6, 7)
 
 
 def report_prefix(answer: Verdicts, holding: Holding, rendered: Rendered, task: LanesTask) -> Verdicts:
-    """Return the answer with the report on its text, and with the state that the session carries."""
+    """Return the answer with the report on its text and the session's next state; an empty text has none."""
+    if not rendered.artifacts:
+        return answer
     template = task.policy.render.template
     held, ends = _held_items(rendered, holding), rendered.ends(template)
     tokens = rendered.tokens

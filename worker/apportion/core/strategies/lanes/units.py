@@ -98,14 +98,15 @@ class Competition(Struct, frozen=True):
         best.excerpt_forms = ExcerptForms(whole.artifact.prepared.content, whole.terms.passages, indices)
 
 
-def compete(
-    task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane], terms: Sequence[str]
-) -> Competition:
-    """Return the units of ranked candidates under a query, with their costs.
+def compete(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) -> Competition | None:
+    """Set the costs of ranked candidates, and return their units under the request's query, if it has one.
 
     If the query matches nothing, every candidate is one unit and keeps its rank.
     """
-    offered = [artifact for artifact in ranked if artifact.bound is None]
+    terms, offered = task.own.query, [artifact for artifact in ranked if artifact.bound is None]
+    if terms is UNSET:
+        set_costs(offered, task.count_contents)
+        return None
     contents = _contents(task, [artifact.prepared for artifact in offered])
     found = _relevances(offered, contents, terms)
     match = QueryMatch(found.terms, found.matched, found.passages)
