@@ -1,4 +1,4 @@
-"""Comparison of a recorded JSON line with what is composed again, and the first field that differs.
+"""Comparison of a recorded JSON line with the line composed again, and the first field that differs.
 
 Two lines are equal if they have the same JSON values under the same keys, each key once. The order of keys
 and white space do not matter. `run` is filled in by the shell and is not compared.
@@ -67,38 +67,38 @@ def _only_run_added(recorded: bytes, composed: bytes) -> bool:
     return recorded.endswith(b"}")
 
 
-def _first(composed: Any, recorded: Any, place: str, ignored: frozenset[str]) -> Different | None:
+def _first(composed: Any, recorded: Any, pointer: str, ignored: frozenset[str]) -> Different | None:
     if type(composed) is not type(recorded):
-        return Different(place, recorded, composed)
+        return Different(pointer, recorded, composed)
     if isinstance(composed, dict):
-        return _first_of_keys(composed, recorded, place, ignored)
+        return _first_of_keys(composed, recorded, pointer, ignored)
     if isinstance(composed, list):
         for index, (ours, theirs) in enumerate(zip(composed, recorded, strict=False)):
-            different = _first(ours, theirs, f"{place}[{index}]", frozenset())
+            different = _first(ours, theirs, f"{pointer}[{index}]", frozenset())
             if different is not None:
                 return different
         shared = min(len(composed), len(recorded))
         if len(composed) == len(recorded):
             return None
         rest = (values[shared] if len(values) > shared else UNSET for values in (recorded, composed))
-        return Different(f"{place}[{shared}]", *rest)
-    return None if composed == recorded else Different(place, recorded, composed)
+        return Different(f"{pointer}[{shared}]", *rest)
+    return None if composed == recorded else Different(pointer, recorded, composed)
 
 
 def _first_of_keys(
-    composed: dict[str, Any], recorded: dict[str, Any], place: str, ignored: frozenset[str]
+    composed: dict[str, Any], recorded: dict[str, Any], pointer: str, ignored: frozenset[str]
 ) -> Different | None:
     for key, ours in composed.items():
         if key in ignored:
             continue
         if key not in recorded:
-            return Different(f"{place}.{key}", UNSET, ours)
-        different = _first(ours, recorded[key], f"{place}.{key}", frozenset())
+            return Different(f"{pointer}.{key}", UNSET, ours)
+        different = _first(ours, recorded[key], f"{pointer}.{key}", frozenset())
         if different is not None:
             return different
     for key, theirs in recorded.items():
         if key not in composed and key not in ignored:
-            return Different(f"{place}.{key}", theirs, UNSET)
+            return Different(f"{pointer}.{key}", theirs, UNSET)
     return None
 
 

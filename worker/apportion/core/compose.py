@@ -144,9 +144,9 @@ def _terms_of_contents(
     if memory is None:
         return read_contents(contents, passage_characters)
 
-    def make(places: Sequence[int]) -> list[ContentTerms]:
+    def make(indices: Sequence[int]) -> list[ContentTerms]:
         return read_contents(
-            [contents[place] for place in places], [passage_characters[place] for place in places]
+            [contents[index] for index in indices], [passage_characters[index] for index in indices]
         )
 
     both = zip(candidates, passage_characters, strict=True)
@@ -160,8 +160,8 @@ def _overlap_of(memory: Memory | None, candidates: Sequence[Prepared], threshold
     contents = [candidate.content for candidate in candidates]
     digests = [candidate.facts.content or "" for candidate in candidates]
 
-    def make(places: Iterable[int]) -> list[sketch.Sketch]:
-        return [sketch.sketch(contents[place]) for place in places]
+    def make(indices: Iterable[int]) -> list[sketch.Sketch]:
+        return [sketch.sketch(contents[index]) for index in indices]
 
     if memory is None:
         return pairs.overlap_of(digests, make(range(len(contents))), threshold)

@@ -183,13 +183,13 @@ class ContentMemo(Generic[V]):
     def get_all(
         self, keys: Sequence[str], contents: Sequence[str], make: Callable[[Sequence[int]], Sequence[V]]
     ) -> list[V]:
-        """Return the value of each content, in order; `make` computes those at some places of `contents`."""
+        """Return the value of each content, in order; `make` computes those at some indices of `contents`."""
         known = self._values
-        unknown = {key: place for place, key in enumerate(keys) if key not in known}
+        unknown = {key: index for index, key in enumerate(keys) if key not in known}
         self.hits += len(keys) - len(unknown)
         self.misses += len(unknown)
-        for (key, place), made in zip(unknown.items(), make(list(unknown.values())), strict=True):
-            known[key] = made, made.weight_bytes(contents[place])
+        for (key, index), made in zip(unknown.items(), make(list(unknown.values())), strict=True):
+            known[key] = made, made.weight_bytes(contents[index])
             self._bytes += known[key][1]
         if len(unknown) < len(keys):
             for key in keys:

@@ -58,7 +58,7 @@ class Excluded(Struct, frozen=True):
 
 
 class Preparation(Struct, frozen=True):
-    """The candidates of a request; `digest` is over all candidates, including those of the pool."""
+    """The candidates of a request; `digest` is over all candidates, including the pool's."""
 
     candidates: tuple[Prepared, ...] = ()
     aside: tuple[Excluded, ...] = ()
@@ -192,11 +192,11 @@ def _dated(
     """Return the candidates, in the order of `own` and then `in_pool`, with the newness of their subjects.
 
     A later creation time is newer, and none is the oldest. At equal times the request's own are newer than
-    those of the pool, and in the pool the later in the log.
+    pooled ones, and the later published is newer.
     """
     times = [(*_time_of(candidate), len(in_pool)) for candidate in own]
-    times += [(*_time_of(candidate), place) for place, candidate in enumerate(in_pool)]
-    newness = {time: place for place, time in enumerate(sorted(set(times)), 1)}
+    times += [(*_time_of(candidate), index) for index, candidate in enumerate(in_pool)]
+    newness = {time: rank for rank, time in enumerate(sorted(set(times)), 1)}
     return [
         candidate if candidate.facts.subject is UNSET else replace(candidate, newness=newness[time])
         for candidate, time in zip(prepared, times, strict=True)
@@ -211,9 +211,9 @@ def _time_of(candidate: CanonicalCandidate) -> tuple[bool, int]:
 def without_backed_off(prepared: Preparation, backed_off: frozenset[str]) -> Preparation:
     """Return the preparation with the backed-off candidates excluded; the digest stays the same.
 
-    Exempt are pinned and must-included candidates, those of kind `constraint`, and those that a constraint
-    excludes anyway. If one candidate of an id is exempt, all of that id are. Of several candidates of an id,
-    the first is backed off and the others are duplicates.
+    Exempt are pinned, must-included and excluded candidates, and candidates of kind `constraint`. If one
+    candidate of an id is exempt, all of that id are. Of several candidates of an id, the first is backed off
+    and the others are duplicates.
     """
     if not backed_off:
         return prepared

@@ -21,7 +21,7 @@ CALLER_HEADER = "apportion-caller"
 """The header by which a client recognises the answers to its own events."""
 _PASSED_ON_MAX_BYTES = {"traceparent": 256, "tracestate": 512, CALLER_HEADER: 128}
 """Headers that answers copy from their events, and their largest sizes; longer headers are dropped. The sizes
-of a trace are those that W3C Trace Context requires every receiver to pass on."""
+of a trace are the ones that W3C Trace Context requires every receiver to pass on."""
 _REPLY_MAX_BYTES = 256
 """The largest value of a header that a setting lists."""
 
