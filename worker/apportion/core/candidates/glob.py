@@ -42,7 +42,6 @@ class Paths:
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
-        """Take normalised paths, in any order."""
         self.steps: list[tuple[str, int, list[str]]] = []
         """Each path, its number of leading components shared with the previous path, and the others."""
         self.characters = 0
@@ -112,7 +111,6 @@ class Globs:
         return Matches(first, matched)
 
     def _batches(self) -> Iterator["_Batch"]:
-        """Yield the patterns with wildcards, compiled, in ascending order of index."""
         batch = _Batch()
         for index, components in self._patterns:
             if batch.bits > BATCH_BITS:

@@ -46,7 +46,6 @@ class Canonical:
     covered: ClassVar[Mapping[int, tuple[int, int]]] = {}
 
     def __init__(self, scores: Sequence[int]) -> None:
-        """`scores` are the candidates' scores, by index."""
         self.taken = scores.__getitem__
 
     def arrange(self, indices: Sequence[int]) -> Sequence[int]:
@@ -124,7 +123,6 @@ class Discounted:
                 self._raise_cover(copy, ALL, index)
 
     def _first_copy_beside(self, index: int) -> int | None:
-        """Return the first selected copy of a candidate's content."""
         return self._first_copy.get(self._overlap.same[index])
 
     def _worth(self, index: int) -> int:
@@ -154,7 +152,6 @@ class Discounted:
             self.covered[index] = (by if first_copy is None else min(by, first_copy), cover)
 
     def _raise_cover(self, covered: int, cover: int, by: int) -> None:
-        """Record that a selected candidate covers another."""
         if cover > self._cover[covered]:
             self._cover[covered], self._by[covered] = cover, by
             if cover == ALL and self._scores[covered]:

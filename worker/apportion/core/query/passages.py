@@ -84,7 +84,6 @@ def _cut(content: str, most: int) -> list[int]:
 
 
 def _starts(content: str) -> tuple[list[int], list[int]]:
-    """Return the offset and the level of each start."""
     # with an LF before the content, its first line may follow a blank one as every other
     pieces = _GAP.split("\n" + content)
     found = list(map(_Gaps().__getitem__, pieces[1::2]))

@@ -150,7 +150,6 @@ class _Query:
 
 
 def _in_passages(query: _Query, documents: Sequence[Document], rows: _PassageRow) -> _Pairs:
-    """Return the terms of the query in each passage."""
     contents = [document.content for document in documents]
     entries = np.frombuffer(b"".join([content.entries for content in contents]), ENTRY)
     sizes = [len(content.entries) // ENTRY.itemsize for content in contents]
@@ -161,7 +160,6 @@ def _in_passages(query: _Query, documents: Sequence[Document], rows: _PassageRow
 
 
 def _in_paths(query: _Query, paths: Sequence[str]) -> _Pairs:
-    """Return the terms of the query in each path."""
     if not any(paths):
         return _Pairs(_NOTHING, _NOTHING, _NOTHING)
     texts = [path.encode() + b"\n" for path in paths]

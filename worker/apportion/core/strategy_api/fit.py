@@ -195,7 +195,6 @@ class Fit:
         return True
 
     def _drop(self, gone: int) -> None:
-        """Drop the first `gone` pieces, and restore the others."""
         for piece in self._droppable[self._gone : gone]:
             piece.dropped = True
             self._whole.dropped(piece)

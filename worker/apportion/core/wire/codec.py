@@ -195,7 +195,6 @@ def _check_label(label: str, pointer: str) -> None:
 
 
 def _check_candidates(candidates: Sequence[Candidate], bounds: Bounds, pointer: str) -> None:
-    """Refuse fields of candidates that are too long, and too many tags."""
     id_max, name_max, tags_max = bounds.id_max_characters, bounds.name_max_characters, bounds.tags_max
     for index, candidate in enumerate(candidates):
         if candidate.id is not UNSET and len(candidate.id) > id_max:

@@ -153,8 +153,6 @@ def _longest_beginning(
 
 
 class _BreakSearch:
-    """The search for the best end of the held beginning."""
-
     def __init__(
         self, choosable: Choosable, held: Sequence[int], policy: PrefixPolicy, base: Selection, *, cold: bool
     ) -> None:

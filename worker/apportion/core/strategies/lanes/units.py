@@ -87,7 +87,6 @@ class Competition(Struct, frozen=True):
         return candidates
 
     def _select(self, best: Artifact, chosen: Sequence[Artifact]) -> None:
-        """Select a candidate with its chosen units, which are in canonical order."""
         whole = self.cut[best.id]
         best.cost = sum([unit.cost for unit in chosen])
         if len(chosen) == len(whole.terms.passages):
