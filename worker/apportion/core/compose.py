@@ -3,7 +3,7 @@
 Composing has no side effects. The same arguments give the same bytes on every machine.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -66,6 +66,7 @@ def compose(
         EventError: the request is refused. The session stays as it is.
     """
     asked, counter = recognise(request, session, engine.secrets), engine.counters[policy.counter]
+    memory = memory or Memory()
     try:
         accepted = accept(asked, policy)
         phase("prepare")
@@ -91,7 +92,7 @@ def compose(
 
 
 def _choose(
-    accepted: Accepted, engine: Engine, counter: TokenCounter, memory: Memory | None
+    accepted: Accepted, engine: Engine, counter: TokenCounter, memory: Memory
 ) -> tuple[Composition, str, bool]:
     """Return the composition, its cache key (empty if not cacheable), and whether it was a cache hit."""
     policy, event_us = accepted.policy, accepted.asked.event_us
@@ -100,27 +101,27 @@ def _choose(
     ttl_us = policy.cache_ttl_s * _MICROSECONDS
     if entries_max and accepted.status is Status.COMPOSED:
         key = task.key(_scope(accepted, engine))
-        cached = None if memory is None else memory.compositions.get(policy.digest, key, event_us, ttl_us)
+        cached = memory.compositions.get(policy.digest, key, event_us, ttl_us)
         if cached is not None:
             return cached, key, True
     answer = accepted.strategy.compose(task)
     if "candidates" in accepted.strategy.reads:
         assert len(answer.verdicts) == len(task.candidates), "a strategy accounts for every candidate"
     made = account(answer, None if accepted.status is Status.COMPOSED else _WITHHELD[accepted.status])
-    if key and memory is not None:
+    if key:
         memory.compositions.put(policy.digest, key, event_us, made, ttl_us=ttl_us, entries_max=entries_max)
     return made, key, False
 
 
-def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> Task[Policy, Any]:
+def _task(accepted: Accepted, counter: TokenCounter, memory: Memory) -> Task[Policy, Any]:
     policy, reads = accepted.policy, accepted.strategy.reads
-    counts = None if memory is None or isinstance(counter, Estimator) else memory.counts
 
     def count_contents(candidates: Sequence[Prepared]) -> list[int]:
         contents = [candidate.content for candidate in candidates]
-        if counts is None:
+        if isinstance(counter, Estimator):  # faster than a look-up
             return counter.count_many(contents)
-        return counts.count(counter, [candidate.facts.content or "" for candidate in candidates], contents)
+        digests = [candidate.facts.content or "" for candidate in candidates]
+        return memory.counts.count(counter, digests, contents)
 
     return Task(
         policy=policy,
@@ -136,13 +137,11 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
 
 
 def _terms_of_contents(
-    memory: Memory | None, candidates: Sequence[Prepared], passage_characters: Sequence[int]
+    memory: Memory, candidates: Sequence[Prepared], passage_characters: Sequence[int]
 ) -> list[ContentTerms]:
     from apportion.core.query.reading import read_contents  # noqa: PLC0415 - loads numpy, which most requests never need
 
     contents = [candidate.content for candidate in candidates]
-    if memory is None:
-        return read_contents(contents, passage_characters)
 
     def make(indices: Sequence[int]) -> list[ContentTerms]:
         return read_contents(
@@ -154,17 +153,15 @@ def _terms_of_contents(
     return memory.terms.get_all(keys, contents, make)
 
 
-def _overlap_of(memory: Memory | None, candidates: Sequence[Prepared], threshold: int) -> Overlap:
+def _overlap_of(memory: Memory, candidates: Sequence[Prepared], threshold: int) -> Overlap:
     from apportion.core.overlap import pairs, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
 
     contents = [candidate.content for candidate in candidates]
     digests = [candidate.facts.content or "" for candidate in candidates]
 
-    def make(indices: Iterable[int]) -> list[sketch.Sketch]:
+    def make(indices: Sequence[int]) -> list[sketch.Sketch]:
         return [sketch.sketch(contents[index]) for index in indices]
 
-    if memory is None:
-        return pairs.overlap_of(digests, make(range(len(contents))), threshold)
     return pairs.overlap_of(digests, memory.sketches.get_all(digests, contents, make), threshold)
 
 

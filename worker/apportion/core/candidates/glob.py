@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from operator import xor
+from posixpath import commonprefix
 from typing import NamedTuple, TypeAlias
 
 from apportion.core.errors import ErrorCode, EventError
@@ -47,11 +48,7 @@ class Paths:
         self.characters = 0
         before: list[str] = []
         for components, path in sorted((path.split("/"), path) for path in set(paths)):
-            shared = 0
-            for component, previous in zip(components, before, strict=False):
-                if component != previous:
-                    break
-                shared += 1
+            shared = len(commonprefix((components, before)))
             before = components
             others = components[shared:]
             self.characters += sum(map(len, others)) + len(others)
