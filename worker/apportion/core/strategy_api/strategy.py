@@ -10,8 +10,7 @@ from apportion.core.events import Candidate, ContextRequest
 from apportion.core.results import Reason
 from apportion.core.strategy_api.levers import Levers, Meaning
 from apportion.core.strategy_api.policy import Policy
-from apportion.core.strategy_api.supersession import PreparedVerdict
-from apportion.core.strategy_api.task import OwnPart, Prepared, SessionPart, Task
+from apportion.core.strategy_api.task import OwnPart, Prepared, PreparedVerdict, SessionPart, Task
 from apportion.core.strategy_api.verdict import Verdicts
 
 P = TypeVar("P", bound=Policy)

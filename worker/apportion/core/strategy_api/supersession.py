@@ -1,23 +1,9 @@
 """Supersession: of all candidates with one subject, the newest counts."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from apportion.core.strategy_api.task import Prepared
+from apportion.core.strategy_api.task import PreparedVerdict
 from apportion.core.strategy_api.verdict import Bound
-
-
-class PreparedVerdict(Protocol):
-    """A verdict on a prepared candidate."""
-
-    id: str
-    bound: Bound | None
-    superseded_by: str
-    cost: int
-
-    @property
-    def prepared(self) -> Prepared:
-        """The candidate."""
 
 
 def mark_superseded(ranked: Sequence[PreparedVerdict]) -> None:

@@ -6,7 +6,7 @@ and no identifier of either. Inputs that only one strategy reads are its own par
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -51,6 +51,19 @@ class Prepared(Struct, frozen=True, gc=False):
     """The order of candidates of equal rank; empty if their ids differ."""
     newness: int = 0
     """The order of candidates with a subject by time, newest highest; 0 without a subject."""
+
+
+class PreparedVerdict(Protocol):
+    """A verdict on a prepared candidate."""
+
+    id: str
+    bound: Bound | None
+    superseded_by: str
+    cost: int
+
+    @property
+    def prepared(self) -> Prepared:
+        """The candidate."""
 
 
 class OwnPart(Struct, frozen=True):
