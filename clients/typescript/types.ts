@@ -71,7 +71,7 @@ export type Bound =
 /**
  * The reason for which a text differs from the session's previous text.
  */
-export type Broken =
+export type PrefixBreakReason =
   | "changed"
   | "cold"
   | "core"
@@ -854,7 +854,7 @@ export interface Prefix {
   held_items: number;
   prefix_tokens: number;
   cold: boolean;
-  break: Break | null;
+  break: PrefixBreak | null;
   held_only: string[];
   displaced: string[];
   value: number;
@@ -864,10 +864,10 @@ export interface Prefix {
 /**
  * The end of the unchanged beginning: the place and id of the first item that differs, and why.
  */
-export interface Break {
+export interface PrefixBreak {
   at: number;
   id: string | null;
-  why: Broken;
+  why: PrefixBreakReason;
 }
 /**
  * The part of a history that is sent, and the beginning that it shares with the session's last text.

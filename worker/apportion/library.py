@@ -35,9 +35,7 @@ from apportion.core.memory import Memory
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.publish import publish
 from apportion.core.results import (
-    Break,
     Breakpoint,
-    Broken,
     Certificate,
     ChatWindow,
     ComposedItem,
@@ -50,6 +48,8 @@ from apportion.core.results import (
     Margin,
     Outcome,
     Prefix,
+    PrefixBreak,
+    PrefixBreakReason,
     Reason,
     Redundant,
     Status,
@@ -84,9 +84,7 @@ __all__ = [
     "Answered",
     "AnthropicBody",
     "Bounds",
-    "Break",
     "Breakpoint",
-    "Broken",
     "Candidate",
     "Catalogue",
     "Certificate",
@@ -127,6 +125,8 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Prefix",
+    "PrefixBreak",
+    "PrefixBreakReason",
     "Pressure",
     "Problem",
     "Reason",

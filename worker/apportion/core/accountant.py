@@ -7,30 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from sys import getsizeof
 
-from msgspec import UNSET, Struct
-from msgspec.structs import replace
+from msgspec import UNSET
 
 from apportion.core.candidates.preparation import Excluded
 from apportion.core.events import Opt
 from apportion.core.lru import process_wide
 from apportion.core.results import (
     Bound,
-    Breakpoint,
     Certificate,
-    ChatWindow,
     ComposedItem,
     Entry,
     Group,
     Outcome,
-    Prefix,
-    QueryMatch,
     Reason,
     ReasonCount,
     Shortfall,
     Status,
-    ToolResults,
 )
-from apportion.core.strategy_api.verdict import GroupBounds, Verdict, Verdicts
+from apportion.core.strategy_api.verdict import GroupBounds, Output, Verdict, Verdicts
 
 _REASONS: Mapping[Bound, Reason] = {
     Bound.ID: Reason.DUPLICATE,
@@ -56,7 +50,7 @@ BOUNDS: Mapping[str, Bound] = {
 
 `superseded` names none: the cause is an equal id or an equal subject.
 """
-_PRECEDENCE = {reason: place for place, reason in enumerate(Reason)}
+_PRECEDENCE = {reason: rank for rank, reason in enumerate(Reason)}
 _cost_of = attrgetter("cost")
 _EMPTY_GROUPS_MAX = 1 << 10
 _COMPOSITION_BYTES = 800
@@ -70,29 +64,18 @@ _NUMBERS_OF_RANGE = 4
 """Two numbers and their tuple. An item and its entry share the ranges of an excerpt."""
 
 
-class Composition(Struct, frozen=True, kw_only=True):
-    """The result of a task. `entries` has one entry for each candidate that the strategy saw, by rank."""
+class Composition(Output, frozen=True, kw_only=True):
+    """The result of a task: a strategy's output with its accounts."""
 
     status: Status
-    entries: tuple[Entry, ...]
-    groups: tuple[Group, ...]
-    score_parts: tuple[str, ...]
-    items: tuple[ComposedItem, ...]
-    text: Opt[str]
-    system_prompt: Opt[str]
-    kept: Opt[tuple[int, ...]]
-    rewritten: Mapping[int, str]
-    estimated_tokens: int
-    used_tokens: int
-    reserved_tokens: int
-    truncated_messages: Opt[int]
-    carried: bytes
-    certificate: Opt[Certificate]
-    prefix: Opt[Prefix]
-    window: Opt[ChatWindow]
-    tool_results: Opt[ToolResults]
-    breakpoints: tuple[Breakpoint, ...]
-    query: Opt[QueryMatch]
+    entries: tuple[Entry, ...] = ()
+    """One for each candidate that the strategy saw, by rank."""
+    groups: tuple[Group, ...] = ()
+    items: tuple[ComposedItem, ...] = ()
+    """The selected candidates, in the order of the text."""
+    estimated_tokens: int = 0
+    """The sum that the selection charged."""
+    certificate: Opt[Certificate] = UNSET
 
     @property
     def size_bytes(self) -> int:
@@ -114,28 +97,7 @@ class Composition(Struct, frozen=True, kw_only=True):
         )
 
 
-NOTHING = Composition(
-    status=Status.EMPTY,
-    entries=(),
-    groups=(),
-    score_parts=(),
-    items=(),
-    text=UNSET,
-    system_prompt=UNSET,
-    kept=UNSET,
-    rewritten={},
-    estimated_tokens=0,
-    used_tokens=0,
-    reserved_tokens=0,
-    truncated_messages=UNSET,
-    carried=b"",
-    certificate=UNSET,
-    prefix=UNSET,
-    window=UNSET,
-    tool_results=UNSET,
-    breakpoints=(),
-    query=UNSET,
-)
+NOTHING = Composition(status=Status.EMPTY)
 """The composition of a request for which no strategy runs."""
 
 
@@ -148,32 +110,24 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     items: list[ComposedItem] = []
     for verdict in answer.standing:
         fidelity = verdict.fidelity
-        assert fidelity is not None, "what stands does so at a fidelity"
+        assert fidelity is not None, "a selected candidate has a fidelity"
         lines = UNSET if verdict.excerpt is None else verdict.excerpt.lines
         items.append(ComposedItem(verdict.id, verdict.kind, verdict.group, fidelity, verdict.tokens, lines))
     estimated = answer.estimated_tokens
     status = Status.COMPOSED if items else Status.EMPTY
     return Composition(
         status=Status.INFEASIBLE if answer.infeasible else status,
-        entries=_entries(answer.verdicts, reasons, queried=answer.query is not UNSET),
+        entries=tuple(
+            [
+                _omitted(verdict, rank, reasons) if verdict.fidelity is None else _selected(verdict, rank)
+                for rank, verdict in enumerate(answer.verdicts, 1)
+            ]
+        ),
         groups=_groups(answer),
-        score_parts=answer.score_parts,
         items=tuple(items),
-        text=answer.text,
-        system_prompt=answer.system_prompt,
-        kept=answer.kept,
-        rewritten=answer.rewritten,
         estimated_tokens=sum(map(_cost_of, answer.standing)) if estimated is None else estimated,
-        used_tokens=answer.used_tokens,
-        reserved_tokens=answer.reserved_tokens,
-        truncated_messages=answer.truncated_messages,
-        carried=answer.carried,
         certificate=answer.certificate or UNSET,
-        prefix=answer.prefix,
-        window=answer.window,
-        tool_results=answer.tool_results,
-        breakpoints=answer.breakpoints,
-        query=answer.query,
+        **{name: getattr(answer, name) for name in Output.__struct_fields__},
     )
 
 
@@ -215,25 +169,8 @@ def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | No
 
 
 # Python 3.11 takes 0.05 µs or more to look up a member of an enum, half as long as an entry takes
-_SELECTED, _OMITTED, _WHOLE = Outcome.SELECTED, Outcome.OMITTED, Reason.INFEASIBLE
-_SUPERSEDED = Reason.SUPERSEDED
-
-
-def _entries(
-    verdicts: Sequence[Verdict], reasons: Mapping[Bound | None, Reason], *, queried: bool
-) -> tuple[Entry, ...]:
-    entries = [
-        _omitted(verdict, rank, reasons) if verdict.fidelity is None else _selected(verdict, rank)
-        for rank, verdict in enumerate(verdicts, 1)
-    ]
-    if queried:  # apart, so that entries without a query take no longer
-        entries = [_queried(*each) for each in zip(entries, verdicts, strict=True)]
-    return tuple(entries)
-
-
-def _queried(entry: Entry, verdict: Verdict) -> Entry:
-    is_excerpt = verdict.fidelity is not None and verdict.excerpt is not None
-    return replace(entry, lexical=verdict.lexical, excerpt=verdict.excerpt if is_excerpt else UNSET)
+_SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
+_SUPERSEDED, _INFEASIBLE = Reason.SUPERSEDED, Reason.INFEASIBLE
 
 
 def _selected(verdict: Verdict, rank: int) -> Entry:
@@ -250,6 +187,8 @@ def _selected(verdict: Verdict, rank: int) -> Entry:
         full_tokens=verdict.full_tokens or UNSET,
         constraint=verdict.constraint or UNSET,
         redundant=verdict.redundant or UNSET,
+        lexical=verdict.lexical,
+        excerpt=verdict.excerpt or UNSET,
     )
 
 
@@ -266,7 +205,7 @@ def _omitted(verdict: Verdict, rank: int, reasons: Mapping[Bound | None, Reason]
         parts=verdict.parts,
         tokens=tokens,
         reason=reason,
-        bound=verdict.withheld_by if reason is not _WHOLE or bound is None else bound,
+        bound=verdict.withheld_by if reason is not _INFEASIBLE or bound is None else bound,
         needed=UNSET if margin is None or margin.needed == tokens else margin.needed,
         left=UNSET if margin is None else margin.left,
         more=verdict.more or UNSET,
@@ -274,6 +213,7 @@ def _omitted(verdict: Verdict, rank: int, reasons: Mapping[Bound | None, Reason]
         constraint=verdict.constraint or UNSET,
         redundant=verdict.redundant or UNSET,
         superseded_by=verdict.superseded_by if reason is _SUPERSEDED else UNSET,
+        lexical=verdict.lexical,
     )
 
 
@@ -290,17 +230,17 @@ def _groups(answer: Verdicts) -> tuple[Group, ...]:
 
 def _group(bounds: GroupBounds, verdicts: Sequence[Verdict]) -> Group:
     low, available, used = bounds.min, bounds.available, bounds.used
-    standing = [verdict.tokens for verdict in verdicts if verdict.fidelity is not None]
+    selected = [verdict.tokens for verdict in verdicts if verdict.fidelity is not None]
     if available is None:
         available = sum(map(_cost_of, verdicts))
     return Group(
         name=bounds.name,
         min=low,
         max=bounds.max,
-        used=sum(standing) if used is None else used,
+        used=sum(selected) if used is None else used,
         available=available,
-        selected=len(standing),
-        rejected=len(verdicts) - len(standing),
+        selected=len(selected),
+        rejected=len(verdicts) - len(selected),
         shortfall=Shortfall(low, available) if bounds.short else UNSET,
     )
 

@@ -38,6 +38,8 @@ from apportion.core.session.row import Session
 from apportion.core.text.tokens import TokenCounter
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
+_RECORDED_AS_MADE = ("groups", "score_parts", "certificate", "prefix", "window", "tool_results", "query")
+"""The fields of a composition that its decision copies."""
 
 
 class AnswerParts(Struct, frozen=True):
@@ -56,15 +58,6 @@ class AnswerParts(Struct, frozen=True):
         """The id of the decision that answered the request first, if this one is a duplicate."""
         seen = self.accepted.asked.seen
         return UNSET if seen is None else seen.decision_id
-
-
-class Listing(Struct, frozen=True):
-    """The listed entries, the number of all, and the omitted ones by reason: all, and those unlisted."""
-
-    candidates: tuple[Entry, ...]
-    total: int
-    reasons: tuple[ReasonCount, ...]
-    unlisted: tuple[ReasonCount, ...]
 
 
 def composed_event(answer: AnswerParts) -> ContextComposed:
@@ -99,7 +92,9 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
 def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engine) -> ContextDecision:
     """Return the decision; the caller fills in `run`."""
     accepted, asked, made = answer.accepted, answer.accepted.asked, answer.made
-    listing = _listing(answer, engine.omitted_max)
+    entries = entries_of(made, accepted.prepared.aside)
+    candidates, unlisted = listed(entries, engine.omitted_max)
+    reasons = reason_counts(entries) if len(made.items) < len(entries) else ()
     return ContextDecision(
         schema_version=SCHEMA_VERSION,
         decision_id=answer.decision_id,
@@ -113,28 +108,22 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         digests=_digests(answer, composed),
         fingerprint_key_id=UNSET if asked.secret is None else key_id(asked.secret),
         status=answer.status,
-        summary=_summary(answer, listing),
+        summary=_summary(answer, len(entries), reasons),
         trigger=traced(asked.request.trigger, asked.secret),
         limits=accepted.limits,
         tokens=_decision_tokens(answer),
         session=SessionLedger(before=ledger(asked.before), after=ledger(answer.after)),
-        groups=made.groups,
-        score_parts=made.score_parts,
-        certificate=made.certificate,
-        candidates=listing.candidates,
-        candidates_total=listing.total,
+        candidates=candidates,
+        candidates_total=len(entries),
         candidates_selected=len(made.items),
-        reasons=listing.reasons,
-        unlisted=listing.unlisted,
+        reasons=reasons,
+        unlisted=unlisted,
         constraints=accepted.prepared.constraints,
         duplicate_of=answer.duplicate_of,
         evicted=asked.before.evicted if asked.seen is None else (),
         evicted_unlisted=asked.before.evicted_unlisted if asked.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
-        prefix=made.prefix,
-        window=made.window,
-        tool_results=made.tool_results,
-        query=made.query,
+        **{name: getattr(made, name) for name in _RECORDED_AS_MADE},
     )
 
 
@@ -202,19 +191,11 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
     return tuple([entry for entry in entries if entry.rank not in unlisted]), reason_counts(rest)
 
 
-def _listing(answer: AnswerParts, omitted_max: int) -> Listing:
-    entries = entries_of(answer.made, answer.accepted.prepared.aside)
-    candidates, unlisted = listed(entries, omitted_max)
-    reasons = reason_counts(entries) if len(answer.made.items) < len(entries) else ()
-    return Listing(candidates, len(entries), reasons, unlisted)
-
-
-def _summary(answer: AnswerParts, listing: Listing) -> str:
-    """Return a summary of the decision in one line."""
+def _summary(answer: AnswerParts, total: int, reasons: Sequence[ReasonCount]) -> str:
     selected, used, limit = len(answer.made.items), answer.made.used_tokens, answer.accepted.limit_tokens
-    line = f"{answer.status}: {selected} of {listing.total} candidates, {used} of {limit} tokens"
-    if listing.reasons:
-        line += "; left out: " + ", ".join([f"{count.reason} {count.count}" for count in listing.reasons])
+    line = f"{answer.status}: {selected} of {total} candidates, {used} of {limit} tokens"
+    if reasons:
+        line += "; left out: " + ", ".join([f"{count.reason} {count.count}" for count in reasons])
     if isinstance(answer.accepted.asked.request, MendedRequest):
         line += "; halves of surrogate pairs in the request became U+FFFD"
     return line

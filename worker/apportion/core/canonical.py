@@ -18,28 +18,32 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Facts(Struct, gc=False, kw_only=True):
-    """A candidate's fields in canonical form; absent fields are left out.
+    """A candidate's fields in canonical form: as in `events.Candidate`, if no other form is given here.
 
-    Values are as in the event, except: numbers are integer thousandths (decimal digits past 2**53), the
-    creation time is in microseconds UTC, the content is its digest, the path is normalised, and the id is
-    always set. The fields are in the order of RFC 8785, which is that of their code points, so encoding them
-    is canonical. The creation time and the recency bucket are set only while the facts are encoded:
-    strategies see an age instead.
+    Absent fields are left out. The fields are in the order of their code points, so encoding is canonical
+    (RFC 8785). Numbers in thousandths are decimal digits above 2**53 - 1.
     """
 
     activation: Opt[int] = UNSET
+    """In thousandths."""
     category: Opt[str]
     chunk_index: Opt[int]
     content: Opt[str] = UNSET
+    """The digest of the content."""
     created_at: Opt[int] = UNSET
+    """In microseconds since 1970; set only while the facts are encoded, because strategies see an age."""
     id: str
+    """Given, or made from the path."""
     kind: Opt[str]
     lane: Opt[str]
     language: Opt[str]
     name: Opt[str]
     path: Opt[str] = UNSET
+    """Normalised."""
     priority: Opt[int | str] = UNSET
+    """In thousandths; so are the relevance, the risk alignment, the specificity and the agreement."""
     recency_bucket: Opt[int]
+    """Set only while the facts are encoded."""
     relevance: Opt[int] = UNSET
     risk_alignment: Opt[int] = UNSET
     shrink: Opt[str]

@@ -1,11 +1,12 @@
-"""Comparison of a recorded JSON line with what is composed again, and the first field that differs.
+"""Comparison of a recorded JSON line with the line composed again, and the first field that differs.
 
 Two lines are equal if they have the same JSON values under the same keys, each key once. The order of keys
 and white space do not matter. `run` is filled in by the shell and is not compared.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import zip_longest
 from typing import Any, NoReturn
 
 import msgspec
@@ -36,7 +37,7 @@ def compare(recorded: bytes, composed: bytes, ignored: Collection[str] = ("run",
     """
     if recorded == composed or _only_run_added(recorded, composed):
         return None
-    return _first(json.loads(composed), read(recorded), "$", frozenset(ignored))
+    return _first(json.loads(composed), read(recorded), "$", ignored)
 
 
 def read(line: bytes) -> dict[str, Any]:
@@ -67,38 +68,22 @@ def _only_run_added(recorded: bytes, composed: bytes) -> bool:
     return recorded.endswith(b"}")
 
 
-def _first(composed: Any, recorded: Any, place: str, ignored: frozenset[str]) -> Different | None:
+def _first(composed: Any, recorded: Any, pointer: str, ignored: Collection[str] = ()) -> Different | None:
+    pairs: Iterator[tuple[str, Any, Any]]
     if type(composed) is not type(recorded):
-        return Different(place, recorded, composed)
+        return Different(pointer, recorded, composed)
     if isinstance(composed, dict):
-        return _first_of_keys(composed, recorded, place, ignored)
-    if isinstance(composed, list):
-        for index, (ours, theirs) in enumerate(zip(composed, recorded, strict=False)):
-            different = _first(ours, theirs, f"{place}[{index}]", frozenset())
-            if different is not None:
-                return different
-        shared = min(len(composed), len(recorded))
-        if len(composed) == len(recorded):
-            return None
-        rest = (values[shared] if len(values) > shared else UNSET for values in (recorded, composed))
-        return Different(f"{place}[{shared}]", *rest)
-    return None if composed == recorded else Different(place, recorded, composed)
-
-
-def _first_of_keys(
-    composed: dict[str, Any], recorded: dict[str, Any], place: str, ignored: frozenset[str]
-) -> Different | None:
-    for key, ours in composed.items():
-        if key in ignored:
-            continue
-        if key not in recorded:
-            return Different(f"{place}.{key}", UNSET, ours)
-        different = _first(ours, recorded[key], f"{place}.{key}", frozenset())
+        keys = [key for key in composed | recorded if key not in ignored]
+        pairs = ((f".{key}", composed.get(key, UNSET), recorded.get(key, UNSET)) for key in keys)
+    elif isinstance(composed, list):
+        elements = enumerate(zip_longest(composed, recorded, fillvalue=UNSET))
+        pairs = ((f"[{index}]", ours, theirs) for index, (ours, theirs) in elements)
+    else:
+        return None if composed == recorded else Different(pointer, recorded, composed)
+    for step, ours, theirs in pairs:
+        different = _first(ours, theirs, pointer + step)
         if different is not None:
             return different
-    for key, theirs in recorded.items():
-        if key not in composed and key not in ignored:
-            return Different(f"{place}.{key}", theirs, UNSET)
     return None
 
 

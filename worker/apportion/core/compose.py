@@ -3,14 +3,14 @@
 Composing has no side effects. The same arguments give the same bytes on every machine.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from apportion.core.accept import Accepted, RecognisedRequest, accept, accept_again, recognise
+from apportion.core.accept import Accepted, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
 from apportion.core.answer import AnswerParts, composed_event, decision_event
 from apportion.core.digests import decision_id
@@ -34,7 +34,6 @@ _WITHHELD = {
 }
 _MICROSECONDS = 1_000_000
 _NO_TRIGGER = Trigger()
-_NONE = frozenset[str]()
 
 
 class Answered(Struct, frozen=True):
@@ -58,16 +57,16 @@ def compose(
     memory: Memory | None = None,
     phase: Callable[[str], None] = no_phase,
 ) -> Answered:
-    """Return the answer to a request.
+    """Return the answer to a request; a repeated one is a duplicate, even if its policy would now refuse it.
 
-    A request that the session has answered before is a duplicate, even if today's policy would refuse it.
-    `memory` only saves time: with or without it the bytes are the same. `phase` is called with the name of
-    each phase as it ends (`prepare`, `choose`, `record`), so that a caller can time the phases.
+    `memory` saves time and changes no byte. `phase` is called with the name of each phase as it ends
+    (`prepare`, `choose`, `record`).
 
     Raises:
         EventError: the request is refused. The session stays as it is.
     """
     asked, counter = recognise(request, session, engine.secrets), engine.counters[policy.counter]
+    memory = memory or Memory()
     try:
         accepted = accept(asked, policy)
         phase("prepare")
@@ -82,7 +81,8 @@ def compose(
     identity = decision_id(
         request.tenant, request.session_id, before.start_us or 0, before.sequence, request.request_id
     )
-    after = _session_after(accepted, made, identity)
+    is_new = asked.seen is None
+    after = after_answer(before, _charge(accepted, made, identity)) if is_new else after_duplicate(before)
     status = made.status if accepted.status is Status.COMPOSED else accepted.status
     answer = AnswerParts(accepted, made, status, identity, after, key, counter)
     composed = composed_event(answer)
@@ -91,17 +91,8 @@ def compose(
     return Answered(after, composed, record, hit)
 
 
-def _session_after(accepted: Accepted, made: Composition, identity: str) -> Session:
-    """Return the session's next row: charged, unless the request is a duplicate."""
-    asked = accepted.asked
-    if asked.seen is not None:
-        return after_duplicate(asked.before)
-    answered = SeenRequest(asked.request.request_id, asked.input_digest, identity)
-    return after_answer(asked.before, _charge(accepted, answered, made))
-
-
 def _choose(
-    accepted: Accepted, engine: Engine, counter: TokenCounter, memory: Memory | None
+    accepted: Accepted, engine: Engine, counter: TokenCounter, memory: Memory
 ) -> tuple[Composition, str, bool]:
     """Return the composition, its cache key (empty if not cacheable), and whether it was a cache hit."""
     policy, event_us = accepted.policy, accepted.asked.event_us
@@ -110,28 +101,27 @@ def _choose(
     ttl_us = policy.cache_ttl_s * _MICROSECONDS
     if entries_max and accepted.status is Status.COMPOSED:
         key = task.key(_scope(accepted, engine))
-        if memory is not None:
-            remembered = memory.compositions.get(policy.digest, key, event_us, ttl_us)
-            if remembered is not None:
-                return remembered, key, True
+        cached = memory.compositions.get(policy.digest, key, event_us, ttl_us)
+        if cached is not None:
+            return cached, key, True
     answer = accepted.strategy.compose(task)
     if "candidates" in accepted.strategy.reads:
         assert len(answer.verdicts) == len(task.candidates), "a strategy accounts for every candidate"
     made = account(answer, None if accepted.status is Status.COMPOSED else _WITHHELD[accepted.status])
-    if key and memory is not None:
+    if key:
         memory.compositions.put(policy.digest, key, event_us, made, ttl_us=ttl_us, entries_max=entries_max)
     return made, key, False
 
 
-def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> Task[Policy, Any]:
+def _task(accepted: Accepted, counter: TokenCounter, memory: Memory) -> Task[Policy, Any]:
     policy, reads = accepted.policy, accepted.strategy.reads
-    counts = None if memory is None or isinstance(counter, Estimator) else memory.counts
 
     def count_contents(candidates: Sequence[Prepared]) -> list[int]:
         contents = [candidate.content for candidate in candidates]
-        if counts is None:
+        if isinstance(counter, Estimator):  # faster than a look-up
             return counter.count_many(contents)
-        return counts.count(counter, [candidate.facts.content or "" for candidate in candidates], contents)
+        digests = [candidate.facts.content or "" for candidate in candidates]
+        return memory.counts.count(counter, digests, contents)
 
     return Task(
         policy=policy,
@@ -147,17 +137,15 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory | None) -> T
 
 
 def _terms_of_contents(
-    memory: Memory | None, candidates: Sequence[Prepared], passage_characters: Sequence[int]
+    memory: Memory, candidates: Sequence[Prepared], passage_characters: Sequence[int]
 ) -> list[ContentTerms]:
     from apportion.core.query.reading import read_contents  # noqa: PLC0415 - loads numpy, which most requests never need
 
     contents = [candidate.content for candidate in candidates]
-    if memory is None:
-        return read_contents(contents, passage_characters)
 
-    def make(places: Sequence[int]) -> list[ContentTerms]:
+    def make(indices: Sequence[int]) -> list[ContentTerms]:
         return read_contents(
-            [contents[place] for place in places], [passage_characters[place] for place in places]
+            [contents[index] for index in indices], [passage_characters[index] for index in indices]
         )
 
     both = zip(candidates, passage_characters, strict=True)
@@ -165,46 +153,39 @@ def _terms_of_contents(
     return memory.terms.get_all(keys, contents, make)
 
 
-def _overlap_of(memory: Memory | None, candidates: Sequence[Prepared], threshold: int) -> Overlap:
+def _overlap_of(memory: Memory, candidates: Sequence[Prepared], threshold: int) -> Overlap:
     from apportion.core.overlap import pairs, sketch  # noqa: PLC0415 - loads numpy, which most policies never need
 
     contents = [candidate.content for candidate in candidates]
     digests = [candidate.facts.content or "" for candidate in candidates]
 
-    def make(places: Iterable[int]) -> list[sketch.Sketch]:
-        return [sketch.sketch(contents[place]) for place in places]
+    def make(indices: Sequence[int]) -> list[sketch.Sketch]:
+        return [sketch.sketch(contents[index]) for index in indices]
 
-    if memory is None:
-        return pairs.overlap_of(digests, make(range(len(contents))), threshold)
     return pairs.overlap_of(digests, memory.sketches.get_all(digests, contents, make), threshold)
 
 
 def _session_part(accepted: Accepted) -> SessionPart:
-    asked, policy = accepted.asked, accepted.policy
-    key = _marking_key(asked) if policy.marks_items else b""
+    asked, policy, key = accepted.asked, accepted.policy, b""
+    if policy.marks_items:
+        assert asked.secret is not None, "a request without a secret is refused if its policy marks items"
+        request = asked.request
+        key = marking_key(asked.secret, request.tenant, request.session_id, asked.before.start_us or 0)
     own = SessionPart(
-        carried=b"",
-        marking_key=key,
-        sequence=asked.before.sequence + 1 if policy.reads_sequence else 0,
+        carried=b"", marking_key=key, sequence=asked.before.sequence + 1 if policy.reads_sequence else 0
     )
-    left = asked.before.carried_under(policy.name) if asked.before.carried else None
-    if left is None:
+    carried = asked.before.carried_under(policy.name)
+    if carried is None:
         return own
-    if left.policy_digest != policy.digest:
+    if carried.policy_digest != policy.digest:
         return replace(own, is_outdated=policy.prefix_ttl_s > 0)
-    return replace(own, carried=left.value, is_cold=_is_cold(left, policy, asked.event_us))
+    return replace(own, carried=carried.value, is_cold=_is_cold(carried, policy, asked.event_us))
 
 
-def _marking_key(asked: RecognisedRequest) -> bytes:
-    assert asked.secret is not None, "a request without a secret is refused where items are marked"
-    request = asked.request
-    return marking_key(asked.secret, request.tenant, request.session_id, asked.before.start_us or 0)
-
-
-def _is_cold(left: Carried, policy: Policy, event_us: int) -> bool:
+def _is_cold(carried: Carried, policy: Policy, event_us: int) -> bool:
     """Return whether carried state of a policy that holds prefixes is too old, or newer than the event."""
     ttl_us = policy.prefix_ttl_s * _MICROSECONDS
-    return ttl_us > 0 and not 0 <= event_us - left.requested_us <= ttl_us
+    return ttl_us > 0 and not 0 <= event_us - carried.requested_us <= ttl_us
 
 
 def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
@@ -225,18 +206,15 @@ def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
     )
 
 
-def _charge(accepted: Accepted, answered: SeenRequest, made: Composition) -> Charge:
-    limits, aside = accepted.limits, accepted.prepared.aside
+def _charge(accepted: Accepted, made: Composition, identity: str) -> Charge:
+    asked, policy, limits = accepted.asked, accepted.policy, accepted.limits
+    carried = Carried(policy.name, policy.digest, made.carried, asked.event_us) if made.carried else None
     return Charge(
-        event_us=accepted.asked.event_us,
+        event_us=asked.event_us,
         idle_timeout_s=limits.idle_timeout_s,
         spent_tokens=made.used_tokens,
-        request=answered,
-        injected=frozenset([item.id for item in made.items]) if limits.backoff_prompts else _NONE,
-        expired=frozenset([artifact.id for artifact in aside if artifact.reason is Reason.EXPIRED])
-        if aside
-        else _NONE,
-        carried=Carried(accepted.policy.name, accepted.policy.digest, made.carried, accepted.asked.event_us)
-        if made.carried
-        else None,
+        request=SeenRequest(asked.request.request_id, asked.input_digest, identity),
+        injected=frozenset([item.id for item in made.items]) if limits.backoff_prompts else frozenset(),
+        expired=frozenset([each.id for each in accepted.prepared.aside if each.reason is Reason.EXPIRED]),
+        carried=carried,
     )

@@ -65,7 +65,6 @@ class TimelineComposer:
     """The composers of events by their record times: each goes by the policies that hold at that time."""
 
     def __init__(self, engine: Engine, timeline: Timeline, default_policy: str, memory: Memory) -> None:
-        """All composers share the `memory`."""
         self._engine = engine
         self._timeline = timeline
         self._default_policy = default_policy

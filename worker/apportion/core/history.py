@@ -48,15 +48,15 @@ class History(Struct, frozen=True):
         }
 
     def standing(self, kept: Sequence[int], rewritten: Mapping[int, str] = {}) -> tuple[dict[str, Any], ...]:
-        """Return the messages as emitted: those of the history at the places `kept`, then the new message.
+        """Return the messages as emitted: the history at the indices `kept`, then the new message.
 
-        `rewritten` has the contents that take the place of the messages' own.
+        `rewritten` has the contents that replace the messages' own.
         """
         messages = self.conversation.messages
         sent = [messages[index] for index in kept]
-        for place, index in enumerate(kept if rewritten else ()):
+        for position, index in enumerate(kept if rewritten else ()):
             if index in rewritten:
-                sent[place] = {**sent[place], "content": rewritten[index]}
+                sent[position] = {**sent[position], "content": rewritten[index]}
         return (*sent, as_message(self.conversation.new_message))
 
     def digest_of_standing(self, kept: Sequence[int], rewritten: Mapping[int, str] = {}) -> str:

@@ -11,9 +11,7 @@ R = TypeVar("R")
 Arguments = ParamSpec("Arguments")
 
 
-def process_wide(
-    entries_max: int,
-) -> Callable[[Callable[Arguments, R]], Callable[Arguments, R]]:
+def process_wide(entries_max: int) -> Callable[[Callable[Arguments, R]], Callable[Arguments, R]]:
     """Cache the results of a pure function of hashable arguments, for the whole process."""
 
     def remembering(function: Callable[Arguments, R]) -> Callable[Arguments, R]:

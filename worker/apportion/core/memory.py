@@ -47,7 +47,6 @@ class CompositionCache:
     """
 
     def __init__(self, entries_max: int, bytes_max: int) -> None:
-        """Start empty. The bounds hold over all policies."""
         self._entries_max = entries_max
         self._bytes_max = bytes_max
         self._entries = 0
@@ -102,7 +101,6 @@ class CompositionCache:
             self._forget(victim, of_victim, next(iter(of_victim.entries)))
 
     def _has_most(self, own: _OfPolicy) -> bool:
-        """Return whether a policy has more than its equal share of the bytes."""
         return own.size_bytes * len(self._of_policy) > self._bytes_max
 
     def age(self, elapsed_us: int) -> None:
@@ -132,7 +130,6 @@ class CountMemo:
     """Token counts of contents by counter and digest; the least recently used count is evicted first."""
 
     def __init__(self, entries_max: int) -> None:
-        """Start empty; hold at most `entries_max` counts of each counter."""
         self._counts: defaultdict[str, OrderedDict[str, int]] = defaultdict(OrderedDict)
         self._entries_max = entries_max
         self.hits = 0
@@ -183,13 +180,13 @@ class ContentMemo(Generic[V]):
     def get_all(
         self, keys: Sequence[str], contents: Sequence[str], make: Callable[[Sequence[int]], Sequence[V]]
     ) -> list[V]:
-        """Return the value of each content, in order; `make` computes those at some places of `contents`."""
+        """Return the value of each content, in order; `make` computes those at some indices of `contents`."""
         known = self._values
-        unknown = {key: place for place, key in enumerate(keys) if key not in known}
+        unknown = {key: index for index, key in enumerate(keys) if key not in known}
         self.hits += len(keys) - len(unknown)
         self.misses += len(unknown)
-        for (key, place), made in zip(unknown.items(), make(list(unknown.values())), strict=True):
-            known[key] = made, made.weight_bytes(contents[place])
+        for (key, index), made in zip(unknown.items(), make(list(unknown.values())), strict=True):
+            known[key] = made, made.weight_bytes(contents[index])
             self._bytes += known[key][1]
         if len(unknown) < len(keys):
             for key in keys:
@@ -211,7 +208,6 @@ class Memory:
         compositions_max_bytes: int = COMPOSITIONS_MAX_BYTES,
         terms_max_bytes: int = 1 << 26,
     ) -> None:
-        """Start empty; the bounds are in entries or bytes, as their names say."""
         self.compositions = CompositionCache(compositions_max, compositions_max_bytes)
         self.counts = CountMemo(counts_max)
         self.sketches: ContentMemo[Sketch] = ContentMemo(sketches_max_bytes)

@@ -166,7 +166,7 @@ class ContextComposed(
 
 
 class Bound(StrEnum):
-    """The bound that keeps a candidate out of the context. Each but the last has a reason of its own."""
+    """The bound that keeps a candidate out of the context. Each has a reason of its own."""
 
     ID = "id"
     """Another candidate has the same id."""
@@ -461,7 +461,7 @@ class Run(Result, frozen=True, kw_only=True):
     cache_hit: Opt[bool] = UNSET
 
 
-class Broken(StrEnum):
+class PrefixBreakReason(StrEnum):
     """The reason for which a text differs from the session's previous text."""
 
     POLICY = "policy"
@@ -479,12 +479,12 @@ class Broken(StrEnum):
     WORTH = "worth"
 
 
-class Break(Struct, frozen=True):
+class PrefixBreak(Struct, frozen=True):
     """The end of the unchanged beginning: the place and id of the first item that differs, and why."""
 
     at: int
     id: str | None
-    why: Broken
+    why: PrefixBreakReason
 
 
 class Prefix(Struct, frozen=True, kw_only=True, rename={"broken": "break"}):
@@ -502,7 +502,7 @@ class Prefix(Struct, frozen=True, kw_only=True, rename={"broken": "break"}):
     held_items: int
     prefix_tokens: int
     cold: bool
-    broken: Break | None
+    broken: PrefixBreak | None
     held_only: tuple[str, ...]
     displaced: tuple[str, ...]
     value: int

@@ -13,7 +13,7 @@ from support.composing import ENGINE, answer, candidate, lanes_policy, request, 
 from support.counting import Counting
 
 from apportion.core.engine import Engine
-from apportion.core.results import Break, Broken
+from apportion.core.results import PrefixBreak, PrefixBreakReason
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies.lanes import hold, select
 from apportion.core.strategy_api.policy import PolicyError
@@ -130,7 +130,9 @@ def test_another_digest_is_told_as_policy_and_is_in_the_key() -> None:
     assert fresh.decision.prefix
     assert changed.decision.prefix
     assert fresh.decision.prefix.broken is None
-    assert changed.decision.prefix == replace(fresh.decision.prefix, broken=Break(0, None, Broken.POLICY))
+    assert changed.decision.prefix == replace(
+        fresh.decision.prefix, broken=PrefixBreak(0, None, PrefixBreakReason.POLICY)
+    )
     assert fresh.decision.cache_key != changed.decision.cache_key
 
 

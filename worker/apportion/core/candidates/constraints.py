@@ -20,7 +20,6 @@ class ConstraintList:
     """
 
     def __init__(self, name: str, constraints: Sequence[Constraint]) -> None:
-        """Compile the list; `name` is the name of the field, such as `must_exclude`."""
         self.name = name
         self.given = len(constraints)
         self._patterns: list[tuple[int, str, str]] = []

@@ -4,10 +4,10 @@ A glob matches whole paths and is case-sensitive: `*.PY` does not match `a.py`. 
 number of components. Within a component, `*` matches any characters and `?` matches one character. `[abc]`,
 `[a-z]` and `[!a]` match one character of a class, as in the standard library's `fnmatch`.
 
-Algorithm: Shift-And (Baeza-Yates and Gonnet). All patterns lie behind one another as the bits of an integer,
-with one bit for each place in a pattern. Each character of a path advances all patterns with a few operations
-on whole integers. A prefix of whole components that paths share is read once. So the work is the product of
-two lengths, which the caller bounds by `GLOB_STEPS_MAX`.
+Algorithm: Shift-And (Baeza-Yates and Gonnet). The bits of one integer hold all patterns, one bit for each
+position in a pattern. Each character of a path advances all patterns with a few operations on whole integers.
+Directories that paths share are read once. So the work is the product of two lengths, which the caller bounds
+by `GLOB_STEPS_MAX`.
 """
 
 import re
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from operator import xor
+from posixpath import commonprefix
 from typing import NamedTuple, TypeAlias
 
 from apportion.core.errors import ErrorCode, EventError
@@ -42,17 +43,12 @@ class Paths:
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
-        """Take normalised paths, in any order."""
         self.steps: list[tuple[str, int, list[str]]] = []
         """Each path, its number of leading components shared with the previous path, and the others."""
         self.characters = 0
         before: list[str] = []
         for components, path in sorted((path.split("/"), path) for path in set(paths)):
-            shared = 0
-            for component, previous in zip(components, before, strict=False):
-                if component != previous:
-                    break
-                shared += 1
+            shared = len(commonprefix((components, before)))
             before = components
             others = components[shared:]
             self.characters += sum(map(len, others)) + len(others)
@@ -75,11 +71,11 @@ class Globs:
     """Valid patterns. `characters` is the total length of the patterns with wildcards."""
 
     def __init__(self, patterns: Iterable[tuple[int, str, str]]) -> None:
-        """Take patterns in ascending order of index, each with its index and its place for error messages.
+        """Take patterns in ascending order of index, each with its index and its pointer for errors.
 
         Raises:
             EventError: a pattern is absolute, has an empty, `.` or `..` component, an open `[`, or a `**`
-                beside other characters in its component.
+                with other characters in its component.
         """
         self._named: dict[str, list[int]] = defaultdict(list)
         self._patterns: list[tuple[int, list[str]]] = []
@@ -112,7 +108,6 @@ class Globs:
         return Matches(first, matched)
 
     def _batches(self) -> Iterator["_Batch"]:
-        """Yield the patterns with wildcards, compiled, in ascending order of index."""
         batch = _Batch()
         for index, components in self._patterns:
             if batch.bits > BATCH_BITS:
@@ -124,19 +119,17 @@ class Globs:
 
 
 class _Batch:
-    """Patterns as the bits of integers. A set bit means that the pattern has matched up to its place."""
+    """Patterns as the bits of integers. A set bit means that the pattern has matched up to it."""
 
     def __init__(self) -> None:
         self.bits = 0
         self._starts = 0
-        self._loops = 0  # stays at the place for any character but `/`: `*`
-        self._everything = 0  # stays at the place for all characters: within `**`
+        self._loops = 0  # stays for any character but `/`: `*`
+        self._everything = 0  # stays for all characters: within `**`
         self._slashes = 0  # advances for `/`
         self._any = 0  # advances for any character but `/`: `?`, and negated classes
         self._literals: defaultdict[str, int] = defaultdict(int)
-        self._toggles: defaultdict[int, int] = defaultdict(
-            int
-        )  # by code point, the places whose class starts or ends there
+        self._toggles: defaultdict[int, int] = defaultdict(int)  # by code point: starts and ends of classes
         self._ends: dict[int, int] = {}
 
     def add(self, index: int, components: Sequence[str]) -> None:
@@ -155,21 +148,21 @@ class _Batch:
 
     def _add_component(self, component: str) -> None:
         for token in _TOKEN.finditer(component):
-            place = 1 << self.bits
+            bit = 1 << self.bits
             if token[2] == "*":
-                self._loops |= place
+                self._loops |= bit
                 continue
             if token[2] == "?":
-                self._any |= place
+                self._any |= bit
             elif token[2] is not None:
-                self._literals[token[2]] |= place
+                self._literals[token[2]] |= bit
             else:
                 negated, ranges = _class(token[1])
                 if negated:
-                    self._any |= place
+                    self._any |= bit
                 for first, behind in ranges:
-                    self._toggles[first] ^= place
-                    self._toggles[behind] ^= place
+                    self._toggles[first] ^= bit
+                    self._toggles[behind] ^= bit
             self.bits += 1
         self._slashes |= 1 << self.bits
         self.bits += 1
@@ -177,7 +170,7 @@ class _Batch:
     def match(self, paths: Paths) -> Matches:
         over, over_any = self._steps(paths).get, self._any
         stays, slashes, everything = self._loops | self._everything, self._slashes, self._everything
-        ends = sum(1 << place for place in self._ends)
+        ends = sum(1 << bit for bit in self._ends)
         first: dict[str, int] = {}
         met = 0
         states = [self._starts | (self._starts & everything) << 1]
@@ -189,19 +182,17 @@ class _Batch:
                     for character in component:
                         state = (state & over(character, over_any)) << 1 | state & stays
                     state = (state & slashes) << 1 | state & everything
-                    state |= (
-                        state & everything
-                    ) << 1  # after a `/`, the component that follows `**` may begin
+                    state |= (state & everything) << 1  # after a `/`, the next component may begin
                 states.append(state)
             if meant := state & ends:
                 met |= meant
                 first[path] = self._ends[(meant & -meant).bit_length() - 1]
-        return Matches(first, {index for place, index in self._ends.items() if met >> place & 1})
+        return Matches(first, {index for bit, index in self._ends.items() if met >> bit & 1})
 
     def _steps(self, paths: Paths) -> Mapping[str, int]:
-        """Return the places that advance for a character, if they are more than those of `_any`."""
+        """Return the bits that advance for a character, if they are more than `_any`."""
         if not self._toggles:
-            return {character: places | self._any for character, places in self._literals.items()}
+            return {character: bits | self._any for character, bits in self._literals.items()}
         bounds = sorted(self._toggles)
         between = list(accumulate(map(self._toggles.__getitem__, bounds), xor, initial=self._any))
         return {

@@ -58,7 +58,7 @@ class Excluded(Struct, frozen=True):
 
 
 class Preparation(Struct, frozen=True):
-    """The candidates of a request; `digest` is over all candidates, including those of the pool."""
+    """The candidates of a request; `digest` is over all candidates, including the pool's."""
 
     candidates: tuple[Prepared, ...] = ()
     aside: tuple[Excluded, ...] = ()
@@ -135,19 +135,21 @@ def _of_pool(
     usable: list[CanonicalCandidate] = []
     aside: list[Excluded] = []
     for pooled in pool:
-        artifact = pooled.artifact
         if pooled.id in own_ids:
             reason = Reason.SUPERSEDED
-        elif judge.check(artifact, judge.policy) is not None:
+        elif judge.check(pooled.artifact, judge.policy) is not None:
             reason = Reason.UNSUITABLE
         elif pooled.expires_us is not None and pooled.expires_us <= event_us:
             reason = Reason.EXPIRED
         else:
             usable.append(pooled.prepared)
             continue
-        group = artifact.lane or artifact.category or ""
-        aside.append(Excluded(pooled.id, artifact.kind or "", group, reason))
+        aside.append(_excluded(pooled.id, pooled.artifact, reason))
     return usable, tuple(aside)
+
+
+def _excluded(name: str, candidate: Candidate, reason: Reason) -> Excluded:
+    return Excluded(name, candidate.kind or "", candidate.lane or candidate.category or "", reason)
 
 
 def _prepared(
@@ -190,11 +192,11 @@ def _dated(
     """Return the candidates, in the order of `own` and then `in_pool`, with the newness of their subjects.
 
     A later creation time is newer, and none is the oldest. At equal times the request's own are newer than
-    those of the pool, and in the pool the later in the log.
+    pooled ones, and the later published is newer.
     """
     times = [(*_time_of(candidate), len(in_pool)) for candidate in own]
-    times += [(*_time_of(candidate), place) for place, candidate in enumerate(in_pool)]
-    newness = {time: place for place, time in enumerate(sorted(set(times)), 1)}
+    times += [(*_time_of(candidate), index) for index, candidate in enumerate(in_pool)]
+    newness = {time: rank for rank, time in enumerate(sorted(set(times)), 1)}
     return [
         candidate if candidate.facts.subject is UNSET else replace(candidate, newness=newness[time])
         for candidate, time in zip(prepared, times, strict=True)
@@ -209,43 +211,31 @@ def _time_of(candidate: CanonicalCandidate) -> tuple[bool, int]:
 def without_backed_off(prepared: Preparation, backed_off: frozenset[str]) -> Preparation:
     """Return the preparation with the backed-off candidates excluded; the digest stays the same.
 
-    Exempt are pinned and must-included candidates, those of kind `constraint`, and those that a constraint
-    excludes anyway. If one candidate of an id is exempt, all of that id are. Of several candidates of an id,
-    the first is backed off and the others are duplicates.
+    Exempt are pinned, must-included and excluded candidates, and candidates of kind `constraint`. If one
+    candidate of an id is exempt, all of that id are. Of several candidates of an id, the first is backed off
+    and the others are duplicates.
     """
     if not backed_off:
         return prepared
-    exempt = {candidate.id for candidate in prepared.candidates if _is_exempt(candidate)}
-    out = backed_off - exempt
+    out = backed_off - {candidate.id for candidate in prepared.candidates if _is_exempt(candidate)}
     kept: list[Prepared] = []
-    new: dict[str, Excluded] = {}
-    repeats: list[Excluded] = []
+    aside = [*prepared.aside]
+    met: set[str] = set()
     for candidate in prepared.candidates:
         if candidate.id not in out:
             kept.append(candidate)
-        else:
-            group = candidate.lane or candidate.facts.category or ""
-            if candidate.id in new:
-                repeats.append(Excluded(candidate.id, candidate.kind, group, Reason.DUPLICATE))
-            else:
-                new[candidate.id] = Excluded(candidate.id, candidate.kind, group, Reason.BACKOFF)
-    return replace(prepared, candidates=tuple(kept), aside=(*prepared.aside, *new.values(), *repeats))
+            continue
+        group = candidate.lane or candidate.facts.category or ""
+        reason = Reason.DUPLICATE if candidate.id in met else Reason.BACKOFF
+        aside.append(Excluded(candidate.id, candidate.kind, group, reason))
+        met.add(candidate.id)
+    return replace(prepared, candidates=tuple(kept), aside=tuple(aside))
 
 
 def sent_again(own: RequestCandidates) -> Preparation:
     """Return a preparation in which all own candidates are excluded as duplicates, without any check."""
-    return Preparation(
-        aside=tuple(
-            Excluded(
-                canonical.id,
-                canonical.candidate.kind or "",
-                canonical.candidate.lane or canonical.candidate.category or "",
-                Reason.DUPLICATE,
-            )
-            for canonical in own.candidates
-        ),
-        digest=own.digest,
-    )
+    repeated = [_excluded(each.id, each.candidate, Reason.DUPLICATE) for each in own.candidates]
+    return Preparation(aside=tuple(repeated), digest=own.digest)
 
 
 def _is_exempt(candidate: Prepared) -> bool:

@@ -25,8 +25,8 @@ def overlap_of(digests: Sequence[str], sketches: Sequence[Sketch], threshold: in
     A pair counts if it shares at least one key, and at least `threshold` thousandths of the smaller sketch.
     """
     by_digest: defaultdict[str, list[int]] = defaultdict(list)
-    for place, digest in enumerate(digests):
-        by_digest[digest].append(place)
+    for index, digest in enumerate(digests):
+        by_digest[digest].append(index)
     same = [by_digest[digest][0] for digest in digests]
     said_by: list[list[tuple[int, int]]] = [[] for _ in sketches]
     for earlier, later, shared in _pairs(sketches, threshold, same):
@@ -34,11 +34,11 @@ def overlap_of(digests: Sequence[str], sketches: Sequence[Sketch], threshold: in
             cover = ALL * shared // sketches[covered].size
             if cover and sketches[covered].words <= sketches[covering].words:
                 said_by[covering].append((covered, cover))
-    return Overlap(said_by, same, {places[0]: places for places in by_digest.values() if len(places) > 1})
+    return Overlap(said_by, same, {indices[0]: indices for indices in by_digest.values() if len(indices) > 1})
 
 
 def _pairs(sketches: Sequence[Sketch], threshold: int, same: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return each pair that counts, the earlier place first, with its number of shared keys; no copies."""
+    """Return each pair that counts, the earlier index first, with its number of shared keys; no copies."""
     if not sketches:
         return []
     sizes = np.array([sketch.size for sketch in sketches], np.int64)
@@ -54,22 +54,22 @@ def _pairs(sketches: Sequence[Sketch], threshold: int, same: Sequence[int]) -> l
     return list(zip(earlier[counts].tolist(), later[counts].tolist(), shared[counts].tolist(), strict=True))
 
 
-def _met(sketched: bytes, places: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-    """Return `earlier place * number + later place` for each pair of entries.
+def _met(sketched: bytes, indices: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+    """Return `earlier index * number + later index` for each pair of entries.
 
-    The keys are given in the order of their places. The sort is stable, so of equal keys the earlier place
+    The keys are given in the order of their indices. The sort is stable, so of equal keys the earlier index
     stays first.
     """
     keys = np.frombuffer(sketched, "<u8")
     order = np.lexsort(keys.view("<u2").reshape(len(keys), _DIGITS_IN_EIGHT_BYTES).T[:_DIGITS_IN_A_KEY])
-    keys, places = keys[order], places[order]
+    keys, indices = keys[order], indices[order]
     as_before = np.zeros(len(keys), np.bool_)
     np.equal(keys[1:], keys[:-1], out=as_before[1:])
-    earlier = places * number
+    earlier = indices * number
     met = [np.empty(0, np.int64)]
     later = as_before.nonzero()[0]
     for back in range(1, PAIRED_MAX + 1):
-        met.append(earlier[later - back] + places[later])
+        met.append(earlier[later - back] + indices[later])
         later = later[as_before[later - back]]
     return np.concatenate(met)
 

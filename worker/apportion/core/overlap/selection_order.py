@@ -17,7 +17,7 @@ _AFTER_ALL = (1, 0)
 
 
 class Order(Protocol):
-    """The order in which a single selection considers candidates, by place in canonical order."""
+    """The order in which a single selection considers candidates, by their indices in canonical order."""
 
     @property
     def redundant(self) -> Collection[int]:
@@ -25,16 +25,16 @@ class Order(Protocol):
 
     @property
     def covered(self) -> Mapping[int, tuple[int, int]]:
-        """The covering place and the thousandths of each candidate that was covered when last considered."""
+        """The covering index and the thousandths of each candidate that was covered when last considered."""
 
-    def arrange(self, places: Sequence[int]) -> Iterable[int]:
-        """Return the places in the order in which to consider them; they are given in canonical order.
+    def arrange(self, indices: Sequence[int]) -> Iterable[int]:
+        """Return the indices in the order in which to consider them; they are given in canonical order.
 
         Candidates that are taken meanwhile may change the rest of the order. Scores never rise within it.
         """
 
-    def taken(self, place: int) -> int:
-        """Record that the candidate at a place is selected; return its current score."""
+    def taken(self, index: int) -> int:
+        """Record that the candidate at an index is selected; return its current score."""
 
 
 class Canonical:
@@ -46,20 +46,19 @@ class Canonical:
     covered: ClassVar[Mapping[int, tuple[int, int]]] = {}
 
     def __init__(self, scores: Sequence[int]) -> None:
-        """`scores` are the candidates' scores, by place."""
         self.taken = scores.__getitem__
 
-    def arrange(self, places: Sequence[int]) -> Sequence[int]:
-        """Return the places unchanged."""
-        return places
+    def arrange(self, indices: Sequence[int]) -> Sequence[int]:
+        """Return the indices unchanged."""
+        return indices
 
 
 class Overlap(Struct, frozen=True):
-    """The overlaps between candidates, by place in canonical order.
+    """The overlaps between candidates, by their indices in canonical order.
 
-    `said_by` holds, for each place, the places that it covers and their cover in thousandths. Equal contents
-    are not in it. `same` holds, for each place, the first place with the same content. `copies` holds, by
-    that first place, all places of a content that occurs several times.
+    `said_by` holds, for each index, the indices that it covers and their cover in thousandths. Equal contents
+    are not in it. `same` holds, for each index, the first index with the same content. `copies` holds, by
+    that first index, all indices of a content that occurs several times.
     """
 
     said_by: Sequence[Sequence[tuple[int, int]]]
@@ -82,79 +81,77 @@ class Discounted:
         self._by = [0] * len(scores)
         self._first_copy: dict[int, int] = {}
 
-    def arrange(self, places: Sequence[int]) -> Iterator[int]:
-        """Yield the places that are not taken, by discounted score."""
+    def arrange(self, indices: Sequence[int]) -> Iterator[int]:
+        """Yield the indices that are not taken, by discounted score."""
         scores, cover, taken = self._scores, self._cover, self._taken
         waiting: list[tuple[int, int]] = []
-        for place in places:
-            while not (taken[place] or cover[place]):
-                own = (-scores[place], place)
+        for index in indices:
+            while not (taken[index] or cover[index]):
+                own = (-scores[index], index)
                 # The scores in the heap may be outdated, but they only fall.
                 ahead = self._ahead(waiting, own) if waiting and waiting[0] < own else None
                 if ahead is None:
-                    yield place
+                    yield index
                     break
                 yield ahead
             else:
-                if not taken[place]:
-                    heappush(waiting, (-self._worth(place), place))
+                if not taken[index]:
+                    heappush(waiting, (-self._worth(index), index))
         while (ahead := self._ahead(waiting, _AFTER_ALL)) is not None:
             yield ahead
 
-    def taken(self, place: int) -> int:
+    def taken(self, index: int) -> int:
         """Record that a candidate is selected; return its current score."""
-        worth = self._scores[place] if place in self._exempt else self._worth(place)
-        if place not in self._exempt:
-            self._consider(place)
-        self._taken[place] = 1
-        for covered, cover in self._overlap.said_by[place]:
-            self._raise_cover(covered, cover, place)
-        first = self._overlap.same[place]
+        worth = self._scores[index] if index in self._exempt else self._worth(index)
+        if index not in self._exempt:
+            self._consider(index)
+        self._taken[index] = 1
+        for covered, cover in self._overlap.said_by[index]:
+            self._raise_cover(covered, cover, index)
+        first = self._overlap.same[index]
         if first in self._overlap.copies:
-            self._take_copy(first, place)
+            self._take_copy(first, index)
         return worth
 
-    def _take_copy(self, first: int, place: int) -> None:
-        """Record that a copy is selected, by the first place of its content: it covers the other copies."""
+    def _take_copy(self, first: int, index: int) -> None:
+        """Record that a copy is selected, by the first index of its content: it covers the other copies."""
         if first in self._first_copy:
-            self._first_copy[first] = min(self._first_copy[first], place)
+            self._first_copy[first] = min(self._first_copy[first], index)
         else:
-            self._first_copy[first] = place
+            self._first_copy[first] = index
             for copy in self._overlap.copies[first]:
-                self._raise_cover(copy, ALL, place)
+                self._raise_cover(copy, ALL, index)
 
-    def _first_copy_beside(self, place: int) -> int | None:
-        """Return the first selected copy of a candidate's content."""
-        return self._first_copy.get(self._overlap.same[place])
+    def _first_copy_beside(self, index: int) -> int | None:
+        return self._first_copy.get(self._overlap.same[index])
 
-    def _worth(self, place: int) -> int:
-        return self._scores[place] * (ALL - self._cover[place]) // ALL
+    def _worth(self, index: int) -> int:
+        return self._scores[index] * (ALL - self._cover[index]) // ALL
 
     def _ahead(self, waiting: list[tuple[int, int]], before: tuple[int, int]) -> int | None:
         """Take the next candidate out of the heap of waiting ones, if it comes before another."""
         while waiting:
-            worth, place = waiting[0]
-            now = -self._worth(place)
-            if self._taken[place]:
+            worth, index = waiting[0]
+            now = -self._worth(index)
+            if self._taken[index]:
                 heappop(waiting)
             elif now != worth:
-                heapreplace(waiting, (now, place))
-            elif (worth, place) < before:
+                heapreplace(waiting, (now, index))
+            elif (worth, index) < before:
                 heappop(waiting)
-                self._consider(place)
-                return place
+                self._consider(index)
+                return index
             else:
                 break
         return None
 
-    def _consider(self, place: int) -> None:
-        cover, by = self._cover[place], self._by[place]
+    def _consider(self, index: int) -> None:
+        cover, by = self._cover[index], self._by[index]
         if cover:
-            first_copy = self._first_copy_beside(place) if cover == ALL else None
-            self.covered[place] = (by if first_copy is None else min(by, first_copy), cover)
+            first_copy = self._first_copy_beside(index) if cover == ALL else None
+            self.covered[index] = (by if first_copy is None else min(by, first_copy), cover)
 
     def _raise_cover(self, covered: int, cover: int, by: int) -> None:
-        """Record that a selected candidate covers another."""
         if cover > self._cover[covered]:
             self._cover[covered], self._by[covered] = cover, by
             if cover == ALL and self._scores[covered]:

@@ -73,14 +73,14 @@ def _keys(signs: NDArray[np.uint8]) -> bytes:
     return kept.compress(is_new).astype("<u8", copy=False).tobytes()
 
 
-def _words_at(places: list[int], text: bytes) -> frozenset[bytes]:
-    """Return the words at these places, ascending; spaces separate the words of the text."""
+def _words_at(positions: list[int], text: bytes) -> frozenset[bytes]:
+    """Return the words at these positions, ascending; spaces separate the words of the text."""
     words: list[bytes] = []
     end = 0
-    for place in places:
-        if place >= end:
-            end = text.find(b" ", place)
+    for position in positions:
+        if position >= end:
+            end = text.find(b" ", position)
             if end < 0:
                 end = len(text)
-            words.append(text[text.rfind(b" ", 0, place) + 1 : end])
+            words.append(text[text.rfind(b" ", 0, position) + 1 : end])
     return frozenset(words)

@@ -16,7 +16,7 @@ from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.strategies import parse_policy
-from apportion.core.strategy_api.policy import Policy, PolicyError, Problem
+from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.core.wire.cloudevents import event_value, require_readable
 from apportion.core.wire.not_json import why_not_json
 from apportion.core.wire.record import Record
@@ -26,6 +26,7 @@ FILES_TYPE = "context-policy-files"
 _RESERVED = b"#"
 """The first character of keys that are no policies; policy names cannot contain it."""
 _ALWAYS_MS = -(2**63)
+_PROBLEMS_MAX = 12
 
 
 class Published(Struct, frozen=True):
@@ -251,19 +252,13 @@ def _object(value: bytes, kind: str) -> dict[str, Any]:
     return decoded
 
 
-def _policy(raw: Mapping[str, Any], place: str = "$") -> Policy:
+def _policy(raw: Mapping[str, Any], pointer: str = "$") -> Policy:
+    """Return the policy; all of its problems are one error, at the first key, as keys are not private."""
     try:
         return parse_policy(raw)
     except PolicyError as error:
-        raise _refused(error.problems, place) from None
-
-
-def _refused(problems: tuple[Problem, ...], place: str) -> EventError:
-    """Return the problems as one error, at the place of the first. A policy's keys are no private content."""
+        problems = error.problems
     message = "; ".join(f"{problem.key}: {problem.reason}" for problem in problems[:_PROBLEMS_MAX])
     more = len(problems) - _PROBLEMS_MAX
     message += f"; and {more} more (apportion policies check tells all)" if more > 0 else ""
-    return EventError(ErrorCode.INVALID_POLICY, message, f"{place}.{problems[0].key}")
-
-
-_PROBLEMS_MAX = 12
+    raise EventError(ErrorCode.INVALID_POLICY, message, f"{pointer}.{problems[0].key}")

@@ -60,7 +60,7 @@ def _cut(content: str, most: int) -> list[int]:
     end_of_all = len(content) + (not content.endswith("\n"))
     starts, levels = _starts(content)
     cuts: list[int] = []
-    # ranges that are too large: beginning, end, the place of the first start inside, and behind the last
+    # ranges that are too large: beginning, end, the first start inside, and the one behind the last
     waiting = [(0, end_of_all, 0, len(starts))]
     while waiting:
         begin, end, first, last = waiting.pop()
@@ -68,15 +68,15 @@ def _cut(content: str, most: int) -> list[int]:
             cuts += _by_lines(content, begin, end, most)
             continue
         least = min(levels[first:last])
-        places = [place for place, level in enumerate(levels[first:last], first) if level == least]
-        bounds = [first - 1, *places, last]
-        begins = [begin, *[starts[place] for place in places]]
+        indices = [index for index, level in enumerate(levels[first:last], first) if level == least]
+        bounds = [first - 1, *indices, last]
+        begins = [begin, *[starts[index] for index in indices]]
         ends = [*begins[1:], end]
         sizes = list(map(sub, ends, begins))
         cuts += [begin for begin, size in zip(begins, sizes, strict=True) if size <= most]
         waiting += [
-            (begins[place], ends[place], bounds[place] + 1, bounds[place + 1])
-            for place, size in enumerate(sizes)
+            (begins[index], ends[index], bounds[index] + 1, bounds[index + 1])
+            for index, size in enumerate(sizes)
             if size > most
         ]
     cuts.sort()
@@ -84,7 +84,6 @@ def _cut(content: str, most: int) -> list[int]:
 
 
 def _starts(content: str) -> tuple[list[int], list[int]]:
-    """Return the offset and the level of each start."""
     # with an LF before the content, its first line may follow a blank one as every other
     pieces = _GAP.split("\n" + content)
     found = list(map(_Gaps().__getitem__, pieces[1::2]))
@@ -108,12 +107,12 @@ class _Gaps(dict[str, tuple[int, int]]):
 
 def _joined(cuts: Sequence[int], end: int) -> list[int]:
     """Return the offsets of passages that are joined while they have few characters together."""
-    joined, place = [], 0
-    while place < len(cuts):
-        joined.append(cuts[place])
-        most = cuts[place] + _JOINED_MAX_CHARACTERS
+    joined, index = [], 0
+    while index < len(cuts):
+        joined.append(cuts[index])
+        most = cuts[index] + _JOINED_MAX_CHARACTERS
         # the passage before the first cut behind `most` ends behind it, too, unless it is the last
-        place = len(cuts) if end <= most else max(place + 1, bisect_right(cuts, most, place) - 1)
+        index = len(cuts) if end <= most else max(index + 1, bisect_right(cuts, most, index) - 1)
     return joined
 
 

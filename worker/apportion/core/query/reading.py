@@ -42,7 +42,6 @@ def read_contents(contents: Sequence[str], passage_characters: Sequence[int]) ->
 
 
 def _offsets_bytes(content: str, passages: Passages) -> Sequence[int]:
-    """Return the bounds of passages in a content in UTF-8."""
     if content.isascii():
         return passages.offsets
     sizes = [len(content[first:end].encode()) for first, end in pairwise(passages.offsets)]

@@ -1,8 +1,7 @@
 """Relevance of passages to a query: BM25 with k1 = 1.2 and b = 0.75, in exact integers.
 
-A term of a candidate's path counts as if it stood twice more in each of its passages. A passage of a file
-that answers elsewhere is worth more: three quarters are its own, one quarter that of the best passage of its
-home, which is all candidates of a path.
+A term of a candidate's path counts twice more in each of its passages. The relevance of a passage is three
+quarters its own and one quarter that of the best passage of its home. A home is all candidates of a path.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ _IN_PATH = 2
 _OWN, _HOME = 750, 250
 _LOGARITHMS_MAX = 1 << 12
 _NONE = -1
-"""In place of a term: no term of the query."""
+"""The index of a term that is not in the query."""
 _INT64_MAX = (1 << 63) - 1
 _NOTHING = np.zeros(0, np.int64)
 
@@ -38,8 +37,8 @@ class Document(Struct, frozen=True, gc=False):
 class Relevances(Struct, frozen=True):
     """The relevance of each passage of each document, in thousandths.
 
-    A document of which no passage is relevant has none. `terms` is the number of the query's different
-    terms, `matched` of those that occur, `passages` of all passages.
+    A document without a relevant passage has no entry. `terms` is the number of the query's distinct terms,
+    `matched` the number of terms that occur, and `passages` the number of all passages.
     """
 
     by_document: Sequence[Sequence[int]]
@@ -54,22 +53,22 @@ class Relevances(Struct, frozen=True):
 
 
 class _PassageRow(Struct, frozen=True):
-    """Where the passages of all documents are, by their places in one row.
-
-    `firsts` are the first passages of the documents, and the end. `documents` and `runs` are by passage.
-    `paths` are the places of the documents' paths among the different paths.
-    """
+    """The passages of all documents in one row; passages, documents and paths are given by their indices."""
 
     firsts: NDArray[np.int64]
+    """The first passage of each document, and the end."""
     documents: NDArray[np.int64]
+    """The document of each passage."""
     runs: NDArray[np.int64]
+    """The runs of each passage."""
     paths: NDArray[np.int64]
+    """The path of each document, among the distinct paths."""
 
 
 class _Pairs(Struct, frozen=True):
-    """Terms of the query, by their place in it, in passages or paths; each pair once, with its number."""
+    """Pairs of a passage or path and a term of the query in it, each once, and how often it occurs."""
 
-    places: NDArray[np.int64]
+    owners: NDArray[np.int64]
     terms: NDArray[np.int64]
     numbers: NDArray[np.int64]
 
@@ -79,25 +78,25 @@ def relevances(terms: Iterable[str], documents: Sequence[Document]) -> Relevance
     query = _Query(sorted(set(terms)))
     if not documents:
         return Relevances([], query.size, 0, 0)
-    paths = {path: place for place, path in enumerate(dict.fromkeys([each.path for each in documents]))}
+    paths = {path: index for index, path in enumerate(dict.fromkeys([each.path for each in documents]))}
     lengths = [len(document.content.runs) for document in documents]
-    places = _PassageRow(
+    rows = _PassageRow(
         firsts=np.array(list(accumulate(lengths, initial=0))),
         documents=np.repeat(np.arange(len(documents)), lengths),
         runs=np.fromiter(chain.from_iterable([document.content.runs for document in documents]), np.int64),
         paths=np.array([paths[document.path] for document in documents]),
     )
-    in_passages = _in_passages(query, documents, places)
+    in_passages = _in_passages(query, documents, rows)
     in_paths = _in_paths(query, list(paths))
-    raw, matched = _raw(query, places, in_passages, in_paths)
+    raw, matched = _raw(query, rows, in_passages, in_paths)
     most = int(raw.max())
     shares = ALL * raw // most if most else raw
-    found = _beside_home(shares, places, [document.home for document in documents])
-    is_relevant = np.maximum.reduceat(found, places.firsts[:-1]) > 0
+    found = _raised_by_home(shares, rows, [document.home for document in documents])
+    is_relevant = np.maximum.reduceat(found, rows.firsts[:-1]) > 0
     values = found.tolist()
     by_document = [
         values[first:end] if relevant else ()
-        for relevant, (first, end) in zip(is_relevant.tolist(), pairwise(places.firsts.tolist()), strict=True)
+        for relevant, (first, end) in zip(is_relevant.tolist(), pairwise(rows.firsts.tolist()), strict=True)
     ]
     return Relevances(by_document, query.size, matched, len(values))
 
@@ -107,15 +106,15 @@ class _Query:
 
     def __init__(self, terms: Sequence[str]) -> None:
         self.size = len(terms)
-        self._places = {term.encode(): place for place, term in enumerate(terms)}
+        self._indices = {term.encode(): index for index, term in enumerate(terms)}
         self._stops = np.array([*[term in STOP_WORDS for term in terms], False])
         by_key: dict[int, tuple[int, int]] = {}
         long_keys = set()
-        for term, place in self._places.items():
+        for term, index in self._indices.items():
             key = int.from_bytes(term[:KEY_BYTES], "little")
             by_key.setdefault(key, (_NONE, 0))
             if len(term) <= KEY_BYTES:
-                by_key[key] = place, len(term)
+                by_key[key] = index, len(term)
             else:
                 long_keys.add(key)
         self._keys = np.array(sorted(by_key), np.uint64)
@@ -125,7 +124,7 @@ class _Query:
     def find(
         self, entries: NDArray[np.void], plains: Sequence[bytes], bounds: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the places of entries that are terms of the query, and the places of these terms.
+        """Return the indices of entries that are terms of the query, and the indices of these terms.
 
         `bounds` divide the entries by the bytes that they refer to.
         """
@@ -138,30 +137,28 @@ class _Query:
         texts = np.searchsorted(bounds, found[unclear], "right") - 1
         words = zip(texts.tolist(), starts[unclear].tolist(), sizes[unclear].tolist(), strict=True)
         terms[unclear] = [
-            self._places.get(plains[text][start : start + size], _NONE) for text, start, size in words
+            self._indices.get(plains[text][start : start + size], _NONE) for text, start, size in words
         ]
         is_term = (terms != _NONE) & ~(self._stops[terms] & ~entries["is_derived"][found])
         return found[is_term], terms[is_term]
 
-    def pairs(self, places: NDArray[np.int64], terms: NDArray[np.int64]) -> _Pairs:
-        """Return each pair of a place and a term once."""
-        codes, numbers = np.unique(places * self.size + terms, return_counts=True)
+    def pairs(self, owners: NDArray[np.int64], terms: NDArray[np.int64]) -> _Pairs:
+        """Return each pair of an owner and a term once."""
+        codes, numbers = np.unique(owners * self.size + terms, return_counts=True)
         return _Pairs(*(np.divmod(codes, max(1, self.size))), numbers)
 
 
-def _in_passages(query: _Query, documents: Sequence[Document], places: _PassageRow) -> _Pairs:
-    """Return the terms of the query in each passage."""
+def _in_passages(query: _Query, documents: Sequence[Document], rows: _PassageRow) -> _Pairs:
     contents = [document.content for document in documents]
     entries = np.frombuffer(b"".join([content.entries for content in contents]), ENTRY)
     sizes = [len(content.entries) // ENTRY.itemsize for content in contents]
     bounds = list(accumulate(sizes, initial=0))
     found, terms = query.find(entries, [content.plain for content in contents], bounds)
     of_documents = np.searchsorted(bounds, found, "right") - 1
-    return query.pairs(entries["piece"][found] + places.firsts[of_documents], terms)
+    return query.pairs(entries["piece"][found] + rows.firsts[of_documents], terms)
 
 
 def _in_paths(query: _Query, paths: Sequence[str]) -> _Pairs:
-    """Return the terms of the query in each path."""
     if not any(paths):
         return _Pairs(_NOTHING, _NOTHING, _NOTHING)
     texts = [path.encode() + b"\n" for path in paths]
@@ -172,44 +169,44 @@ def _in_paths(query: _Query, paths: Sequence[str]) -> _Pairs:
 
 
 def _raw(
-    query: _Query, places: _PassageRow, in_passages: _Pairs, in_paths: _Pairs
+    query: _Query, rows: _PassageRow, in_passages: _Pairs, in_paths: _Pairs
 ) -> tuple[NDArray[np.int64], int]:
     """Return the unscaled relevance of each passage, and the number of terms that occur."""
-    passages = len(places.runs)
-    path_of = places.paths[places.documents]
-    of_paths = np.bincount(path_of, minlength=int(places.paths.max()) + 1)
+    passages = len(rows.runs)
+    path_of = rows.paths[rows.documents]
+    of_paths = np.bincount(path_of, minlength=int(rows.paths.max()) + 1)
     in_path = np.isin(
-        path_of[in_passages.places] * query.size + in_passages.terms,
-        in_paths.places * query.size + in_paths.terms,
+        path_of[in_passages.owners] * query.size + in_passages.terms,
+        in_paths.owners * query.size + in_paths.terms,
     )
     frequencies = np.bincount(in_passages.terms[~in_path], minlength=query.size)
-    np.add.at(frequencies, in_paths.terms, of_paths[in_paths.places])
+    np.add.at(frequencies, in_paths.terms, of_paths[in_paths.owners])
     highest = _logarithm(passages + 1)
     weights = [highest - _logarithm(number) if number else 0 for number in frequencies.tolist()]
     scale = _Scale(
-        max(1, int(places.runs.sum()) // passages),
+        max(1, int(rows.runs.sum()) // passages),
         weights,
         int(in_passages.numbers.max(initial=0)) + _IN_PATH,
     )
-    raw = _of_paths(places.runs, path_of, in_paths, scale)
-    terms, runs = in_passages.terms, places.runs[in_passages.places]
+    raw = _of_paths(rows.runs, path_of, in_paths, scale)
+    terms, runs = in_passages.terms, rows.runs[in_passages.owners]
     parts = scale.parts(terms, in_passages.numbers + _IN_PATH * in_path, runs)
     parts -= np.where(in_path, scale.parts(terms, _IN_PATH, runs), 0)
-    np.add.at(raw, in_passages.places, parts)
+    np.add.at(raw, in_passages.owners, parts)
     return raw, int(np.count_nonzero(frequencies))
 
 
 def _of_paths(
     runs: NDArray[np.int64], path_of: NDArray[np.int64], in_paths: _Pairs, scale: "_Scale"
 ) -> NDArray[np.int64]:
-    """Return what the terms of its path add to each passage. It depends on path and length alone."""
-    if not len(in_paths.places):
+    """Return the relevance that a passage gets by its path; it depends on the path and the length alone."""
+    if not len(in_paths.owners):
         return np.zeros(len(runs), np.int64)
     longest = int(runs.max()) + 1
     codes, own = np.unique(path_of * longest + runs, return_inverse=True)
     paths, lengths = np.divmod(codes, longest)
     # each different pair of path and length, with each term of the path
-    first, end = (np.searchsorted(in_paths.places, paths, side) for side in ("left", "right"))
+    first, end = (np.searchsorted(in_paths.owners, paths, side) for side in ("left", "right"))
     numbers = end - first
     each = np.repeat(np.arange(len(codes)), numbers)
     terms = in_paths.terms[np.arange(len(each)) - np.repeat(np.cumsum(numbers) - numbers - first, numbers)]
@@ -240,13 +237,13 @@ class _Scale:
         return parts.astype(np.int64)
 
 
-def _beside_home(shares: NDArray[np.int64], places: _PassageRow, homes: Sequence[str]) -> NDArray[np.int64]:
+def _raised_by_home(shares: NDArray[np.int64], rows: _PassageRow, homes: Sequence[str]) -> NDArray[np.int64]:
     """Return the relevance of passages, each raised by the best of its home."""
     numbers = {home: number for number, home in enumerate(dict.fromkeys(homes))}
     home_of = np.array([numbers[home] for home in homes])
     best = np.zeros(len(numbers), np.int64)
-    np.maximum.at(best, home_of, np.maximum.reduceat(shares, places.firsts[:-1]))
-    raised = (_OWN * shares + _HOME * best[home_of[places.documents]]) // ALL
+    np.maximum.at(best, home_of, np.maximum.reduceat(shares, rows.firsts[:-1]))
+    raised = (_OWN * shares + _HOME * best[home_of[rows.documents]]) // ALL
     return np.where(shares > 0, raised, 0)
 
 

@@ -37,11 +37,11 @@ ENTRY = np.dtype(
 )
 """A term in a text: its first eight bytes, its place and its bytes in `plain`, and the piece that it is in.
 
-`is_derived` is false if the term is a part as it stands: only then may it be a stop word, which is no term.
+`is_derived` is false if the term is an unchanged part. Only then it may be a stop word, which is no term.
 """
 
 _SEPARATOR, _SMALL, _CAPITAL, _DIGIT, _OTHER, _UNDERSCORE, _ALONE, _TAIL = range(8)
-"""Classes of bytes. `_TAIL` are the bytes of a character behind its first, if it is a run by itself."""
+"""Classes of bytes. `_TAIL` are the bytes after the first of a character that is a run alone."""
 _CLASS_BITS = 3
 _PART_STARTS, _PART_ENDS, _RUN_STARTS, _AT_UNDERSCORE = 1, 2, 4, 8
 """What happens between two neighbouring bytes."""
@@ -53,7 +53,7 @@ _SHORTEST_PLURAL = 4
 _S = ord("s")
 _NOT_ASCII = 0x80
 _LEAD_BITS = 0xC0
-"""Of a byte behind the first of a character, these bits are those of 0x80."""
+"""In a byte after the first of a character, these bits equal 0x80."""
 _FOLLOWING_MAX = 3
 _FIRST_OTHER, _FIRST_ALONE = 0xC3, 0xE2
 """The first bytes of U+00C0, behind U+0080 to U+00BF, and of U+2000."""
@@ -170,7 +170,7 @@ def _flags(text: bytes) -> NDArray[np.uint8]:
 
 
 def _with_characters(text: bytes, classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Set the classes of all bytes outside ASCII to those of their characters."""
+    """Set the classes of all bytes outside ASCII to the classes of their characters."""
     signs = np.frombuffer(text, np.uint8)
     for lead, least, most in _SEPARATING:
         first = np.flatnonzero(signs == lead)

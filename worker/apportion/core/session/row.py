@@ -66,29 +66,32 @@ class Carried(Struct, frozen=True, array_like=True):
 
 
 class Session(Struct, frozen=True, omit_defaults=True):
-    """A row of the session table, bounded in size. `start_us` is None until the first event.
-
-    `prompts` counts accepted requests without duplicates; `sequence` counts answers with duplicates.
-    `recent` and `pool` have the newest last; `injections` has the last injected last, ties by id.
-    `idle_timeout_s` comes from the latest request's policy. `evicted` has the last ids that were evicted from
-    the pool since the last decision; `evicted_unlisted` is the number of earlier ones. `carried` has at most
-    one value for each policy name, the newest last. `own_digest` is over all other fields; pooled artifacts
-    enter as their digests.
-    """
+    """A row of the session table, bounded in size."""
 
     start_us: int | None = None
+    """The time of the first event; None before it."""
     last_event_us: int = 0
     idle_timeout_s: int = 0
+    """The timeout of the latest request's policy."""
     prompts: int = 0
+    """The number of accepted requests, without duplicates."""
     sequence: int = 0
+    """The number of answers, with duplicates."""
     spent_tokens: int = 0
     recent: tuple[SeenRequest, ...] = ()
+    """The answered requests, newest last."""
     injections: tuple[Injection, ...] = ()
+    """The injected ids, the last injected last, ties by id."""
     pool: tuple[Pooled, ...] = ()
+    """The published artifacts, newest last."""
     evicted: tuple[str, ...] = ()
+    """The last ids that were evicted from the pool since the last decision."""
     evicted_unlisted: int = 0
+    """The number of ids that were evicted earlier since then."""
     carried: tuple[Carried, ...] = ()
+    """At most one value for each policy name, newest last."""
     own_digest: str = ""
+    """Over all other fields; pooled artifacts enter as their digests."""
 
     @property
     def expires_us(self) -> int | None:
@@ -104,17 +107,11 @@ class Session(Struct, frozen=True, omit_defaults=True):
 
     def seen(self, request_id: str) -> SeenRequest | None:
         """Return the remembered request of that id."""
-        for request in self.recent:
-            if request.request_id == request_id:
-                return request
-        return None
+        return next((request for request in self.recent if request.request_id == request_id), None)
 
     def carried_under(self, policy: str) -> Carried | None:
         """Return the value that is carried under a policy of that name, or None."""
-        for carried in self.carried:
-            if carried.policy == policy:
-                return carried
-        return None
+        return next((carried for carried in self.carried if carried.policy == policy), None)
 
     def backed_off(self, backoff_prompts: int) -> frozenset[str]:
         """Return the ids that the next prompt may not inject.
@@ -186,11 +183,7 @@ def after_duplicate(session: Session) -> Session:
 
 
 def after_artifact(
-    session: Session,
-    event_us: int,
-    idle_timeout_s: int,
-    pool: tuple[Pooled, ...],
-    evicted: tuple[str, ...],
+    session: Session, event_us: int, idle_timeout_s: int, pool: tuple[Pooled, ...], evicted: tuple[str, ...]
 ) -> Session:
     """Return the row after a published artifact, with the new pool and the evicted ids.
 
@@ -227,7 +220,6 @@ def _injected(
 
 
 def _naming(session: Session, evicted: Sequence[str]) -> Session:
-    """Return the row with more ids among the evicted ones."""
     if not evicted:
         return session
     named = (*session.evicted, *evicted)

@@ -65,7 +65,6 @@ def rungs(content: str) -> tuple[Rung, ...]:
 
 
 def _edges(line: str) -> Iterable[_Edge]:
-    """Return the edges of a line without blanks around it."""
     if line.startswith(_BULLETS):
         line = line[2:]
     *before, last = _JOINT.split(line)

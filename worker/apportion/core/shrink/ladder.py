@@ -52,26 +52,26 @@ class Ladder(Struct, frozen=True):
         """Return the largest form that costs no more than the target; None if the search finds none."""
         if self.whole.tokens <= target_tokens:
             return self.whole
-        for place in range(len(self.rungs)):
-            form = self._largest(place, target_tokens)
+        for index in range(len(self.rungs)):
+            form = self._largest(index, target_tokens)
             if form is not None:
                 return form
         return None
 
     def smallest(self) -> Shrunk:
         """Return the largest form that costs no more than the cheapest of the whole and all forms 1."""
-        first = [self._tokens(place, 1) for place, rung in enumerate(self.rungs) if rung.size]
+        first = [self._tokens(index, 1) for index, rung in enumerate(self.rungs) if rung.size]
         form = self.within(min([self.whole.tokens, *first]))
         assert form is not None  # the search of a rung ends at its form 1
         return form
 
-    def _largest(self, place: int, target_tokens: int) -> Shrunk | None:
-        rung = self.rungs[place]
-        kept = largest(rung.size, lambda kept: self._tokens(place, kept) <= target_tokens)
-        return Shrunk(rung.render(kept), self._tokens(place, kept)) if kept else None
+    def _largest(self, index: int, target_tokens: int) -> Shrunk | None:
+        rung = self.rungs[index]
+        kept = largest(rung.size, lambda kept: self._tokens(index, kept) <= target_tokens)
+        return Shrunk(rung.render(kept), self._tokens(index, kept)) if kept else None
 
-    def _tokens(self, place: int, kept: int) -> int:
-        tokens = self.known.get((place, kept))
+    def _tokens(self, index: int, kept: int) -> int:
+        tokens = self.known.get((index, kept))
         if tokens is None:
-            tokens = self.known[place, kept] = self.count(self.rungs[place].render(kept))
+            tokens = self.known[index, kept] = self.count(self.rungs[index].render(kept))
         return tokens

@@ -154,13 +154,13 @@ def outline(language: str, text: str, parsing: Parsing) -> Outline | None:
     around = [node for node in nodes if node is not None and node.start_byte >= read.before]
     if all(node.has_error for node in around):
         return None
-    place = _Places(read.source, read.before)
-    docs = sorted(place.span(match["doc"]) for match in matches if "doc" in match)
-    comments = sorted(place.span(match["comment"]) for match in matches if "comment" in match)
+    positions = _Places(read.source, read.before)
+    docs = sorted(positions.span(match["doc"]) for match in matches if "doc" in match)
+    comments = sorted(positions.span(match["comment"]) for match in matches if "comment" in match)
     behind = {doc.start: doc.end for doc in docs}
-    depths = _depths(map(place.span, around))
+    depths = _depths(map(positions.span, around))
     bodies = (
-        Body(_body(match, place, behind, text), depths[place.span(match["function"])])
+        Body(_body(match, positions, behind, text), depths[positions.span(match["function"])])
         for match in matches
         if "function" in match and not match["function"].has_error
     )
@@ -227,12 +227,12 @@ class _Places:
         return offset - self._before - bisect_left(self._inside, offset)
 
 
-def _body(match: dict[str, Node], place: _Places, behind: dict[int, int], text: str) -> SyntaxSpan:
+def _body(match: dict[str, Node], positions: _Places, behind: dict[int, int], text: str) -> SyntaxSpan:
     """Return the span between the braces of a body, or of a block after its docstring."""
     if "block" in match:
-        block = place.span(match["block"])
+        block = positions.span(match["block"])
         return SyntaxSpan(behind.get(block.start, block.start), block.end)
-    braces = place.span(match["body"])
+    braces = positions.span(match["body"])
     return SyntaxSpan(text.index("{", braces.start) + 1, braces.end - 1)
 
 

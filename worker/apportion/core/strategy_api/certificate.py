@@ -1,8 +1,7 @@
-"""Quality certificates: an upper bound of what any selection could reach, and the prices of its bounds.
+"""Quality certificates: an upper bound on the value of any selection, and the prices of limit and groups.
 
-One scan of the candidates by score gives a price for the limit and for each group; the bound follows from
-the prices. Source: the dual of the fractional problem, for which any prices give a valid bound; these are the
-greedy prices. All numbers are exact integers.
+One scan of the candidates by score gives the prices, and the prices give the bound. Source: the dual of the
+fractional problem, for which any prices give a valid bound. These are the greedy prices, in exact integers.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -25,32 +24,30 @@ class Cap(Struct, frozen=True):
 
 
 class BoundedChoice(Struct, frozen=True, kw_only=True):
-    """A selection: all candidates by place, those that were selected, and the bounds.
-
-    `scores` are undiscounted thousandths, `costs` are tokens, `group_of` are places in `caps`. `taken` is
-    true for each selected candidate. `protected` candidates are selected whatever the bounds.
-    """
+    """All candidates, the selection, and the bounds; costs are in tokens."""
 
     scores: Sequence[int]
+    """In thousandths, without a discount for overlap."""
     costs: Sequence[int]
     group_of: Sequence[int]
+    """The index in `caps` of each candidate's group."""
     taken: Sequence[int]
+    """True for each selected candidate."""
     protected: Collection[int]
+    """The indices of the candidates that are selected whatever the bounds."""
     caps: Sequence[Cap]
     limit_tokens: int
 
 
 class _Others(Struct, frozen=True):
-    """The unprotected candidates, and the tokens that the protected ones leave for them.
-
-    `offered` has score, cost and group of each candidate, highest score first. `least` is how many tokens of
-    each group the selection fills, up to the rest of its floor.
-    """
+    """The unprotected candidates, and the tokens that the protected ones leave for them."""
 
     offered: Sequence[tuple[int, int, int]]
+    """Score, cost and group of each candidate, highest score first."""
     left_tokens: int
     ceilings: Sequence[int]
     least: Sequence[int]
+    """The tokens of each group that the selection uses, up to the rest of its floor."""
 
 
 def certify(
@@ -71,14 +68,14 @@ def certify(
     for score, cost, group in others.offered:
         if score > prices[group]:
             bound += cost * (score - prices[group])
-    value = _value(choice, [place for place, taken in enumerate(choice.taken) if taken])
-    beside = [(cap.name, own - price) for cap, own in zip(choice.caps, prices, strict=True) if own != price]
+    value = _value(choice, [index for index, taken in enumerate(choice.taken) if taken])
+    own_prices = zip(choice.caps, prices, strict=True)
     return Certificate(
         value=exact_json_integer(value),
         bound=exact_json_integer(bound),
         gap=-(-_PERMILLE * (bound - value) // bound) if bound else 0,
         price=exact_json_integer(price),
-        groups=tuple([_group_price(name, difference) for name, difference in beside]),
+        groups=tuple([_group_price(cap.name, own - price) for cap, own in own_prices if own != price]),
         undiscounted=undiscounted,
         without_quotas=without_quotas,
     )
@@ -89,12 +86,12 @@ def _others(choice: BoundedChoice) -> _Others:
     protected = frozenset(choice.protected)
     in_groups, used = [0] * len(choice.caps), [0] * len(choice.caps)
     offered: list[tuple[int, int, int]] = []
-    for place, taken in enumerate(choice.taken):
-        group, cost = group_of[place], costs[place]
-        if place in protected:
+    for index, taken in enumerate(choice.taken):
+        group, cost = group_of[index], costs[index]
+        if index in protected:
             in_groups[group] += cost
         else:
-            offered.append((scores[place], cost, group))
+            offered.append((scores[index], cost, group))
             if taken:
                 used[group] += cost
     offered.sort(key=itemgetter(0), reverse=True)
@@ -137,11 +134,11 @@ def _prices(others: _Others) -> tuple[int, list[int]]:
     return price, [min(max(price, high), low) for high, low in zip(passed, reached, strict=True)]
 
 
-def _value(choice: BoundedChoice, places: Iterable[int]) -> int:
-    return sum([choice.scores[place] * choice.costs[place] for place in places])
+def _value(choice: BoundedChoice, indices: Iterable[int]) -> int:
+    return sum([choice.scores[index] * choice.costs[index] for index in indices])
 
 
-def _group_price(name: str, beside: int) -> GroupPrice:
-    if beside > 0:
-        return GroupPrice(name=name, ceiling=exact_json_integer(beside))
-    return GroupPrice(name=name, floor=exact_json_integer(-beside))
+def _group_price(name: str, difference: int) -> GroupPrice:
+    if difference > 0:
+        return GroupPrice(name=name, ceiling=exact_json_integer(difference))
+    return GroupPrice(name=name, floor=exact_json_integer(-difference))

@@ -1,22 +1,16 @@
-"""Fit of a rendered text into its limit, where the sum of estimates was too low.
+"""Fit of a rendered text into its limit: pieces are shrunk, then dropped, in the order of the caller.
 
-Decides what is made smaller, what is dropped, and how far, in the order that the caller gives. What counts
-is always the count of the whole text; sums only tell when to measure it, for joining BPE pieces can cost
-more or less than they do apart. BPE counts are not monotone, so "only as far as needed" and "fewest" hold
-along the path that is described here. To measure is to reckon what the whole costs from what has changed:
+The count of the whole text decides. Sums of pieces only show when to measure the whole, because joined BPE
+pieces can cost more or less than separate ones. BPE counts are not monotone, so "fewest" and "largest" hold
+only along the path of this search:
 
-1. Shrink each piece in turn to what its tokens less the excess are, but to no target below the floor. The
-   excess is kept as a sum, and the whole is measured as soon as the sum is within two tokens a shrunk piece
-   of the limit. Where the whole passes the limit still, the target falls by as much and the piece is shrunk
-   again. Where it is below, the target rises by as much and two more, then falls below each form with which
-   the whole does not fit: the next larger form would not have fitted. A piece of which no form is within its
-   target stands in its smallest, or stays as it is where that costs less.
-2. If all pieces at their floors pass the limit, find the fewest dropped with which the rest fits at its
-   floors, drop them, and shrink the rest afresh; where that does not fit, the rest stands at its floors.
-   Protected pieces are never dropped.
-3. If that is not enough, shrink the protected ones, alone, without a floor. Else there is no fit.
+1. Shrink each piece in turn, to no target below the floor, until the whole fits.
+2. If that fails, drop the fewest pieces with which the rest fits at its floors. Then shrink the rest again
+   from its full forms; if it does not fit, use the floors. Protected pieces are never dropped.
+3. If that fails, shrink the protected pieces alone, without a floor. Otherwise there is no fit.
 
-What comes out is counted itself. If it passes the limit, all begins again (see `core.text.reckoning`).
+Measuring computes the tokens of the whole from the changed pieces. The final text is counted exactly. If it
+exceeds the limit, the search starts again (see `core.text.reckoning`).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,14 +22,16 @@ from apportion.core.shrink import Ladder, Shrunk
 from apportion.core.text.reckoning import Attempt, Correction
 
 _JOIN_TOKENS = 2
-"""How far the count of a whole may be from the sum of its counts, a piece that has changed."""
+"""The assumed difference between the whole's count and the sum of its pieces, for each changed piece."""
 
 
 class Piece:
-    """A part of the text. `form` is how it stands now; `dropped` ones do not stand at all."""
+    """A part of the text: in its present `form`, or `dropped`.
+
+    `make_ladder` is called when the ladder is first needed; None: the piece is never shrunk.
+    """
 
     def __init__(self, full: Shrunk, make_ladder: Callable[[], Ladder | None], *, protected: bool) -> None:
-        """Stand in full. The ladder is made when it is first needed; None: the piece is never shrunk."""
         self.full = self.form = full
         self.protected = protected
         self.dropped = False
@@ -48,26 +44,30 @@ class Piece:
 
 
 class Whole(Protocol):
-    """The text that the pieces make as they stand. An empty one costs nothing."""
+    """The text of all pieces in their present forms.
+
+    `Fit` first changes a piece, and then calls the method that reports it. Pieces are dropped in the order of
+    `Fit` and restored in reverse order. No method raises.
+    """
 
     def text(self) -> str:
-        """Return it."""
+        """Return the text."""
 
     def tokens(self) -> int:
-        """Return what it costs, as it follows from what has changed since it was counted."""
+        """Return the tokens of the text, which may be computed from the changes; 0 for an empty text."""
 
     def changed(self, piece: Piece) -> None:
-        """Take notice of a piece that stands in another form."""
+        """Record that a piece has another form."""
 
     def dropped(self, piece: Piece) -> None:
-        """Take notice of a piece that was dropped."""
+        """Record that a piece was dropped."""
 
     def restored(self, piece: Piece) -> None:
-        """Take notice that the piece that was dropped last stands again."""
+        """Record that the piece that was dropped last is back."""
 
 
 class Fit:
-    """One text and its limit. Pieces stand in shrinking order: the first is the first to go."""
+    """The search for a text within a limit; the first piece is the first to be shrunk or dropped."""
 
     def __init__(
         self,
@@ -90,10 +90,7 @@ class Fit:
         self.tokens = 0
 
     def fit(self, whole_tokens: int) -> bool:
-        """Make a text fit whose count passes the limit; `text` and `tokens` are then those of the whole.
-
-        False: it cannot be made to.
-        """
+        """Return whether a text over the limit could be made to fit; sets `text` and `tokens`."""
         self.tokens = whole_tokens
         return self._correction.settle(self._attempt, self._limit)
 
@@ -110,7 +107,7 @@ class Fit:
         return Attempt(reckoned, self.tokens)
 
     def _fit_as_reckoned(self) -> bool:
-        """Make the text fit as far as it is reckoned."""
+        """Return whether the text could be made to fit by its computed tokens."""
         if self._shrink(self._pieces, self._floor):
             return True
         if self._drop_fewest():
@@ -137,29 +134,33 @@ class Fit:
             self._put(piece, form)
 
     def _shrink(self, pieces: Sequence[Piece], floor_tokens: int) -> bool:
-        """Shrink pieces in turn until the whole, measured before, fits; tell whether it does."""
+        """Return whether the whole fits after shrinking pieces in turn; it must have been measured."""
         whole, uncertain = self.tokens, 0
         for piece in pieces:
             if piece.dropped or piece.form.tokens <= floor_tokens or piece.ladder is None:
                 continue
             smaller = True
             while whole > self._limit and piece.form.tokens > floor_tokens and smaller:
+                # Step 1: aim at the piece's tokens minus the excess. If no form is within the target, take
+                # the smallest form, unless the present one costs less.
                 before = piece.form
                 target = max(floor_tokens, before.tokens - (whole - self._limit))
                 found = piece.ladder.within(target)
                 self._put(piece, found or min(before, piece.ladder.smallest(), key=attrgetter("tokens")))
                 smaller = found is not None
+                # Step 2: keep the whole as a sum. Measure it when the sum may be within the limit.
                 whole += piece.form.tokens - before.tokens
                 uncertain += _JOIN_TOKENS
                 if whole <= self._limit + uncertain:
                     whole, uncertain = self._measure(), 0
+            # Step 3: if the whole fits, this piece may have been shrunk too far.
             if whole <= self._limit:
                 self._grow(piece, piece.ladder)
                 return True
         return self._measure() <= self._limit
 
     def _grow(self, piece: Piece, ladder: Ladder) -> None:
-        """Give a piece back what was taken too much: the largest form with which the whole fits."""
+        """Put a piece into the largest form with which the whole fits, from the tokens left downwards."""
         fitting, tokens = piece.form, self.tokens
         target = piece.form.tokens + self._limit - self.tokens + _JOIN_TOKENS
         while (larger := ladder.within(target)) is not None and larger.tokens > fitting.tokens:
@@ -171,10 +172,10 @@ class Fit:
         self.tokens = tokens
 
     def _drop_fewest(self) -> bool:
-        """Drop the fewest pieces with which the rest, as it stands, fits; tell whether any number does.
+        """Return whether the text fits after dropping the fewest pieces; if not, all droppable ones are gone.
 
-        From where the counts say that it could fit the search steps on until it does, then back as long as
-        it still does. If none fits, all that may go have gone.
+        The search starts where the sum of tokens fits. It drops more until the whole fits, then restores
+        pieces as long as it still fits.
         """
         gone, excess = 0, self.tokens - self._limit
         while gone < len(self._droppable) and excess > 0:
@@ -194,7 +195,6 @@ class Fit:
         return True
 
     def _drop(self, gone: int) -> None:
-        """Let that many pieces be dropped, the first ones."""
         for piece in self._droppable[self._gone : gone]:
             piece.dropped = True
             self._whole.dropped(piece)

@@ -1,8 +1,7 @@
 """Levers and meanings: the changes that may admit an omitted candidate, and each reason in words.
 
-The meanings here hold for all strategies. A strategy adds its own, and names its levers (see
-`strategy.py`). Composing never reads them: `replay` searches the levers, `explain` prints the
-meanings.
+These meanings hold for all strategies; a strategy adds its own, and its levers (see `strategy.py`). Only
+`replay`, which searches the levers, and `explain`, which prints the meanings, read them.
 """
 
 from collections.abc import Mapping
@@ -28,11 +27,7 @@ _USUAL = (Lever.TOTAL, Lever.CEILING, Lever.SCORE, Lever.PIN)
 
 
 class Ceiling(Struct, frozen=True):
-    """A number of the policy that bounds a candidate.
-
-    `keys` lead to it from the top of the policy, `now` is its value, `most` the highest that the policy may
-    have there.
-    """
+    """A number of the policy that bounds a candidate: its keys in the policy, its value, and its maximum."""
 
     keys: tuple[str, ...]
     now: int
@@ -47,9 +42,9 @@ class ScoreField(Struct, frozen=True):
 
 
 class Levers(Struct, frozen=True):
-    """The levers of one strategy for one candidate, beside the total and a pin.
+    """The levers of a strategy for a candidate, besides the total and a pin.
 
-    Of `scores`, the first field that the candidate has is changed.
+    The lever for the score changes the first field of `scores` that the candidate has.
     """
 
     ceiling: Ceiling | None = None

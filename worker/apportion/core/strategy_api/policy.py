@@ -94,15 +94,15 @@ class OverlapPolicy(PolicyTable):
 
 
 class CertificatePolicy(PolicyTable):
-    """`[certificate]`: whether decisions tell how good the selection is."""
+    """`[certificate]`: whether decisions hold a certificate of the selection's quality."""
 
     enabled: bool = False
 
 
 def _json_value(value: Any) -> Any:
-    """Return a policy's value as JSON has it, for its digest.
+    """Return a policy's value in JSON types, for its digest.
 
-    These rules are our own: a digest must not depend on how a version of pydantic writes a policy.
+    These rules are our own, because a digest must not depend on the version of pydantic.
     """
     if isinstance(value, PolicyTable):
         parts = ((name, field, getattr(value, name)) for name, field in type(value).model_fields.items())
@@ -121,7 +121,7 @@ def _json_value(value: Any) -> Any:
 
 
 class Policy(PolicyTable):
-    """What every policy states. `budget_tokens` is the total; 0 disables."""
+    """The keys of every policy. `budget_tokens` is the total; 0 disables."""
 
     own_backoff: ClassVar[bool] = True
     """Whether the strategy supports `backoff_prompts`."""
@@ -183,7 +183,7 @@ class Policy(PolicyTable):
 
     @cached_property
     def age_edges_us(self) -> Sequence[int]:
-        """The ages, rising, at which a candidate passes into the next class; all that is read of a time."""
+        """The ages at which a candidate's age class rises, ascending; strategies read only the class."""
         return ()
 
     @cached_property

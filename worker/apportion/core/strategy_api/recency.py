@@ -1,4 +1,4 @@
-"""Classes of age and buckets of recency. They are coarse, so that a second more seldom changes a score."""
+"""Age classes and recency buckets; they are coarse, so that a few seconds rarely change a score."""
 
 AGE_EDGES_S = (60, 300, 1_800, 7_200, 86_400)
 """Upper edges of the age classes 0 to 4, exclusive; class 5 is all above. Source: the Composer."""

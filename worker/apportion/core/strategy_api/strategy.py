@@ -1,7 +1,4 @@
-"""Interface of a strategy, through which `compose` calls each way to choose.
-
-A strategy is a value without state. It sees one task at a time, returns verdicts, and records nothing itself.
-"""
+"""Interface of a strategy, and helpers for strategies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -13,7 +10,7 @@ from apportion.core.events import Candidate, ContextRequest
 from apportion.core.results import Reason
 from apportion.core.strategy_api.levers import Levers, Meaning
 from apportion.core.strategy_api.policy import Policy
-from apportion.core.strategy_api.task import OwnPart, Prepared, SessionPart, Task
+from apportion.core.strategy_api.task import OwnPart, Prepared, PreparedVerdict, SessionPart, Task
 from apportion.core.strategy_api.verdict import Verdicts
 
 P = TypeVar("P", bound=Policy)
@@ -21,19 +18,22 @@ T = TypeVar("T", bound=OwnPart | None)
 
 
 class CandidateNeeds(Struct, frozen=True):
-    """The fields that a strategy's candidates have: all of `every`, and all of one of `alternatives`, if any.
-
-    In a request with a query, a candidate may leave out those of `unless_query`.
-    The schemas say them, and a test holds `unsuitable` to what the schemas say.
-    """
+    """The fields that a strategy requires of a candidate; a test checks that `unsuitable` agrees."""
 
     every: tuple[str, ...] = ()
     alternatives: tuple[tuple[str, ...], ...] = ()
+    """Groups of fields; a candidate has all fields of at least one group."""
     unless_query: tuple[str, ...] = ()
+    """Fields that a candidate may omit if the request has a query."""
 
 
 class Strategy(Protocol[P, T]):
-    """A way to choose. `reads` names the request's fields that it reads, `constraints.…` included."""
+    """A way to select and render candidates; a value without state.
+
+    For each request, `compose` calls `unsuitable` for every candidate, then `read_own`, then `compose` unless
+    the composition is cached. `compose` also runs if nothing may be selected; `limit_tokens` is 0 then.
+    `levers` and `meanings` are read only after a decision.
+    """
 
     @property
     def name(self) -> str:
@@ -45,73 +45,63 @@ class Strategy(Protocol[P, T]):
 
     @property
     def reads(self) -> frozenset[str]:
-        """The fields of a request that this strategy reads beside those that all do."""
+        """The fields of a request, such as `constraints.pinned`, that this and not every strategy reads."""
 
     @property
     def needs(self) -> frozenset[str]:
-        """Those of them without which there is nothing to do."""
+        """The fields of `reads` that a request must have."""
 
     @property
     def candidate_needs(self) -> CandidateNeeds:
-        """The fields that its candidates have."""
+        """The fields that its candidates must have."""
 
     @property
     def meanings(self) -> Mapping[Reason, Meaning]:
-        """The meanings of reasons that it alone gives, or gives in another sense than `levers.MEANINGS`."""
+        """The meanings of reasons that only it gives, or that differ from `levers.MEANINGS`."""
 
     def levers(self, policy: P, group: str) -> Levers:
         """Return the levers that may admit an omitted candidate of a group."""
 
     def unsuitable(self, candidate: Candidate, policy: P) -> EventError | None:
-        """Return why this candidate cannot be used, its pointer relative (`.lane`); None if it can."""
+        """Return an error with a relative pointer (`.lane`) if the candidate cannot be used."""
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> T:
-        """Return what this strategy alone reads; of the request no other fields than those in `reads`."""
+        """Return the inputs that only this strategy reads; it reads no fields of the request but `reads`."""
 
     def compose(self, task: Task[P, T]) -> Verdicts:
-        """Choose and render; never passes the limit.
+        """Return a verdict for each candidate, and the rendered output, which never exceeds the limit.
 
         Raises:
-            EventError: the request lacks what the strategy needs.
+            EventError: the request lacks something that the strategy needs.
         """
 
 
 class WithoutCandidates:
-    """The part of a strategy that reads no candidates."""
+    """Base of strategies that read no candidates."""
 
     name: str
     candidate_needs = CandidateNeeds()
 
     def levers(self, policy: Policy, group: str) -> Levers:  # noqa: ARG002 - the protocol's
-        """Return none: only the total can be changed."""
+        """Return no levers: only the total can be changed."""
         return Levers()
 
     def unsuitable(self, candidate: Candidate, policy: Policy) -> EventError | None:  # noqa: ARG002 - likewise
-        """Return that no candidate can be used."""
+        """Return an error for every candidate."""
         return EventError(ErrorCode.UNSUPPORTED_FIELD, f"strategy {self.name} reads no candidates", "")
 
 
-class Priced(Protocol):
-    """A candidate with a selection cost."""
-
-    cost: int
-
-    @property
-    def prepared(self) -> Prepared:
-        """The candidate."""
-
-
-def set_costs(candidates: Sequence[Priced], count: Callable[[Sequence[Prepared]], list[int]]) -> None:
+def set_costs(verdicts: Sequence[PreparedVerdict], count: Callable[[Sequence[Prepared]], list[int]]) -> None:
     """Set the cost of each candidate: its token estimate, or else the count of its content."""
-    prepared = [candidate.prepared for candidate in candidates]
-    counts = iter(count([each for each in prepared if each.facts.token_estimate is UNSET]))
-    for candidate, each in zip(candidates, prepared, strict=True):
-        estimate = each.facts.token_estimate
-        candidate.cost = next(counts) if estimate is UNSET else estimate
+    prepared = [verdict.prepared for verdict in verdicts]
+    counts = iter(count([candidate for candidate in prepared if candidate.facts.token_estimate is UNSET]))
+    for verdict, candidate in zip(verdicts, prepared, strict=True):
+        estimate = candidate.facts.token_estimate
+        verdict.cost = next(counts) if estimate is UNSET else estimate
 
 
 def missing(candidate: Candidate, fields: tuple[str, ...]) -> EventError | None:
-    """Return the error for these fields that the candidate lacks: it points at the first and names all."""
+    """Return an error if the candidate lacks any of these fields; it points at the first and names all."""
     absent = [field for field in fields if getattr(candidate, field) is UNSET]
     if not absent:
         return None

@@ -1,32 +1,19 @@
 """Supersession: of all candidates with one subject, the newest counts."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from apportion.core.strategy_api.task import Prepared
+from apportion.core.strategy_api.task import PreparedVerdict
 from apportion.core.strategy_api.verdict import Bound
 
 
-class Dated(Protocol):
-    """A verdict on a prepared candidate, which may have a subject."""
-
-    id: str
-    bound: Bound | None
-    superseded_by: str
-
-    @property
-    def prepared(self) -> Prepared:
-        """The candidate."""
-
-
-def mark_superseded(ranked: Sequence[Dated]) -> None:
+def mark_superseded(ranked: Sequence[PreparedVerdict]) -> None:
     """Reject all but the newest candidate of each subject; `ranked` is in canonical order, which ends ties.
 
-    A rejected candidate with the id of the newest is its duplicate. Candidates that are already out do not
-    count. Protected ones count and are never rejected.
+    A rejected candidate with the id of the newest one is its duplicate. Candidates that are already rejected
+    are ignored. Protected candidates may be the newest and are never rejected.
     """
     dated = [verdict for verdict in ranked if verdict.prepared.newness and verdict.prepared.bound is None]
-    newest: dict[object, Dated] = {}
+    newest: dict[object, PreparedVerdict] = {}
     for verdict in dated:
         best = newest.setdefault(verdict.prepared.facts.subject, verdict)
         if verdict.prepared.newness > best.prepared.newness:

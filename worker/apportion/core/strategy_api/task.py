@@ -1,14 +1,12 @@
-"""A task: everything that a strategy may read, closed and immutable.
+"""Tasks: all inputs of a strategy, immutable, and the key under which a composition is cached.
 
-Decides what composing depends on, and so the key under which a composition may be remembered: the key is
-made from the task's own fields, so that nothing which a strategy reads can be forgotten. Never knows an
-event, a session, or an identifier of either. What all strategies read are fields of the task; what one alone
-reads is its own part.
+The key is made from the task's own fields, so no input can be missing in it. A task has no event, no session
+and no identifier of either. Inputs that only one strategy reads are its own part.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -33,55 +31,65 @@ _by_id = attrgetter("id", "tie")
 
 
 class Prepared(Struct, frozen=True, gc=False):
-    """A candidate with its id and its facts; an absent kind, lane or content is empty.
-
-    `facts` have no creation time and no recency bucket: `age` is the class of both, by the strategy's
-    edges. `bound` is set where the candidate is already out; `constraint` is the place of the constraint that
-    excluded, pinned or included it, and `protected` tells that it is pinned or must-included. `tie` orders
-    candidates of equal rank; it is empty where ids tell them apart. `newness` orders candidates with a
-    subject by time, the newest highest; it is equal where only canonical order decides, and 0 without a
-    subject.
-    """
+    """A candidate with its id and its facts; an absent kind, lane or content is empty."""
 
     id: str
     kind: str
     lane: str
     content: str
     facts: Facts
+    """Without creation time and recency bucket, which `age` replaces."""
     age: int
+    """The age class, by the edges of the policy, or `NO_AGE`."""
     bound: Bound | None
+    """Set if the candidate is already rejected."""
     constraint: str
+    """The constraint that excluded, pinned or included it, such as `pinned[0]`."""
     protected: bool
+    """True if the candidate is pinned or must-included."""
     tie: bytes
+    """The order of candidates of equal rank; empty if their ids differ."""
     newness: int = 0
+    """The order of candidates with a subject by time, newest highest; 0 without a subject."""
+
+
+class PreparedVerdict(Protocol):
+    """A verdict on a prepared candidate."""
+
+    id: str
+    bound: Bound | None
+    superseded_by: str
+    cost: int
+
+    @property
+    def prepared(self) -> Prepared:
+        """The candidate."""
 
 
 class OwnPart(Struct, frozen=True):
-    """Inputs that one strategy alone reads, made by its `read_own`."""
+    """Inputs that only one strategy reads, made by its `read_own`."""
 
     def key(self) -> Sequence[Any]:
-        """Return all of them for the key of a task."""
+        """Return all fields for the key of a task."""
         return [in_key(getattr(self, name)) for name in self.__struct_fields__]
 
 
 class SessionPart(OwnPart, frozen=True, kw_only=True):
-    """The session as far as a strategy may read it.
-
-    `carried` is what the strategy left for this session's next task, empty where it left nothing under this
-    policy. Under a policy that holds prefixes, `is_cold` says that it was left too long ago, or for a later
-    time. `is_outdated` says that something was left under another policy of that name, and so is not here.
-    `marking_key` is the key of the session's marks, empty where the policy marks no items. `sequence` is the
-    number of this answer, 0 where the policy does not read it.
-    """
+    """The part of a session that a strategy may read."""
 
     carried: bytes
+    """The state from the session's last task under this policy; empty if there is none."""
     is_cold: bool = False
+    """True if the carried state is too old for a provider's cache, or of a later time."""
     is_outdated: bool = False
+    """True if the session carries state of another version of this policy, which is not passed on."""
     marking_key: bytes = b""
+    """The key of the session's marks; empty if the policy marks no items."""
     sequence: int = 0
+    """The number of this answer; 0 if the policy does not read it."""
 
     def key(self) -> Sequence[Any]:
-        """Return `carried` alone if nothing else is set: so it was in keys before there was more."""
+        """Return the fields that are set, and always `carried`, as in the keys of earlier versions."""
         flags = self.is_cold, self.is_outdated
         carried = (self.carried, *flags) if any(flags) else self.carried
         marks = [digest(self.marking_key)] if self.marking_key else []
@@ -89,31 +97,27 @@ class SessionPart(OwnPart, frozen=True, kw_only=True):
 
 
 class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
-    """One composition to make.
-
-    Where `limit_tokens` is 0 nothing may stand, and nothing needs to be counted. `total_tokens` is the
-    configured total, for strategies that read `budget_tokens` beside the limit, else 0. `candidates` stand in
-    no order that means anything. `own` is what this strategy alone reads, None if there is nothing.
-    `count_contents` counts contents as `counter` does, each distinct one once. `terms_of_contents` returns
-    the terms of each content in passages of at most so many characters, 0 for one passage. `overlap_of` tells
-    what candidates, in canonical order, say of each other, by a threshold.
-    """
+    """The inputs of one composition."""
 
     policy: P
     limit_tokens: int
+    """If 0, nothing may be selected, and nothing needs to be counted."""
     total_tokens: int
+    """The configured total, for strategies that read `budget_tokens`, else 0."""
     counter: TokenCounter
     candidates: tuple[Prepared, ...]
+    """In no particular order."""
     own: T
+    """The inputs that only this strategy reads; None if there are none."""
     count_contents: Callable[[Sequence[Prepared]], list[int]]
+    """Counts contents by `counter`, each distinct one once."""
     terms_of_contents: Callable[[Sequence[Prepared], Sequence[int]], list[ContentTerms]]
+    """Returns the terms of each content, in passages of at most these characters; 0: one passage."""
     overlap_of: Callable[[Sequence[Prepared], int], Overlap]
+    """Returns the overlaps of candidates in canonical order, by a threshold in thousandths."""
 
     def key(self, scope: Sequence[Any]) -> str:
-        """Return the digest of all that composing depends on, within a scope.
-
-        The order of the candidates does not show.
-        """
+        """Return the digest of all inputs and of a scope; the order of the candidates does not matter."""
         read = [view(self) for view in _READ]
         if self.own is not None:
             read += self.own.key()
@@ -121,12 +125,12 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
 
 
 def in_key(value: Any) -> Any:
-    """Return a value of an own part as a key has it: in canonical JSON, null where it is absent."""
+    """Return a value of an own part for the key: its canonical JSON, or null if it is absent."""
     return None if value is UNSET else msgspec.Raw(canonical_json_of_any(msgspec.to_builtins(value)))
 
 
 def _candidates(task: Task[Any, Any]) -> Any:
-    """Return all that is read of candidates; a content is covered by its digest, an id by the facts."""
+    """Return the fields of candidates for the key; the facts have the id and the content's digest."""
     ordered = sorted(task.candidates, key=_by_id)
     return [
         (
@@ -147,7 +151,7 @@ _VIEWS: Mapping[str, Callable[[Task[Any, Any]], Any]] = {
     "counter": attrgetter("counter.name", "counter.digest"),
     "candidates": _candidates,
 }
-"""How a field enters the key, where not as it is."""
-_ELSEWHERE = frozenset({"own", "count_contents", "terms_of_contents", "overlap_of"})
-_READ = tuple(_VIEWS.get(name, attrgetter(name)) for name in Task.__struct_fields__ if name not in _ELSEWHERE)
-"""How each field is read for the key; functions of what it has are no inputs of their own."""
+"""The fields that enter the key in another form."""
+_LEFT_OUT = frozenset({"own", "count_contents", "terms_of_contents", "overlap_of"})
+"""`own` is added by its own `key`; the functions depend on the other fields alone."""
+_READ = tuple(_VIEWS.get(name, attrgetter(name)) for name in Task.__struct_fields__ if name not in _LEFT_OUT)

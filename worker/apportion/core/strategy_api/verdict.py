@@ -26,49 +26,47 @@ from apportion.core.results import (
 
 _id_of = attrgetter("id")
 
-__all__ = ["Bound", "GroupBounds", "Verdict", "Verdicts", "mark_covered", "mark_repeats"]
+__all__ = ["Bound", "GroupBounds", "Output", "Verdict", "Verdicts", "mark_covered", "mark_repeats"]
 
 
 class Verdict(Struct, gc=False):
-    """The outcome of one candidate. A strategy fills it in, and may subclass it for its own fields.
-
-    A candidate is selected if `fidelity` is set. Otherwise `bound` rejected it when it was considered last,
-    and `margin` has the tokens that it needed then and the tokens that were left.
-
-    `tokens` is the exact count of its current or last form. `cost` is the number of tokens that the selection
-    charges. `full_tokens` is the count of the whole candidate if the selected form is smaller. A count of 0
-    is unknown.
-
-    `more` is the number of extra tokens in the limiting bound that would have admitted it (0: unknown).
-    `limit_left` is what the overall limit had left; it is set only if another bound rejected the candidate
-    and the limit was too small as well.
-
-    `score` and `parts` are thousandths; the parts are in the order of `Verdicts.score_parts`. `constraint` is
-    the place of the constraint that decided. `redundant` is how much of it other candidates covered when it
-    was considered last. `superseded_by` is the id of the newest candidate of its subject, if another is that.
-    `withheld_by` is a bound that rejected it before its own bound was reached.
-    `lexical` is its relevance to the query. `excerpt` are the passages that stand.
-    """
+    """The outcome of one candidate. A strategy fills it in, and may subclass it for its own fields."""
 
     id: str
     kind: str
     group: str
     score: Opt[Exact] = UNSET
+    """In thousandths."""
     parts: Opt[tuple[int, ...]] = UNSET
+    """In thousandths, in the order of `Verdicts.score_parts`."""
     constraint: str = ""
+    """The constraint that decided, such as `must_exclude[2]`."""
     bound: Bound | None = None
+    """The bound that rejected the candidate when it was considered last."""
     margin: Margin | None = None
+    """The tokens that the candidate needed then, and the tokens that the bound had left."""
     fidelity: Fidelity | None = None
+    """Set if the candidate is selected."""
     tokens: int = 0
+    """The exact count of its present or last form; 0: unknown."""
     cost: int = 0
+    """The tokens that the selection charges; 0: unknown."""
     full_tokens: int = 0
+    """The count of the whole candidate if the selected form is smaller; 0: unknown."""
     more: int = 0
+    """The extra tokens in the bound that would have admitted it; 0: unknown."""
     limit_left: Opt[int] = UNSET
+    """The tokens that the limit had left; set only if another bound rejected it and it exceeded this too."""
     redundant: Redundant | None = None
+    """Its overlap with other candidates when it was considered last."""
     superseded_by: str = ""
+    """The id of a newer candidate of its subject."""
     withheld_by: Opt[Bound] = UNSET
+    """A bound that rejected it before its own bound was reached."""
     lexical: Opt[int] = UNSET
+    """Its relevance to the query, in thousandths."""
     excerpt: Excerpt | None = None
+    """The passages that are shown."""
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Reject the candidate; a negative `left` counts as 0."""
@@ -97,52 +95,60 @@ class GroupBounds(Struct, frozen=True, gc=False, cache_hash=True):
     available: int | None = None
 
 
-class Verdicts(Struct, frozen=True, kw_only=True):
-    """A strategy's answer. `verdicts` are in canonical order, `standing` in the order of the text.
+class Output(Struct, frozen=True, kw_only=True):
+    """The part of a strategy's answer that a composition keeps unchanged."""
 
-    `used_tokens` is the exact count of everything emitted. `estimated_tokens` is the sum that the selection
-    charged, if it is not the sum of the costs of `standing`. `infeasible` means that the protected candidates
-    alone exceed the limit; nothing is selected then.
-
-    `kept` are the places of the emitted messages of the history, in their order; `rewritten` has the new
-    contents of those that were cleared. `carried` is passed to the session's next task under the same policy;
-    empty keeps the previous value. `prefix` or `window`, and `breakpoints`, are set if the policy holds
-    prefixes; `tool_results` if it clears them. `certificate` is set if the policy asks for it,
-    `query` if the request has a query.
-    """
-
-    verdicts: Sequence[Verdict]
     score_parts: tuple[str, ...] = ()
-    groups: Sequence[GroupBounds]
-    standing: Sequence[Verdict] = ()
-    infeasible: bool = False
+    """The names of the parts of a score."""
     text: Opt[str] = UNSET
     system_prompt: Opt[str] = UNSET
     kept: Opt[tuple[int, ...]] = UNSET
+    """The indices of the emitted messages of the history, in the order of the output."""
     rewritten: Mapping[int, str] = {}
+    """The new contents of cleared messages, by index."""
     used_tokens: int = 0
-    estimated_tokens: int | None = None
+    """The exact count of everything emitted."""
     reserved_tokens: int = 0
     truncated_messages: Opt[int] = UNSET
     carried: bytes = b""
-    certificate: Certificate | None = None
+    """The state for the session's next task under the same policy; empty keeps the previous state."""
     prefix: Opt[Prefix] = UNSET
+    """Set if the policy holds prefixes of a text."""
     window: Opt[ChatWindow] = UNSET
+    """Set if the policy holds prefixes of a conversation."""
     tool_results: Opt[ToolResults] = UNSET
+    """Set if the policy clears tool results."""
     breakpoints: tuple[Breakpoint, ...] = ()
     query: Opt[QueryMatch] = UNSET
+    """Set if the request has a query."""
+
+
+class Verdicts(Output, frozen=True, kw_only=True):
+    """A strategy's answer."""
+
+    verdicts: Sequence[Verdict]
+    """One for each candidate of the task, in canonical order."""
+    groups: Sequence[GroupBounds]
+    standing: Sequence[Verdict] = ()
+    """The selected candidates, in the order of the text."""
+    infeasible: bool = False
+    """True if the protected candidates alone exceed the limit; nothing is selected then."""
+    estimated_tokens: int | None = None
+    """The sum that the selection charged; None: the sum of the costs of `standing`."""
+    certificate: Certificate | None = None
+    """Set if the policy asks for it."""
 
 
 def mark_covered(verdicts: Sequence[Verdict], covered: Mapping[int, tuple[int, int]]) -> None:
-    """Set `redundant` of candidates, by place, from the covering candidate's place and thousandths."""
-    for place, (by, permille) in covered.items():
-        verdicts[place].redundant = Redundant(verdicts[by].id, permille)
+    """Set `redundant` of candidates, by index, from the covering candidate's index and thousandths."""
+    for index, (by, permille) in covered.items():
+        verdicts[index].redundant = Redundant(verdicts[by].id, permille)
 
 
 def mark_repeats(ranked: Sequence[Verdict]) -> None:
     """Reject all but the best-ranked candidate of each id; `ranked` has the best-ranked first.
 
-    Candidates that their subject has rejected do not count.
+    Candidates that are rejected by subject are ignored.
     """
     if len(set(map(_id_of, ranked))) == len(ranked):
         return

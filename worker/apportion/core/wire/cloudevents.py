@@ -21,7 +21,7 @@ CALLER_HEADER = "apportion-caller"
 """The header by which a client recognises the answers to its own events."""
 _PASSED_ON_MAX_BYTES = {"traceparent": 256, "tracestate": 512, CALLER_HEADER: 128}
 """Headers that answers copy from their events, and their largest sizes; longer headers are dropped. The sizes
-of a trace are those that W3C Trace Context requires every receiver to pass on."""
+of a trace are the ones that W3C Trace Context requires every receiver to pass on."""
 _REPLY_MAX_BYTES = 256
 """The largest value of a header that a setting lists."""
 
@@ -99,14 +99,9 @@ class EventHeaders:
     ) -> tuple[tuple[str, bytes], ...]:
         """Return the headers of an event, with the headers that are passed on from its cause."""
         named = ("ce_id", event_id.encode())
-        headers: tuple[tuple[str, bytes], ...]
-        if time is None:
-            headers = (_JSON, self._version, named, self._source, self._type)
-        else:
-            headers = (_JSON, self._version, named, self._source, self._type, ("ce_time", time.encode()))
-        if self._more:
-            headers += self._more
-        return (*headers, *_copied(received, self._passed_on)) if received else headers
+        timed = () if time is None else (("ce_time", time.encode()),)
+        copied = _copied(received, self._passed_on) if received else ()
+        return (_JSON, self._version, named, self._source, self._type, *timed, *self._more, *copied)
 
 
 def _copied(received: Headers, max_bytes: Mapping[str, int]) -> list[tuple[str, bytes]]:

@@ -74,8 +74,7 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
         raise EventError(ErrorCode.EMPTY_VALUE, "the record has no value; send an event as JSON")
     if len(value) > bounds.event_max_bytes:
         raise EventError(
-            ErrorCode.TOO_LARGE,
-            f"the event has {len(value)} bytes, more than {bounds.event_max_bytes}",
+            ErrorCode.TOO_LARGE, f"the event has {len(value)} bytes, more than {bounds.event_max_bytes}"
         )
     try:
         event: Event = _decoder.decode(value)
@@ -93,8 +92,8 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
 def _repaired(value: bytes, error: Exception, bounds: Bounds) -> Event:
     """Return the event of a value that could not be decoded as it is.
 
-    The depth at which msgspec gives up depends on the Python version. So the depth is checked first, whatever
-    error msgspec raised.
+    The depth at which msgspec gives up depends on the Python version. So the depth is checked first,
+    for every error of msgspec.
     """
     if isinstance(error, RecursionError) or bytes_are_deeper(value, bounds.nesting_max):
         raise _too_deep(bounds)
@@ -132,15 +131,15 @@ def _named(value: bytes, pointer: str) -> str:
     A layer is named by its place among the given ones, because its name may be private. In a message of a
     conversation, msgspec leaves out unknown names, so the pointer names the message itself.
     """
-    place, _, rest = pointer.partition("[...]")
-    if place == "$.layers":
+    before, _, rest = pointer.partition("[...]")
+    if before == "$.layers":
         for index, (name, layer) in enumerate(_layers(value).items()):
             try:
                 msgspec.convert(name, Label)
                 _layer_decoder.decode(layer)
             except _BROKEN:
-                return f"{place}[{index}]{rest}"
-    return place
+                return f"{before}[{index}]{rest}"
+    return before
 
 
 def _layers(value: bytes) -> dict[str, Raw]:
@@ -164,9 +163,9 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
             for index, name in enumerate(event.layers):
                 _check_label(name, f"$.layers[{index}]")
         if event.conversation is not UNSET:
-            place = "$.conversation.messages"
-            _at_most(len(event.conversation.messages), bounds.messages_max, "messages", place)
-            _at_most(len(event.conversation.pinned), bounds.messages_max, "pins", "$.conversation.pinned")
+            messages, pinned = len(event.conversation.messages), len(event.conversation.pinned)
+            _at_most(messages, bounds.messages_max, "messages", "$.conversation.messages")
+            _at_most(pinned, bounds.messages_max, "pins", "$.conversation.pinned")
         return
     _check_label(event.source, "$.source")
     if isinstance(event, ContextArtifact):
@@ -180,14 +179,14 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
         _check_label(event.lane or "", "$.lane")
 
 
-def _check_labels(candidates: Sequence[Candidate], place: str) -> None:
+def _check_labels(candidates: Sequence[Candidate], pointer: str) -> None:
     """Refuse control characters in labels. Many candidates have few distinct labels, so these are checked."""
     labels = set(chain.from_iterable(map(_labels_of, candidates)))
     labels.discard(UNSET)
     if _CONTROL.search("".join(labels)):
         for index, candidate in enumerate(candidates):
             for field in _LABEL_FIELDS:
-                _check_label(getattr(candidate, field) or "", f"{_at(place, index)}.{field}")
+                _check_label(getattr(candidate, field) or "", f"{_at(pointer, index)}.{field}")
 
 
 def _check_label(label: str, pointer: str) -> None:
@@ -195,25 +194,24 @@ def _check_label(label: str, pointer: str) -> None:
         raise EventError(ErrorCode.INVALID_VALUE, "a name has no control characters", pointer)
 
 
-def _check_candidates(candidates: Sequence[Candidate], bounds: Bounds, place: str) -> None:
-    """Refuse fields of candidates that are too long, and too many tags."""
+def _check_candidates(candidates: Sequence[Candidate], bounds: Bounds, pointer: str) -> None:
     id_max, name_max, tags_max = bounds.id_max_characters, bounds.name_max_characters, bounds.tags_max
     for index, candidate in enumerate(candidates):
         if candidate.id is not UNSET and len(candidate.id) > id_max:
-            _short(candidate.id, id_max, f"{_at(place, index)}.id")
+            _short(candidate.id, id_max, f"{_at(pointer, index)}.id")
         if candidate.name is not UNSET and len(candidate.name) > name_max:
-            _short(candidate.name, name_max, f"{_at(place, index)}.name")
+            _short(candidate.name, name_max, f"{_at(pointer, index)}.name")
         if candidate.tags is not UNSET:
             if len(candidate.tags) > tags_max:
-                _at_most(len(candidate.tags), tags_max, "tags", f"{_at(place, index)}.tags")
+                _at_most(len(candidate.tags), tags_max, "tags", f"{_at(pointer, index)}.tags")
             for position, tag in enumerate(candidate.tags):
                 if len(tag) > bounds.tag_max_characters:
-                    _short(tag, bounds.tag_max_characters, f"{_at(place, index)}.tags[{position}]")
+                    _short(tag, bounds.tag_max_characters, f"{_at(pointer, index)}.tags[{position}]")
 
 
-def _at(place: str, index: int) -> str:
-    """Return a candidate's place. Only for errors: it takes a third of the time of a check that passes."""
-    return place.replace("%d", str(index))
+def _at(pointer: str, index: int) -> str:
+    """Return a candidate's pointer. Only for errors: it takes a third of the time of a check that passes."""
+    return pointer.replace("%d", str(index))
 
 
 def _check_constraints(constraints: Constraints, bounds: Bounds) -> None:
@@ -221,8 +219,8 @@ def _check_constraints(constraints: Constraints, bounds: Bounds) -> None:
     _at_most(total, bounds.constraints_max, "constraints", "$.constraints")
     for name in ("must_exclude", "pinned", "must_include"):
         for index, constraint in enumerate(getattr(constraints, name)):
-            place = f"$.constraints.{name}[{index}].match.value"
-            _short(constraint.match.value, bounds.id_max_characters, place)
+            pointer = f"$.constraints.{name}[{index}].match.value"
+            _short(constraint.match.value, bounds.id_max_characters, pointer)
     for index, requirement in enumerate(constraints.lane_requirements):
         _check_label(requirement.lane, f"$.constraints.lane_requirements[{index}].lane")
 

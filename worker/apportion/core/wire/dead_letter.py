@@ -1,7 +1,6 @@
 """Dead letters: records that hold refused events as they were received.
 
-What would be too large is left out, so that every dead letter fits into its topic: the rest of a long value,
-headers, and a long key, each by a limit of its own.
+Every dead letter fits into its topic. So the rest of a long value, long headers and a long key are left out.
 """
 
 from msgspec import json

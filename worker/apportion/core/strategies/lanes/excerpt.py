@@ -1,7 +1,7 @@
-"""Excerpts: the chosen passages of a candidate, with a line in place of each range that is left out.
+"""Excerpts: the chosen passages of a candidate, with a marker for each omitted range.
 
-A line `[... M lines omitted]` stands where lines are left out, also at the beginning and at the end. Lines
-are joined by LF, and nothing follows the last. An excerpt is made smaller by leaving out its worst passages.
+The marker is the line `[... M lines omitted]`, also at the beginning and at the end. Lines are joined by LF,
+without an LF at the end. An excerpt is made smaller by omitting its worst passages.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class ExcerptForms:
     """The forms of an excerpt: form k shows the best k chosen passages, in the order of the content."""
 
     def __init__(self, content: str, passages: Passages, chosen: Sequence[int]) -> None:
-        """`chosen` are places of passages, the best first."""
+        """`chosen` are the indices of passages, the best first."""
         self._content = content
         self._passages = passages
         self._lines = passages.lines(content)
@@ -25,17 +25,17 @@ class ExcerptForms:
 
     @property
     def rung(self) -> Rung:
-        """The forms that are smaller than the excerpt as it was chosen."""
+        """The forms that are smaller than the whole excerpt."""
         return Rung(len(self._chosen) - 1, self._render)
 
     def shown(self, text: str) -> Excerpt:
-        """Return the lines that a form shows, which was rendered before."""
+        """Return the lines that a form shows; the form must have been rendered before."""
         lines = self._lines
         ranges = [(lines[first] + 1, lines[end]) for first, end in self._ranges(self._kept[text])]
         return Excerpt(len(self._passages), tuple(ranges))
 
     def _ranges(self, kept: int) -> list[tuple[int, int]]:
-        """Return the first passage of each range of shown passages, and the passage behind its last."""
+        """Return the ranges of shown passages: each from its first passage to before its second number."""
         ranges: list[tuple[int, int]] = []
         for passage in sorted(self._chosen[:kept]):
             if ranges and ranges[-1][1] == passage:

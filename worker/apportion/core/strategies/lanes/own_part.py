@@ -1,6 +1,6 @@
-"""Inputs that `lanes` alone reads: the vitals, the lane requirements, the session, and the query.
+"""Inputs that only `lanes` reads: the vitals, the lane requirements, the session, and the query.
 
-Their part of a task's key is recorded in decisions, so its form stays as it is.
+Decisions record the key of a task, so the form of its parts must not change.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from apportion.core.strategy_api.task import OwnPart, SessionPart, Task, in_key
 
 
 class LanesPart(OwnPart, frozen=True):
-    """The own part of `lanes`. `query` are the different terms of the request's query, sorted."""
+    """The own part of `lanes`; `query` holds the distinct terms of the request's query, sorted."""
 
     vitals: Opt[Vitals]
     lane_requirements: tuple[LaneRequirement, ...]
@@ -22,7 +22,7 @@ class LanesPart(OwnPart, frozen=True):
     query: Opt[tuple[str, ...]] = UNSET
 
     def key(self) -> Sequence[Any]:
-        """Return all of it; the two nulls are places of layers and conversation, which keys once had."""
+        """Return all fields; the two nulls replace layers and conversation, which keys used to have."""
         key = [in_key(self.vitals), self.lane_requirements, None, None, *self.session.key()]
         return key if self.query is UNSET else [*key, ("query", self.query)]
 

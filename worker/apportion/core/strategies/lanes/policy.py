@@ -1,4 +1,4 @@
-"""The policy of strategy `lanes`: lanes, kinds, template. The defaults are the source's own numbers."""
+"""Policy of strategy `lanes`: lanes, kinds, template. The defaults are the Composer's numbers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -56,7 +56,7 @@ _PLACEHOLDERS = frozenset({"content", "id", "kind", "lane", "path", _MARK})
 class LanePolicy(PolicyTable):
     """`[lanes.NAME]`: priority 0 is first; floor and ceiling in tokens; an optional heading.
 
-    Of the lane, each source may take so many items (0: no bound) and thousandths of the ceiling.
+    Each source may take `max_items_per_source` (0: no bound) and that share of the ceiling, in thousandths.
     """
 
     priority: Count
@@ -78,27 +78,26 @@ _NO_QUOTA = SourceQuota(None, None)
 
 
 class Lane(Struct, frozen=True, gc=False):
-    """A lane as its candidates compete in it: its place by priority, and its bounds in tokens.
+    """A lane of one selection; floor and ceiling are in tokens."""
 
-    `empty` are the bounds as they are recorded where a selection found nothing for it. `quota` is that
-    of each source, if the policy sets one.
-    """
-
-    place: int
+    index: int
+    """The index of the lane by priority."""
     name: str
     heading: str | None
     floor: int
     ceiling: int
     empty: GroupBounds
+    """The bounds to record if nothing of the lane is selected."""
     quota: SourceQuota | None
+    """The quota of each source, if the policy sets one."""
 
 
-def open_lane(place: int, name: str, lane: LanePolicy, floor: int) -> Lane:
+def open_lane(index: int, name: str, lane: LanePolicy, floor: int) -> Lane:
     """Return a lane of a policy with this floor."""
     ceiling, items, share = lane.max_tokens, lane.max_items_per_source, lane.max_share_per_source
     quota = SourceQuota(items or None, ceiling * share // WHOLE if share < WHOLE else None)
     empty = GroupBounds(name, floor, ceiling, short=floor > 0)
-    return Lane(place, name, lane.heading, floor, ceiling, empty, None if quota == _NO_QUOTA else quota)
+    return Lane(index, name, lane.heading, floor, ceiling, empty, None if quota == _NO_QUOTA else quota)
 
 
 Percent = Annotated[int, Field(ge=0, le=100)]
@@ -107,8 +106,7 @@ Percent = Annotated[int, Field(ge=0, le=100)]
 class ScorePolicy(PolicyTable):
     """`[score]`: the weights of the score's parts in percent, and the ages in seconds at which recency falls.
 
-    A candidate needs no field whose weight is 0. A candidate below the first age has bucket 5, from the last
-    age on it has bucket 0.
+    Fields with weight 0 are not required. The recency bucket is 5 below the first age, and 0 from the last.
     """
 
     recency: Percent = 30
@@ -116,8 +114,7 @@ class ScorePolicy(PolicyTable):
     specificity: Percent = 20
     risk_alignment: Percent = 15
     age_edges_s: Annotated[
-        tuple[Count, ...],
-        Field(min_length=len(AGE_EDGES_S), max_length=len(AGE_EDGES_S), strict=False),
+        tuple[Count, ...], Field(min_length=len(AGE_EDGES_S), max_length=len(AGE_EDGES_S), strict=False)
     ] = AGE_EDGES_S
 
     @field_validator("age_edges_s")
@@ -136,32 +133,32 @@ class ScorePolicy(PolicyTable):
 
 
 class KindPolicy(PolicyTable):
-    """`[kinds.NAME]`: where the kind stands among equals, and how its artifacts are shrunk."""
+    """`[kinds.NAME]`: the rank of the kind among equal candidates, and how its artifacts are shrunk."""
 
     order: Count | None = None
     shrink: ShrinkStrategy | None = Field(default=None, strict=False)
 
 
 class ShrinkPolicy(PolicyTable):
-    """`[shrink]`: no artifact is shrunk to a target below the floor, but protected ones at the very last."""
+    """`[shrink]`: the smallest target of shrinking; as a last resort, protected artifacts have none."""
 
     floor_tokens: Count = 100
 
 
 class CachePolicy(PolicyTable):
-    """`[cache]`: how long a composition may be used again, in event time, and how many. 0 entries: off."""
+    """`[cache]`: the seconds of event time that a composition is cached, and the most entries; 0: off."""
 
     ttl_s: Count = 300
     max_entries: Count = 1_024
 
 
 class PrefixPolicy(PolicyTable):
-    """`[prefix]`: what it is worth that a text begins as the session's text before it did. 0 weight: off.
+    """`[prefix]`: the value of a text that begins as the session's previous text. 0 weight: off.
 
-    `weight` is how many thousandths of score one token is worth that a provider's cache serves. `max_loss` is
-    how many thousandths of a selection's value may be given up for it. `core` is how many thousandths of the
-    rule's own tokens, the best-ranked, always stand. Below `min_cached` tokens a provider caches nothing.
-    After `ttl_s` of event time its cache is cold.
+    `weight` is the value of one token that a provider's cache serves, in thousandths of score. `max_loss` is
+    the share of the selection's value that may be lost for it, in thousandths. `core` is the share of the
+    selection's tokens, best-ranked first, that is always selected, in thousandths. A provider caches nothing
+    below `min_cached` tokens. Its cache is cold after `ttl_s` of event time.
     """
 
     weight: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -174,8 +171,8 @@ class PrefixPolicy(PolicyTable):
 class QueryPolicy(PolicyTable):
     """`[query]`: the effect of a request's query.
 
-    `weight` is the share of the query in the relevance of a candidate that brings its own, in thousandths. A
-    candidate of more than `passage_characters` is cut into passages; 0: never.
+    `weight` is the share of the query in the relevance of a candidate with a relevance of its own, in
+    thousandths. A candidate of more than `passage_characters` is cut into passages; 0: never.
     """
 
     weight: Thousandths = 500
@@ -192,7 +189,7 @@ class QueryPolicy(PolicyTable):
 class RenderPolicy(PolicyTable):
     """`[render]`: the template of one artifact: `{content}`, `{id}`, `{kind}`, `{lane}`, `{mark}`, `{path}`.
 
-    A candidate without a path has its id for `{path}`.
+    If a candidate has no path, `{path}` is its id.
     """
 
     template: str | None = None
@@ -239,47 +236,47 @@ class LanesPolicy(Policy):
 
     @cached_property
     def cache_entries_max(self) -> int:
-        """How many compositions may be remembered under policies like this; 0: none."""
+        """The `max_entries` of `[cache]`."""
         return self.cache.max_entries
 
     @cached_property
     def cache_ttl_s(self) -> int:
-        """How long, in event time, a composition may be remembered."""
+        """The `ttl_s` of `[cache]`."""
         return self.cache.ttl_s
 
     @cached_property
     def prefix_ttl_s(self) -> int:
-        """How long, in event time, a provider's cache keeps a text's beginning; 0: this policy holds none."""
+        """The `ttl_s` of `[prefix]`, or 0 if its weight is 0."""
         return self.prefix.ttl_s if self.prefix.weight else 0
 
     @cached_property
     def marks_items(self) -> bool:
-        """Whether a text has a mark around each item, for which the session needs a secret."""
+        """Whether the template has a `{mark}`."""
         template = self.render.template
         return template is not None and any(name == _MARK for _, name, *_ in Formatter().parse(template))
 
     @cached_property
     def age_edges_us(self) -> Sequence[int]:
-        """The ages at which a candidate falls into the next lower bucket of recency."""
+        """The ages at which the recency bucket falls by 1, in microseconds."""
         return [edge * _MICROSECONDS for edge in self.score.age_edges_s]
 
     @cached_property
     def weighted(self) -> Sequence[str]:
-        """The fields of a candidate that have a weight in the score, beside its age."""
+        """The fields of a candidate with a weight above 0 in the score, without its age."""
         return [part for part in SCORE_PARTS[1:] if getattr(self.score, part)]
 
     @cached_property
     def in_order(self) -> dict[str, Lane]:
-        """The lanes by name, and by priority, as they stand in the text."""
+        """The lanes by name, in the order of priority."""
         rows = sorted((lane.priority, name, lane) for name, lane in self.lanes.items())
         return {
-            name: open_lane(place, name, lane, lane.min_tokens) for place, (_, name, lane) in enumerate(rows)
+            name: open_lane(index, name, lane, lane.min_tokens) for index, (_, name, lane) in enumerate(rows)
         }
 
     @cached_property
     def kind_order(self) -> dict[str, int]:
-        """The place of every kind among candidates of equal score and lane."""
-        order = {kind: place for place, kind in enumerate(KIND_ORDER)}
+        """The rank of every kind among candidates of equal score and lane."""
+        order = {kind: index for index, kind in enumerate(KIND_ORDER)}
         return order | {name: kind.order for name, kind in self.kinds.items() if kind.order is not None}
 
     @cached_property
@@ -288,17 +285,14 @@ class LanesPolicy(Policy):
         return {**SHRINK_BY_KIND, **own}
 
     def shrink_of(self, prepared: Prepared) -> ShrinkStrategy:
-        """Return how a candidate is shrunk: as it says itself, else as its kind, else from its start."""
+        """Return the candidate's own strategy, else that of its kind, else `truncate_oldest`."""
         if prepared.facts.shrink is not UNSET:
             return ShrinkStrategy(prepared.facts.shrink)
         return self._shrink_by_kind.get(prepared.kind, ShrinkStrategy.TRUNCATE_OLDEST)
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield floors above ceilings, shared priorities, floors above the total, kinds without place.
-
-        And what breaks every prefix, beside a `[prefix]` that holds them.
-        """
+        """Yield floors above ceilings or total, equal priorities, kinds without order, prefix breakers."""
         yield from super().cross_check(raw)
         kinds = raw.get("kinds")
         for name, kind in kinds.items() if isinstance(kinds, Mapping) else ():
@@ -325,7 +319,7 @@ class LanesPolicy(Policy):
 
 
 def _prefix_breakers(raw: Mapping[str, Any], lanes: Mapping[str, Any]) -> Iterable[Problem]:
-    """Yield the keys by whose design a text never begins as the one before."""
+    """Yield the keys that always break the prefix which `[prefix]` holds."""
     reason = "breaks what [prefix] holds; leave it out, or set prefix.weight to 0"
     for name, lane in lanes.items():
         if isinstance(lane, Mapping) and lane.get("heading") is not None:

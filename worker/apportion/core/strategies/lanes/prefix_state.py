@@ -1,8 +1,4 @@
-"""State that a session carries to its next text: the items at the beginning, by id and digest of their text.
-
-Decides how many of them are remembered, how they are written into the row, and what counts as unchanged.
-Never decides which of them are held.
-"""
+"""State that a session carries to its next text: the first items, by id and by digest of their text."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice, takewhile
@@ -16,28 +12,28 @@ from apportion.core.strategies.lanes.text import rendered
 
 ITEMS_MAX = 256
 BYTES_MAX = 16_384
-"""Of ids, each with 16 bytes beside it: four such lists are within what a row keeps."""
-_BESIDE_ID_BYTES = 16
+"""Of the ids, with 16 bytes added for each. A session's row has room for four such lists."""
+_ADDED_TO_ID_BYTES = 16
 _DIGEST_BYTES = 8
 _HEX = slice(len("sha256:"), len("sha256:") + 2 * _DIGEST_BYTES)
 
 
 class PrefixItem(Struct, frozen=True, gc=False):
-    """An item of the text before: its id, and the first 8 bytes of the SHA-256 of its piece."""
+    """An item of the previous text: its id, and the first 8 bytes of the SHA-256 of its piece."""
 
     id: str
     digest: bytes
 
 
 class _PrefixRow(Struct, frozen=True, array_like=True):
-    """The items as they stand in the row, in MessagePack: ids apart from digests, which are all of a size."""
+    """The items in the session's row, in MessagePack. All digests are in one string, 8 bytes each."""
 
     digests: bytes
     ids: tuple[str, ...]
 
 
 def items_of(value: bytes) -> Sequence[PrefixItem]:
-    """Return the items that were carried; none where nothing is."""
+    """Return the carried items; an empty value has none."""
     if not value:
         return ()
     row = msgpack.decode(value, type=_PrefixRow)
@@ -48,13 +44,13 @@ def items_of(value: bytes) -> Sequence[PrefixItem]:
     ]
 
 
-def value_of(standing: Iterable[Artifact], template: str | None) -> bytes:
-    """Return what is carried of a text: its items up to the first that is not whole, within the bounds."""
-    whole = takewhile(lambda artifact: artifact.fidelity is Fidelity.FULL, standing)
+def value_of(artifacts: Iterable[Artifact], template: str | None) -> bytes:
+    """Return the value to carry: the text's items before the first that is not in full, within the bounds."""
+    whole = takewhile(lambda artifact: artifact.fidelity is Fidelity.FULL, artifacts)
     carried: list[Artifact] = []
     left_bytes = BYTES_MAX
     for artifact in islice(whole, ITEMS_MAX):
-        left_bytes -= len(artifact.id.encode()) + _BESIDE_ID_BYTES
+        left_bytes -= len(artifact.id.encode()) + _ADDED_TO_ID_BYTES
         if left_bytes < 0:
             break
         carried.append(artifact)
@@ -63,8 +59,8 @@ def value_of(standing: Iterable[Artifact], template: str | None) -> bytes:
 
 
 def piece_digest(artifact: Artifact, template: str | None) -> bytes:
-    """Return the first 8 bytes of the SHA-256 of an artifact's piece; the content's is known."""
+    """Return the first 8 bytes of the SHA-256 of an artifact's piece."""
     content = artifact.prepared.facts.content
-    if template is None and content is not UNSET:
+    if template is None and content is not UNSET:  # the facts have the content's digest
         return bytes.fromhex(content[_HEX])
     return bytes.fromhex(text_digest(rendered(artifact, artifact.prepared.content, template))[_HEX])

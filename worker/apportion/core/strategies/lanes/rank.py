@@ -1,7 +1,7 @@
 """Scores and canonical order of candidates in lanes.
 
-Decides who comes before whom. Canonical order: score descending, lane priority, kind order, id, then
-canonical JSON, so that the order of the request never shows.
+Canonical order: score descending, lane priority, kind order, id, then canonical JSON. So the order of the
+request does not matter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ ONE = 1_000
 """1.0 in thousandths."""
 RECENCY_OF_BUCKET = 200
 _RECENCY = tuple(RECENCY_OF_BUCKET * recency_bucket(age) for age in range(len(AGE_EDGES_S) + 1))
-"""By class of age; a candidate without an age has the last class."""
+"""Recency by age class. `NO_AGE` is index -1, so a candidate without an age has the last class."""
 RECENT = 4 * RECENCY_OF_BUCKET
 RAPID_PULSE_BPM = 30
 LOW_OXYGEN = 0.5
@@ -31,22 +31,20 @@ _NO_BOOSTS: Mapping[str, int] = {}
 
 
 class Artifact(Verdict, gc=False, kw_only=True):
-    """A candidate in canonical order, its lane, and what becomes of it.
-
-    `mark` is what encloses it in the text, empty where the policy marks no items. Of a candidate that was
-    selected by its passages, `whole_tokens` is the exact count of the whole, and `excerpt_forms` are set if
-    only some of its passages stand.
-    """
+    """A candidate, its lane and its verdict."""
 
     prepared: Prepared
     lane: Lane
     mark: str = ""
+    """The mark around the item in the text; empty if the policy marks no items."""
     whole_tokens: int = 0
+    """The exact count of the whole candidate, if it was selected by its passages."""
     excerpt_forms: ExcerptForms | None = None
+    """Set if only some of its passages were selected."""
 
     @property
     def content(self) -> str:
-        """The text that stands if nothing is made smaller."""
+        """The text before any shrinking."""
         return self.prepared.content if self.excerpt_forms is None else self.excerpt_forms.text
 
 
@@ -65,12 +63,12 @@ def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -
             pointer = f"$.constraints.lane_requirements[{index}].lane"
             raise EventError(ErrorCode.UNKNOWN_LANE, unknown("lane", policy.name, policy.lanes), pointer)
         floor = min(lane.ceiling, max(lane.floor, requirement.min_tokens))
-        lanes[lane.name] = open_lane(lane.place, lane.name, policy.lanes[lane.name], floor)
+        lanes[lane.name] = open_lane(lane.index, lane.name, policy.lanes[lane.name], floor)
     return lanes
 
 
 def _boosts(vitals: Vitals) -> tuple[int, Mapping[str, int]]:
-    """Return what is added to the relevance of recent candidates, and of each lane's, in thousandths."""
+    """Return the additions to the relevance of recent candidates, and of each lane, in thousandths."""
     by_lane: dict[str, int] = {}
     if vitals.pulse_bpm is not UNSET and vitals.pulse_bpm > RAPID_PULSE_BPM:
         by_lane["local"] = 150
@@ -110,16 +108,16 @@ def rank(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
             prepared=prepared,
             lane=lane,
         )
-        # candidates that are equal in all of these are equal in everything: the index only ends the tie
+        # candidates that are equal in all of these are equal in everything; the number only ends the tie
         keyed.append(
-            (-score, lane.place, kind_order[prepared.kind], prepared.id, prepared.tie, len(keyed), artifact)
+            (-score, lane.index, kind_order[prepared.kind], prepared.id, prepared.tie, len(keyed), artifact)
         )
     keyed.sort()
     return [row[-1] for row in keyed]
 
 
 def set_marks(ranked: Iterable[Artifact], key: bytes) -> None:
-    """Give each artifact the mark that its template may show."""
+    """Set the mark of each artifact; the template may show it."""
     for artifact in ranked:
         prepared = artifact.prepared
         named = (prepared.id, prepared.kind, prepared.lane, prepared.facts.content or "")

@@ -1,11 +1,10 @@
-"""Rendering of lanes: headings, template, and how the whole is brought under the limit.
+"""Rendering of lanes: the text of the selected artifacts with headings and template, fitted into the limit.
 
-Decides nothing about who was selected, only how each stands, or that it cannot. Pieces go in the reverse of
-the output order: without `[prefix]` from the last lane to the first, within a lane the lowest score first.
+Artifacts are shrunk and dropped in reverse output order. Without `[prefix]` that is the last lane first, and
+in a lane the lowest score first.
 
-Where a content has no seam in sight, and the counter is dear, forms are reckoned on a grid (see
-`core.text.reckoning`), and so is the whole until it is counted itself. Then what stands shrunk is
-counted once more, for its tokens.
+If the counter is expensive and a content has no seam, the tokens of forms and of the text are estimated on a
+grid (see `core.text.reckoning`). The final text and its shrunk artifacts are then counted exactly.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,63 +25,63 @@ from apportion.core.text.tokens import TokenCounter, units_of
 from apportion.core.text.variant_counter import Alike
 
 LEAST_FORM_TOKENS = 6
-"""No form but a whole costs less, with any counter, for it has a marker: a piece that small has no other."""
+"""Every shrunk form costs at least as much with any counter, because it has a marker."""
 
 
 class Rendered(Struct, frozen=True):
-    """The text, its exact count, the artifacts in the order in which they stand in it, and their contents."""
+    """The text, its exact count, its artifacts in output order, and the form of each."""
 
     text: str
     tokens: int
-    standing: Sequence[Artifact]
+    artifacts: Sequence[Artifact]
     forms: Sequence[str]
 
     def ends(self, template: str | None) -> Sequence[int]:
-        """Return how many code points of a text without headings stand up to the end of each piece."""
-        both = zip(self.standing, self.forms, strict=True)
+        """Return the end of each piece in code points, for a text without headings."""
+        both = zip(self.artifacts, self.forms, strict=True)
         lengths = [len(rendered(artifact, form, template)) + len(SEPARATOR) for artifact, form in both]
         return [end - len(SEPARATOR) for end in accumulate(lengths)]
 
 
 def render(
-    standing: Sequence[Artifact], policy: LanesPolicy, limit_tokens: int, counter: TokenCounter
+    artifacts: Sequence[Artifact], policy: LanesPolicy, limit_tokens: int, counter: TokenCounter
 ) -> Rendered | None:
-    """Return the text of the selected artifacts, which are given in output order.
+    """Return the text of the selected artifacts, which are in output order; sets their tokens and fidelity.
 
-    Sets how each of them stands, or that it was dropped. None: the protected ones alone
-    pass the limit, however small they are made.
+    Dropped artifacts are rejected by `Bound.RENDER`. None: the protected artifacts alone exceed the limit, in
+    their smallest forms.
     """
     template = policy.render.template
-    _count(standing, template, counter)
-    contents = [artifact.content for artifact in standing]
-    pieces = list(with_headings(zip(standing, contents, strict=True), template))
+    _count(artifacts, template, counter)
+    contents = [artifact.content for artifact in artifacts]
+    pieces = list(with_headings(zip(artifacts, contents, strict=True), template))
     text = join(pieces)
-    tokens = standing[0].tokens if len(pieces) == 1 else counter.count(text)
-    whole = Rendered(text, tokens, standing, contents)
-    return whole if whole.tokens <= limit_tokens else _fitted(standing, whole, policy, limit_tokens, counter)
+    tokens = artifacts[0].tokens if len(pieces) == 1 else counter.count(text)
+    if tokens <= limit_tokens:
+        return Rendered(text, tokens, artifacts, contents)
+    return _fitted(artifacts, tokens, policy, limit_tokens, counter)
 
 
 def _fitted(
-    standing: Sequence[Artifact],
-    whole: Rendered,
+    artifacts: Sequence[Artifact],
+    whole_tokens: int,
     policy: LanesPolicy,
     limit_tokens: int,
     counter: TokenCounter,
 ) -> Rendered | None:
     template = policy.render.template
     is_dear = units_of(counter).dear
-    correction = Correction(on_grid=is_dear and any(needs_grid(artifact.content) for artifact in standing))
-    pieces = _pieces(standing, policy, counter, correction)
-    text = LanesText(standing, pieces, template, counter, correction)
+    correction = Correction(on_grid=is_dear and any(needs_grid(artifact.content) for artifact in artifacts))
+    pieces = _pieces(artifacts, policy, counter, correction)
+    text = LanesText(artifacts, pieces, template, counter, correction)
     fit = Fit(pieces[::-1], text, text.count, limit_tokens, policy.shrink.floor_tokens, correction)
-    fits = fit.fit(whole.tokens)
-    for artifact, piece in zip(standing, pieces, strict=True):
-        stands = fits and not piece.dropped
-        artifact.tokens = piece.form.tokens if stands else piece.full.tokens
-        if not stands:
-            artifact.refuse(
-                Bound.RENDER, artifact.tokens, limit_tokens - fit.tokens if fits else limit_tokens
-            )
+    fits = fit.fit(whole_tokens)
+    for artifact, piece in zip(artifacts, pieces, strict=True):
+        is_kept = fits and not piece.dropped
+        artifact.tokens = piece.form.tokens if is_kept else piece.full.tokens
+        if not is_kept:
+            left_tokens = limit_tokens - fit.tokens if fits else limit_tokens
+            artifact.refuse(Bound.RENDER, artifact.tokens, left_tokens)
         elif piece.form.text != piece.full.text:
             if artifact.excerpt_forms is None:
                 artifact.stand(Fidelity.SHRUNK)
@@ -93,14 +92,14 @@ def _fitted(
         return None
     kept = [
         (artifact, piece.form.text)
-        for artifact, piece in zip(standing, pieces, strict=True)
+        for artifact, piece in zip(artifacts, pieces, strict=True)
         if not piece.dropped
     ]
     return Rendered(fit.text, fit.tokens, [artifact for artifact, _ in kept], [form for _, form in kept])
 
 
 def _pieces(
-    standing: Sequence[Artifact], policy: LanesPolicy, counter: TokenCounter, correction: Correction
+    artifacts: Sequence[Artifact], policy: LanesPolicy, counter: TokenCounter, correction: Correction
 ) -> list[Piece]:
     parsing = Parsing()
     return [
@@ -109,14 +108,14 @@ def _pieces(
             _ladder_of(artifact, policy, Alike(counter, reckons=correction.on_grid), parsing),
             protected=artifact.prepared.protected,
         )
-        for artifact in standing
+        for artifact in artifacts
     ]
 
 
-def _count(standing: Sequence[Artifact], template: str | None, counter: TokenCounter) -> None:
-    """Set the exact count of each piece; a cost that was counted on the same text is already that."""
+def _count(artifacts: Sequence[Artifact], template: str | None, counter: TokenCounter) -> None:
+    """Set the exact count of each piece; a cost that was counted on the same text is reused."""
     uncounted = []
-    for artifact in standing:
+    for artifact in artifacts:
         artifact.tokens = artifact.whole_tokens or artifact.cost
         is_estimated = artifact.prepared.facts.token_estimate is not UNSET
         if template is not None or is_estimated or artifact.excerpt_forms is not None:
@@ -147,8 +146,8 @@ def _ladder_of(
 
 
 def report_excerpts(rendered: Rendered) -> None:
-    """Set which lines of each excerpt stand, and the count of the whole that it is made from."""
-    for artifact, form in zip(rendered.standing, rendered.forms, strict=True):
+    """Set the lines that each excerpt shows, and the count of its whole candidate."""
+    for artifact, form in zip(rendered.artifacts, rendered.forms, strict=True):
         if artifact.excerpt_forms is not None:
             artifact.excerpt = artifact.excerpt_forms.shown(form)
             artifact.full_tokens = artifact.whole_tokens

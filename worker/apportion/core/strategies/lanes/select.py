@@ -1,7 +1,7 @@
-"""Selection in lanes: protected ones, what is held, floors by priority, floors without reserve, the rest.
+"""Selection in lanes, by selection cost: the candidate's `token_estimate`, else its token count.
 
-Decides by selection cost: the candidate's `token_estimate`, else its count. Never renders. A selection is
-made on flat lists and marks nothing, for a rule may try several; `settle` marks the one that holds.
+A selection does not change verdicts, because the prefix rule tries several selections. `settle` writes the
+final one into the verdicts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from msgspec import Struct
 from apportion.core.overlap.selection_order import Order
 from apportion.core.results import Fidelity
 from apportion.core.strategies.lanes.policy import Lane
-from apportion.core.strategies.lanes.quota import QuotaTable, QuotaUse, quotas_of
+from apportion.core.strategies.lanes.quota import QuotaUse, has_quota
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategy_api.verdict import Bound, mark_covered
 
@@ -21,236 +21,222 @@ _FULL, _LANE, _LIMIT = Fidelity.FULL, Bound.LANE, Bound.LIMIT
 
 
 class Choosable(Struct, frozen=True):
-    """The candidates that can be chosen, by place in canonical order, and what bounds them, by lane.
+    """The candidates that no bound has rejected yet, in canonical order, and the lanes by priority.
 
-    `costs` and `scores` are those of `ones`, `lane_of` the places of their lanes; `available` is what each
-    lane's candidates cost together. `floors` are the places of the lanes with a floor and a candidate, by
-    priority, each with the candidates that are not `protected`; `rest` are those of all lanes. `quotas` are
-    those of sources, None where there are none.
+    Candidates and lanes are given by their indices in `artifacts` and `lanes`.
     """
 
-    ones: Sequence[Artifact]
+    artifacts: Sequence[Artifact]
     costs: Sequence[int]
     scores: Sequence[int]
     lane_of: Sequence[int]
+    """The lane of each candidate."""
     lanes: Sequence[Lane]
     available: Sequence[int]
+    """The cost of all candidates of each lane."""
     protected: Sequence[int]
     floors: Sequence[tuple[int, Sequence[int]]]
+    """The lanes with a floor above 0 and with unprotected candidates, and these candidates."""
     rest: Sequence[int]
+    """The unprotected candidates of all lanes."""
     limit_tokens: int
-    quotas: QuotaTable | None
+    has_quotas: bool
+    """True if a candidate has a quota of its source."""
 
     def quota_use(self) -> QuotaUse | None:
-        """Return the use of quotas before anything is selected."""
-        return None if self.quotas is None else QuotaUse(self.quotas, self.costs)
+        """Return the use of quotas before anything is selected; None if there are no quotas."""
+        return QuotaUse(self.artifacts) if self.has_quotas else None
 
     def claim(self, lane: int) -> int:
-        """Return what a lane's floor can ask for, at the start."""
+        """Return the tokens that a lane's floor can use at most."""
         return min(self.lanes[lane].floor, self.available[lane])
 
 
 class Rejection(Struct, frozen=True, gc=False):
-    """What kept a candidate out when it was considered last, and what was left for it then."""
+    """The bound that rejected a candidate when it was considered last, and the tokens left then."""
 
-    place: int
+    index: int
     bound: Bound
     left: int
     limit_left: int
-    """What was left of the limit, which is not always the bound."""
+    """The tokens left of the limit, which may not be the bound."""
 
 
 class Selection:
-    """What is selected, by place, and what each lane has used of it; `value` is Σ score · cost.
-
-    `tight` are the lanes whose ceiling refused what their floor would have taken. The others say who was out
-    when considered last: `redundant` are those of which others said all. `over_quota` are those that the
-    quota of their source refused. `refused` are the rest, if they are recorded.
-    """
-
-    __slots__ = (
-        "_choosable",
-        "_quota_use",
-        "_rest",
-        "left_tokens",
-        "order",
-        "over_quota",
-        "redundant",
-        "refused",
-        "taken",
-        "tight",
-        "used",
-        "value",
-    )
+    """A selection in progress. Candidates and lanes are indices into its `Choosable`."""
 
     def __init__(self, choosable: Choosable, order: Order) -> None:
-        self.taken = bytearray(len(choosable.ones))
+        self.taken = bytearray(len(choosable.artifacts))
+        """1 for each selected candidate."""
         self.used = [0] * len(choosable.lanes)
+        """The tokens used of each lane."""
         self.left_tokens = choosable.limit_tokens
         self.value = 0
+        """Σ score · cost of the selected candidates."""
         self.tight: set[int] = set()
-        self.refused: list[Rejection] = []
+        """The lanes whose ceiling rejected a candidate for their floor."""
+        self.rejections: list[Rejection] = []
+        """The candidates that limit or ceiling rejected."""
         self.redundant: list[int] = []
+        """The candidates that selected ones cover completely."""
         self.over_quota: list[int] = []
+        """The candidates that the quota of their source rejected."""
         self.order = order
         self._choosable = choosable
         self._quota_use = choosable.quota_use()
         self._rest: Iterator[int] = iter(())
 
-    def take(self, place: int) -> None:
+    def take(self, index: int) -> None:
         """Select a candidate, whether it fits or not."""
         choosable = self._choosable
-        cost = choosable.costs[place]
-        self.taken[place] = 1
-        self.used[choosable.lane_of[place]] += cost
+        cost = choosable.costs[index]
+        self.taken[index] = 1
+        self.used[choosable.lane_of[index]] += cost
         self.left_tokens -= cost
         if self._quota_use is not None:
-            self._quota_use.take(place)
-        self.value += self.order.taken(place) * cost
+            self._quota_use.take(index)
+        self.value += self.order.taken(index) * cost
 
-    def fill_holding_back(self) -> None:
-        """Select for the floors in turn, of the limit holding back what those of other lanes can claim."""
+    def fill_with_reserve(self) -> None:
+        """Fill the floors in turn, with a reserve of the limit for the unmet claims of other lanes."""
 
-        # of what stands already, nothing is left to claim: a lane without another candidate has no claim
+        # Selected candidates reduce the claim. A lane without further candidates has no claim.
         def unmet(lane: int) -> int:
             return max(0, self._choosable.claim(lane) - self.used[lane])
 
         floors = self._choosable.floors
         reserve = sum([unmet(lane) for lane, _ in floors])
-        for lane, places in floors:
+        for lane, indices in floors:
             reserve -= unmet(lane)
-            self.fill_floor(lane, places, reserve)
+            self.fill_floor(lane, indices, reserve)
             reserve += unmet(lane)
 
-    def fill_floor(self, lane: int, places: Sequence[int], reserve: int) -> None:
-        """Select what fits into the lane and the limit less the reserve, until the floor is met."""
+    def fill_floor(self, lane: int, indices: Sequence[int], reserve: int) -> None:
+        """Select candidates that fit into the lane and into the limit minus the reserve, up to the floor."""
         taken, used, costs, quota_use = self.taken, self.used, self._choosable.costs, self._quota_use
         floor, ceiling = self._choosable.lanes[lane].floor, self._choosable.lanes[lane].ceiling
-        for place in self.order.arrange(places):
+        for index in self.order.arrange(indices):
             if used[lane] >= floor:
                 break
-            cost = costs[place]
-            if not taken[place] and (quota_use is None or not quota_use.refuses(place)):
+            cost = costs[index]
+            if not taken[index] and (quota_use is None or not quota_use.refuses(index)):
                 if cost > ceiling - used[lane]:
                     self.tight.add(lane)
                 elif cost <= self.left_tokens - reserve:
-                    self.take(place)
+                    self.take(index)
 
-    def fill(self, places: Sequence[int], *, tells: bool) -> None:
-        """Select what fits into its lane and the limit; where it `tells`, say what refused all others."""
-        self._rest = iter(self.order.arrange(places))
-        self._go_on(tells=tells)
+    def fill(self, indices: Sequence[int], *, records_all: bool) -> None:
+        """Select the candidates that fit into their lane and the limit.
 
-    def tell(self) -> None:
-        """Say what refused the others, where `fill` stopped because nothing could fit any more."""
-        self._go_on(tells=True)
+        Without `records_all`, stop when nothing can fit any more. `record_rest` then records the others.
+        """
+        self._rest = iter(self.order.arrange(indices))
+        self._continue(records_all=records_all)
 
-    def _go_on(self, *, tells: bool) -> None:
+    def record_rest(self) -> None:
+        """Record the rejections of the candidates that `fill` has not considered."""
+        self._continue(records_all=True)
+
+    def _continue(self, *, records_all: bool) -> None:
         taken, used, lanes = self.taken, self.used, self._choosable.lanes
         costs, lane_of = self._choosable.costs, self._choosable.lane_of
-        least_tokens = 0 if tells else min(map(costs.__getitem__, self._choosable.rest), default=0)
+        least_tokens = 0 if records_all else min(map(costs.__getitem__, self._choosable.rest), default=0)
         redundant, quota_use = self.order.redundant, self._quota_use
-        for place in self._rest:
-            if place in redundant:
-                self.redundant.append(place)
-            elif taken[place]:
+        for index in self._rest:
+            if index in redundant:
+                self.redundant.append(index)
+            elif taken[index]:
                 continue
-            elif quota_use is not None and quota_use.refuses(place):
-                self.over_quota.append(place)
+            elif quota_use is not None and quota_use.refuses(index):
+                self.over_quota.append(index)
             else:
-                cost, lane = costs[place], lane_of[place]
+                cost, lane = costs[index], lane_of[index]
                 left = self.left_tokens
                 lane_left = lanes[lane].ceiling - used[lane]
                 if cost <= lane_left and cost <= left:
-                    self.take(place)
+                    self.take(index)
                 else:
-                    refusal = (_LANE, lane_left) if cost > lane_left else (_LIMIT, left)
-                    self.refused.append(Rejection(place, *refusal, left))
-                    if left < least_tokens and not tells:
+                    bound = (_LANE, lane_left) if cost > lane_left else (_LIMIT, left)
+                    self.rejections.append(Rejection(index, *bound, left))
+                    if left < least_tokens and not records_all:
                         break
 
 
 def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens: int) -> Choosable:
-    """Return those of candidates in canonical order that nothing has refused, and their lanes by priority."""
+    """Return the candidates without a bound; candidates are in canonical order, lanes by priority."""
     artifacts = [artifact for artifact in ranked if artifact.bound is None]
     by_priority = list(lanes)
-    costs: list[int] = []
-    scores: list[int] = []
-    lane_of: list[int] = []
     protected: list[int] = []
     rest: list[int] = []
     available = [0] * len(by_priority)
     to_floors: dict[int, list[int]] = {}
-    for place, artifact in enumerate(artifacts):
-        cost, lane = artifact.cost, artifact.lane
-        costs.append(cost)
-        scores.append(artifact.score or 0)  # type: ignore[arg-type] # a score of lanes is 1,000 at most
-        lane_of.append(lane.place)
-        available[lane.place] += cost
-        if artifact.prepared.protected:
-            protected.append(place)
-        else:
-            rest.append(place)
-            if lane.floor:
-                to_floors.setdefault(lane.place, []).append(place)
+    for index, artifact in enumerate(artifacts):
+        lane = artifact.lane
+        available[lane.index] += artifact.cost
+        (protected if artifact.prepared.protected else rest).append(index)
+        if lane.floor and not artifact.prepared.protected:
+            to_floors.setdefault(lane.index, []).append(index)
     return Choosable(
-        ones=artifacts,
-        costs=costs,
-        scores=scores,
-        lane_of=lane_of,
+        artifacts=artifacts,
+        costs=[artifact.cost for artifact in artifacts],
+        scores=[artifact.score or 0 for artifact in artifacts],  # type: ignore[misc] # at most 1,000, no text
+        lane_of=[artifact.lane.index for artifact in artifacts],
         lanes=by_priority,
         available=available,
         protected=protected,
         floors=sorted(to_floors.items()),
         rest=rest,
         limit_tokens=limit_tokens,
-        quotas=quotas_of(artifacts) if any(lane.quota is not None for lane in by_priority) else None,
+        has_quotas=any(lane.quota for lane in by_priority) and any(map(has_quota, artifacts)),
     )
 
 
-def greedy(choosable: Choosable, order: Order, held: Iterable[int] = (), *, tells: bool = True) -> Selection:
-    """Select the protected ones and what is held, whatever the bounds, then by floors, then all the rest.
+def greedy(
+    choosable: Choosable, order: Order, held: Iterable[int] = (), *, records_all: bool = True
+) -> Selection:
+    """Return a selection: protected and held candidates without bounds, then floors, then the others.
 
-    A floor's first round holds back what the floors of other lanes can still claim: the lesser of floor and
-    available, less what the lane has used. A selection that is only weighed need not `tell` what it refused.
+    The first round of floors keeps a reserve for the unmet claims of other lanes. A claim is the lesser of
+    floor and available tokens, minus the used tokens. `records_all` is as in `Selection.fill`.
     """
     selection = Selection(choosable, order)
-    for place in choosable.protected:
-        selection.take(place)
-    for place in held:
-        if not selection.taken[place]:
-            selection.take(place)
+    for index in choosable.protected:
+        selection.take(index)
+    for index in held:
+        if not selection.taken[index]:
+            selection.take(index)
     if len(choosable.floors) > 1:
-        selection.fill_holding_back()
-    for lane, places in choosable.floors:
-        selection.fill_floor(lane, places, 0)
-    selection.fill(choosable.rest, tells=tells)
+        selection.fill_with_reserve()
+    for lane, indices in choosable.floors:
+        selection.fill_floor(lane, indices, 0)
+    selection.fill(choosable.rest, records_all=records_all)
     return selection
 
 
 def output_order(choosable: Choosable, selection: Selection, first: Iterable[int] = ()) -> Sequence[int]:
-    """Return the places of what is selected: these first, then by lane priority, then canonical order."""
+    """Return the selected candidates: `first`, then the others by lane priority, then canonical order."""
     order = dict.fromkeys(first)
-    rest = [place for place in compress(count(), selection.taken) if place not in order]
+    rest = [index for index in compress(count(), selection.taken) if index not in order]
     rest.sort(key=choosable.lane_of.__getitem__)
     return [*order, *rest] if order else rest
 
 
 def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] = ()) -> None:
-    """Mark what is selected, and for the others the bound that refused them at last.
+    """Set the fidelity of the selected candidates, and the bound of the others.
 
-    What was `displaced` by what is held, of that bound.
+    `displaced` candidates get `Bound.PREFIX`.
     """
-    for artifact in compress(choosable.ones, selection.taken):
+    artifacts = choosable.artifacts
+    for artifact in compress(artifacts, selection.taken):
         artifact.fidelity = _FULL
-    for refusal in selection.refused:
-        artifact = choosable.ones[refusal.place]
-        artifact.refuse(refusal.bound, artifact.cost, refusal.left)
-    for place in selection.over_quota:
-        choosable.ones[place].bound = Bound.SOURCE
-    for place in selection.redundant:
-        choosable.ones[place].bound = Bound.REDUNDANCY
+    for rejection in selection.rejections:
+        artifact = artifacts[rejection.index]
+        artifact.refuse(rejection.bound, artifact.cost, rejection.left)
+    for index in selection.over_quota:
+        artifacts[index].bound = Bound.SOURCE
+    for index in selection.redundant:
+        artifacts[index].bound = Bound.REDUNDANCY
     if selection.order.covered:
-        mark_covered(choosable.ones, selection.order.covered)
-    for place in displaced:
-        choosable.ones[place].bound = Bound.PREFIX
+        mark_covered(artifacts, selection.order.covered)
+    for index in displaced:
+        artifacts[index].bound = Bound.PREFIX

@@ -1,8 +1,8 @@
-"""Units: what competes for a place under a query, either a passage or a whole candidate.
+"""Units of a selection under a query: passages and whole candidates.
 
-A candidate with several passages, of which one is relevant, competes passage by passage. Every other
-candidate competes whole. Units take the place of candidates in the selection. Afterwards the units of a
-candidate become one verdict again: that of its best unit, selected if any unit is.
+A candidate with several passages and at least one relevant passage competes passage by passage. Every other
+candidate competes whole. After the selection, the units of a candidate become one verdict again: the verdict
+of its best unit, selected if any unit is selected.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,20 +30,19 @@ if TYPE_CHECKING:  # numpy, which requests without a query never need
     from apportion.core.query.relevance import Relevances
 
 MARKER_TOKENS = 8
-"""The tokens that a passage costs beside its own, for the lines that say what is left out."""
+"""The extra tokens that a passage is charged, for the markers of omitted lines."""
 _NO_PARTS = (0,) * len(SCORE_PARTS)
 _NO_PATH = "\0"
-"""The beginning of the home of a candidate without a path; no path has this character."""
+"""The prefix of the home of a candidate without a path; no path has this character."""
 
 
 class Unit(Prepared, frozen=True, gc=False):
-    """A passage of a candidate, or a whole candidate. Its content and its facts are its own.
-
-    `passage` is its place in the candidate, None if the unit is whole. `share` is its relevance to the query.
-    """
+    """A passage of a candidate, or a whole candidate, with the content and the facts of the unit."""
 
     passage: int | None = None
+    """The number of the passage in the candidate; None for a whole candidate."""
     share: int = 0
+    """The relevance to the query, in thousandths."""
 
 
 class CutCandidate(Struct, frozen=True):
@@ -54,19 +53,18 @@ class CutCandidate(Struct, frozen=True):
 
 
 class Competition(Struct, frozen=True):
-    """The units in canonical order, and among them the candidates that nothing can select.
-
-    `cut` has the candidates with several units, by id. `match` is what the decision says of the query.
-    """
+    """The units of all candidates, as they compete under a query."""
 
     ranked: list[Artifact]
+    """In canonical order, with the candidates that are already rejected."""
     cut: Mapping[str, CutCandidate]
+    """The candidates with several units, by id."""
     match: QueryMatch
 
     def gather(self, task: LanesTask) -> list[Artifact]:
         """Return the candidates in canonical order, each as its best unit, selected if any unit is.
 
-        The cost of a selected candidate is that of its selected units.
+        A selected candidate costs as much as its selected units together.
         """
         candidates: list[Artifact] = []
         best: dict[str, Artifact] = {}
@@ -89,25 +87,25 @@ class Competition(Struct, frozen=True):
         return candidates
 
     def _select(self, best: Artifact, chosen: Sequence[Artifact]) -> None:
-        """Select a candidate with its chosen units, which are in canonical order."""
         whole = self.cut[best.id]
         best.cost = sum([unit.cost for unit in chosen])
         if len(chosen) == len(whole.terms.passages):
             best.stand(Fidelity.FULL)
             return
         best.stand(Fidelity.EXCERPT)
-        places = [place for unit in chosen if (place := _passage_of(unit)) is not None]
-        best.excerpt_forms = ExcerptForms(whole.artifact.prepared.content, whole.terms.passages, places)
+        indices = [index for unit in chosen if (index := _passage_of(unit)) is not None]
+        best.excerpt_forms = ExcerptForms(whole.artifact.prepared.content, whole.terms.passages, indices)
 
 
-def compete(
-    task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane], terms: Sequence[str]
-) -> Competition:
-    """Return the units of ranked candidates under a query, with their costs.
+def compete(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) -> Competition | None:
+    """Set the costs of ranked candidates, and return their units under the request's query, if it has one.
 
-    Where the query matches nothing, every candidate is one unit and stays as it is ranked.
+    If the query matches nothing, every candidate is one unit and keeps its rank.
     """
-    offered = [artifact for artifact in ranked if artifact.bound is None]
+    terms, offered = task.own.query, [artifact for artifact in ranked if artifact.bound is None]
+    if terms is UNSET:
+        set_costs(offered, task.count_contents)
+        return None
     contents = _contents(task, [artifact.prepared for artifact in offered])
     found = _relevances(offered, contents, terms)
     match = QueryMatch(found.terms, found.matched, found.passages)
@@ -124,7 +122,7 @@ def compete(
         ranked.sort(
             key=lambda artifact: (
                 -(artifact.score or 0),  # type: ignore[operator] # a score of lanes is 1,000 at most
-                artifact.lane.place,
+                artifact.lane.index,
                 kind_order[artifact.kind],
                 artifact.id,
                 artifact.prepared.tie,
@@ -138,13 +136,13 @@ def compete(
 
 
 def _passage_of(artifact: Artifact) -> int | None:
-    """Return the place of a passage in its candidate; None for a whole candidate."""
+    """Return the number of a passage in its candidate; None for a whole candidate."""
     unit = artifact.prepared
     return unit.passage if isinstance(unit, Unit) else None
 
 
 def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentTerms]:
-    """Return the terms of each candidate by passage; one passage where it may not be cut."""
+    """Return the terms of each candidate by passage; a candidate that must not be cut is one passage."""
     policy = task.policy
     characters = 0 if policy.prefix.weight else policy.query.passage_characters
     is_whole = [
@@ -212,7 +210,7 @@ def _unit(prepared: Prepared, content: str, facts: Facts, passage: int | None, s
 
 
 def _relevance(own: Opt[int], share: int, weight: int) -> int:
-    """Return the relevance of a unit, from the candidate's own and its relevance to the query."""
+    """Return the weighted mean of the candidate's own relevance and the unit's relevance to the query."""
     if own is UNSET:
         return share
     return ((ONE - weight) * own + weight * share + ONE // 2) // ONE
@@ -221,7 +219,7 @@ def _relevance(own: Opt[int], share: int, weight: int) -> int:
 def _ranked_units(
     task: LanesTask, lanes: Mapping[str, Lane], units: Sequence[Unit], offered: Sequence[Artifact]
 ) -> list[Artifact]:
-    """Return the units by score. A passage that is not relevant has score 0."""
+    """Return the units in canonical order; an irrelevant passage has score 0."""
     candidates = {artifact.id: artifact for artifact in offered}
     competing = rank(replace(task, candidates=tuple(units)), lanes)
     for artifact in competing:
@@ -234,7 +232,7 @@ def _ranked_units(
 
 
 def _count_whole(selected: Sequence[Artifact], task: LanesTask) -> None:
-    """Set the exact count of each candidate as it would stand whole."""
+    """Set the exact count of each whole candidate, in its template if there is one."""
     template = task.policy.render.template
     prepared = [artifact.prepared for artifact in selected]
     if template is None:
@@ -247,6 +245,6 @@ def _count_whole(selected: Sequence[Artifact], task: LanesTask) -> None:
 
 
 def in_output_order(candidates: Sequence[Artifact]) -> list[Artifact]:
-    """Return the selected candidates by lane priority, then in canonical order, which is given."""
+    """Return the selected candidates by lane priority; the candidates are in canonical order."""
     selected = [artifact for artifact in candidates if artifact.fidelity is not None]
-    return sorted(selected, key=lambda artifact: artifact.lane.place)
+    return sorted(selected, key=lambda artifact: artifact.lane.index)
