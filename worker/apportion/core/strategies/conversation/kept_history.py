@@ -1,4 +1,4 @@
-"""The part of a history that is sent: cleared tool results first, then the window over what they leave."""
+"""The part of a history that is sent: tool results are cleared first, then the window is chosen."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -19,7 +19,7 @@ from apportion.core.strategy_api.task import OwnPart, SessionPart, Task
 
 
 class ConversationPart(OwnPart, frozen=True):
-    """The own part of `conversation`: the request's conversation, and the session."""
+    """The request's conversation, and the session."""
 
     conversation: Conversation
     session: SessionPart
@@ -38,23 +38,24 @@ class CountedChat(Struct, frozen=True):
 
 
 class KeptHistory(Struct, frozen=True):
-    """The kept messages of a history, newest first. `costs` has the cost of each message as it would be sent.
-
-    `withheld` are the messages that only the stable window keeps out. `last` is the beginning of the last
-    text, and `last_cut` where its cut is found again, None if it is not.
-    """
+    """The kept messages of a history, by index of the message."""
 
     kept: tuple[int, ...]
+    """The kept messages, newest first."""
     margins: Mapping[int, Margin]
     costs: Sequence[int]
+    """The cost of each message after clearing."""
     withheld: frozenset[int] = frozenset()
+    """Messages that only the stable window drops."""
     clearing: Clearing = Clearing()
     last: SentBeginning | None = None
+    """The beginning of the last text."""
     last_cut: int | None = None
+    """The index of the last text's cut in this request; None if it was not found."""
 
 
 def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int) -> KeptHistory:
-    """Return what is kept of the history in that much room."""
+    """Return the messages of the history that are kept in that much room."""
     policy, plan = task.policy, counted.plan
     slack, table = policy.prefix.slack, policy.tool_results
     if not slack and table is None:
@@ -96,7 +97,7 @@ def _clearing(
     room_tokens: int,
     last: tuple[int, int | None],
 ) -> Clearing:
-    """Return what is cleared; `last` are the cut and the boundary of the last text."""
+    """Return the clearing of this turn; `last` is the cut and the boundary of the last text."""
     cut, boundary = last
     plan = counted.plan
     return clear(
