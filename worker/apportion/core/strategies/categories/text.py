@@ -1,7 +1,7 @@
-"""Token count of the text of categories, while one candidate after another joins it.
+"""Token count of the text of `categories` while candidates are added.
 
-The count equals that of the whole text, and is computed from what has changed. Candidates are identified by
-their place in output order.
+It equals the count of the whole text, and only the added parts are counted. Candidates are indexes in output
+order.
 """
 
 from bisect import bisect, insort
@@ -15,23 +15,22 @@ from apportion.core.text.tokens import Units
 
 
 class Text(Protocol):
-    """A text to which candidates are joined; it begins empty."""
+    """A text that starts empty and grows by candidates."""
 
     def tokens(self) -> int:
         """Return its count."""
 
-    def tokens_with(self, place: int) -> int:
-        """Return what it would count with one more candidate."""
+    def tokens_with(self, index: int) -> int:
+        """Return its count with one more candidate."""
 
-    def add(self, place: int) -> None:
-        """Join the candidate that was asked about last."""
+    def add(self, index: int) -> None:
+        """Add the candidate of the last `tokens_with`."""
 
 
 class GrowingText:
-    """A text to which candidates are joined in output order, each at the end.
+    """A text to which candidates are added at the end, in output order.
 
-    What stands after its last seam is all that a next piece can change. No more than its last code points
-    are looked at for that (see `core.text.reckoning.REACH`).
+    The next piece can change only the count of the text after the last seam (see `core.text.reckoning`).
     """
 
     def __init__(self, contents: Sequence[str], units: Units) -> None:
@@ -48,28 +47,28 @@ class GrowingText:
         """Return its count."""
         return self._counter.tokens(self._units)
 
-    def tokens_with(self, place: int) -> int:
-        """Return what it would count with one more candidate."""
-        piece = self._contents[place]
+    def tokens_with(self, index: int) -> int:
+        """Return its count with one more candidate."""
+        piece = self._contents[index]
         if stands_apart(self._end.rstrip("\n"), piece):
             units = self._before_end_units + self._end_units + self._units_of(piece)
         else:
             units = self._before_end_units + self._units_of(self._end + piece)
-        self._asked = (place, units)
+        self._asked = (index, units)
         return self._counter.tokens(units)
 
-    def add(self, place: int) -> None:
-        """Join the candidate that was asked about last."""
+    def add(self, index: int) -> None:
+        """Add the candidate of the last `tokens_with`."""
         asked, self._units = self._asked
-        assert asked == place, "it was asked about last"
-        end = end_of(self._end + self._contents[place])
+        assert asked == index, "it was asked about last"
+        end = end_of(self._end + self._contents[index])
         self._before_end_units = self._units - self._units_of(end)
         self._end = end + SEPARATOR
         self._end_units = self._units_of(self._end)
 
 
 class OrderedText:
-    """A text to which candidates are joined in any order, each at its place in output order."""
+    """A text to which candidates are added in any order, each at its index in output order."""
 
     def __init__(self, contents: Sequence[str], counted: Callable[[int], int], units: Units) -> None:
         """Start empty; `counted` gives the count of a content."""
@@ -84,23 +83,23 @@ class OrderedText:
         self._withdraw()
         return self._joined.tokens()
 
-    def tokens_with(self, place: int) -> int:
-        """Return what it would count with one more candidate."""
+    def tokens_with(self, index: int) -> int:
+        """Return its count with one more candidate."""
         self._withdraw()
-        after = bisect(self._standing, place)
+        after = bisect(self._standing, index)
         before = self._standing[after - 1] if after else None
-        self._joined.put_in(place, self._contents[place], self._counted(place), before)
-        self._asked = place
+        self._joined.put_in(index, self._contents[index], self._counted(index), before)
+        self._asked = index
         return self._joined.tokens()
 
-    def add(self, place: int) -> None:
-        """Join the candidate that was asked about last."""
-        assert self._asked == place, "it was asked about last"
-        insort(self._standing, place)
+    def add(self, index: int) -> None:
+        """Add the candidate of the last `tokens_with`."""
+        assert self._asked == index, "it was asked about last"
+        insort(self._standing, index)
         self._asked = None
 
     def _withdraw(self) -> None:
-        """Let what was only asked about stand no longer."""
+        """Remove the candidate of a `tokens_with` that was not added."""
         if self._asked is not None:
             self._joined.take_out(self._asked)
             self._asked = None
