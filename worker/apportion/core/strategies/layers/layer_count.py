@@ -13,7 +13,7 @@ from apportion.core.strategies.layers.form import Layer, SectionLines, omission
 from apportion.core.text.cut import MARK
 from apportion.core.text.piecewise_count import Stretch, stretch_of
 from apportion.core.text.prefixes import Prefixes
-from apportion.core.text.reckoning import REACH, Correction
+from apportion.core.text.reckoning import SEAM_REACH, Correction
 from apportion.core.text.render import SEPARATOR
 from apportion.core.text.tokens import Units
 
@@ -47,16 +47,16 @@ class Levels:
             return self._whole if level == layer.top else None
         code_points, mark = self._cut(level)
         if layer.sections:
-            front = self._front[: min(code_points, REACH)] + mark
+            front = self._front[: min(code_points, SEAM_REACH)] + mark
             start = f"{front}{SEPARATOR}{_SECTION}" if front else _SECTION
             gone = layer.gone(level)
             end = omission(gone) if gone else self._whole_run.end
             units = self._front_units(level) + self._sections_units(gone)
         else:
-            start = self._front[: min(code_points, REACH)] + mark
-            end = self._front[max(0, code_points - REACH) : code_points] + mark
+            start = self._front[: min(code_points, SEAM_REACH)] + mark
+            end = self._front[max(0, code_points - SEAM_REACH) : code_points] + mark
             units = self._prefixes.units(code_points, mark)
-        return Stretch(start[:REACH], end[-REACH:], units)
+        return Stretch(start[:SEAM_REACH], end[-SEAM_REACH:], units)
 
     def _cut(self, level: int) -> tuple[int, str]:
         """Return the code points left before the sections, and the marker of a cut."""
