@@ -30,10 +30,7 @@ class Plan(Struct, frozen=True):
 
 
 def plan(
-    messages: int,
-    calls: Mapping[int, tuple[str, ...]],
-    results: Mapping[int, str],
-    pins: Iterable[int] = (),
+    messages: int, calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str], pins: Iterable[int] = ()
 ) -> Plan:
     """Return the plan of so many messages of history; the new message has the next index.
 

@@ -102,12 +102,7 @@ def _clearing(
     plan = counted.plan
     return clear(
         clearable_results(
-            task.own.conversation.messages,
-            counted.chat,
-            plan,
-            table.exclude,
-            counted.contents,
-            task.counter,
+            task.own.conversation.messages, counted.chat, plan, table.exclude, counted.contents, task.counter
         ),
         table,
         cost_tokens=sum([counted.costs[index] for index in free_messages(plan) if index >= cut]),
