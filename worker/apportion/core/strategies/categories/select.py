@@ -13,7 +13,7 @@ from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.results import Certificate, Fidelity
 from apportion.core.strategies.categories.policy import CategoriesPolicy, Overflow
 from apportion.core.strategies.categories.rank import Contender
-from apportion.core.strategies.categories.text import GrowingText, OrderedText, Text
+from apportion.core.strategies.categories.text import GrowingText
 from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.strategy import set_costs
 from apportion.core.strategy_api.task import Task
@@ -32,7 +32,15 @@ def select(
     """Select from the candidates, category by category; return their text and its exact count."""
     set_costs(queue, task.count_contents)
     purse = _Purse(task.policy, budgets, reserve_tokens, task.limit_tokens)
-    order, text = _order_and_text(queue, task)
+    prepared = [contender.prepared for contender in queue]
+    priorities = [contender.priority for contender in queue]
+    threshold = task.policy.overlap.threshold
+    order: Order = Canonical(priorities)
+    if threshold:
+        order = Discounted(task.overlap_of(prepared, threshold), priorities)
+
+    known = [each.cost if each.prepared.facts.token_estimate is UNSET else None for each in queue]
+    text = GrowingText([each.content for each in prepared], known, units_of(task.counter))
     for _, indexes in groupby(range(len(queue)), key=lambda index: queue[index].group):
         for index in order.arrange(list(indexes)):
             contender = queue[index]
@@ -82,23 +90,6 @@ def certified(
         limit_tokens=task.limit_tokens,
     )
     return certify(choice, undiscounted=bool(policy.overlap.threshold))
-
-
-def _order_and_text(queue: Sequence[Contender], task: Task[CategoriesPolicy, None]) -> tuple[Order, Text]:
-    """Return the order of consideration and the text; with `[overlap]`, repeated content is discounted."""
-    threshold, units = task.policy.overlap.threshold, units_of(task.counter)
-    prepared = [contender.prepared for contender in queue]
-    contents = [candidate.content for candidate in prepared]
-    priorities = [contender.priority for contender in queue]
-    if not threshold:
-        return Canonical(priorities), GrowingText(contents, units)
-
-    def counted(index: int) -> int:
-        is_cost = prepared[index].facts.token_estimate is UNSET
-        return queue[index].cost if is_cost else task.counter.count(contents[index])
-
-    order = Discounted(task.overlap_of(prepared, threshold), priorities)
-    return order, OrderedText(contents, counted, units)
 
 
 def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> tuple[str, int]:
