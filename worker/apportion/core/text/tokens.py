@@ -4,7 +4,7 @@ Exact counters, which load a vocabulary, are in `apportion.engine.counters`.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -88,16 +88,14 @@ ESTIMATORS: tuple[TokenCounter, ...] = (
     Estimator(CounterName.BYTES4, "ceil(UTF-8 bytes / 4)", lambda text: _of_quarters(_bytes(text))),
     Estimator(CounterName.WORDS13, _WORDS_RULE, lambda text: _of_words(words(text))),
 )
+_UNITS: Mapping[str, Units] = {
+    CounterName.CHARS4: Units(len, _of_quarters, lambda text, _: len(text)),
+    CounterName.BYTES4: Units(_bytes, _of_quarters, lambda text, _: _bytes(text)),
+    CounterName.WORDS13: Units(words, _of_words, lambda text, _: words(text)),
+}
 
 
 def units_of(counter: TokenCounter) -> Units:
     """Return the additive units of a counter: tokens for an exact counter, else the unrounded measure."""
-    match counter.name:
-        case CounterName.CHARS4:
-            return Units(len, _of_quarters, lambda text, _: len(text))
-        case CounterName.BYTES4:
-            return Units(_bytes, _of_quarters, lambda text, _: _bytes(text))
-        case CounterName.WORDS13:
-            return Units(words, _of_words, lambda text, _: words(text))
-        case _:
-            return Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens, dear=True)
+    exact = Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens, dear=True)
+    return _UNITS.get(counter.name, exact)

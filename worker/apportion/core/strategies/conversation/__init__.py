@@ -36,7 +36,7 @@ from apportion.core.history import as_message
 from apportion.core.results import Reason, ToolResults
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
-from apportion.core.strategies.conversation.choose import Terms, measure_room
+from apportion.core.strategies.conversation.choose import PromptCuts, measure_room
 from apportion.core.strategies.conversation.groups import plan
 from apportion.core.strategies.conversation.kept_history import (
     ConversationPart,
@@ -96,9 +96,8 @@ class ConversationStrategy(WithoutCandidates):
         given.system_tokens = counter.count(conversation.system_prompt)
         contents = counter.count_many(chat.texts)
         costs = given.costs = chat.costs(contents, counter, policy.conversation.message_overhead_tokens)
-        system = Shrunk(conversation.system_prompt, given.system_tokens)
-        terms = Terms(parts, task.limit_tokens, policy.conversation.gaps)
-        room = measure_room(cut_plan, costs, terms, system, counter)
+        cuts = PromptCuts(Shrunk(conversation.system_prompt, given.system_tokens), counter)
+        room = measure_room(cut_plan, costs, parts, task.limit_tokens, cuts)
         if room.lacking is not None:
             needed = (*cut_plan.pinned, *range(cut_plan.mandatory, len(costs)))
             choice = replace(choice, margins=dict.fromkeys(needed, room.lacking))

@@ -19,14 +19,6 @@ from apportion.core.text.reckoning import Attempt, Correction
 from apportion.core.text.tokens import TokenCounter, units_of
 
 
-class Terms(Struct, frozen=True):
-    """The parts of the total, the limit of the sum, and whether the history may have gaps."""
-
-    parts: Parts
-    limit_tokens: int
-    gaps: bool
-
-
 class Room(Struct, frozen=True):
     """The system prompt as cut, and the tokens that are left for the history."""
 
@@ -47,25 +39,7 @@ class Newest(Struct, frozen=True):
     margins: Mapping[int, Margin]
 
 
-def measure_room(
-    plan: Plan, costs: Sequence[int], terms: Terms, system: Shrunk, counter: TokenCounter
-) -> Room:
-    """Return the room; `costs` has the costs of the history and, last, of the new message."""
-    parts, limit_tokens = terms.parts, terms.limit_tokens
-    mandatory_tokens = sum(costs[plan.mandatory :]) + sum([costs[index] for index in plan.pinned])
-    cuts = _Cuts(system, counter)
-    prompt, tokens, margin = cuts.within(parts.system_tokens)
-    left_tokens = min(parts.total_tokens - tokens, limit_tokens)
-    if mandatory_tokens > left_tokens:
-        return Room(lacking=Margin(mandatory_tokens, left_tokens))
-    # a policy's parts are within its total, so the history never uses the response's part
-    room_tokens = min(parts.messages_tokens, limit_tokens - tokens) - mandatory_tokens
-    if tokens + mandatory_tokens > limit_tokens:
-        prompt, tokens, margin = cuts.within(limit_tokens - mandatory_tokens)
-    return Room(prompt, tokens, margin, room_tokens)
-
-
-class _Cuts:
+class PromptCuts:
     """The cuts of a system prompt at its end."""
 
     def __init__(self, whole: Shrunk, counter: TokenCounter) -> None:
@@ -89,7 +63,7 @@ class _Cuts:
         def attempt() -> Attempt:
             nonlocal prompt, prompt_tokens
             missing = self._correction.missing_tokens
-            code_points = self._largest(tokens - missing)
+            code_points = largest(len(text), lambda length: self._reckoned(length) <= tokens - missing)
             prompt = cut(text, code_points)
             prompt_tokens = self._counter.count(prompt)
             return Attempt(self._reckoned(code_points) + missing, prompt_tokens)
@@ -102,14 +76,25 @@ class _Cuts:
         self._correction.settle(attempt, tokens, count_each)
         return prompt, prompt_tokens, None if prompt else Margin(whole_tokens, tokens)
 
-    def _largest(self, tokens: int) -> int:
-        return largest(len(self._whole.text), lambda code_points: self._reckoned(code_points) <= tokens)
-
     def _reckoned(self, code_points: int) -> int:
         if code_points not in self._known:
             units = self._prefixes.units(code_points, MARK)
             self._known[code_points] = self._units.tokens(units)
         return self._known[code_points]
+
+
+def measure_room(plan: Plan, costs: Sequence[int], parts: Parts, limit_tokens: int, cuts: PromptCuts) -> Room:
+    """Return the room; `costs` has the costs of the history and, last, of the new message."""
+    mandatory_tokens = sum(costs[plan.mandatory :]) + sum([costs[index] for index in plan.pinned])
+    prompt, tokens, margin = cuts.within(parts.system_tokens)
+    left_tokens = min(parts.total_tokens - tokens, limit_tokens)
+    if mandatory_tokens > left_tokens:
+        return Room(lacking=Margin(mandatory_tokens, left_tokens))
+    # a policy's parts are within its total, so the history never uses the response's part
+    room_tokens = min(parts.messages_tokens, limit_tokens - tokens) - mandatory_tokens
+    if tokens + mandatory_tokens > limit_tokens:
+        prompt, tokens, margin = cuts.within(limit_tokens - mandatory_tokens)
+    return Room(prompt, tokens, margin, room_tokens)
 
 
 def newest(plan: Plan, costs: Sequence[int], room_tokens: int, *, gaps: bool = False) -> Newest:

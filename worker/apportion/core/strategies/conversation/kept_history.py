@@ -13,7 +13,7 @@ from apportion.core.strategies.conversation.clearing import Clearing, clear, cle
 from apportion.core.strategies.conversation.groups import Plan
 from apportion.core.strategies.conversation.messages import Chat
 from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace
-from apportion.core.strategies.conversation.policy import ConversationPolicy, ToolResultsPolicy
+from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.strategies.conversation.window import allowed_cuts, free_messages, keep_window
 from apportion.core.strategy_api.task import OwnPart, SessionPart, Task
 
@@ -61,8 +61,8 @@ def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int)
     if not slack and table is None:
         full = newest(plan, counted.costs, room_tokens, gaps=policy.conversation.gaps)
         return KeptHistory(full.kept, full.margins, counted.costs)
-    state = decode_state(task.own.session.carried)
-    digests = MessageDigests(task.own.conversation.messages)
+    messages, state = task.own.conversation.messages, decode_state(task.own.session.carried)
+    digests = MessageDigests(messages)
     last, cut, may_stay = state.sent, None, None
     if last is not None:
         cut = digests.find(last.cut, allowed_cuts(plan).__contains__)
@@ -72,7 +72,14 @@ def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int)
     if table is not None:
         # a boundary may be at any index, even inside a group of calls
         boundary = 0 if state.boundary is None else digests.find(state.boundary, lambda _: True)
-        clearing = _clearing(task, table, counted, room_tokens, (may_stay or 0, boundary))
+        clearing = clear(
+            clearable_results(messages, counted.chat, plan, table.exclude, counted.contents, task.counter),
+            table,
+            cost_tokens=sum([costs[index] for index in free_messages(plan) if index >= (may_stay or 0)]),
+            room_tokens=room_tokens,
+            cut=may_stay or 0,
+            boundary=boundary,
+        )
         costs = [cost - clearing.saved.get(index, 0) for index, cost in enumerate(costs)]
     if slack:
         stays = None if task.own.session.is_cold else may_stay
@@ -88,25 +95,3 @@ def next_boundary(task: ConversationTask, clearing: Clearing) -> MessagePlace | 
     if not clearing.boundary:
         return None
     return MessageDigests(task.own.conversation.messages).place_at(clearing.boundary)
-
-
-def _clearing(
-    task: ConversationTask,
-    table: ToolResultsPolicy,
-    counted: CountedChat,
-    room_tokens: int,
-    last: tuple[int, int | None],
-) -> Clearing:
-    """Return the clearing of this turn; `last` is the cut and the boundary of the last text."""
-    cut, boundary = last
-    plan = counted.plan
-    return clear(
-        clearable_results(
-            task.own.conversation.messages, counted.chat, plan, table.exclude, counted.contents, task.counter
-        ),
-        table,
-        cost_tokens=sum([counted.costs[index] for index in free_messages(plan) if index >= cut]),
-        room_tokens=room_tokens,
-        cut=cut,
-        boundary=boundary,
-    )
