@@ -52,7 +52,7 @@ class CategoriesStrategy:
     }
 
     def levers(self, policy: CategoriesPolicy, group: str) -> Levers:
-        """Return the scores, and the category's budget up to the unassigned part of the total."""
+        """Return the scores and the category's budget, which may grow by the unassigned tokens."""
         if group not in policy.categories:
             return Levers(scores=_SCORES)
         now, total = policy.categories[group].budget_tokens, policy.budget_tokens
