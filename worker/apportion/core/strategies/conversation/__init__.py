@@ -3,10 +3,10 @@
 Source of rules and numbers: context builder specification. It contradicts itself on the messages after one
 that does not fit, and counts no overhead for the new message. These rules hold:
 
-- The cost of a message is the sum of three counts and the overhead: its content, the canonical JSON of its
-  tool calls (none for an empty list), and that of its fields other than role, content, tool_calls and
-  tool_call_id. Text parts are joined without a separator and counted together. Messages are sent unchanged. A
-  new message that is a string becomes a user message.
+- A message costs the counts of its content, its tool calls and its other fields, each counted alone, and the
+  overhead. Tool calls (none for an empty list) and the fields other than role, content, tool_calls and
+  tool_call_id are counted as canonical JSON. Text parts are joined without a separator and counted together.
+  Messages are sent unchanged. A new message that is a string becomes a user message.
 - The system prompt is cut to its part, or omitted. The new message is always sent, last and uncut, with the
   group that it completes. Both use the messages part first; the newest messages that fit use the rest of it.
   If both are larger than the part, no other history is sent, and they may use the response's part. If they
