@@ -1,8 +1,8 @@
-r"""Character classes of our own: white space, and the lower case of letters.
+r"""Character classes that do not depend on Python's version: white space, and lower case.
 
-Python decides both by the Unicode tables that it was built with: in `str.strip` and `str.split` without an
-argument, in `str.lower`, and in `\s` and `\w` of patterns. These tables differ between versions of Python,
-and the same event must give the same bytes under all of them.
+`str.strip` and `str.split` without an argument, `str.lower`, and `\s` and `\w` of patterns use the Unicode
+tables of Python's build. These differ between versions, and the same event must give the same bytes under all
+of them.
 """
 
 from string import ascii_lowercase, ascii_uppercase
@@ -28,8 +28,8 @@ def lowered(text: str) -> str:
 def words(text: str) -> int:
     """Return the number of words, separated by WHITE_SPACE; the separators of ASCII belong to words.
 
-    This is the only place that uses Python's tables. `str.split` is many times faster than a pattern, and its
-    white space is the same from Python 3.11 to 3.14.
+    Only this function uses Python's tables. `str.split` is many times faster than a pattern, and its white
+    space is the same from Python 3.11 to 3.14.
     """
     for separator in _SEPARATORS:
         text = text.replace(separator, "\0")

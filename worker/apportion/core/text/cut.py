@@ -1,22 +1,19 @@
-"""Cuts at the end of a text, and the marker that shows them.
-
-The caller says what fits, and measures the whole text that the cut is part of.
-"""
+"""Cuts at the end of a text, and their marker. The caller decides which cut fits."""
 
 from collections.abc import Callable
 
 TRUNCATED = "[truncated]"
 """The last line of a cut text."""
 MARK = f"\n{TRUNCATED}"
-"""The end of a cut text, after its kept beginning."""
+"""The end of a cut text."""
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
     """Return the largest number from 0 to `most` that fits, by bisection; 0 is not tried.
 
     The returned number was tried and fits, or is 0. The next number was tried and does not fit, or is above
-    `most`. Token counts need not be monotone, so "largest" holds along this path only: lo = 0, hi = most,
-    mid = (lo + hi + 1) // 2; lo = mid if mid fits, else hi = mid - 1.
+    `most`. Token counts need not be monotone, so a larger number may fit. The path of the bisection is part
+    of the rules: it decides the bytes of the output.
     """
     low, high = 0, most
     while low < high:
@@ -29,14 +26,14 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
 
 
 def cut(text: str, code_points: int) -> str:
-    """Return the first code points of a text and the marker; the whole text or nothing has no marker."""
+    """Return the first code points of a text and the marker; the whole text and no text have no marker."""
     if code_points >= len(text):
         return text
     return text[:code_points] + MARK if code_points else ""
 
 
 def cut_to_fit(text: str, fits: Callable[[str], bool]) -> str:
-    """Return the text, or as much of its beginning as fits with the marker; empty if nothing fits."""
+    """Return the text, or the longest beginning found that fits with the marker; empty if nothing fits."""
     if fits(text):
         return text
     return cut(text, largest(len(text), lambda code_points: fits(cut(text, code_points))))

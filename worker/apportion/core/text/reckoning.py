@@ -1,16 +1,20 @@
-"""Token boundaries, the fixed grid, and the correction of reckoned counts.
+"""Seams of a text, the grid, and the correction of reckoned counts.
 
-To *reckon* a text is to add up the counts of its parts, so that a search need not count the whole each time.
+To *reckon* a text is to add up the counts of its parts. So a search need not count the whole at each step.
 
-A text may be cut at a *seam*. There are three: before a space that follows what is no white space; where a
-line starts with what is neither white space nor `/`; where a line starts with `/` and has an ASCII letter or
-digit. By the patterns of the encodings (`apportion.engine.counters.bpe`) a piece never reaches across a
-seam, and where pieces end on one side does not depend on the other: only punctuation takes the line ends and
-the `/` after it along. So what is reckoned by seams is what counting the whole would give.
+A *seam* is a position that no token of any counter spans:
+
+- before a space that follows a character other than white space;
+- at the start of a line whose first character is neither white space nor `/`;
+- at the start of a line with `/`, if the last character before the line ends is an ASCII letter or digit.
+
+By the patterns of the encodings (`apportion.engine.counters.bpe`) no piece crosses a seam, and the pieces on
+one side do not depend on the other: only punctuation includes the line ends and the `/` after it. So the sum
+of the counts between seams is the count of the whole.
 
 A stretch of more than 16,384 code points without a seam is cut on a *grid*: every 6,144 code points from its
-last seam on. Their counts are added up as if seams parted them. The sum is near the count of the whole, and
-may differ from it. `Correction` has the loop that counts what comes out, and begins again if it is too long.
+last seam on. The sum of these counts is near the count of the whole, and may differ. `Correction` counts the
+result, and repeats the search if it is too long.
 """
 
 import re
@@ -20,19 +24,19 @@ from msgspec import Struct
 
 from apportion.core.text.characters import SPACE_OR_SEPARATOR
 
-REACH = 512
-"""In how many code points beside a joint its seam is sought.
+SEAM_REACH = 512
+"""The code points on each side of a joint that are searched for a seam.
 
-Where there is none, as in one endless word, what two texts add to each other is reckoned on that many code
-points of each. That is exact, too, unless a single piece of an encoding's pattern is longer.
+If there is no seam, as in one endless word, the effect of the joint is reckoned on these code points. That is
+exact unless a single piece of an encoding's pattern is longer.
 """
 
-SIGHT = 16_384
-"""In how many code points a seam is in sight; a stretch without one that is no longer is counted whole."""
-MESH = 6_144
-"""How long a part is: a multiple of what encodings make of repeated signs (2, 4 … 128) and of digits (3)."""
+SEAMLESS_LENGTH = 16_384
+"""The longest stretch without a seam that is counted as a whole, in code points."""
+GRID_LENGTH = 6_144
+"""The code points of a part: a multiple of the tokens of repeated signs (2, 4 … 128) and of digits (3)."""
 _SPACE = SPACE_OR_SEPARATOR
-"""A little more than Unicode's white space: the seams are safe, and a few are not seen."""
+"""Unicode's white space and more: every seam found is safe, and a few are missed."""
 _LAST_SEAM = re.compile(
     rf"(?s:.*)(?:(?<=[^{_SPACE}])(?= )|(?<=\n)(?=[^{_SPACE}/])|[0-9A-Za-z][\r\n]*\n(?=/))"
 )
@@ -42,71 +46,71 @@ _WORD_END = re.compile(r"[0-9A-Za-z]\Z")
 
 
 def last_seam(text: str) -> int:
-    """Return the place of the last seam; 0 where there is none."""
+    """Return the index of the last seam; 0 if there is none."""
     found = _LAST_SEAM.match(text)
     return found.end() if found else 0
 
 
 def first_seam(text: str, start: int, end: int) -> int:
-    """Return the place of the first seam from `start` on, of which all is seen before `end`; 0 for none."""
+    """Return the index of the first seam from `start` on that is recognized before `end`; else 0."""
     found = _FIRST_SEAM.search(text, start, end)
     return found.start() if found else 0
 
 
 def stands_apart(before: str, line: str) -> bool:
-    """Tell whether there is a seam where that line starts, a blank line or a line end after `before`."""
+    """Return whether there is a seam at the start of `line`, if line ends separate it from `before`."""
     if line.startswith("/"):
         return _WORD_END.search(before, max(0, len(before) - 1)) is not None
     return _APART.match(line) is not None
 
 
 def end_of(text: str) -> str:
-    """Return what of a text, from its last seam on, may count otherwise with what follows."""
-    near = text[-REACH:]
+    """Return the part after the last seam: its count may depend on the text that follows."""
+    near = text[-SEAM_REACH:]
     return near[last_seam(near) :]
 
 
 def beginning_of(text: str) -> str:
-    """Return what of a text, up to its first seam, may count otherwise with what stands before."""
-    near = text[:REACH]
+    """Return the part up to the first seam: its count may depend on the text before it."""
+    near = text[:SEAM_REACH]
     found = _FIRST_SEAM.search(near)
     return near[: found.start()] if found else near
 
 
 def places(text: str, start: int, end: int) -> Iterator[tuple[int, bool]]:
-    """Yield where parts of a stretch begin, its start aside, and whether there is no seam, but the grid.
+    """Yield the starts of the parts of a stretch, without the first, and whether each is on the grid.
 
-    That is at the last seam in sight from the place before, else a part further. What is left at the end is
-    in sight, and no longer than a part where it follows the grid.
+    A part ends at the last seam within `SEAMLESS_LENGTH`, else after `GRID_LENGTH`. The last part is no
+    longer than `SEAMLESS_LENGTH` after a seam, or `GRID_LENGTH` after a start on the grid.
     """
-    place = bare = start
-    left = SIGHT
-    while end - place > left:
-        begin = max(place, bare - REACH)
-        bare = min(place + SIGHT, end)
-        found = last_seam(text[begin:bare])
-        place = begin + found if found else place + MESH
-        left = SIGHT if found else MESH
-        yield place, not found
+    index = searched = start
+    longest = SEAMLESS_LENGTH
+    while end - index > longest:
+        begin = max(index, searched - SEAM_REACH)
+        searched = min(index + SEAMLESS_LENGTH, end)
+        found = last_seam(text[begin:searched])
+        index = begin + found if found else index + GRID_LENGTH
+        longest = SEAMLESS_LENGTH if found else GRID_LENGTH
+        yield index, not found
 
 
 def needs_grid(text: str) -> bool:
-    """Tell whether a text has a stretch without a seam in sight."""
+    """Return whether a text has a stretch without a seam that is cut on the grid."""
     return any(on_grid for _, on_grid in places(text, 0, len(text)))
 
 
 class Attempt(Struct, frozen=True):
-    """A text made by reckoning: what it was reckoned at, and what it counts."""
+    """The reckoned and the real count of a text that a search found."""
 
     reckoned_tokens: int
     counted_tokens: int
 
 
 class Correction:
-    """The correction of one search by reckoning.
+    """The correction of a search with reckoned counts.
 
-    `on_grid` says that something was reckoned on the grid, so that a reckoning may be too low. An attempt
-    adds `missing_tokens` to each of its reckonings.
+    `on_grid`: a part was cut on the grid, so a reckoned count may be too low. An attempt adds
+    `missing_tokens` to each reckoned count.
     """
 
     def __init__(self, *, on_grid: bool = False) -> None:
@@ -119,12 +123,11 @@ class Correction:
         limit_tokens: int,
         count_each: Callable[[], None] | None = None,
     ) -> bool:
-        """Repeat an attempt until what it makes counts no more than the limit; tell whether one did.
+        """Repeat an attempt until the count of its text is within the limit; return whether one succeeded.
 
-        Each time, every reckoning is higher by what was missing, and by at least twice as much as the last
-        time. An attempt that returns None ends the search. `count_each` searches by counting every step. It
-        is called if no grid was used, and yet the count is not what was reckoned. If it is not given, every
-        text within the limit is taken.
+        After each failure, `missing_tokens` grows by the excess, and at least doubles. An attempt that
+        returns None ends the search. `count_each` searches with a count at every step. It is called if no
+        grid was used and the reckoned count is wrong. Without it, every text within the limit is accepted.
         """
         self.missing_tokens = 0
         while (made := attempt()) is not None:

@@ -4,7 +4,7 @@ Exact counters, which load a vocabulary, are in `apportion.engine.counters`.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from apportion.core.text.characters import words
 
 
 class CounterName(StrEnum):
-    """The counters that a policy may name; an engine has all of them."""
+    """The counters of a policy; an engine has all of them."""
 
     CHARS4 = "chars4"
     BYTES4 = "bytes4"
@@ -26,7 +26,6 @@ class CounterName(StrEnum):
 class TokenCounter(Protocol):
     """A counter of tokens: the same text has the same count on every machine and in every version.
 
-    `name` is used in policies and decisions; `digest` (`sha256:…`) pins the rule or the vocabulary.
     The empty string costs 0. Counts of parts need not add up to the count of the whole.
     """
 
@@ -36,7 +35,7 @@ class TokenCounter(Protocol):
 
     @property
     def digest(self) -> str:
-        """The digest of the rule or the vocabulary."""
+        """The digest of the rule or the vocabulary: `sha256:…`."""
 
     def count(self, text: str) -> int:
         """Return the tokens of one text."""
@@ -46,16 +45,16 @@ class TokenCounter(Protocol):
 
 
 class Units(Struct, frozen=True):
-    """The additive units of a counter: tokens, or what an estimator sums before it rounds.
-
-    `dear` ones take so long that a long text without a seam is reckoned on a grid (see
-    `core.text.reckoning`).
-    """
+    """The additive units of a counter: its tokens, or an estimator's sum before it is rounded."""
 
     of: Callable[[str], int]
+    """Returns the units of a text."""
     tokens: Callable[[int], int]
+    """Returns the tokens of a number of units."""
     known: Callable[[str, int], int]
+    """Returns the units of a text with the given count."""
     dear: bool = False
+    """Whether counting is slow, so that `core.text.reckoning` cuts long texts without a seam on the grid."""
 
 
 class Estimator:
@@ -83,33 +82,20 @@ def _of_words(number: int) -> int:
     return (13 * number + 9) // 10
 
 
-def _chars4(text: str) -> int:
-    return (len(text) + 3) // 4  # not `_of_quarters`: a call costs as much as the count
-
-
-def _bytes4(text: str) -> int:
-    return _of_quarters(_bytes(text))
-
-
-def _words13(text: str) -> int:
-    return _of_words(words(text))
-
-
+_WORDS_RULE = "ceil(words * 1.3), words split on Unicode White_Space"
 ESTIMATORS: tuple[TokenCounter, ...] = (
-    Estimator(CounterName.CHARS4, "ceil(code points / 4)", _chars4),
-    Estimator(CounterName.BYTES4, "ceil(UTF-8 bytes / 4)", _bytes4),
-    Estimator(CounterName.WORDS13, "ceil(words * 1.3), words split on Unicode White_Space", _words13),
+    Estimator(CounterName.CHARS4, "ceil(code points / 4)", lambda text: (len(text) + 3) // 4),
+    Estimator(CounterName.BYTES4, "ceil(UTF-8 bytes / 4)", lambda text: _of_quarters(_bytes(text))),
+    Estimator(CounterName.WORDS13, _WORDS_RULE, lambda text: _of_words(words(text))),
 )
+_UNITS: Mapping[str, Units] = {
+    CounterName.CHARS4: Units(len, _of_quarters, lambda text, _: len(text)),
+    CounterName.BYTES4: Units(_bytes, _of_quarters, lambda text, _: _bytes(text)),
+    CounterName.WORDS13: Units(words, _of_words, lambda text, _: words(text)),
+}
 
 
 def units_of(counter: TokenCounter) -> Units:
     """Return the additive units of a counter: tokens for an exact counter, else the unrounded measure."""
-    match counter.name:
-        case CounterName.CHARS4:
-            return Units(len, _of_quarters, lambda text, _: len(text))
-        case CounterName.BYTES4:
-            return Units(_bytes, _of_quarters, lambda text, _: _bytes(text))
-        case CounterName.WORDS13:
-            return Units(words, _of_words, lambda text, _: words(text))
-        case _:
-            return Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens, dear=True)
+    exact = Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens, dear=True)
+    return _UNITS.get(counter.name, exact)

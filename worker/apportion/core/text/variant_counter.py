@@ -1,33 +1,32 @@
-"""Token counter for variants of a text, which share most of their beginning or end.
+"""Token counter for variants of a text that share most of their beginning or end.
 
-Decides nothing: it is what counting each would give. A text is counted in parts, from seam to seam (see
-`core.text.reckoning`); a part that it has in common with the text that is remembered is not counted
-again. So all that a bisection asks for costs about one count of the longest. Where there is no seam in
-sight, it is one count each, or, if that is asked for and the counter dear, a reckoning on a grid (see
-`core.text.reckoning`), which is near what counting each would give.
+It gives the counts of the texts. A text is counted in parts from seam to seam (see `core.text.reckoning`);
+parts in common with the remembered text are not counted again. So a whole bisection costs about one count of
+the longest text. A stretch without a seam is counted each time, or approximately on the grid, if the caller
+wants that and the counter is exact.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, pairwise
 
-from apportion.core.text.reckoning import REACH, first_seam, places
+from apportion.core.text.reckoning import SEAM_REACH, first_seam, places
 from apportion.core.text.tokens import TokenCounter, units_of
 
 _SHORT = 4_096
 """The longest text that is counted directly, in code points."""
 _PARTS = 64
-"""The approximate number of parts of a text's new section; no part is shorter than twice REACH."""
+"""The approximate number of parts of the changed text; no part is shorter than twice SEAM_REACH."""
 
 
 class Alike:
-    """A counter that remembers one text: its seams, including its end, and its units up to each seam.
+    """A counter that remembers one text: its seams and its end, and its units up to each.
 
-    The starts of chunks are among the seams, so that the next text reuses the estimates of common chunks.
+    The starts of parts on the grid are among the seams, so the next text reuses their counts.
     """
 
     def __init__(self, counter: TokenCounter, *, reckons: bool = False) -> None:
-        """Start without a text; with `reckons`, long texts without a seam are estimated by chunks."""
+        """Start without a text; with `reckons`, long stretches without a seam are counted on the grid."""
         self.name, self.digest = counter.name, counter.digest
         self._counter = counter
         self._units = units_of(counter)
@@ -37,7 +36,7 @@ class Alike:
         self._up_to = [0]
 
     def count(self, text: str) -> int:
-        """Return the tokens of a text, exact unless it is estimated by chunks."""
+        """Return the tokens of a text, exact unless a part is on the grid."""
         if len(text) <= _SHORT:
             return self._counter.count(text)
         if text == self._text:
@@ -71,8 +70,8 @@ class Alike:
         return self._units.tokens(total)
 
     def _with_grid(self, text: str, seams: Sequence[int]) -> list[int]:
-        """Return the seams, with further seams or starts of chunks between distant ones."""
-        between = ([*(place for place, _ in places(text, start, end)), end] for start, end in pairwise(seams))
+        """Return the seams, with further seams or starts on the grid between distant ones."""
+        between = ([*(first for first, _ in places(text, start, end)), end] for start, end in pairwise(seams))
         return [seams[0], *chain.from_iterable(between)]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
@@ -83,30 +82,31 @@ class Alike:
 
 def _seams_between(text: str, start: int, end: int) -> list[int]:
     """Return some seams of a text, at a distance from one another."""
-    step = max(2 * REACH, (end - start) // _PARTS)
-    near = (first_seam(text, place, min(place + REACH, end)) for place in range(start + step, end, step))
+    step = max(2 * SEAM_REACH, (end - start) // _PARTS)
+    near = (first_seam(text, at, min(at + SEAM_REACH, end)) for at in range(start + step, end, step))
     return [seam for seam in near if seam]
 
 
 def _beginning_in_common(first: str, second: str) -> int:
     """Return the length of the common prefix of two texts, in code points."""
-    same, most = 0, min(len(first), len(second))
-    while same < most:
-        middle = (same + most + 1) // 2
-        if first[same:middle] == second[same:middle]:
-            same = middle
-        else:
-            most = middle - 1
-    return same
+    most = min(len(first), len(second))
+    return _longest(most, lambda same, more: first[same:more] == second[same:more])
 
 
 def _end_in_common(first: str, second: str) -> int:
     """Return the length of the common suffix of two texts, in code points."""
-    same, most = 0, min(len(first), len(second))
-    ends = len(first), len(second)
+    one, other, most = len(first), len(second), min(len(first), len(second))
+    return _longest(
+        most, lambda same, more: first[one - more : one - same] == second[other - more : other - same]
+    )
+
+
+def _longest(most: int, agree: Callable[[int, int], bool]) -> int:
+    """Return the length up to which two texts agree, by bisection over the length from `same` to `more`."""
+    same = 0
     while same < most:
         middle = (same + most + 1) // 2
-        if first[ends[0] - middle : ends[0] - same] == second[ends[1] - middle : ends[1] - same]:
+        if agree(same, middle):
             same = middle
         else:
             most = middle - 1

@@ -1,18 +1,17 @@
-"""Strategy `categories`: which candidates, under budgets by category and a reserve.
+"""Strategy `categories`: selection of candidates under budgets by category and a reserve.
 
-Decides priority, order and selection; never changes a content. Source: the TokenBudgetManager
-specification, whose numbers these are; where it contradicts itself, the rules here hold:
+Source of rules and numbers: TokenBudgetManager specification. Where it contradicts itself, these rules hold:
 
 - Priority, in thousandths: the candidate's own, else relevance · recency · diversity, each in thousandths,
-  the product rounded once, half up. Recency goes by age, a negative one being 0; diversity by weighted
-  agreement. Order: category priority, priority descending, id, canonical JSON.
-- Budgets are the policy's. Where a request sets another total t, each is floor(budget · t / total), and the
-  reserve is the rest; a t from 1 to 99 is refused. A policy whose total is 0 scales by the sum of its parts.
-- Cost: the candidate's `token_estimate`, else its count. In order, each one that its category's budget can
-  pay is taken. A category that may overflow draws what is above its budget from the reserve alone
-  (`overflow = "reserve"`) or from all that is left (`"any"`). The sum never passes the limit.
-- Then the text counts, as a whole: a candidate with which it would pass the limit is left out, and those
-  after it are considered as if it had never been there. What comes out was counted itself.
+  the product rounded once, half up. Recency depends on the age (a negative age is 0), diversity on the
+  weighted agreement. Order: category priority, priority descending, id, canonical JSON.
+- If a request sets another total t than the policy, each budget is floor(budget · t / total), and the reserve
+  is the rest. A t from 1 to 99 is refused. If the policy's total is 0, the sum of its parts is used instead.
+- Cost: the candidate's `token_estimate`, else its count. In order, each candidate is selected if its
+  category's budget can pay for it. A category that may overflow pays the excess from the reserve (`overflow =
+  "reserve"`) or from all tokens left (`"any"`). The sum never exceeds the limit.
+- A candidate that would make the whole text exceed the limit is rejected, without effect on the later ones.
+  The final text is counted as a whole.
 """
 
 from collections.abc import Mapping
@@ -33,13 +32,13 @@ from apportion.core.strategy_api.task import SessionPart, Task
 from apportion.core.strategy_api.verdict import GroupBounds, Verdicts, mark_repeats
 
 RANKED_BY = ("relevance", "created_at", "weighted_agreement")
-"""What a priority is made from where none is given."""
+"""The fields that give a priority if the candidate has none."""
 _SCORES = (ScoreField("priority", most=1 << 30), ScoreField("relevance"))
-"""No product of relevance, recency and diversity comes near the highest priority that is tried."""
+"""The highest priority tried is far above every product of relevance, recency and diversity."""
 
 
 class CategoriesStrategy:
-    """The strategy; see the module."""
+    """The strategy."""
 
     name = "categories"
     policy_type = CategoriesPolicy
@@ -53,7 +52,7 @@ class CategoriesStrategy:
     }
 
     def levers(self, policy: CategoriesPolicy, group: str) -> Levers:
-        """Return the budget of the category, up to what the others leave of the total, and the priority."""
+        """Return the scores and the category's budget, which may grow by the unassigned tokens."""
         if group not in policy.categories:
             return Levers(scores=_SCORES)
         now, total = policy.categories[group].budget_tokens, policy.budget_tokens
@@ -80,12 +79,12 @@ class CategoriesStrategy:
         """Read nothing."""
 
     def compose(self, task: Task[CategoriesPolicy, None]) -> Verdicts:
-        """Choose by category, as long as the text fits; nothing is protected."""
+        """Select by category while the text fits; no candidate is protected."""
         if 0 < task.total_tokens < SMALLEST_TOTAL_TOKENS:
             message = f"strategy categories shares out {SMALLEST_TOTAL_TOKENS} tokens or more; 0 disables"
             raise EventError(ErrorCode.INVALID_VALUE, message, "$.budget_tokens")
         budgets, reserve_tokens = task.policy.parts(task.total_tokens)
-        ranked = rank(task, {name: place for place, name in enumerate(budgets)})
+        ranked = rank(task, list(budgets))
         mark_superseded(ranked)
         mark_repeats(ranked)
         bounds = [GroupBounds(name, 0, budget) for name, budget in budgets.items()]

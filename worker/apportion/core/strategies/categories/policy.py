@@ -29,7 +29,7 @@ AGE_EDGES_US = tuple(hours * 3_600_000_000 for hours in (1, 24, 7 * 24, 30 * 24)
 
 
 class Overflow(StrEnum):
-    """What a category that may overflow can draw on: the reserve alone, or all that is left."""
+    """The tokens for an overflow of a category: the reserve only, or all tokens left."""
 
     RESERVE = "reserve"
     ANY = "any"
@@ -44,7 +44,7 @@ class CategoryPolicy(PolicyTable):
 
 
 class ReservePolicy(PolicyTable):
-    """`[reserve]`: without `tokens`, it is what the categories leave of the total."""
+    """`[reserve]`: without `tokens`, the rest of the total after the categories' budgets."""
 
     tokens: Count | None = None
     overflow: Overflow = Field(default=Overflow.RESERVE, strict=False)
@@ -73,7 +73,7 @@ class CategoriesPolicy(Policy):
         return AGE_EDGES_US
 
     def parts(self, total_tokens: int) -> tuple[dict[str, int], int]:
-        """Return the categories' budgets, by priority, and the reserve at that total."""
+        """Return the categories' budgets, by priority, and the reserve at this total."""
         ordered = sorted(self.categories.items(), key=lambda item: item[1].priority)
         budgets = {name: category.budget_tokens for name, category in ordered}
         reserve_tokens = self.reserve.tokens
@@ -87,7 +87,7 @@ class CategoriesPolicy(Policy):
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield totals that are too small, shared priorities, and parts that pass the total."""
+        """Yield totals that are too small, equal priorities, and parts above the total together."""
         yield from super().cross_check(raw)
         whole = {"budget_tokens": DEFAULT_TOTAL_TOKENS, "categories": DEFAULT_CATEGORIES, **raw}
         for key in ("budget_tokens", "budget_tokens_max"):

@@ -1,11 +1,11 @@
 """Priorities and canonical order of candidates in categories.
 
-Decides who comes before whom. Canonical order: category priority, priority descending, id, then canonical
-JSON, so that the order of the request never shows.
+Canonical order: category priority, priority descending, id, canonical JSON. The order in the request has no
+effect.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from msgspec import UNSET
 
@@ -20,28 +20,23 @@ SCORE_PARTS = ("relevance", "recency", "diversity")
 _RECENCY = (1_300, 1_200, 1_100, 1_000, 800)
 _AGREEMENT_EDGES = (1_000, 2_500, 5_000)
 _DIVERSITY = (800, 1_000, 1_200, 1_500)
-"""Thousandths, like recency: the first below the first edge, the last at the last edge and above."""
+"""Thousandths, like recency: the first value below the first edge, the last value from the last edge on."""
 
 
 class Contender(Verdict, gc=False, kw_only=True):
-    """A candidate in order, and what becomes of it; its group is its category."""
+    """A candidate in canonical order, with its verdict; its group is its category."""
 
     prepared: Prepared
     priority: int
 
 
-def rank(task: Task[CategoriesPolicy, None], places: Mapping[str, int]) -> list[Contender]:
-    """Return all candidates in canonical order; `places` are those of the categories."""
-    ranked = [_contender(prepared) for prepared in task.candidates]
-    ranked.sort(
-        key=lambda contender: (
-            places[contender.group],
-            -contender.priority,
-            contender.id,
-            contender.prepared.tie,
-        )
+def rank(task: Task[CategoriesPolicy, None], categories: Sequence[str]) -> list[Contender]:
+    """Return all candidates in canonical order; `categories` are the names by priority."""
+    order = {name: index for index, name in enumerate(categories)}
+    return sorted(
+        map(_contender, task.candidates),
+        key=lambda each: (order[each.group], -each.priority, each.id, each.prepared.tie),
     )
-    return ranked
 
 
 def _contender(prepared: Prepared) -> Contender:
@@ -61,7 +56,7 @@ def _contender(prepared: Prepared) -> Contender:
 
 
 def _priority(facts: Facts, age: int) -> tuple[int, Opt[tuple[int, ...]]]:
-    """Return a priority and what it was made of: nothing, where it was given."""
+    """Return a candidate's priority and its factors; a given priority has none."""
     if facts.priority is not UNSET:
         return int(facts.priority), UNSET
     relevance, agreement = facts.relevance or 0, int(facts.weighted_agreement or 0)

@@ -1,7 +1,7 @@
-"""Selection in categories: what each candidate's category, the reserve and the limit can pay for.
+"""Selection in categories: each candidate that its category, the reserve and the limit can pay for.
 
-Decides by cost first, then by the count of the text as it would be with the candidate. That is reckoned (see
-`categories.text`); what comes out is counted itself (see `docs/adr/0009-bounded-work.md`).
+A candidate is tested by its cost, then by the count of the text with it. That count is reckoned (see
+`categories.text`). The final text is counted as a whole (see `docs/adr/0009-bounded-work.md`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.results import Certificate, Fidelity
 from apportion.core.strategies.categories.policy import CategoriesPolicy, Overflow
 from apportion.core.strategies.categories.rank import Contender
-from apportion.core.strategies.categories.text import GrowingText, OrderedText, Text
+from apportion.core.strategies.categories.text import GrowingText
 from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.strategy import set_costs
 from apportion.core.strategy_api.task import Task
@@ -32,18 +32,26 @@ def select(
     """Select from the candidates, category by category; return their text and its exact count."""
     set_costs(queue, task.count_contents)
     purse = _Purse(task.policy, budgets, reserve_tokens, task.limit_tokens)
-    order, text = _order_and_text(queue, task)
-    for _, places in groupby(range(len(queue)), key=lambda place: queue[place].group):
-        for place in order.arrange(list(places)):
-            contender = queue[place]
-            if place in order.redundant:
+    prepared = [contender.prepared for contender in queue]
+    priorities = [contender.priority for contender in queue]
+    threshold = task.policy.overlap.threshold
+    order: Order = Canonical(priorities)
+    if threshold:
+        order = Discounted(task.overlap_of(prepared, threshold), priorities)
+
+    known = [each.cost if each.prepared.facts.token_estimate is UNSET else None for each in queue]
+    text = GrowingText([each.content for each in prepared], known, units_of(task.counter))
+    for _, indexes in groupby(range(len(queue)), key=lambda index: queue[index].group):
+        for index in order.arrange(list(indexes)):
+            contender = queue[index]
+            if index in order.redundant:
                 contender.bound = Bound.REDUNDANCY
             elif purse.affords(contender):
-                longer_tokens = text.tokens_with(place)
+                longer_tokens = text.tokens_with(index)
                 if longer_tokens <= task.limit_tokens:
                     purse.pay(contender)
-                    text.add(place)
-                    order.taken(place)
+                    text.add(index)
+                    order.taken(index)
                 else:
                     tokens = text.tokens()
                     contender.refuse(Bound.LIMIT, longer_tokens - tokens, task.limit_tokens - tokens)
@@ -57,26 +65,25 @@ def certified(
     reserve_tokens: int,
     task: Task[CategoriesPolicy, None],
 ) -> Certificate | None:
-    """Return how good a selection is, where the policy asks for it.
+    """Return the certificate of a selection; None if the policy does not enable it.
 
-    A category's ceiling is all that it may draw on: its budget, and the reserve or the limit.
+    A category's ceiling is its budget; if it may overflow, its budget and the reserve, or the limit.
     """
     policy = task.policy
     if not policy.certificate.enabled:
         return None
     caps = []
     for name, budget in budgets.items():
-        may_overflow, draws_on_all = (
-            policy.categories[name].may_overflow,
-            policy.reserve.overflow is Overflow.ANY,
-        )
-        most = budget + reserve_tokens if may_overflow else budget
-        caps.append(Cap(name, 0, task.limit_tokens if may_overflow and draws_on_all else most))
-    places = {name: place for place, name in enumerate(budgets)}
+        most = budget
+        if policy.categories[name].may_overflow:
+            is_any = policy.reserve.overflow is Overflow.ANY
+            most = task.limit_tokens if is_any else budget + reserve_tokens
+        caps.append(Cap(name, 0, most))
+    category_indexes = {name: index for index, name in enumerate(budgets)}
     choice = BoundedChoice(
         scores=[contender.priority for contender in queue],
         costs=[contender.cost for contender in queue],
-        group_of=[places[contender.group] for contender in queue],
+        group_of=[category_indexes[contender.group] for contender in queue],
         taken=[contender.fidelity is not None for contender in queue],
         protected=(),
         caps=caps,
@@ -85,28 +92,11 @@ def certified(
     return certify(choice, undiscounted=bool(policy.overlap.threshold))
 
 
-def _order_and_text(queue: Sequence[Contender], task: Task[CategoriesPolicy, None]) -> tuple[Order, Text]:
-    """Return in which order candidates are considered: with `[overlap]`, what is said twice is discounted."""
-    threshold, units = task.policy.overlap.threshold, units_of(task.counter)
-    prepared = [contender.prepared for contender in queue]
-    contents = [candidate.content for candidate in prepared]
-    priorities = [contender.priority for contender in queue]
-    if not threshold:
-        return Canonical(priorities), GrowingText(contents, units)
-
-    def counted(place: int) -> int:
-        is_cost = prepared[place].facts.token_estimate is UNSET
-        return queue[place].cost if is_cost else task.counter.count(contents[place])
-
-    order = Discounted(task.overlap_of(prepared, threshold), priorities)
-    return order, OrderedText(contents, counted, units)
-
-
 def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> tuple[str, int]:
-    """Return the text of what was selected, and its count; where it passes the limit, the last of it go.
+    """Return the text of the selected candidates, and its count.
 
-    Bisection finds how many. None have to go where units add up as far as the text looks; the limit
-    holds with any counter.
+    If the count exceeds the limit because the reckoned count was too low, bisection drops the last
+    candidates.
     """
     tokens = [0] * (len(standing) + 1)
 
@@ -123,7 +113,7 @@ def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> t
 
 
 class _Purse:
-    """What is left to spend, by cost: of the categories' budgets, of the reserve, of the limit."""
+    """The unspent tokens of the categories' budgets, of the reserve, and of the limit."""
 
     def __init__(
         self, policy: CategoriesPolicy, budgets: Mapping[str, int], reserve_tokens: int, limit_tokens: int
@@ -135,7 +125,7 @@ class _Purse:
         self._limit_tokens = limit_tokens
 
     def affords(self, contender: Contender) -> bool:
-        """Tell whether a candidate can be paid for; where not, leave in it why."""
+        """Return whether a candidate can be paid for; if not, set its bound and margin."""
         in_reach = self._budgets[contender.group]
         may_overflow = self._categories[contender.group].may_overflow
         if may_overflow:

@@ -1,29 +1,28 @@
-"""Strategy `conversation`: which part of a chat history goes to the model.
+"""Strategy `conversation`: the part of a chat that is sent to the model.
 
-Decides how much of the system prompt and of the history goes along with a new message; never changes a
-message. Source: the context builder specification, whose numbers these are. It contradicts itself on what
-follows a message that does not fit, and counts no overhead for the new message; the rules here hold:
+Source of rules and numbers: context builder specification. It contradicts itself on the messages after one
+that does not fit, and counts no overhead for the new message. These rules hold:
 
-- A message costs its content, the canonical JSON of its tool calls (an empty list is none) and that of its
-  other fields beside role, content, tool_calls and tool_call_id, each counted by itself, and the overhead.
-  Text parts are joined without anything between to be counted. Messages are emitted as they came, parts,
-  null and all; a new message that is a string becomes a message of the user.
-- The system prompt is cut to its part, or left out. The new message is always there, last, uncut, and with
-  it the group that it completes. They take from the messages part; what they leave is the history's: the
-  newest messages that fit. Where they are larger than the part, no other history goes along, and they may
-  eat into the response's part; where they pass the total less the system prompt, the result is infeasible.
-- The session's limit bounds the sum: it takes from the history first, then from the system prompt; where
-  the new message with its group passes it alone, the result is infeasible, too.
-- A call, its results and all between stay or go together; so do groups that share a message. What belongs
-  to a call without result, or to a result without call, is `unsuitable` and does not end the history. See
-  `groups`.
-- Only an assistant's message has tool calls, only a tool's message a tool_call_id; a call and a text part
-  have the fields of OpenAI's format and no others.
-- Pinned messages and their groups cost as the new message does. They are sent before the history, or at
-  their places if the request says so.
-- Ids: `system_prompt` (where the request has one), `new_message`, `messages/INDEX`, ranked in that order,
-  the newest message first. Whatever does not fit is `history_truncated`; the margin stands where a message
-  was considered, and is its whole group's. A system prompt without room is `no_room`.
+- A message costs the counts of its content, its tool calls and its other fields, each counted alone, and the
+  overhead. Tool calls (none for an empty list) and the fields other than role, content, tool_calls and
+  tool_call_id are counted as canonical JSON. Text parts are joined without a separator and counted together.
+  Messages are sent unchanged. A new message that is a string becomes a user message.
+- The system prompt is cut to its part, or omitted. The new message is always sent, last and uncut, with the
+  group that it completes. Both use the messages part first; the newest messages that fit use the rest of it.
+  If both are larger than the part, no other history is sent, and they may use the response's part. If they
+  exceed the total less the system prompt, the result is infeasible.
+- The session's limit bounds the sum. It shortens the history first, then the system prompt. If the new
+  message and its group exceed it, the result is infeasible.
+- A call, its results and all messages between them are kept or dropped together, as are groups that share a
+  message. Messages of a call without a result, or of a result without a call, are `unsuitable` and do not end
+  the history. See `groups`.
+- Only an assistant's message has tool calls, and only a tool's message has a tool_call_id. A call and a text
+  part have the fields of OpenAI's format and no others.
+- Pinned messages and their groups use the same part as the new message. They are sent before the history, or
+  at their positions if the request says so.
+- Ids: `system_prompt` (if the request has one), `new_message`, `messages/INDEX`, ranked in that order, the
+  newest message first. A message that does not fit is `history_truncated`; if it was considered, its margin
+  is that of its group. A system prompt without room is `no_room`.
 """
 
 from collections.abc import Mapping
@@ -37,8 +36,8 @@ from apportion.core.history import as_message
 from apportion.core.results import Reason, ToolResults
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
-from apportion.core.strategies.conversation.choose import Room, Terms, measure_room
-from apportion.core.strategies.conversation.groups import Plan, plan
+from apportion.core.strategies.conversation.choose import PromptCuts, measure_room
+from apportion.core.strategies.conversation.groups import plan
 from apportion.core.strategies.conversation.kept_history import (
     ConversationPart,
     ConversationTask,
@@ -66,7 +65,7 @@ from apportion.core.strategy_api.verdict import Verdicts
 
 
 class ConversationStrategy(WithoutCandidates):
-    """The strategy; see the module."""
+    """The strategy."""
 
     name = "conversation"
     policy_type = ConversationPolicy
@@ -77,7 +76,7 @@ class ConversationStrategy(WithoutCandidates):
     }
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> ConversationPart:
-        """Read the conversation and the session."""
+        """Return the conversation and the session."""
         assert request.conversation is not UNSET, "a request without a conversation is refused"
         return ConversationPart(request.conversation, session)
 
@@ -97,9 +96,8 @@ class ConversationStrategy(WithoutCandidates):
         given.system_tokens = counter.count(conversation.system_prompt)
         contents = counter.count_many(chat.texts)
         costs = given.costs = chat.costs(contents, counter, policy.conversation.message_overhead_tokens)
-        system = Shrunk(conversation.system_prompt, given.system_tokens)
-        terms = Terms(parts, task.limit_tokens, policy.conversation.gaps)
-        room = measure_room(cut_plan, costs, terms, system, counter)
+        cuts = PromptCuts(Shrunk(conversation.system_prompt, given.system_tokens), counter)
+        room = measure_room(cut_plan, costs, parts, task.limit_tokens, cuts)
         if room.lacking is not None:
             needed = (*cut_plan.pinned, *range(cut_plan.mandatory, len(costs)))
             choice = replace(choice, margins=dict.fromkeys(needed, room.lacking))
@@ -108,12 +106,19 @@ class ConversationStrategy(WithoutCandidates):
         given.costs = kept.costs
         in_place = bool(conversation.pinned_in_place)
         answer = _verdicts(given, choice_of(cut_plan, room, kept, in_place=in_place), parts)
-        sent = _beginning(cut_plan, room, kept, answer.used_tokens)
+        sent = SentChat(
+            room.system_prompt,
+            room.system_tokens,
+            cut_plan.pinned,
+            kept.kept[::-1],
+            cut_plan.mandatory,
+            answer.used_tokens,
+        )
         return _with_report(task, answer, kept, with_pins_in_place(sent, len(costs)) if in_place else sent)
 
 
 def _verdicts(given: Given, choice: MessageChoice, parts: Parts, *, infeasible: bool = False) -> Verdicts:
-    """Return the verdicts on a choice; what is sent stands in the order of the text."""
+    """Return the verdicts on a choice; `standing` has the sent messages in the order of the text."""
     prompt, messages = verdict_on_prompt(given, choice), verdicts_on_messages(given, choice)
     bounds, ranked = group_bounds(parts), [*prompt, *reversed(messages)]
     if not choice.sent:
@@ -134,19 +139,8 @@ def _verdicts(given: Given, choice: MessageChoice, parts: Parts, *, infeasible: 
     )
 
 
-def _beginning(cut_plan: Plan, room: Room, kept: KeptHistory, used_tokens: int) -> SentChat:
-    return SentChat(
-        room.system_prompt,
-        room.system_tokens,
-        cut_plan.pinned,
-        kept.kept[::-1],
-        cut_plan.mandatory,
-        used_tokens,
-    )
-
-
 def _with_report(task: ConversationTask, answer: Verdicts, kept: KeptHistory, sent: SentChat) -> Verdicts:
-    """Return the answer with what the policy's tables add: a report, new contents, and carried state."""
+    """Return the answer with report, new contents and carried state of `[prefix]` and `[tool_results]`."""
     slack, table = task.policy.prefix.slack, task.policy.tool_results
     if not slack and table is None:
         return answer

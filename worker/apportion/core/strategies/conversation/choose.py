@@ -1,6 +1,6 @@
-"""Choice of the newest messages, and of how much of the system prompt stands.
+"""Choice of the newest messages that fit, and cut of the system prompt.
 
-Decides by cost: what a message costs does not depend on the others, so sums are exact here.
+The cost of a message does not depend on the others, so sums are exact.
 """
 
 from bisect import bisect_left
@@ -19,54 +19,28 @@ from apportion.core.text.reckoning import Attempt, Correction
 from apportion.core.text.tokens import TokenCounter, units_of
 
 
-class Terms(Struct, frozen=True):
-    """The parts of the total, the limit of the sum, and whether history goes on after what does not fit."""
-
-    parts: Parts
-    limit_tokens: int
-    gaps: bool
-
-
 class Room(Struct, frozen=True):
-    """The system prompt as cut, and the tokens that are left for the history.
-
-    `lacking` is the margin of what must be sent, if it does not fit. History tokens below 0 leave no room.
-    """
+    """The system prompt as cut, and the tokens that are left for the history."""
 
     system_prompt: str = ""
     system_tokens: int = 0
     system_margin: Margin | None = None
+    """The margin of a system prompt without room."""
     history_tokens: int = 0
+    """Below 0, nothing of the history fits."""
     lacking: Margin | None = None
+    """The margin of the mandatory messages, if they do not fit."""
 
 
 class Newest(Struct, frozen=True):
-    """The kept messages of the history, newest first, and the margins of those considered in vain."""
+    """The kept messages of the history, newest first, and the margins of messages that did not fit."""
 
     kept: tuple[int, ...]
     margins: Mapping[int, Margin]
 
 
-def measure_room(
-    plan: Plan, costs: Sequence[int], terms: Terms, system: Shrunk, counter: TokenCounter
-) -> Room:
-    """Return the room; `costs` holds the history's, and last the new message's."""
-    parts, limit_tokens = terms.parts, terms.limit_tokens
-    mandatory_tokens = sum(costs[plan.mandatory :]) + sum([costs[index] for index in plan.pinned])
-    cuts = _Cuts(system, counter)
-    prompt, tokens, margin = cuts.within(parts.system_tokens)
-    left_tokens = min(parts.total_tokens - tokens, limit_tokens)
-    if mandatory_tokens > left_tokens:
-        return Room(lacking=Margin(mandatory_tokens, left_tokens))
-    # both parts keep to theirs, so the response's is never touched: a policy's parts are within its total
-    room_tokens = min(parts.messages_tokens, limit_tokens - tokens) - mandatory_tokens
-    if tokens + mandatory_tokens > limit_tokens:
-        prompt, tokens, margin = cuts.within(limit_tokens - mandatory_tokens)
-    return Room(prompt, tokens, margin, room_tokens)
-
-
-class _Cuts:
-    """The system prompt, and how much of its beginning may stand."""
+class PromptCuts:
+    """The cuts of a system prompt at its end."""
 
     def __init__(self, whole: Shrunk, counter: TokenCounter) -> None:
         self._whole = whole
@@ -77,9 +51,9 @@ class _Cuts:
         self._known = {0: 0, len(whole.text): whole.tokens}
 
     def within(self, tokens: int) -> tuple[str, int, Margin | None]:
-        """Return the prompt cut to that many tokens, its count, and the margin where nothing of it stands.
+        """Return the prompt cut to so many tokens, its count, and the margin if nothing of it is left.
 
-        Its beginnings are reckoned, and corrected as `core.text.reckoning` says.
+        Cuts are reckoned and corrected (see `core.text.reckoning`).
         """
         text, whole_tokens = self._whole.text, self._whole.tokens
         if whole_tokens <= tokens:
@@ -89,7 +63,7 @@ class _Cuts:
         def attempt() -> Attempt:
             nonlocal prompt, prompt_tokens
             missing = self._correction.missing_tokens
-            code_points = self._largest(tokens - missing)
+            code_points = largest(len(text), lambda length: self._reckoned(length) <= tokens - missing)
             prompt = cut(text, code_points)
             prompt_tokens = self._counter.count(prompt)
             return Attempt(self._reckoned(code_points) + missing, prompt_tokens)
@@ -102,9 +76,6 @@ class _Cuts:
         self._correction.settle(attempt, tokens, count_each)
         return prompt, prompt_tokens, None if prompt else Margin(whole_tokens, tokens)
 
-    def _largest(self, tokens: int) -> int:
-        return largest(len(self._whole.text), lambda code_points: self._reckoned(code_points) <= tokens)
-
     def _reckoned(self, code_points: int) -> int:
         if code_points not in self._known:
             units = self._prefixes.units(code_points, MARK)
@@ -112,14 +83,28 @@ class _Cuts:
         return self._known[code_points]
 
 
+def measure_room(plan: Plan, costs: Sequence[int], parts: Parts, limit_tokens: int, cuts: PromptCuts) -> Room:
+    """Return the room; `costs` has the costs of the history and, last, of the new message."""
+    mandatory_tokens = sum(costs[plan.mandatory :]) + sum([costs[index] for index in plan.pinned])
+    prompt, tokens, margin = cuts.within(parts.system_tokens)
+    left_tokens = min(parts.total_tokens - tokens, limit_tokens)
+    if mandatory_tokens > left_tokens:
+        return Room(lacking=Margin(mandatory_tokens, left_tokens))
+    # a policy's parts are within its total, so the history never uses the response's part
+    room_tokens = min(parts.messages_tokens, limit_tokens - tokens) - mandatory_tokens
+    if tokens + mandatory_tokens > limit_tokens:
+        prompt, tokens, margin = cuts.within(limit_tokens - mandatory_tokens)
+    return Room(prompt, tokens, margin, room_tokens)
+
+
 def newest(plan: Plan, costs: Sequence[int], room_tokens: int, *, gaps: bool = False) -> Newest:
-    """Return the newest messages of the history that fit; the first that does not ends it, without gaps."""
+    """Return the newest messages that fit; without `gaps`, the first that does not fit ends the history."""
     kept: list[int] = []
     margins: dict[int, Margin] = {}
     up_to = list(accumulate(costs, initial=0))
     last = plan.mandatory - 1
     if not plan.starts and not plan.aside:
-        # where no message belongs to another, their sums tell how many of the newest fit
+        # without groups, a bisection over the sums finds the messages that fit
         first = bisect_left(up_to, up_to[last + 1] - room_tokens, 0, last + 1)
         kept += range(last, first - 1, -1)
         room_tokens -= up_to[last + 1] - up_to[first]

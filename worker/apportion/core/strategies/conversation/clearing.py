@@ -1,7 +1,7 @@
-"""Clearing of old tool results: their contents are replaced by one line. Source: `[tool_results]`.
+"""Clearing of old tool results by the policy's `[tool_results]`: one line replaces their contents.
 
-Results before a boundary are cleared, and the boundary moves seldom, so a cleared result has the same text in
-every later turn. A call stays as it is.
+Results before a boundary are cleared. The boundary moves seldom, and a cleared result has the same text in
+every later turn. Calls do not change.
 """
 
 from collections import defaultdict
@@ -17,14 +17,14 @@ from apportion.core.text.tokens import TokenCounter
 
 
 class ClearableResults(Struct, frozen=True):
-    """The tool results of a history, oldest first. `markers` replace the contents of the clearable ones.
-
-    `saved` is how many tokens each of these saves, more than 0.
-    """
+    """The tool results of a history, by index of the message."""
 
     results: Sequence[int]
+    """All results, oldest first."""
     markers: Mapping[int, str]
+    """The new contents of the clearable results."""
     saved: Mapping[int, int]
+    """The tokens that each of these saves, more than 0."""
 
     def saved_tokens(self, start: int, end: int) -> int:
         """Return the tokens saved by the clearable results from an index up to another."""
@@ -32,18 +32,17 @@ class ClearableResults(Struct, frozen=True):
 
 
 class Clearing(Struct, frozen=True):
-    """The cleared results: new contents and saved tokens by message, all before `boundary`.
-
-    `last_boundary` is that of the last text, 0 if there is none or if it is lost. `stale` are the messages
-    whose text is not as in the last text, or may not be.
-    """
+    """The cleared results, by index of the message."""
 
     boundary: int = 0
+    """The results before this index are cleared."""
     last_boundary: int = 0
+    """The boundary of the last text; 0 if there is none or if it was not found."""
     contents: Mapping[int, str] = {}
     saved: Mapping[int, int] = {}
     has_moved: bool = False
     stale: frozenset[int] = frozenset()
+    """Messages with another text than in the last text, as far as that is known."""
 
 
 def clearable_results(
@@ -54,7 +53,7 @@ def clearable_results(
     contents: Sequence[int],
     counter: TokenCounter,
 ) -> ClearableResults:
-    """Return the tool results of the history; `contents` are the counts of the messages' contents."""
+    """Return the tool results of the history; `contents` has the counts of the messages' contents."""
     names = _names(messages, chat)
     results = [index for index in sorted(chat.results) if index < plan.mandatory and index not in plan.aside]
     markers: dict[int, str] = {}
@@ -79,10 +78,10 @@ def clear(
     cut: int,
     boundary: int | None,
 ) -> Clearing:
-    """Return what is cleared.
+    """Return the clearing of this turn.
 
-    `cut` and `boundary` are those of the last text, 0 if there is none; the boundary is None if it is lost.
-    `cost_tokens` is the cost of the messages from the cut on, as they came.
+    `cut` and `boundary` come from the last text; 0 if there is none, and None for a boundary that was not
+    found. `cost_tokens` is the cost of the uncleared messages from the cut on.
     """
     before = boundary or 0
     target = found.results[-policy.keep - 1] + 1 if len(found.results) > policy.keep else 0
@@ -101,7 +100,7 @@ def clear(
 
 
 def _names(messages: Sequence[dict[str, Any]], chat: Chat) -> dict[int, str]:
-    """Return the name of the tool that gave each result, as `groups` assigns results to calls."""
+    """Return the name of the tool of each result; `groups` assigns results to calls in the same way."""
     waiting: dict[str, list[str]] = defaultdict(list)
     names: dict[int, str] = {}
     for index in sorted({*chat.calls, *chat.results}):

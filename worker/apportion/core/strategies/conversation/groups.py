@@ -1,8 +1,4 @@
-"""Groups of messages that stay or go together: a call, its results, and all between.
-
-Decides which messages can go to a model at all, and which are as mandatory as the new message. Never knows
-what a message costs.
-"""
+"""Groups of messages that are kept or dropped together: a call, its results, and all between them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,7 +7,7 @@ from msgspec import Struct
 
 
 class GroupSpan(Struct, frozen=True, order=True):
-    """Messages from the first to the last; complete where no call lacks its result, no result its call."""
+    """Messages from the first to the last; complete if each call has its result and each result its call."""
 
     first: int
     last: int
@@ -19,30 +15,27 @@ class GroupSpan(Struct, frozen=True, order=True):
 
 
 class Plan(Struct, frozen=True):
-    """How a history may be cut.
-
-    Messages from `mandatory` on go with the new message. Before it, `unsuitable` ones never go; those of a
-    group go together: `starts` gives, by a group's last message, its first. `pinned` are the pinned ones and
-    their groups, oldest first: they always go. `aside` are both, which no cut concerns.
-    """
+    """The possible cuts of a history, by index of the message."""
 
     mandatory: int
+    """Messages from here on are sent with the new message."""
     unsuitable: frozenset[int]
+    """Messages that are never sent."""
     starts: Mapping[int, int]
+    """The first message of each group by its last one."""
     pinned: tuple[int, ...] = ()
+    """Pinned messages and their groups, oldest first; always sent."""
     aside: frozenset[int] = frozenset()
+    """`unsuitable` and `pinned`: no cut changes them."""
 
 
 def plan(
-    messages: int,
-    calls: Mapping[int, tuple[str, ...]],
-    results: Mapping[int, str],
-    pins: Iterable[int] = (),
+    messages: int, calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str], pins: Iterable[int] = ()
 ) -> Plan:
-    """Return the plan of that many messages of history; the new message is the one after them.
+    """Return the plan of so many messages of history; the new message has the next index.
 
-    Groups that share a message are one, and incomplete where one of them is, but for the group that the
-    new message completes: it is mandatory, and so is a complete one that shares a message with it.
+    Groups that share a message are merged; the result is incomplete if one of them is. The group that the new
+    message completes is not merged: it is mandatory, as is a complete group that shares a message with it.
     """
     groups = _groups(calls, results)
     completed = next((group for group in groups if group.last == messages and group.complete), None)
@@ -71,30 +64,30 @@ def _with_groups(pins: Iterable[int], mandatory: int, starts: Mapping[int, int])
 
 
 def _groups(calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str]) -> list[GroupSpan]:
-    """Return every message with calls with its results, and every result without a call, by itself.
+    """Return a group for each message with calls, and for each result without a call.
 
-    A result belongs to the latest earlier call with its id that still lacks one.
+    A result belongs to the latest earlier call with its id that has no result yet.
     """
     open_calls: dict[str, list[int]] = defaultdict(list)
-    lacking: dict[int, int] = {}
+    missing: dict[int, int] = {}
     last = {}
     orphans: list[GroupSpan] = []
     for index in sorted({*calls, *results}):
         if index in calls:
-            lacking[index], last[index] = len(calls[index]), index
+            missing[index], last[index] = len(calls[index]), index
             for call in calls[index]:
                 open_calls[call].append(index)
         elif open_calls[results[index]]:
             caller = open_calls[results[index]].pop()
-            lacking[caller] -= 1
+            missing[caller] -= 1
             last[caller] = index
         else:
             orphans.append(GroupSpan(index, index, complete=False))
-    return sorted([*orphans, *(GroupSpan(first, last[first], lacking[first] == 0) for first in lacking)])
+    return sorted([*orphans, *(GroupSpan(first, last[first], missing[first] == 0) for first in missing)])
 
 
 def _merged(groups: Iterable[GroupSpan]) -> list[GroupSpan]:
-    """Return groups, which come by their first messages, with those that share a message made one."""
+    """Merge groups that share a message; they come in the order of their first messages."""
     merged: list[GroupSpan] = []
     for group in groups:
         if merged and group.first <= merged[-1].last:

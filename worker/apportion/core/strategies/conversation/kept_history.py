@@ -1,4 +1,4 @@
-"""The part of a history that is sent: cleared tool results first, then the window over what they leave."""
+"""The part of a history that is sent: tool results are cleared first, then the window is chosen."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -13,13 +13,13 @@ from apportion.core.strategies.conversation.clearing import Clearing, clear, cle
 from apportion.core.strategies.conversation.groups import Plan
 from apportion.core.strategies.conversation.messages import Chat
 from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace
-from apportion.core.strategies.conversation.policy import ConversationPolicy, ToolResultsPolicy
+from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.strategies.conversation.window import allowed_cuts, free_messages, keep_window
 from apportion.core.strategy_api.task import OwnPart, SessionPart, Task
 
 
 class ConversationPart(OwnPart, frozen=True):
-    """The own part of `conversation`: the request's conversation, and the session."""
+    """The request's conversation, and the session."""
 
     conversation: Conversation
     session: SessionPart
@@ -38,30 +38,31 @@ class CountedChat(Struct, frozen=True):
 
 
 class KeptHistory(Struct, frozen=True):
-    """The kept messages of a history, newest first. `costs` has the cost of each message as it would be sent.
-
-    `withheld` are the messages that only the stable window keeps out. `last` is the beginning of the last
-    text, and `last_cut` where its cut is found again, None if it is not.
-    """
+    """The kept messages of a history, by index of the message."""
 
     kept: tuple[int, ...]
+    """The kept messages, newest first."""
     margins: Mapping[int, Margin]
     costs: Sequence[int]
+    """The cost of each message after clearing."""
     withheld: frozenset[int] = frozenset()
+    """Messages that only the stable window drops."""
     clearing: Clearing = Clearing()
     last: SentBeginning | None = None
+    """The beginning of the last text."""
     last_cut: int | None = None
+    """The index of the last text's cut in this request; None if it was not found."""
 
 
 def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int) -> KeptHistory:
-    """Return what is kept of the history in that much room."""
+    """Return the messages of the history that are kept in that much room."""
     policy, plan = task.policy, counted.plan
     slack, table = policy.prefix.slack, policy.tool_results
     if not slack and table is None:
         full = newest(plan, counted.costs, room_tokens, gaps=policy.conversation.gaps)
         return KeptHistory(full.kept, full.margins, counted.costs)
-    state = decode_state(task.own.session.carried)
-    digests = MessageDigests(task.own.conversation.messages)
+    messages, state = task.own.conversation.messages, decode_state(task.own.session.carried)
+    digests = MessageDigests(messages)
     last, cut, may_stay = state.sent, None, None
     if last is not None:
         cut = digests.find(last.cut, allowed_cuts(plan).__contains__)
@@ -71,7 +72,14 @@ def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int)
     if table is not None:
         # a boundary may be at any index, even inside a group of calls
         boundary = 0 if state.boundary is None else digests.find(state.boundary, lambda _: True)
-        clearing = _clearing(task, table, counted, room_tokens, (may_stay or 0, boundary))
+        clearing = clear(
+            clearable_results(messages, counted.chat, plan, table.exclude, counted.contents, task.counter),
+            table,
+            cost_tokens=sum([costs[index] for index in free_messages(plan) if index >= (may_stay or 0)]),
+            room_tokens=room_tokens,
+            cut=may_stay or 0,
+            boundary=boundary,
+        )
         costs = [cost - clearing.saved.get(index, 0) for index, cost in enumerate(costs)]
     if slack:
         stays = None if task.own.session.is_cold else may_stay
@@ -87,30 +95,3 @@ def next_boundary(task: ConversationTask, clearing: Clearing) -> MessagePlace | 
     if not clearing.boundary:
         return None
     return MessageDigests(task.own.conversation.messages).place_at(clearing.boundary)
-
-
-def _clearing(
-    task: ConversationTask,
-    table: ToolResultsPolicy,
-    counted: CountedChat,
-    room_tokens: int,
-    last: tuple[int, int | None],
-) -> Clearing:
-    """Return what is cleared; `last` are the cut and the boundary of the last text."""
-    cut, boundary = last
-    plan = counted.plan
-    return clear(
-        clearable_results(
-            task.own.conversation.messages,
-            counted.chat,
-            plan,
-            table.exclude,
-            counted.contents,
-            task.counter,
-        ),
-        table,
-        cost_tokens=sum([counted.costs[index] for index in free_messages(plan) if index >= cut]),
-        room_tokens=room_tokens,
-        cut=cut,
-        boundary=boundary,
-    )

@@ -1,7 +1,4 @@
-"""A chat's messages: their shape, what of them counts, and which calls and results they hold.
-
-Decides which messages are refused. Never changes one: what is emitted is emitted as it came.
-"""
+"""Messages of a chat: their checks, the texts that are counted, and their calls and results."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -19,7 +16,7 @@ _KNOWN_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 
 
 class MessageRole(StrEnum):
-    """Whose message it is."""
+    """Role of a message's author."""
 
     SYSTEM = "system"
     DEVELOPER = "developer"
@@ -29,7 +26,7 @@ class MessageRole(StrEnum):
 
 
 _PLAIN_ROLES = tuple(str(role) for role in MessageRole if role is not MessageRole.TOOL)
-"""Roles of messages that need no more than a content. Not a set: what came as a role may have no hash."""
+"""Roles of messages with a content only. Not a set: an unchecked role may have no hash."""
 
 
 class TextPart(Closed, frozen=True):
@@ -40,7 +37,7 @@ class TextPart(Closed, frozen=True):
 
 
 class Function(Closed, frozen=True):
-    """What is called; the arguments are JSON as the model wrote it, valid or not."""
+    """The called function; the arguments are the model's JSON, valid or not."""
 
     name: Name
     arguments: str
@@ -55,7 +52,7 @@ class ToolCall(Closed, frozen=True):
 
 
 class ChatMessage(Struct, frozen=True):
-    """A message as far as we read it; it may have more fields."""
+    """The fields of a message that are read; it may have more."""
 
     role: MessageRole
     content: str | tuple[TextPart, ...] | None = None
@@ -64,29 +61,29 @@ class ChatMessage(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The content as one text: parts are joined without anything between, no content is empty."""
+        """The content as one text: parts are joined without a separator."""
         if isinstance(self.content, tuple):
             return "".join(part.text for part in self.content)
         return self.content or ""
 
 
 class Chat(Struct, frozen=True):
-    """The history and, last, the new message, as far as they are known, counted and grouped.
-
-    `roles` and `texts` hold each message's role and content, `extras` what else of it counts: the canonical
-    JSON of its tool calls and of its other fields. `calls` and `results` are by the message's index.
-    """
+    """The history and, last, the new message."""
 
     roles: list[str]
     texts: list[str]
+    """The contents."""
     extras: list[tuple[int, str]]
+    """Index of a message, and canonical JSON of its tool calls or of its other fields."""
     calls: dict[int, tuple[str, ...]]
+    """The ids of its calls, by index of the message."""
     results: dict[int, str]
+    """The id of the call that it answers, by index of the message."""
 
     def costs(self, contents: Sequence[int], counter: TokenCounter, overhead_tokens: int) -> list[int]:
-        """Return what each message costs: its content, tool calls and other fields, and the overhead.
+        """Return the cost of each message: content, tool calls, other fields, overhead.
 
-        `contents` are the counts of the contents.
+        `contents` has the counts of the contents.
         """
         costs = [tokens + overhead_tokens for tokens in contents]
         extras = counter.count_many([text for _, text in self.extras])
@@ -122,11 +119,7 @@ def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat
 
 
 def check_pins(pinned: Sequence[int], messages: int) -> None:
-    """Check that there is a message at each pinned index.
-
-    Raises:
-        EventError: there is none.
-    """
+    """Raise EventError if a pinned index has no message."""
     for position, index in enumerate(pinned):
         if index >= messages:
             text = f"there are {messages} messages; give the index of one of them, from 0"
@@ -134,7 +127,7 @@ def check_pins(pinned: Sequence[int], messages: int) -> None:
 
 
 def _read_one(chat: Chat, index: int, message: dict[str, Any], pointer: str) -> str:
-    """Return the text of a message that may be more than a role and a text."""
+    """Check a message, and return its content as text; note its calls or its result in `chat`."""
     known = _checked(message, pointer)
     if known.tool_calls:
         chat.extras.append((index, canonical_json(message["tool_calls"]).decode()))

@@ -1,4 +1,4 @@
-"""Places in a history that are found again in the session's next request, by the messages behind them."""
+"""Positions in a history that the session's next request finds again by digests of the messages there."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -13,14 +13,14 @@ DIGEST_BYTES = 8
 
 
 class MessagePlace(Struct, frozen=True, array_like=True):
-    """An index in a request's messages, and the digests of the messages from there on, at most 8."""
+    """An index in a request's messages, and the digests of up to 8 messages from there on."""
 
     index: int
     digests: bytes
 
 
 class MessageDigests:
-    """The digests of a request's messages; each is computed when it is first read."""
+    """The digests of a request's messages, computed on first use."""
 
     def __init__(self, messages: Sequence[dict[str, Any]]) -> None:
         self._messages = messages
@@ -28,11 +28,11 @@ class MessageDigests:
 
     def place_at(self, index: int) -> MessagePlace:
         """Return the place at an index."""
-        indices = range(index, min(index + DIGESTS_MAX, len(self._messages)))
-        return MessagePlace(index, b"".join([self._digest_at(place) for place in indices]))
+        end = min(index + DIGESTS_MAX, len(self._messages))
+        return MessagePlace(index, b"".join([self._digest_at(each) for each in range(index, end)]))
 
     def find(self, place: MessagePlace, is_allowed: Callable[[int], bool]) -> int | None:
-        """Return the allowed index with the place's digests that is nearest to its index; ties: the lower."""
+        """Return the allowed index with the place's digests nearest to the place's index; ties: the lower."""
         starts = range(0, len(place.digests), DIGEST_BYTES)
         wanted = [place.digests[start : start + DIGEST_BYTES] for start in starts]
         for index in _nearest_first(place.index, len(self._messages) - len(wanted)):

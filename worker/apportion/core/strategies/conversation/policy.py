@@ -1,7 +1,4 @@
-"""The policy of strategy `conversation`: the parts of the total, and what keeps a text's beginning.
-
-The defaults of the parts are the source's numbers.
-"""
+"""The policy of strategy `conversation`. The defaults of the parts are the source's numbers."""
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -26,7 +23,7 @@ DEFAULT_TOTAL_TOKENS = 100_000
 
 
 class ConversationTable(PolicyTable):
-    """`[conversation]`: the parts, what a message costs beside its content, and whether gaps are allowed."""
+    """`[conversation]`: the parts, the overhead of a message, and whether gaps are allowed."""
 
     system_tokens: Count = 10_000
     messages_tokens: Count = 50_000
@@ -36,10 +33,10 @@ class ConversationTable(PolicyTable):
 
 
 class WindowPolicy(PolicyTable):
-    """`[prefix]`: a history whose beginning moves seldom. 0 slack: off.
+    """`[prefix]`: a history with a stable beginning. Slack 0: off.
 
-    `slack` is how many thousandths of the history's room a new cut leaves free. After `ttl_s` of event time a
-    provider's cache is cold.
+    A new cut leaves `slack` thousandths of the history's room free. After `ttl_s` of event time a provider's
+    cache is cold.
     """
 
     slack: Annotated[int, Field(ge=0, le=900)] = 0
@@ -47,10 +44,10 @@ class WindowPolicy(PolicyTable):
 
 
 class ToolResultsPolicy(PolicyTable):
-    """`[tool_results]`: when old results of tools are cleared. The table's presence turns it on.
+    """`[tool_results]`: clearing of old tool results, if the table is given.
 
-    The newest `keep` results and those of the tools in `exclude` are never cleared. A history that costs more
-    than `trigger` thousandths of its room is cleared if that frees `clear_at_least` tokens.
+    The newest `keep` results and the results of the tools in `exclude` are never cleared. A history that
+    costs more than `trigger` thousandths of its room is cleared if that frees `clear_at_least` tokens.
     """
 
     keep: Count = 3
@@ -60,7 +57,7 @@ class ToolResultsPolicy(PolicyTable):
 
 
 class Parts(Struct, frozen=True):
-    """A total and what is meant for whom; the response's part stays empty for the model to fill."""
+    """A total and its parts; the response's part is left to the model."""
 
     total_tokens: int
     system_tokens: int
@@ -80,18 +77,18 @@ class ConversationPolicy(Policy):
 
     @cached_property
     def prefix_ttl_s(self) -> int:
-        """The seconds of event time for which a provider caches a text's beginning; 0: no stable window."""
+        """The seconds of event time that a provider caches a text's beginning; 0: no stable window."""
         return self.prefix.ttl_s if self.prefix.slack else 0
 
     @cached_property
     def reads_sequence(self) -> bool:
-        """Whether a composition depends on the number of the answer: a decision names the cut's."""
+        """Whether a composition depends on the answer's number: a window names the answer of its cut."""
         return self.prefix.slack > 0
 
     def parts(self, total_tokens: int) -> Parts:
-        """Return the parts of a total: of another than the policy's own, floor(part · t / total) each.
+        """Return the parts of a total t; if it is not the policy's own, floor(part · t / own total) each.
 
-        The response gets the rest. A policy whose own total is 0 scales by the sum of its parts.
+        The response gets the rest. If the policy's own total is 0, the sum of its parts is used instead.
         """
         own = self.conversation
         system, messages, response = own.system_tokens, own.messages_tokens, own.response_tokens
@@ -104,7 +101,7 @@ class ConversationPolicy(Policy):
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield parts that add up to more than the total, and gaps beside a stable window."""
+        """Yield parts above the total together, and gaps with a stable window."""
         yield from super().cross_check(raw)
         table = raw.get("conversation")
         defaults = ConversationTable()

@@ -1,7 +1,4 @@
-"""The verdicts on a conversation: on the system prompt and on every message, in canonical order.
-
-Decides what is said of what became of them, nothing else.
-"""
+"""The verdicts on a conversation: on the system prompt and on each message, in canonical order."""
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
@@ -22,28 +19,28 @@ _PINNED = "pinned"
 
 
 class MessageChoice(Struct, frozen=True):
-    """The selection: the system prompt as cut, and the kept messages of the history, in their order.
-
-    `margins` are by message index. `withheld` are messages that only the stable window keeps out, `saved` the
-    tokens of cleared results, of which `kept` has some. `pinned` messages are always sent. Where `sent` is
-    not so, nothing goes.
-    """
+    """The selection, by index of the message."""
 
     sent: bool
+    """False: nothing is sent."""
     system_prompt: str = ""
+    """The system prompt as cut."""
     system_tokens: int = 0
     kept: tuple[int, ...] = ()
+    """The sent messages before the new message, in their order."""
     margins: Mapping[int, Margin] = {}
     system_margin: Margin | None = None
     withheld: frozenset[int] = frozenset()
+    """Messages that only the stable window drops."""
     saved: Mapping[int, int] = {}
+    """The tokens saved by cleared results, sent or not."""
     pinned: Sequence[int] = ()
 
 
 class Given(Struct):
-    """What a request gave: the system prompt, and the ids and roles of its messages, the new one last.
+    """The given system prompt, and the ids and roles of the messages, the new message last.
 
-    What they cost is there where it was counted.
+    The costs are 0 and empty until they are counted.
     """
 
     system_prompt: str
@@ -55,7 +52,7 @@ class Given(Struct):
 
 
 def choice_of(plan: Plan, room: Room, kept: KeptHistory, *, in_place: bool) -> MessageChoice:
-    """Return what goes: the pinned messages, the kept history, then what goes with the new message."""
+    """Return the choice: pinned messages, kept history, then the messages of the new message's group."""
     sent = (*plan.pinned, *reversed(kept.kept), *range(plan.mandatory, len(kept.costs) - 1))
     return MessageChoice(
         sent=True,
@@ -72,12 +69,12 @@ def choice_of(plan: Plan, room: Room, kept: KeptHistory, *, in_place: bool) -> M
 
 @process_wide(32)
 def _first_ids(bits: int) -> tuple[str, ...]:
-    """Return the ids of the first 2**bits messages: the same in every conversation, so made once."""
+    """Return the ids of the first 2**bits messages."""
     return tuple(f"messages/{index}" for index in range(1 << bits))
 
 
 def ids_of(messages: int) -> list[str]:
-    """Return the ids of that many messages of history and, last, the new message's."""
+    """Return the ids of so many messages of history and, last, of the new message."""
     return [*_first_ids(messages.bit_length())[:messages], "new_message"]
 
 
@@ -87,7 +84,7 @@ def group_bounds(parts: Parts) -> list[GroupBounds]:
 
 
 def verdict_on_prompt(given: Given, choice: MessageChoice) -> list[Verdict]:
-    """Return the verdict on the system prompt; none where there is no prompt."""
+    """Return the verdict on the system prompt; none if there is no prompt."""
     if not given.system_prompt:
         return []
     verdict = Verdict(_PROMPT_ID, _PROMPT_ID, _SYSTEM, cost=given.system_tokens)
@@ -105,7 +102,7 @@ def verdict_on_prompt(given: Given, choice: MessageChoice) -> list[Verdict]:
 
 
 def verdicts_on_messages(given: Given, choice: MessageChoice) -> list[Verdict]:
-    """Return the verdicts on the history and, last, the new message: by columns, for they may be many."""
+    """Return the verdicts on the history and, last, on the new message."""
     number = len(given.ids)
     costs = given.costs or (0,) * number
     fidelities: list[Fidelity | None] = [None] * number

@@ -1,4 +1,4 @@
-"""Stable window of a history: a cut that stays for many turns. Source: `[prefix]` of the policy.
+"""Stable window of a history by the policy's `[prefix]`: a cut that is kept for many turns.
 
 1. A history that fits its room is kept whole.
 2. Else the messages from the last text's cut on are kept, if they fit and the provider's cache is warm.
@@ -14,10 +14,10 @@ from apportion.core.strategies.conversation.groups import Plan
 def keep_window(
     plan: Plan, costs: Sequence[int], room_tokens: int, slack: int, cut: int | None
 ) -> tuple[Newest, frozenset[int]]:
-    """Return the kept messages, and those that the window alone keeps out.
+    """Return the kept messages, and the messages that only the window drops.
 
     `cut` is the index of the last text's first kept message; None if it was not found or may not stay.
-    Margins are those of the whole room.
+    Margins are relative to the whole room.
     """
     full = newest(plan, costs, room_tokens)
     history = free_messages(plan)

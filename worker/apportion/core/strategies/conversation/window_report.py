@@ -1,8 +1,8 @@
-"""Report on a conversation whose beginning is kept: how much repeats, why no more, and where to cache.
+"""Report on a stable window: the repeated beginning, the reason of its end, and the breakpoints of a cache.
 
-The beginning ends with the history: behind it is the new message, up to which no provider is told to cache.
-If pinned messages keep their places, texts are compared message by message. The new message of the last text
-then counts as unchanged, although it is now pinned or part of the history.
+The beginning ends before the new message, and no breakpoint is later. If pinned messages keep their
+positions, texts are compared message by message. The new message of the last text then counts as unchanged,
+although it is now pinned or in the history.
 """
 
 from bisect import bisect_left
@@ -26,29 +26,29 @@ _DIGESTS_MAX = 4_096
 
 
 class SentChat(Struct, frozen=True):
-    """The text before the new message and its group: system prompt, pinned messages, kept history.
-
-    Messages are indices, in their order; `end` is where the history ends. `used_tokens` are the whole text's.
-    If pinned messages keep their places, `pinned` are those before the cut, `history` has the others, and
-    `rest` are the messages behind the history.
-    """
+    """The text before the new message and its group; messages are indices, in their order."""
 
     system_prompt: str
     system_tokens: int
     pinned: Sequence[int]
+    """All pinned messages; if they keep their positions, only the ones before the cut."""
     history: Sequence[int]
+    """The kept history; with the other pinned messages, if they keep their positions."""
     end: int
+    """The index after the history."""
     used_tokens: int
+    """The tokens of the whole text."""
     rest: Sequence[int] = ()
+    """The messages after the history, if pinned messages keep their positions."""
 
     @property
     def cut(self) -> int:
-        """The index of the first kept message; of an empty history, its end."""
+        """The index of the first kept message; `end` if no history is kept."""
         return self.history[0] if self.history else self.end
 
 
 class WindowReport(Struct, frozen=True):
-    """The report, the breakpoints, and what the session carries."""
+    """The report, the breakpoints, and the beginning that the session carries."""
 
     window: ChatWindow
     breakpoints: tuple[Breakpoint, ...]
@@ -56,14 +56,14 @@ class WindowReport(Struct, frozen=True):
 
 
 def with_pins_in_place(sent: SentChat, messages: int) -> SentChat:
-    """Return a text in which pinned messages keep their places; the new message is the last one."""
+    """Return the text with pinned messages at their positions; the new message is the last message."""
     before = bisect_left(sent.pinned, sent.cut)
     history = sorted((*sent.history, *sent.pinned[before:]))
     return replace(sent, pinned=sent.pinned[:before], history=history, rest=range(sent.end, messages))
 
 
 def report_window(task: ConversationTask, kept: KeptHistory, sent: SentChat) -> WindowReport:
-    """Return the report on what is sent."""
+    """Return the report on a text."""
     sent_now, unchanged, broken = (_compare_in_place if sent.rest else _compare)(task, kept, sent)
     tokens = items = 0
     if kept.last is not None and kept.last.system == sent_now.system:
@@ -83,7 +83,6 @@ def report_window(task: ConversationTask, kept: KeptHistory, sent: SentChat) -> 
 def _sent_now(
     task: ConversationTask, kept: KeptHistory, sent: SentChat, *, pins: bytes, history: bytes, messages: int
 ) -> SentBeginning:
-    """Return the beginning as it is carried, with digests of its pins and its history."""
     digests, last = MessageDigests(task.own.conversation.messages), kept.last
     return SentBeginning(
         cut=digests.place_at(sent.cut) if sent.history else MessagePlace(sent.cut, b""),
@@ -98,7 +97,7 @@ def _sent_now(
 def _compare_in_place(
     task: ConversationTask, kept: KeptHistory, sent: SentChat
 ) -> tuple[SentBeginning, int, Opt[WindowBreak]]:
-    """Return the beginning, how many of its messages are unchanged, and why it is not the last text's."""
+    """Return the beginning, the number of its unchanged messages, and the reason of the first change."""
     order = (*sent.pinned, *sent.history, *sent.rest)
     pins, history = _digests_of_sent(task, kept, order, pins=len(sent.pinned))
     sent_now = _sent_now(task, kept, sent, pins=pins, history=history, messages=len(order))
@@ -109,7 +108,7 @@ def _compare_in_place(
 def _compare(
     task: ConversationTask, kept: KeptHistory, sent: SentChat
 ) -> tuple[SentBeginning, int, Opt[WindowBreak]]:
-    """Return the same of a text whose pinned messages come first."""
+    """Return the same for a text with the pinned messages first."""
     messages, last = task.own.conversation.messages, kept.last
     each = canonical_json_of_elements([messages[index] for index in sent.history], "")
     pins = canonical_json_of_elements([messages[index] for index in sent.pinned], "")
@@ -141,15 +140,15 @@ def _compare(
 
 
 def _unchanged(kept: KeptHistory, history: Sequence[int]) -> int:
-    """Return how many messages, the same as before, are sent with the same text."""
+    """Return the number of messages before the first with another text."""
     stale = kept.clearing.stale
-    return next((place for place, index in enumerate(history) if index in stale), len(history))
+    return next((number for number, index in enumerate(history) if index in stale), len(history))
 
 
 def _digests_of_sent(
     task: ConversationTask, kept: KeptHistory, sent: Sequence[int], *, pins: int
 ) -> tuple[bytes, bytes]:
-    """Return digests of the messages as they are sent: of the first `pins` ones, and of the others."""
+    """Return the digests of the first `pins` messages and of the others, after clearing."""
     conversation, contents = task.own.conversation, kept.clearing.contents
     chat = (*conversation.messages, as_message(conversation.new_message))
     digests = []
@@ -160,25 +159,25 @@ def _digests_of_sent(
 
 
 def _count_unchanged(last: SentBeginning | None, current: SentBeginning) -> int:
-    """Return how many messages at the beginning of a text are the last text's."""
+    """Return the number of messages at the beginning of a text that are the same in the last text."""
     if last is None or last.system != current.system:
         return 0
     before, now = last.pins + last.history, current.pins + current.history
-    places = range(min(len(before), len(now)) // _DIGEST_BYTES)
-    return next((place for place in places if _at(before, place) != _at(now, place)), len(places))
+    numbers = range(min(len(before), len(now)) // _DIGEST_BYTES)
+    return next((n for n in numbers if _at(before, n) != _at(now, n)), len(numbers))
 
 
 def _first_break(task: ConversationTask) -> WindowBreak:
-    """Return why a text begins anew if no last one is carried."""
+    """Return the reason of a new beginning if the session carries none."""
     return WindowBreak.POLICY_CHANGED if task.own.session.is_outdated else WindowBreak.FIRST
 
 
 def _break_in_place(
     task: ConversationTask, kept: KeptHistory, current: SentBeginning, changed: Sequence[int]
 ) -> Opt[WindowBreak]:
-    """Return why the text does not begin with the whole last text; absent if it does, and may be cached.
+    """Return why the text does not begin with the whole last text; absent if it does and may be cached.
 
-    `changed` are the messages behind those that are unchanged.
+    `changed` has the messages after the unchanged ones.
     """
     last, session = kept.last, task.own.session
     if last is None:
@@ -198,15 +197,15 @@ def _break_in_place(
     return next((cause for holds, cause in causes if holds), WindowBreak.MESSAGES_CHANGED)
 
 
-def _at(digests: bytes, place: int) -> bytes:
-    return digests[place * _DIGEST_BYTES : (place + 1) * _DIGEST_BYTES]
+def _at(digests: bytes, index: int) -> bytes:
+    return digests[index * _DIGEST_BYTES : (index + 1) * _DIGEST_BYTES]
 
 
 def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Breakpoint, ...]:
-    """Return where a provider may cache: the last four that differ of all places where it pays.
+    """Return the last four distinct breakpoints.
 
-    They are the ends of the system prompt, of the pins, of the cleared part, of what repeats, and of the
-    history. If the boundary has moved, the last text's cleared part is what a cache still has.
+    Candidates are the ends of the system prompt, the pins, the cleared part, the repeated part, and the
+    history. If the boundary has moved, a cache still has only the last text's cleared part.
     """
     system = int(bool(sent.system_prompt))
     pins = system + len(sent.pinned)

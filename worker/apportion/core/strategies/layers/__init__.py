@@ -1,28 +1,26 @@
-"""Strategy `layers`: how one ceiling is shared by a few long layers.
+"""Strategy `layers`: a limit shared by a few long layers. Rules and numbers: context budget specification.
 
-Decides how much of each layer stands; never which layers there are. Source: the context budget
-specification, whose numbers these are; where it is silent, the rules here hold:
+Where the source is silent, these rules hold:
 
-- Set aside first: section headings and the entries of sections marked `preserve`, with what marks that the
-  others are gone (or the whole layer, where that is no more). If they alone pass the limit, the result is
-  infeasible. Then every layer has its part of the limit, and what the layers before it left; what is left
-  at the end goes to the layers that were cut, first the first. See `share`.
-- Free text is cut at its end, marked `[truncated]` on a line of its own. Of sections, entries go one at a
-  time, from the section with most tokens of entries left, from its end. `... and M more TITLE` stands for
-  them, with A to Z of the title as small letters and all else as it is. The layer ends in
-  `[... truncated, N items omitted]`. Then the preamble is cut like free text, at the end to nothing. An entry
-  whose omission would make the layer no shorter, in code points, for its markers are longer, goes only along
-  with others, or with all where the counter finds that less. See `form`.
-- A layer's heading (the policy's) stands wherever anything of the layer does, and is set aside with its
-  section headings; free text for which there is no room takes its heading along. A section shows its heading
-  also where it has no entries.
-- Every layer given is an item of its own name: its free text, or all of it that is no entry. It is
-  `truncated` where anything of the layer was cut, `no_room` where free text (or sections that are only a
-  preamble) has no room for the marker and one code point, `no_content` where there is nothing to show.
-  Entries are items named `LAYER/SECTION_INDEX/ENTRY_INDEX`. An entry without content is omitted as
-  `no_content`, never shown, and in no marker's number.
-- Rank: layers by priority, each before its entries, these as they stood. The margin of what was cut is that
-  of the layer's next entry or code point: what the text with it had more, and what was left.
+- The minimum of each layer is reserved first: section headings, the entries of sections marked `preserve`,
+  and the omission markers (or the whole layer, if that costs no more). If the minimums exceed the limit, the
+  result is infeasible. Then each layer gets its part of the limit and the rest of the layers before it. The
+  final rest goes to the cut layers, the first one first. See `share`.
+- Free text is cut at its end, before a line `[truncated]`. Sections lose one entry at a time: the last entry
+  of the section with most tokens of entries left. `... and M more TITLE` replaces them, with A to Z of the
+  title in lower case. The layer ends with `[... truncated, N items omitted]`. Then its preamble is cut like
+  free text, finally to nothing.
+- If the omission of an entry makes the layer no shorter in code points, because of the markers, the entry is
+  omitted only together with others, or with all others if that costs fewer tokens. See `form`.
+- The policy's heading of a layer is shown with any part of the layer, and is reserved with the section
+  headings. Free text without room loses its heading too. A section without entries shows its heading.
+- Each given layer is an item with the layer's name: its free text, or everything but its entries. It is
+  `truncated` if any part was cut; `no_room` if free text (or a preamble alone) has no room for the marker and
+  one code point; `no_content` if it is empty.
+- Entries are items named `LAYER/SECTION_INDEX/ENTRY_INDEX`. An empty entry is omitted as `no_content`, and no
+  marker counts it.
+- Rank: layers by priority, each before its entries; entries in their order. The margin of a cut is that of
+  the layer's next entry or code point: the tokens it would add, and the tokens left.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +50,7 @@ class LayersPart(OwnPart, frozen=True):
 
 
 class LayersStrategy(WithoutCandidates):
-    """The strategy; see the module."""
+    """The strategy."""
 
     name = "layers"
     policy_type = LayersPolicy
@@ -61,13 +59,13 @@ class LayersStrategy(WithoutCandidates):
     meanings: ClassVar[Mapping[Reason, Meaning]] = {}
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> LayersPart:  # noqa: ARG002 - the protocol's
-        """Read the layers."""
+        """Return the layers."""
         assert request.layers is not UNSET, "a request without layers is refused"
         return LayersPart(request.layers)
 
     def compose(self, task: Task[LayersPolicy, LayersPart]) -> Verdicts:
-        """Share the limit out, and cut each layer to what it has."""
-        counter = Alike(task.counter)  # a layer is counted alone, after a blank line, and within the text
+        """Share the limit out, and cut each layer to its share."""
+        counter = Alike(task.counter)  # a layer is counted alone, after a blank line, and in the text
         shares = _open(task, counter)
         if not task.limit_tokens:
             return _nothing(task, shares, None)
@@ -76,7 +74,7 @@ class LayersStrategy(WithoutCandidates):
         least_tokens = counter.count(text_of(shares))
         if least_tokens > task.limit_tokens:
             return _nothing(task, shares, Margin(least_tokens, task.limit_tokens))
-        fill(shares, task.limit_tokens, task.counter)  # which counts what comes out itself
+        fill(shares, task.limit_tokens, task.counter)
         verdicts, text = verdicts_of(shares, counter), text_of(shares)
         used_tokens = counter.count(text)
         return Verdicts(
@@ -93,7 +91,7 @@ class LayersStrategy(WithoutCandidates):
 def _nothing(
     task: Task[LayersPolicy, LayersPart], shares: Sequence[Share], margin: Margin | None
 ) -> Verdicts:
-    """Return the verdicts where nothing stands: what is set aside alone passes the limit, by the margin."""
+    """Return the verdicts without a text: the limit is 0 (no margin), or the minimums exceed it."""
     return Verdicts(
         verdicts=verdicts_on_nothing(shares, margin),
         groups=group_bounds(shares, task.counter, standing=False),
@@ -102,7 +100,7 @@ def _nothing(
 
 
 def _open(task: Task[LayersPolicy, LayersPart], counter: TokenCounter) -> list[Share]:
-    """Return a share for every layer of the policy, in order; those that are not given are empty."""
+    """Return a share for each layer of the policy, in order; a layer that was not given is empty."""
     given = task.own.layers
     for index, name in enumerate(given):
         if name not in task.policy.layers:

@@ -1,7 +1,4 @@
-"""A layer's forms: all that can stand of it, from its least to the whole.
-
-Decides in which order a layer is cut, and what says so. Never knows a limit.
-"""
+"""Forms of a layer, from its minimum to the whole: the order of cuts, and their markers."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -14,19 +11,19 @@ from apportion.core.text.render import SEPARATOR, join
 
 _BULLET = "\n- "
 _ROLLOVERS = tuple(10**digits for digits in range(1, 8))
-"""Where a number in a marker gets one code point longer."""
+"""The numbers of omissions at which a marker gets one code point longer."""
 
 
 def omission(entries: int) -> str:
-    """Return what a layer ends in that lost so many entries."""
+    """Return the last line of a layer that lost so many entries."""
     return f"[... truncated, {entries} items omitted]"
 
 
 class SectionLines:
-    """A section's heading and its entries, a line each; entries without content are not among them.
+    """A section's heading, and a line for each entry that is not empty.
 
-    `tokens` are the counts of all entries, `places` the indexes of those that have a line. `goes_at` holds,
-    for lines from the last to the first, how many of the layer's are gone once that one is.
+    `tokens` has the counts of all entries, `indexes` the entries with a line. `goes_at` has, for each line
+    from the last to the first, the number of the layer's entries that are gone once this line is gone.
     """
 
     def __init__(self, section: Section, tokens: list[int]) -> None:
@@ -34,47 +31,45 @@ class SectionLines:
         self.tokens = tokens
         self.preserve = section.preserve
         self.title = lowered(section.title)
-        entries, every = section.entries, range(len(tokens))
-        said = all(entries)  # as nearly always
-        self.places: Sequence[int] = every if said else list(compress(every, entries))
+        self.indexes: Sequence[int] = list(compress(range(len(tokens)), section.entries))
         self.goes_at: list[int] = []
-        lines = entries if said else list(filter(None, entries))
+        lines = list(filter(None, section.entries))
         self.heading = f"## {section.title}"
         self._text = _BULLET.join([self.heading, *lines])
         self._code_points = [len(_BULLET) + len(line) for line in lines]
         self._ends = list(accumulate(self._code_points, initial=len(self.heading)))
 
     def tokens_up_to(self) -> list[int]:
-        """Return for each line, the last first, the tokens of the entries up to and with it."""
+        """Return for each line, the last first, the tokens of all entries up to it."""
         return list(accumulate(compress(self.tokens, self.entries)))[::-1]
 
     def savings(self) -> list[int]:
-        """Return for each line, the last first, by how many code points its omission shortens the section."""
-        return _beside(self.marker(1), self._code_points[::-1])
+        """Return for each line, the last first, the code points that its omission saves in the section."""
+        return _less_markers(self.marker(1), self._code_points[::-1])
 
     def kept(self, gone: int) -> int:
-        """Return how many entries stand when that many of the layer's are gone: the first ones."""
-        return len(self.places) - bisect_right(self.goes_at, gone)
+        """Return how many of the first entries are left when `gone` entries of the layer are gone."""
+        return len(self.indexes) - bisect_right(self.goes_at, gone)
 
     def marker(self, omitted: int) -> str:
-        """Return what stands for that many entries."""
+        """Return the line that replaces so many entries."""
         return f"\n... and {omitted} more {self.title}" if omitted else ""
 
     def text(self, gone: int) -> str:
-        """Return the section when that many of the layer's entries are gone."""
+        """Return the section when `gone` entries of the layer are gone."""
         kept = self.kept(gone)
-        return self._text[: self._ends[kept]] + self.marker(len(self.places) - kept)
+        return self._text[: self._ends[kept]] + self.marker(len(self.indexes) - kept)
 
     def frame(self, gone: int) -> str:
-        """Return that without the entries."""
-        return self.heading + self.marker(len(self.places) - self.kept(gone))
+        """Return the section without its entries."""
+        return self.heading + self.marker(len(self.indexes) - self.kept(gone))
 
 
 class Layer:
-    """A layer by levels: 0 is the least of it that can stand, `top` the whole; without content, both are.
+    """A layer by levels: 0 is its minimum, `top` the whole; an empty layer has level 0 only.
 
-    At level 0 free text is left out; sections have lost the entries that can go, and their preamble. Then
-    the preamble (or free text) comes back, a code point a level, then the entries, one a level.
+    Level 0 has no free text, no preamble, and only the entries that cannot be omitted. Each level above adds
+    a code point of the preamble (or free text), then each adds an entry.
     """
 
     def __init__(
@@ -96,9 +91,9 @@ class Layer:
         self.preamble = given.preamble
         cuttable = [lines for lines in self.sections if not lines.preserve]
         omissions = _useful_omissions(cuttable)
-        every = sum(len(lines.places) for lines in cuttable)
+        every = sum(len(lines.indexes) for lines in cuttable)
         if omissions[-1] < every:
-            # the omissions that code points do not pay for may pay in tokens
+            # omissions that save no code points may save tokens
             fewer, least = self._standing("", omissions[-1]), self._standing("", every)
             fewer_tokens, every_tokens = count_many([fewer, least])
             if every_tokens < fewer_tokens:
@@ -111,44 +106,44 @@ class Layer:
         self._shorter = [self.top - gone for gone in reversed(omissions)]
 
     def gone(self, level: int) -> int:
-        """Return how many entries are gone at a level."""
+        """Return the number of omitted entries at a level."""
         return min(self.top - level, self._entries_gone_at_most)
 
     def text(self, level: int) -> str:
-        """Return the layer at a level; empty where nothing of it stands."""
+        """Return the layer at a level; empty if nothing of it is shown."""
         text = self._texts.get(level)
         if text is None:
             text = self._standing(cut(self.preamble, level), self.gone(level))
-            if level in {0, self.top}:  # which are asked for again
+            if level in {0, self.top}:  # these are read several times
                 self._texts[level] = text
         return text
 
     def frame(self, level: int) -> str:
-        """Return that without its entries."""
+        """Return the layer at a level without its entries."""
         gone = self.gone(level)
         return self._joined(cut(self.preamble, level), gone, [lines.frame(gone) for lines in self.sections])
 
     def highest(self, fits: Callable[[int], bool], lowest: int = 0) -> int:
-        """Return the highest level that fits; where none above it is found, `lowest`, which need not fit.
+        """Return the highest level found that fits; else `lowest`, which need not fit.
 
-        Telling whether a level fits takes a count, so not all are tried. First comes the top. Then bisection
-        goes over those levels at which the layer is shorter, in code points, than at all above them: between
-        two of these entries are gone whose markers are longer than they were. At last the layer grows from
-        the level found towards the next of these, for in tokens some of the levels between may fit after all;
-        bisection finds how many.
-
-        Where part of the preamble is gone, each of its code points is a level, and that last bisection goes
-        over them. Token counts may fall while a text grows, so from there it grows on as long as it fits.
-
-        Unless it is the top, the level above the one returned was tried, and does not fit.
+        Each test is a count, so not all levels are tried. Unless the result is the top, the next level was
+        tried and does not fit.
         """
+        # 1. The whole layer.
         if lowest == self.top or fits(self.top):
             return self.top
+        # 2. Bisection over the levels with fewer code points than all levels above. Between two of them,
+        # entries are
+        # omitted that are shorter than their markers.
         levels = [lowest, *self._shorter[bisect_right(self._shorter, lowest) :]]
         if not any(map(fits, {lowest + 1, levels[1]} - {self.top})):
             return lowest
         found = largest(len(levels) - 2, lambda number: fits(levels[number]))
         level, next_level = levels[found], levels[found + 1]
+        # 3. Bisection over the levels from there to the next of these: in tokens, some of them may fit. Each
+        # code
+        # point of the preamble is a level; counts may fall while a text grows, so it then grows while it
+        # fits.
         if level < len(self.preamble):
             level = max(level, largest(len(self.preamble), fits))
             while fits(level + 1):
@@ -169,10 +164,10 @@ class Layer:
 
 
 def _useful_omissions(sections: Sequence[SectionLines]) -> list[int]:
-    """Set when each entry goes; return after how many of them the layer is shorter than ever before.
+    """Set `goes_at` of the sections; return the counts of omissions that shorten the layer more than fewer.
 
-    An entry goes from the section that has most tokens of entries left (ties: the earlier), from its end:
-    so entries go in the order of what their section has up to and with them, most first.
+    The last entry of the section with most tokens of entries left is omitted first (ties: the earlier
+    section). So entries are omitted by the tokens of their section's entries up to them, descending.
     """
     up_to: list[int] = []
     savings: list[int] = []
@@ -180,22 +175,22 @@ def _useful_omissions(sections: Sequence[SectionLines]) -> list[int]:
         up_to += lines.tokens_up_to()
         savings += lines.savings()
     order = sorted(range(len(up_to)), key=up_to.__getitem__, reverse=True)
-    saved = accumulate(_beside(SEPARATOR + omission(1), [savings[place] for place in order]))
+    saved = accumulate(_less_markers(SEPARATOR + omission(1), [savings[index] for index in order]))
     goes_at = [0] * len(order)
     useful, most = [0], 0
-    for gone, (place, code_points) in enumerate(zip(order, saved, strict=True), 1):
-        goes_at[place] = gone
+    for gone, (index, code_points) in enumerate(zip(order, saved, strict=True), 1):
+        goes_at[index] = gone
         if code_points > most:
             most = code_points
             useful.append(gone)
     each = iter(goes_at)
     for lines in sections:
-        lines.goes_at = list(islice(each, len(lines.places)))
+        lines.goes_at = list(islice(each, len(lines.indexes)))
     return useful
 
 
-def _beside(marker: str, savings: list[int]) -> list[int]:
-    """Return what omissions save beside a marker: it comes with the first, and grows with its number."""
+def _less_markers(marker: str, savings: list[int]) -> list[int]:
+    """Subtract a marker from the savings: it comes with the first omission, and grows with its number."""
     if savings:
         savings[0] -= len(marker)
     for omissions in _ROLLOVERS:

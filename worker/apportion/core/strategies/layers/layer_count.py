@@ -1,8 +1,8 @@
-"""The count of a layer as it follows from its lines, at every level.
+"""Token count of a layer at every level, computed from its lines.
 
-The count equals that of the whole layer. Headings, entries and markers of sections begin at seams (see
-`core.text.reckoning`), so that each adds the same units wherever it stands. What stands before the first
-section is cut and counted as one text; the count is near that where it has no seam in sight (see
+It equals the count of the whole layer. Headings, entries and markers of sections begin at seams (see
+`core.text.reckoning`), so each adds the same units in any position. The text before the first section is
+counted as one text; its count is approximate if it has a long stretch without a seam (see
 `core.text.prefixes`).
 """
 
@@ -13,7 +13,7 @@ from apportion.core.strategies.layers.form import Layer, SectionLines, omission
 from apportion.core.text.cut import MARK
 from apportion.core.text.piecewise_count import Stretch, stretch_of
 from apportion.core.text.prefixes import Prefixes
-from apportion.core.text.reckoning import REACH, Correction
+from apportion.core.text.reckoning import SEAM_REACH, Correction
 from apportion.core.text.render import SEPARATOR
 from apportion.core.text.tokens import Units
 
@@ -21,7 +21,7 @@ _SECTION = "##"
 
 
 class Levels:
-    """What a layer costs at each level."""
+    """The units of a layer at each level, and its ends."""
 
     def __init__(self, layer: Layer, whole_tokens: int, units: Units, correction: Correction) -> None:
         self._layer = layer
@@ -36,7 +36,7 @@ class Levels:
         self._of_repeated = cache(units.of)
 
     def run(self, level: int) -> Stretch | None:
-        """Return the layer at a level; None where nothing of it stands."""
+        """Return the layer at a level; None if nothing of it is shown."""
         if level not in self._runs:
             self._runs[level] = self._run(level)
         return self._runs[level]
@@ -47,19 +47,19 @@ class Levels:
             return self._whole if level == layer.top else None
         code_points, mark = self._cut(level)
         if layer.sections:
-            front = self._front[: min(code_points, REACH)] + mark
+            front = self._front[: min(code_points, SEAM_REACH)] + mark
             start = f"{front}{SEPARATOR}{_SECTION}" if front else _SECTION
             gone = layer.gone(level)
             end = omission(gone) if gone else self._whole_run.end
             units = self._front_units(level) + self._sections_units(gone)
         else:
-            start = self._front[: min(code_points, REACH)] + mark
-            end = self._front[max(0, code_points - REACH) : code_points] + mark
+            start = self._front[: min(code_points, SEAM_REACH)] + mark
+            end = self._front[max(0, code_points - SEAM_REACH) : code_points] + mark
             units = self._prefixes.units(code_points, mark)
-        return Stretch(start[:REACH], end[-REACH:], units)
+        return Stretch(start[:SEAM_REACH], end[-SEAM_REACH:], units)
 
     def _cut(self, level: int) -> tuple[int, str]:
-        """Return how much of what is before the sections stands, and what marks that it was cut."""
+        """Return the code points left before the sections, and the marker of a cut."""
         length = len(self._layer.preamble)
         if not level or not length:
             return len(self._layer.heading or ""), ""
@@ -75,7 +75,7 @@ class Levels:
         return Prefixes(self._front, self._units, self._correction)
 
     def _front_units(self, level: int) -> int:
-        """Return the units of what stands before the first section, with the blank line."""
+        """Return the units of the text before the first section, with the blank line."""
         code_points, mark = self._cut(level)
         return self._prefixes.units(code_points, mark + SEPARATOR) if code_points else 0
 
@@ -86,7 +86,7 @@ class Levels:
 
     @cached_property
     def _closed_units(self) -> list[int]:
-        """By how many entries are gone, the units of all sections, each with the blank line after it."""
+        """The units of all sections with a blank line after each, by the number of omitted entries."""
         sections = self._layer.sections
         changes = [0] * (1 + sum(len(lines.goes_at) for lines in sections))
         for lines in sections:

@@ -20,11 +20,11 @@ WHOLE_PERCENT = 100
 
 Percent = Annotated[int, Field(ge=0, le=WHOLE_PERCENT)]
 LayerName = Annotated[str, Field(pattern=r"^[^/\x00-\x1f\x7f-\x9f]{1,64}$")]
-"""A name that travels, without a slash: ids are made from it."""
+"""A name without slashes and control characters: it is a part of ids."""
 
 
 class LayerPolicy(PolicyTable):
-    """`[layers.NAME]`: priority 0 is first; the share of the limit; an optional heading."""
+    """`[layers.NAME]`: the priority (0 is first), the share of the limit, an optional heading."""
 
     priority: Count
     share_percent: Percent
@@ -48,12 +48,12 @@ class LayersPolicy(Policy):
 
     @cached_property
     def in_order(self) -> tuple[tuple[str, LayerPolicy], ...]:
-        """The layers by priority, as they stand in the text."""
+        """The layers by priority, which is their order in the text."""
         return tuple(sorted(self.layers.items(), key=lambda item: item[1].priority))
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield shared priorities, and shares that add up to more than everything."""
+        """Yield equal priorities, and shares above 100 % together."""
         yield from super().cross_check(raw)
         given = raw.get("layers")
         layers = given if isinstance(given, Mapping) else {}

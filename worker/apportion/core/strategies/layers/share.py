@@ -1,12 +1,12 @@
-"""Shares of the limit: what is set aside, each layer's part, and how much of each layer stands.
+"""Shares of the limit: the reserved minimum, the part and the level of each layer.
 
-Costs are those of the final text: a layer uses what it adds to the text of the layers before it. At every
-step the text so far, with the least of all later layers, is within the limit.
+A layer costs the tokens that it adds to the text of the layers before it. At every step, the text so far and
+the minimums of all later layers are within the limit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Protocol
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -21,25 +21,26 @@ from apportion.core.text.tokens import TokenCounter, units_of
 
 
 class Share(Struct):
-    """A layer of the policy, what is its part, and what stands of it.
-
-    `set_aside_tokens` counts the least of it, the separator before it included. `margin` is what the next
-    code point or entry needed, and what was left for it, where something was cut.
-    """
+    """A layer of the policy, its part of the limit, and its level."""
 
     layer: Layer
     percent: int
     given: bool
+    """Whether the request has the layer."""
     level: int = 0
     text: str = ""
+    """The layer at its level."""
     set_aside_tokens: int = 0
+    """The reserved minimum, with the separator before it."""
     part_tokens: int = 0
     available_tokens: int = 0
+    """The count of the whole layer."""
     margin: Margin | None = None
+    """The tokens that the next code point or entry needed, and the tokens left; None if nothing was cut."""
 
     @property
     def cut(self) -> bool:
-        """Whether something of the layer does not stand."""
+        """Whether a part of the layer is not shown."""
         return self.level < self.layer.top
 
     def stand(self, level: int) -> None:
@@ -48,12 +49,12 @@ class Share(Struct):
 
 
 def text_of(shares: Sequence[Share]) -> str:
-    """Return the text of the layers as they stand."""
+    """Return the text of the layers at their levels."""
     return join(share.text for share in shares if share.text)
 
 
 def set_aside(shares: Sequence[Share], counter: TokenCounter) -> None:
-    """Put every layer at its least: the whole, where the markers would make it no less."""
+    """Put every layer at its minimum: the whole, if the markers would make a part no cheaper."""
     for share in shares:
         layer = share.layer
         least, whole = layer.text(0), layer.text(layer.top)
@@ -63,17 +64,18 @@ def set_aside(shares: Sequence[Share], counter: TokenCounter) -> None:
 
 
 def share_out(shares: Sequence[Share], limit_tokens: int) -> None:
-    """Set each layer's part: floor(limit · share / 100), and at least what is set aside in it.
+    """Set each layer's part: floor(limit · share / 100), and at least its reserved tokens.
 
-    What that lacks comes from the parts of the layers after it, then of those before, nearest first, each
-    lending only what passes its own set-aside; last, from what the shares leave over.
+    A part that is too small borrows from the layers after it, then from the layers before it, the nearest
+    first. Each lends only the tokens above its own reserve. The last lender is the part of the limit that is
+    in no share.
     """
     for share in shares:
         share.part_tokens = limit_tokens * share.percent // WHOLE_PERCENT
     unshared = limit_tokens - sum(share.part_tokens for share in shares)
-    for place, share in enumerate(shares):
+    for index, share in enumerate(shares):
         lacking = max(0, share.set_aside_tokens - share.part_tokens)
-        for lender in (*shares[place + 1 :], *reversed(shares[:place])):
+        for lender in (*shares[index + 1 :], *reversed(shares[:index])):
             lent = min(lacking, max(0, lender.part_tokens - lender.set_aside_tokens))
             lender.part_tokens -= lent
             share.part_tokens += lent
@@ -84,18 +86,18 @@ def share_out(shares: Sequence[Share], limit_tokens: int) -> None:
 
 
 def fill(shares: Sequence[Share], limit_tokens: int, counter: TokenCounter) -> None:
-    """Let each layer stand as high as the parts allow; their least must be within the limit.
+    """Put each layer at the highest level that the parts allow; the minimums must be within the limit.
 
-    Forward: a layer has its part and what those before it left. Back: what is left at the end goes to the
-    layers that were cut, first the first, until none of them can have the next entry or code point.
+    First each layer has its part and the rest of the layers before it. Then the final rest goes to the cut
+    layers, the first one first, until none of them can have its next entry or code point.
 
-    Each step is reckoned, and corrected as `core.text.reckoning` says. Margins are as reckoned.
+    Each step is reckoned and corrected (see `core.text.reckoning`). Margins are reckoned too.
     """
     least = [share.level for share in shares]
     correction = Correction()
     measure = _Reckoned(shares, counter, correction)
 
-    def grow_from_least(steps: _Measure) -> None:
+    def grow_from_least(steps: _Reckoned | _Counted) -> None:
         for share, level in zip(shares, least, strict=True):
             if share.level != level:
                 share.stand(level)
@@ -105,52 +107,42 @@ def fill(shares: Sequence[Share], limit_tokens: int, counter: TokenCounter) -> N
     def attempt() -> Attempt | None:
         grow_from_least(measure)
         if correction.on_grid and [share.level for share in shares] == least:
-            return None  # the least is within the limit as it was counted
-        reckoned = measure.at(0)(shares[0].level, alone=False)
+            return None  # the count of the minimums is within the limit
+        reckoned = measure.whole(0)(shares[0].level)
         return Attempt(reckoned, counter.count(text_of(shares)))
 
     correction.settle(attempt, limit_tokens, lambda: grow_from_least(_Counted(shares, counter)))
 
 
-class _Tokens(Protocol):
-    """Returns the tokens of the text with one layer at a level; `alone`, of the text up to that layer."""
-
-    def __call__(self, level: int, *, alone: bool) -> int:
-        """Return the tokens."""
+_Tokens: TypeAlias = Callable[[int], int]
+"""The tokens of a text by the level of one layer; the other layers must keep their levels meanwhile."""
 
 
-class _Measure(Protocol):
-    """Measures the text while layers grow."""
-
-    def at(self, place: int) -> _Tokens:
-        """Return what measures the text by the level of that layer; the others must not move meanwhile."""
-
-
-def _fill(shares: Sequence[Share], limit_tokens: int, measure: _Measure) -> None:
+def _fill(shares: Sequence[Share], limit_tokens: int, measure: "_Reckoned | _Counted") -> None:
     reach_tokens = 0
-    for place, share in enumerate(shares):
+    for index, share in enumerate(shares):
         reach_tokens += share.part_tokens
-        later = any(other.text for other in shares[place + 1 :])
-        _grow(share, measure.at(place), limit_tokens if later else None, reach_tokens)
+        bounds = [(measure.up_to(index), reach_tokens)]
+        if any(other.text for other in shares[index + 1 :]):
+            bounds.append((measure.whole(index), limit_tokens))
+        _grow(share, bounds)
     grew = True
     while grew:
         grew = False
-        for place, share in enumerate(shares):
-            grew |= share.cut and _grow(share, measure.at(place), limit_tokens, None)
-    used_tokens = measure.at(0)(shares[0].level, alone=False)
-    for place, share in enumerate(shares):
+        for index, share in enumerate(shares):
+            grew |= share.cut and _grow(share, [(measure.whole(index), limit_tokens)])
+    used_tokens = measure.whole(0)(shares[0].level)
+    for index, share in enumerate(shares):
         if share.cut:
-            needed = measure.at(place)(share.level + 1, alone=False) - used_tokens
+            needed = measure.whole(index)(share.level + 1) - used_tokens
             share.margin = Margin(needed, limit_tokens - used_tokens)
 
 
-def _grow(share: Share, tokens: _Tokens, limit_tokens: int | None, reach_tokens: int | None) -> bool:
-    """Let a layer stand as high as fits: the text up to it into the reach, the whole into the limit."""
+def _grow(share: Share, bounds: Sequence[tuple[_Tokens, int]]) -> bool:
+    """Put a layer at the highest level within all bounds; return whether it is higher than before."""
 
     def fits(level: int) -> bool:
-        if reach_tokens is not None and tokens(level, alone=True) > reach_tokens:
-            return False
-        return limit_tokens is None or tokens(level, alone=False) <= limit_tokens
+        return all(tokens(level) <= most_tokens for tokens, most_tokens in bounds)
 
     level = share.layer.highest(fits, share.level)
     grown = level > share.level
@@ -160,7 +152,7 @@ def _grow(share: Share, tokens: _Tokens, limit_tokens: int | None, reach_tokens:
 
 
 class _Reckoned:
-    """Reckons what the text costs from what each layer costs at its level."""
+    """Counts of the text, added up from the layers' counts."""
 
     def __init__(self, shares: Sequence[Share], counter: TokenCounter, correction: Correction) -> None:
         self._shares = shares
@@ -170,37 +162,48 @@ class _Reckoned:
             Levels(share.layer, share.available_tokens, self._units, correction) for share in shares
         ]
 
-    def at(self, place: int) -> _Tokens:
-        before, after = self._standing(0, place), self._standing(place + 1, len(self._shares))
+    def up_to(self, index: int) -> _Tokens:
+        """Return the count of the text up to a layer, by its level."""
+        return self._tokens(index, None)
 
-        def tokens(level: int, *, alone: bool) -> int:
-            run = joined(before, self._levels[place].run(level), self._units)
-            if not alone:
-                run = joined(run, after, self._units)
+    def whole(self, index: int) -> _Tokens:
+        """Return the count of the whole text, by the level of a layer."""
+        return self._tokens(index, self._joined(index + 1, len(self._shares)))
+
+    def _tokens(self, index: int, after: Stretch | None) -> _Tokens:
+        before = self._joined(0, index)
+
+        def tokens(level: int) -> int:
+            run = joined(joined(before, self._levels[index].run(level), self._units), after, self._units)
             return self._units.tokens(run.units) + self._correction.missing_tokens if run else 0
 
         return tokens
 
-    def _standing(self, start: int, end: int) -> Stretch | None:
-        runs = [self._levels[place].run(self._shares[place].level) for place in range(start, end)]
+    def _joined(self, start: int, end: int) -> Stretch | None:
+        runs = [self._levels[index].run(self._shares[index].level) for index in range(start, end)]
         return reduce(lambda before, run: joined(before, run, self._units), runs, None)
 
 
 class _Counted:
-    """Counts the text."""
+    """Counts of the text itself."""
 
     def __init__(self, shares: Sequence[Share], counter: TokenCounter) -> None:
         self._shares = shares
         self._count = counter.count
 
-    def at(self, place: int) -> _Tokens:
-        before, after = self._texts(0, place), self._texts(place + 1, len(self._shares))
+    def up_to(self, index: int) -> _Tokens:
+        """Return the count of the text up to a layer, by its level."""
+        return self._tokens(index, index + 1)
 
-        def tokens(level: int, *, alone: bool) -> int:
-            text = self._shares[place].layer.text(level)
-            return self._count(join(filter(None, [*before, text, *([] if alone else after)])))
+    def whole(self, index: int) -> _Tokens:
+        """Return the count of the whole text, by the level of a layer."""
+        return self._tokens(index, len(self._shares))
+
+    def _tokens(self, index: int, end: int) -> _Tokens:
+        texts = [share.text for share in self._shares[:end]]
+
+        def tokens(level: int) -> int:
+            texts[index] = self._shares[index].layer.text(level)
+            return self._count(join(filter(None, texts)))
 
         return tokens
-
-    def _texts(self, start: int, end: int) -> list[str]:
-        return [share.text for share in self._shares[start:end]]

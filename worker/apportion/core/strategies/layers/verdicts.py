@@ -1,7 +1,4 @@
-"""The verdicts on layers: one on every layer given and on each of its entries, in canonical order.
-
-Decides what is said of what became of them, nothing else.
-"""
+"""The verdicts on layers: one for each given layer and each of its entries, in canonical order."""
 
 from collections.abc import Sequence
 
@@ -17,7 +14,7 @@ _LAYER, _ENTRY = "layer", "entry"
 
 
 def verdicts_of(shares: Sequence[Share], counter: TokenCounter) -> list[Verdict]:
-    """Return the verdicts on layers as they stand."""
+    """Return the verdicts on layers at their levels."""
     verdicts: list[Verdict] = []
     frames = counter.count_many([share.layer.frame(share.level) for share in shares])
     for share, frame_tokens in zip(shares, frames, strict=True):
@@ -38,7 +35,7 @@ def verdicts_of(shares: Sequence[Share], counter: TokenCounter) -> list[Verdict]
 
 
 def verdicts_on_nothing(shares: Sequence[Share], margin: Margin | None) -> list[Verdict]:
-    """Return the verdicts where nothing stands; the margin, if any, is that of what is set aside."""
+    """Return the verdicts without a text; the margin, if any, is that of the reserved minimums."""
     verdicts: list[Verdict] = []
     for share in shares:
         if not share.given:
@@ -54,7 +51,7 @@ def verdicts_on_nothing(shares: Sequence[Share], margin: Margin | None) -> list[
 
 
 def group_bounds(shares: Sequence[Share], counter: TokenCounter, *, standing: bool) -> list[GroupBounds]:
-    """Return each layer's bounds: what is set aside in it, and its part."""
+    """Return each layer's bounds: its reserved tokens and its part; `standing` counts its text as used."""
     used = counter.count_many([share.text if standing else "" for share in shares])
     return [
         GroupBounds(
@@ -69,18 +66,18 @@ def group_bounds(shares: Sequence[Share], counter: TokenCounter, *, standing: bo
 
 
 def _on_lines(layer: str, index: int, lines: SectionLines, kept: int, margin: Margin | None) -> list[Verdict]:
-    """Return the verdicts on a section's entries, of which the first `kept` with content stand."""
+    """Return the verdicts on a section's entries; the first `kept` entries with content are shown."""
     prefix = f"{layer}/{index}/"
-    end = lines.places[kept - 1] + 1 if kept else 0
+    end = lines.indexes[kept - 1] + 1 if kept else 0
     full, limit = Fidelity.FULL, Bound.LIMIT
     verdicts: list[Verdict] = []
-    for place, tokens in enumerate(lines.tokens):
-        bound, short, form = (None, None, full) if place < end else (limit, margin, None)
+    for number, tokens in enumerate(lines.tokens):
+        bound, short, form = (None, None, full) if number < end else (limit, margin, None)
         verdicts.append(
-            Verdict(f"{prefix}{place}", _ENTRY, layer, UNSET, UNSET, "", bound, short, form, tokens)
+            Verdict(f"{prefix}{number}", _ENTRY, layer, UNSET, UNSET, "", bound, short, form, tokens)
         )
-    if len(lines.places) < len(verdicts):
-        for place, entry in enumerate(lines.entries):
+    if len(lines.indexes) < len(verdicts):
+        for number, entry in enumerate(lines.entries):
             if not entry:
-                verdicts[place] = Verdict(f"{prefix}{place}", _ENTRY, layer, bound=Bound.CONTENT)
+                verdicts[number] = Verdict(f"{prefix}{number}", _ENTRY, layer, bound=Bound.CONTENT)
     return verdicts

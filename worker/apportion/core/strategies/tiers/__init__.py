@@ -1,19 +1,20 @@
-"""Strategy `tiers`: at which fidelity each behavior is shown.
+"""Strategy `tiers`: the fidelity of each behavior. Rules and numbers: floop's Token Budget System.
 
-Decides tiers, demotion and the rendered text. Source: floop's Token Budget System, whose numbers these are;
-where it contradicts itself, the rules here hold:
+Where the source contradicts itself, these rules hold:
 
-- Tiers by activation: full, summary, name, or left out (`below_threshold`); a constraint is never below
-  summary. A summary is the given one, unless it is blank; else the first line of the content that is not
-  blank, without the white space around it. It is cut to `summary_characters` code points, of which the last
-  is `…`. Where all lines are blank, it is the name.
+- An activation gives the tier: full, summary, name, or omitted (`below_threshold`). A constraint is never
+  below summary.
+- A summary is the given one, unless it is blank. Else it is the first line of the content that is not blank,
+  stripped. That line is cut to `summary_characters` code points, the last of them `…`. If all lines are
+  blank, it is the name.
 - Canonical order: constraints first, then activation descending, id, canonical JSON.
-- Over the limit is decided by the exact count of the whole text. With `lowest_first` the last in canonical
-  order goes down a tier at a time until the text fits or it is left out, before the one above it is touched.
-  With `round_robin` each in turn goes down one tier, round after round. Constraints come last, each once, and
-  only down to summary; if that is not enough the result is infeasible.
-- A tier with which the text costs no less is passed over.
-- What the whole costs at each step follows from its lines (see `reckon`); what comes out was counted itself.
+- Items are demoted while the count of the whole text is above the limit. With `lowest_first`, the last in
+  canonical order goes down tier by tier until the text fits or the item is omitted; then the item before it
+  follows. With `round_robin`, each in turn goes down one tier, round after round.
+- Constraints come last. Each goes down once, to summary. If the text is still too long, the result is
+  infeasible.
+- A tier that makes the text cost no less is skipped.
+- `tier_count` gives the count of each step. The final text is counted as a whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ _FIDELITIES = (Fidelity.FULL, Fidelity.SUMMARY, Fidelity.NAME)
 
 
 class TiersStrategy:
-    """The strategy; see the module."""
+    """The strategy."""
 
     name = "tiers"
     policy_type = TiersPolicy
@@ -51,7 +52,7 @@ class TiersStrategy:
     }
 
     def levers(self, policy: TiersPolicy, group: str) -> Levers:  # noqa: ARG002 - the protocol's
-        """Return the activation."""
+        """Return the score field: activation."""
         return Levers(scores=(ScoreField("activation"),))
 
     def unsuitable(self, candidate: Candidate, policy: TiersPolicy) -> EventError | None:
@@ -66,7 +67,7 @@ class TiersStrategy:
         """Read nothing."""
 
     def compose(self, task: Task[TiersPolicy, None]) -> Verdicts:
-        """Give each its tier, then demote until the text fits; constraints are never left out."""
+        """Give each item its tier, then demote items until the text fits."""
         items = rank(task)
         mark_superseded(items)
         mark_repeats(items)
@@ -107,7 +108,7 @@ class TiersStrategy:
 
 
 def _count_shown(task: Task[TiersPolicy, None], items: Sequence[RankedItem]) -> None:
-    """Set the tokens of what each item was to show at first, and of what it shows."""
+    """Set the tokens of each item on its first tier and on its current tier."""
     by_tier: tuple[list[RankedItem], ...] = ([], [], [])
     for item in items:
         by_tier[item.first].append(item)
@@ -118,7 +119,6 @@ def _count_shown(task: Task[TiersPolicy, None], items: Sequence[RankedItem]) -> 
 
 
 def _count(task: Task[TiersPolicy, None], tier: int, items: Sequence[RankedItem]) -> None:
-    """Set the tokens of what a tier shows of these items."""
     if tier == FULL:
         counts = task.count_contents([item.prepared for item in items])
     else:

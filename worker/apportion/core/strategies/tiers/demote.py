@@ -1,6 +1,6 @@
-"""Demotion: which item goes down, how far, and when the text fits.
+"""Demotion of items in the order of the policy's `demotion`, until the text fits.
 
-Decides in the order of the policy's `demotion`: constraints come last, each once, and only down to summary.
+Constraints come last. Each goes down at most once, to summary.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from apportion.core.text.tokens import TokenCounter
 
 
 class Sheet:
-    """Items in canonical order, at their tiers; `text` and `tokens` are as they were counted last."""
+    """The items in canonical order at their tiers; `text` and `tokens` are of the last count of the whole."""
 
     def __init__(self, items: Sequence[RankedItem], limit_tokens: int, counter: TokenCounter) -> None:
         self._items = items
@@ -33,14 +33,14 @@ class Sheet:
         self.tokens = self._counter.count(self.text)
 
     def fits(self) -> bool:
-        """Tell whether the text is within the limit; where it is as reckoned, it is counted itself."""
+        """Return whether the text is within the limit, by a count of the whole if the reckoned count fits."""
         if self._reckoning.tokens() > self._limit_tokens:
             return False
         self._count()
         return self.tokens <= self._limit_tokens
 
     def fits_never(self, item: RankedItem) -> bool:
-        """Tell whether the text passes the limit on whatever tier one item stands; others have not moved."""
+        """Return whether the text passes the limit on every tier of this item, if the others keep theirs."""
         return self._reckoning.least_tokens_without(item) > self._limit_tokens
 
     def put(self, item: RankedItem, tier: int) -> None:
@@ -49,7 +49,7 @@ class Sheet:
         self._last = item
 
     def lower(self, item: RankedItem) -> None:
-        """Put an item on the next tier down with which the text costs less, if there is one."""
+        """Put an item on the next lower tier that makes the text cost less; leave it if there is none."""
         present, tokens = item.tier, self._reckoning.tokens()
         for tier in item.below():
             self.put(item, tier)
@@ -58,7 +58,7 @@ class Sheet:
         self.put(item, present)
 
     def margin(self, item: RankedItem) -> Margin:
-        """Return what an item that is left out needed as a name, and what was left for it then."""
+        """Return the tokens that an omitted item needed as a name, and the tokens that were left."""
         if item is not self._last:
             return Margin(item.tier_tokens[NAME], 0)
         item.tier = NAME
@@ -68,9 +68,9 @@ class Sheet:
 
 
 def fit(items: Sequence[RankedItem], limit_tokens: int, counter: TokenCounter, demotion: Demotion) -> Sheet:
-    """Return what the items show once they are demoted as far as the limit asks, or as can be.
+    """Demote items until their text fits or no item can go down; return the sheet.
 
-    Where that does not fit, `tokens` are those of an earlier text, which did not fit either.
+    If the text does not fit, `tokens` is the count of an earlier text, also above the limit.
     """
     sheet = Sheet(items, limit_tokens, counter)
     if sheet.tokens <= limit_tokens:
@@ -86,7 +86,6 @@ def fit(items: Sequence[RankedItem], limit_tokens: int, counter: TokenCounter, d
 
 
 def _drive_down(items: Sequence[RankedItem], sheet: Sheet) -> None:
-    """Lower each item until the text fits; a tier that costs no less need not be passed over for that."""
     for item in items:
         if sheet.fits_never(item):
             sheet.put(item, OMITTED)
@@ -94,7 +93,7 @@ def _drive_down(items: Sequence[RankedItem], sheet: Sheet) -> None:
         for tier in item.below():
             if sheet.fits():
                 return
-            sheet.put(item, tier)
+            sheet.put(item, tier)  # if it costs no less, the text does not fit, and the next tier follows
 
 
 def _take_turns(items: Sequence[RankedItem], sheet: Sheet) -> None:

@@ -10,7 +10,7 @@ from apportion.core.strategy_api.policy import Count, Policy, PolicyTable
 
 
 class Demotion(StrEnum):
-    """Whether one item goes all the way down before the next is touched, or each one tier in turn."""
+    """Order of demotion: each item all the way down before the next, or all items one tier in turn."""
 
     LOWEST_FIRST = "lowest_first"
     ROUND_ROBIN = "round_robin"
@@ -20,7 +20,7 @@ Threshold = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class TiersTable(PolicyTable):
-    """`[tiers]`: the least activation of each tier, and how items are demoted and cut."""
+    """`[tiers]`: the least activation of each tier, the order of demotion, the length of a summary."""
 
     full: Threshold = 0.7
     summary: Threshold = 0.3
@@ -36,7 +36,7 @@ class TiersTable(PolicyTable):
 
 
 class TiersPolicy(Policy):
-    """A policy of strategy `tiers`."""
+    """The policy itself."""
 
     budget_tokens: Count = 2_000
     tiers: TiersTable = TiersTable()

@@ -1,7 +1,7 @@
-"""Tiers by activation, and canonical order.
+"""First tier of each behavior by its activation, and canonical order.
 
-Decides where each behavior starts, and who comes before whom. Canonical order: constraints first, then
-activation descending, id, then canonical JSON, so that the order of the request never shows.
+Canonical order: constraints first, then activation descending, id, canonical JSON. The order in the request
+has no effect.
 """
 
 from apportion.core.rounding import thousandths
@@ -12,8 +12,7 @@ from apportion.core.text.characters import lowered
 
 CONSTRAINT = "constraint"
 FULL, SUMMARY, NAME, OMITTED = range(4)
-"""The tiers; a greater one shows less."""
-
+"""The tiers, most detailed first."""
 
 TITLES = {
     CONSTRAINT: "Constraints",
@@ -24,32 +23,34 @@ TITLES = {
 
 
 class RankedItem(Verdict, gc=False, kw_only=True):
-    """A candidate in canonical order, its tier, and what becomes of it.
-
-    `texts` and the tokens of each alone stand by tier; what is not known yet is empty, or 0. `place` is
-    that among what is shown, `line_units` are those of its line and its end (see `reckon`).
-    """
+    """A candidate in canonical order, with its tier and its verdict."""
 
     prepared: Prepared
     is_constraint: bool
     first: int
+    """The tier by its activation."""
     tier: int
+    """The current tier."""
     tier_tokens: list[int]
+    """The tokens of its text by tier; 0 if not counted."""
     texts: tuple[str, ...] = ()
-    place: int = 0
+    """Its text by tier: content, summary, name."""
+    index: int = 0
+    """Its index among the shown items."""
     line_units: int = 0
+    """The units of its line with the line end (see `tier_count`)."""
 
     def below(self) -> range:
-        """Return the tiers that it can go down to, the next one first."""
+        """Return the lower tiers that it may have, the next one first."""
         return range(self.tier + 1, NAME if self.is_constraint else OMITTED + 1)
 
     def line(self) -> str:
-        """Return the line that it has in the text."""
+        """Return its line in the text."""
         return f"- {self.texts[self.tier]}"
 
 
 def rank(task: Task[TiersPolicy, None]) -> list[RankedItem]:
-    """Return all candidates in canonical order, at the tiers of their activation."""
+    """Return all candidates in canonical order, on their first tiers."""
     table = task.policy.tiers
     levels = [thousandths(level) for level in (table.full, table.summary, table.name)]
     groups = {kind: lowered(title) for kind, title in TITLES.items()}

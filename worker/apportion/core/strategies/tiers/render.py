@@ -1,7 +1,6 @@
-"""Text of all behaviors, and what each tier shows of one.
+"""Text of all behaviors, and the text of each on every tier.
 
-Decides the order of the text: sections by kind, in each the full items, then summaries, then names, and on
-every tier canonical order.
+Order: sections by kind. A section has its full items, then summaries, then names, each in canonical order.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from apportion.core.text.render import join
 
 
 def texts_of(prepared: Prepared, summary_characters: int) -> tuple[str, ...]:
-    """Return what each tier shows of a candidate."""
+    """Return a candidate's content, summary and name."""
     facts = prepared.facts
     tags = "".join([f" #{tag}" for tag in facts.tags]) if facts.tags else ""
     name = f"`{facts.name or prepared.id}` [{prepared.kind}]{tags}"
@@ -32,7 +31,7 @@ def heading(kind: str) -> str:
 
 
 def sections(items: Sequence[RankedItem]) -> dict[str, list[RankedItem]]:
-    """Return what is shown by kind, in the order of the text."""
+    """Return the shown items by kind, in the order of the text."""
     tiers: dict[str, tuple[list[RankedItem], ...]] = {kind: ([], [], [], []) for kind in TITLES}
     for item in items:
         tiers[item.prepared.kind][item.tier].append(item)
@@ -40,7 +39,7 @@ def sections(items: Sequence[RankedItem]) -> dict[str, list[RankedItem]]:
 
 
 def text_of(items: Sequence[RankedItem]) -> str:
-    """Return the text of the items at their tiers."""
+    """Return the whole text."""
     return join(
         "\n".join([heading(kind), *[item.line() for item in shown]])
         for kind, shown in sections(items).items()

@@ -1,14 +1,12 @@
-"""The count of a text of items as it follows from their lines, while they go from tier to tier.
+"""Token count of the text of `tiers`, kept up to date while items change their tiers.
 
-Decides nothing: it is what counting the whole would give. Every line and heading begins at a seam (see
-`core.text.reckoning`), so that it adds the same units wherever it stands. Only what follows the last
-line of a section is no line end, but a blank line, or nothing.
+It equals the count of the whole text. Every line and heading begins at a seam (see `core.text.reckoning`), so
+it adds the same units in any position. Only the last line of a section ends with a blank line or with
+nothing.
 """
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
-
-from msgspec import Struct
 
 from apportion.core.strategies.tiers.rank import OMITTED, TITLES, RankedItem
 from apportion.core.strategies.tiers.render import heading
@@ -18,89 +16,64 @@ from apportion.core.text.tokens import TokenCounter, units_of
 _LINE_END = "\n"
 
 
-class _Section(Struct):
-    """How many items of a kind stand, and which is the last of them.
-
-    `order` is a heap by tier and place, negated; an item that has gone to another tier since stays in it
-    until it comes first. `frame_units` are those of the heading, and of `end` after the last line in place
-    of a line end; without an `end` they have to be reckoned.
-    """
-
-    heading_units: int
-    shown: int = 0
-    order: list[tuple[int, int]] = []
-    frame_units: int = 0
-    end: str | None = None
-
-
 class Reckoning:
-    """What the text of these items costs; `put` is the one way to change their tiers."""
+    """The count of the text of these items; only `put` may change their tiers."""
 
     def __init__(self, items: Sequence[RankedItem], counter: TokenCounter) -> None:
-        """Begin with the items at their tiers; they stand in canonical order, and all are shown."""
+        """Start with items in canonical order, none of them omitted."""
         self._items = items
         self._units = units_of(counter)
-        self._sections = {kind: _Section(self._units.of(heading(kind) + _LINE_END)) for kind in TITLES}
+        self._heading_units = {kind: self._units.of(heading(kind) + _LINE_END) for kind in TITLES}
+        # By kind, a heap with the last line first: (-tier, -index). Entries of earlier tiers are removed
+        # late.
+        self._orders: dict[str, list[tuple[int, int]]] = {kind: [] for kind in TITLES}
         self._end_units: dict[tuple[int, int, str], int] = {}
-        for place, item in enumerate(items):
-            item.place, item.line_units = place, self._units.of(item.line() + _LINE_END)
-            section = self._sections[item.prepared.kind]
-            section.shown += 1
-            section.order.append((-item.tier, -place))
-        for section in self._sections.values():
-            heapify(section.order)
+        for index, item in enumerate(items):
+            item.index, item.line_units = index, self._units.of(item.line() + _LINE_END)
+            self._orders[item.prepared.kind].append((-item.tier, -index))
+        for order in self._orders.values():
+            heapify(order)
         units = [item.line_units for item in items]
         self._lines_units, self._last_lines_units = sum(units), len(TITLES) * max(units)
 
     def tokens(self) -> int:
         """Return the count of the text."""
         units, end = self._lines_units, ""
-        for section in reversed(self._sections.values()):
-            if section.shown:
-                if section.end != end:
-                    last = self._last(section)
-                    section.end = end
-                    section.frame_units = section.heading_units + self._of_end(last, end)
-                units += section.frame_units
+        for kind, order in reversed(self._orders.items()):
+            if (last := self._last(order)) is not None:
+                units += self._heading_units[kind] + self._end_change(last, end)
                 end = SEPARATOR
         return self._units.tokens(units)
 
     def least_tokens_without(self, item: RankedItem) -> int:
-        """Return what the text costs at least, on whatever tier one item stands; the others have not moved.
+        """Return a lower bound of the count on any tier of one item, if the others keep theirs.
 
-        It has their lines, the last one of a section with another end, which may cost less than a line end:
-        these are left out, as if they were the longest.
+        The last line of each section may cost less than with a line end. So the bound leaves out one line
+        per section, each as long as the longest.
         """
         return self._units.tokens(self._lines_units - item.line_units - self._last_lines_units)
 
     def put(self, item: RankedItem, tier: int) -> None:
-        """Put an item that is shown on a tier."""
-        section = self._sections[item.prepared.kind]
+        """Put an item that is not omitted on a tier."""
         self._lines_units -= item.line_units
-        if tier == OMITTED:
-            item.tier = tier
-            section.shown -= 1
-            section.end = None
-            return
-        last = self._last(section)
         item.tier = tier
-        item.line_units = self._units.of(item.line() + _LINE_END)
-        self._lines_units += item.line_units
-        heappush(section.order, (-tier, -item.place))
-        if item is last or item is self._last(section):
-            section.end = None
+        if tier != OMITTED:
+            item.line_units = self._units.of(item.line() + _LINE_END)
+            self._lines_units += item.line_units
+            heappush(self._orders[item.prepared.kind], (-tier, -item.index))
 
-    def _last(self, section: _Section) -> RankedItem:
-        while True:
-            tier, place = section.order[0]
-            item = self._items[-place]
+    def _last(self, order: list[tuple[int, int]]) -> RankedItem | None:
+        while order:
+            tier, index = order[0]
+            item = self._items[-index]
             if item.tier == -tier:
                 return item
-            heappop(section.order)
+            heappop(order)
+        return None
 
-    def _of_end(self, item: RankedItem, end: str) -> int:
-        """Return what the units of a line change by when this stands in place of its line end."""
-        key = (item.place, item.tier, end)
+    def _end_change(self, item: RankedItem, end: str) -> int:
+        """Return the units that a line gains when `end` replaces its line end."""
+        key = (item.index, item.tier, end)
         if key not in self._end_units:
             self._end_units[key] = self._units.of(item.line() + end) - item.line_units
         return self._end_units[key]
