@@ -20,10 +20,9 @@ _MESSAGES = ("anthropic_messages", "aanthropic_messages")
 class FitHook(CustomLogger):
     """A callback of the proxy that sends the messages that fit into a limit.
 
-    System and developer messages always stand. The session is the call's `litellm_session_id`, else
-    `session_id` in its metadata, else its `user`, else `user_id` in its metadata; or what `session_id`
-    returns for the call's data.
-    Calls that are neither chat completions nor `/v1/messages` pass unchanged.
+    System and developer messages are always kept. The session is the call's `litellm_session_id`, else
+    `session_id` in its metadata, else its `user`, else `user_id` in its metadata. A given `session_id`
+    replaces this rule. Calls that are neither chat completions nor `/v1/messages` pass unchanged.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Formats of composed contexts for model providers: the part of a request's body that holds the context.
 
-The formats change no word of the context, and nothing is sent to a provider. The providers' own packages are
-needed only by type checkers.
+A format does not change the text of the context. Only type checkers need the providers' own packages.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,9 +11,8 @@ from msgspec import UNSET, Struct
 from apportion.core.events import Opt
 from apportion.core.results import ContextComposed, Status
 from apportion.doors.formats.anthropic import AnthropicBody, anthropic_body
-from apportion.doors.formats.errors import FormatError
 from apportion.doors.formats.openai import OpenAIBody, openai_body
-from apportion.doors.formats.text import TextBody, text_body
+from apportion.doors.formats.text import FormatError, TextBody, text_body
 
 __all__ = [
     "BODIES",

@@ -7,11 +7,21 @@ from typing import TypedDict
 from msgspec import UNSET, Struct
 
 from apportion.core.results import ContextComposed
-from apportion.doors.formats.errors import FormatError
+
+
+class FormatError(Exception):
+    """A format cannot express a composed event. The error names the place and the remedy, but no content."""
+
+    code = "no_such_form"
+
+    def __init__(self, pointer: str, message: str) -> None:
+        super().__init__(f"{message} (at {pointer})")
+        self.pointer = pointer
+        self.message = message
 
 
 class TextBody(TypedDict):
-    """The parts of the text, which joined give the text. All but the last end at a breakpoint."""
+    """The parts of the text without gaps. All except the last end at a breakpoint."""
 
     parts: list[str]
 
@@ -41,7 +51,7 @@ def parts_of(composed: ContextComposed) -> list[Part]:
     Raises:
         FormatError: nothing was composed.
     """
-    return cut(text_of(composed), [place.characters or 0 for place in composed.breakpoints or ()])
+    return cut(text_of(composed), [point.characters or 0 for point in composed.breakpoints or ()])
 
 
 def text_of(composed: ContextComposed) -> str:
@@ -51,9 +61,8 @@ def text_of(composed: ContextComposed) -> str:
         FormatError: nothing was composed.
     """
     if composed.text is UNSET:
-        raise FormatError(
-            "$.status", f"nothing was composed ({composed.status}), so there is nothing to send"
-        )
+        message = f"nothing was composed ({composed.status}), so there is nothing to send"
+        raise FormatError("$.status", message)
     return composed.text
 
 
