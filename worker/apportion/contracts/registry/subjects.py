@@ -6,6 +6,7 @@ subject is set only if it has none of its own.
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct, json
@@ -46,7 +47,7 @@ class SubjectStatus(StrEnum):
 
 
 class SubjectReport(Struct, frozen=True):
-    """The status of a subject, and what a person should know of it."""
+    """The status of a subject, and its explanation."""
 
     subject: str
     status: SubjectStatus
@@ -153,20 +154,16 @@ def _versions(found: RegisteredSchema, latest: RegisteredSchema) -> str:
 
 def _differences(actual: Any, planned: Any) -> list[str]:
     """Return the first places at which two schemas differ, as `$.properties.tokens`."""
-    places: list[str] = []
-    for place in _places(actual, planned, "$"):
-        if len(places) == _PLACES_MAX:
-            return [*places, "…"]
-        places.append(place)
-    return places
+    pointers = list(islice(_pointers(actual, planned, "$"), _PLACES_MAX + 1))
+    return pointers if len(pointers) <= _PLACES_MAX else [*pointers[:_PLACES_MAX], "…"]
 
 
-def _places(actual: Any, planned: Any, place: str) -> Iterator[str]:
+def _pointers(actual: Any, planned: Any, pointer: str) -> Iterator[str]:
     if isinstance(actual, dict) and isinstance(planned, dict):
         for key in sorted(actual.keys() | planned.keys()):
             if key not in actual or key not in planned:
-                yield f"{place}.{key}"
+                yield f"{pointer}.{key}"
             else:
-                yield from _places(actual[key], planned[key], f"{place}.{key}")
+                yield from _pointers(actual[key], planned[key], f"{pointer}.{key}")
     elif actual != planned:
-        yield place
+        yield pointer
