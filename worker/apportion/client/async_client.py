@@ -71,7 +71,6 @@ class AsyncGatewayClient:
         await self.aclose()
 
     async def _send(self, call: HttpCall) -> HttpResponse:
-        """Return the response of a call that succeeded, within the deadline."""
         repeat = AsyncRetrying(**self._connection.rules())
         return await repeat(self._attempt, call, self._connection.end_s())
 

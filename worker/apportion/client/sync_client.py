@@ -84,7 +84,6 @@ class GatewayClient:
         self.close()
 
     def _send(self, call: HttpCall) -> HttpResponse:
-        """Return the response of a call that succeeded, within the deadline."""
         repeat = Retrying(**self._connection.rules())
         return repeat(self._attempt, call, self._connection.end_s())
 

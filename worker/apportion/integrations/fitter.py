@@ -204,7 +204,6 @@ def _kept(history: FrameworkHistory, fitted: Fitted) -> list[KeptTurn]:
 
 
 def _settle(answer: "Future[Fitted]", run: Callable[[], Fitted]) -> None:
-    """Set the result or the error of a call on a future."""
     try:
         answer.set_result(run())
     except BaseException as error:  # noqa: BLE001 - the waiting thread raises it

@@ -81,7 +81,6 @@ def _turn(message: BaseMessage, pointer: str) -> Turn:
 
 
 def _with_kept(request: ModelRequest[Any], kept: list[KeptTurn]) -> ModelRequest[Any]:
-    """Return a call of the model with the kept messages."""
     messages: list[AnyMessage] = []
     for turn in kept:
         if turn.index == NEW:

@@ -60,14 +60,12 @@ class FitHook(CustomLogger):
         return data
 
     async def _chat(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the messages of a chat completion that fit."""
         messages = data["messages"]
         turns = [Turn(message, f"$.messages[{index}]") for index, message in enumerate(messages)]
         kept = await self.fitter.fit_async(FrameworkHistory(turns, self._session_id(data)))
         return [_message(turn, messages) for turn in kept]
 
     async def _messages(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the messages of a call in Anthropic's shape that fit."""
         chat = AnthropicChat(messages=data["messages"], system=data.get("system"))
         fitted = await self.fitter.fit_chat_async(chat, self._session_id(data))
         return fitted.messages

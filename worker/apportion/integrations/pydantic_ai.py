@@ -126,7 +126,6 @@ def _texts(content: str | Sequence[UserContent]) -> Any:
 
 
 def _response(message: ModelResponse) -> dict[str, Any]:
-    """Return a response as it is counted."""
     texts, calls, blocks = [], [], []
     for part, dumped in zip(
         message.parts, ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]["parts"], strict=True
@@ -143,7 +142,6 @@ def _response(message: ModelResponse) -> dict[str, Any]:
 def _sent(
     messages: Sequence[ModelMessage], parts: Sequence[HistoryPart], kept: Sequence[KeptTurn]
 ) -> list[ModelMessage]:
-    """Return the messages with the kept parts."""
     sent: list[ModelMessage] = []
     indices = [NEW if turn.index == NEW else parts[turn.index].message for turn in kept]
     for index, run in groupby(zip(indices, kept, strict=True), key=itemgetter(0)):

@@ -139,7 +139,6 @@ class RegistryClient:
     async def _answer(
         self, method: HTTPMethod, path: tuple[str, ...], body: bytes | None
     ) -> tuple[int, bytes]:
-        """Return the status and the body of the answer to a call."""
         url = self._url.joinpath(*path)
         try:
             async with self._session.request(method, url, data=body, allow_redirects=False) as response:

@@ -101,7 +101,6 @@ def _read(broker: subprocess.Popen[bytes], timeout_s: float | None) -> bytes:
 
 
 def _require_kafka(host: str, port: int, timeout_s: float) -> None:
-    """Request the API versions that the broker supports."""
     try:
         with socket.create_connection((host, port), max(timeout_s, 0.001)) as connection:
             connection.sendall(_API_VERSIONS_REQUEST)

@@ -133,7 +133,6 @@ async def _killed_in_the_middle(stage: _Stage, client: Client, story: Story) -> 
 
 @asynccontextmanager
 async def _worker(stage: _Stage, what: str) -> AsyncIterator[Worker]:
-    """Start a worker, and print a line when it is ready."""
     since_s = perf_counter()
     async with AsyncExitStack() as stack:
         with stage.screen.waiting(f"starting a {what} …"):
@@ -148,7 +147,6 @@ async def _play(client: Client, events: Iterable[bytes], screen: Screen, *, held
 
 
 async def _verify_and_report(stage: _Stage, report: Path) -> None:
-    """Show the sums, verify all decisions, and write the report."""
     screen = stage.screen
     screen.begin("What came of it")
     screen.sum_up()

@@ -86,8 +86,6 @@ class WorkloadCandidate(Struct, frozen=True, omit_defaults=True):
 
 
 class _Piece(NamedTuple):
-    """A part of a file at the moment."""
-
     path: str
     ordinal: int
     text: str

@@ -49,8 +49,6 @@ class FileRole(StrEnum):
 
 
 class _Profile(NamedTuple):
-    """The facts of a file that the index keeps."""
-
     oid: str
     words: frozenset[str]
     outline: SourceOutline

@@ -198,8 +198,6 @@ class Repository:
 
 
 class _GitProcess:
-    """A git process that answers one question after the other."""
-
     def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
         self._start = start
         self._begin()

@@ -87,7 +87,6 @@ class ShapedChat(Struct, frozen=True, dict=True):
         return Counter(part.source for part in self.counted)
 
     def _message(self, source: int, kept: Sequence[KeptMessage]) -> dict[str, Any]:
-        """Return the kept part of the caller's message."""
         message = self.messages[source]
         if len(kept) == self._parts[source] and all(part.content is None for part in kept):
             return dict(message)

@@ -36,7 +36,7 @@ BODIES: Mapping[str, BodyOf] = {"openai": openai_body, "anthropic": anthropic_bo
 
 
 class Shaped(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An answer in a format: its ids, its status, and its body, which is absent if nothing was composed."""
+    """An answer in a format: its ids, its status, and its body, which is absent without a context."""
 
     request_id: str
     session_id: str

@@ -40,7 +40,7 @@ def anthropic_body(composed: ContextComposed) -> AnthropicBody:
     other message. Consecutive results of tool calls become one user message. Blank messages are left out.
 
     Raises:
-        FormatError: nothing was composed, a call's arguments are not a JSON object, or the results of a call
+        FormatError: there is no context, a call's arguments are not a JSON object, or the results of a call
             do not directly follow it.
     """
     if composed.messages is not UNSET:

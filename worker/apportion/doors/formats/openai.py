@@ -28,7 +28,7 @@ def openai_body(composed: ContextComposed) -> OpenAIBody:
     An empty text gives no message.
 
     Raises:
-        FormatError: nothing was composed.
+        FormatError: there is no context.
     """
     if composed.messages is not UNSET:
         # the engine has checked that the request's messages have this format

@@ -30,7 +30,7 @@ def text_body(composed: ContextComposed) -> TextBody:
     """Return the text, cut at its cache breakpoints.
 
     Raises:
-        FormatError: it is a conversation, or nothing was composed.
+        FormatError: it is a conversation, or there is no context.
     """
     if composed.messages is not UNSET:
         message = "a text cannot express a conversation's roles and calls; use openai or anthropic"
@@ -49,7 +49,7 @@ def parts_of(composed: ContextComposed) -> list[Part]:
     """Return a text's parts; a blank text has none.
 
     Raises:
-        FormatError: nothing was composed.
+        FormatError: there is no context.
     """
     return cut(text_of(composed), [point.characters or 0 for point in composed.breakpoints or ()])
 
@@ -58,7 +58,7 @@ def text_of(composed: ContextComposed) -> str:
     """Return the text.
 
     Raises:
-        FormatError: nothing was composed.
+        FormatError: there is no context.
     """
     if composed.text is UNSET:
         message = f"nothing was composed ({composed.status}), so there is nothing to send"

@@ -125,11 +125,6 @@ class GatewayApp:
         return response
 
     async def _handled(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Return the response of a handler.
-
-        Raises:
-            ProblemError: the call failed, for whatever reason.
-        """
         try:
             return await handler(request)
         except ProblemError:
@@ -174,7 +169,7 @@ class GatewayApp:
     ) -> A:
         """Admit a call, `read` its event, check that the caller's token covers it, and `send` it.
 
-        No event gets to the backend in another way.
+        This is the only way of an event to the backend.
         """
         grant = self._access.grant_of(request.headers.get("Authorization"), _host_of(request))
         with self._bytes.holding(grant) as take_bytes, self._places.holding(grant) as take_places:
@@ -187,13 +182,12 @@ class GatewayApp:
                 span.name_session(event.session_id)
             request_id = event.request_id if isinstance(event, ContextRequest) else UNSET
             sending = send(submitted)
-            del body, submitted, event  # the backend alone has it, and keeps what it needs until the answer
+            del body, submitted, event  # so that the backend can free their memory before the answer
             seconds = wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
             async with self._deadline(seconds, request_id):
                 return await sending
 
     async def _body(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
-        """Return the body of a call."""
         if request.content_type != _JSON:
             detail = f"send JSON, with Content-Type {_JSON}"
             raise ProblemError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
@@ -208,7 +202,7 @@ class GatewayApp:
             raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid_body", detail) from None
 
     async def _read(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
-        """Return a body. The bytes that its head announces are taken at once, so that it is read to its end.
+        """Return a body. The announced bytes are taken at once, so that the body is read to its end.
 
         aiohttp's own `read` keeps the body until the response.
         """
@@ -296,11 +290,6 @@ def _host_of(request: web.Request) -> str:
 
 
 def _rendered(answer: GatewayAnswer, query: ComposeQuery) -> bytes:
-    """Return the body of a response.
-
-    Raises:
-        ProblemError: the format cannot express the answer.
-    """
     body = answer.composed
     if query.form:
         composed = _composed.decode(body)

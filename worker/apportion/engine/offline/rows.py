@@ -20,7 +20,6 @@ class SessionRows:
     """Rows by session key; an unknown session has the empty row."""
 
     def __init__(self, rows: dict[str, bytes] | None = None) -> None:
-        """Start with no rows, or with rows encoded in JSON."""
         self._rows = rows or {}
         self._in_use: OrderedDict[str, Session] = OrderedDict()
 
