@@ -16,7 +16,7 @@ from support.requiring import CURL
 PAGE = (ROOT / "docs" / "gateway.md").read_text("utf-8")
 [EXAMPLE] = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 STEPS = re.findall(r"^\$ ((?:[^\n]|\n> )*)\n((?:[^$\n][^\n]*\n)*)", EXAMPLE, re.MULTILINE)
-SOURCES = [file.read_text("utf-8") for file in (ROOT / "worker/apportion/gateway").glob("*.py")]
+SOURCES = [file.read_text("utf-8") for file in (ROOT / "worker/apportion/doors/gateway").glob("*.py")]
 
 
 def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
