@@ -36,7 +36,7 @@ _ARTIFACTS_SHARE = 4
 _QUERY_MAX_CHARACTERS = Bounds().query_max_characters
 _ID_CHARACTERS = 32
 _MESSAGE = re.compile(r"\$\.conversation\.(?:messages\[(\d+)\]|new_message)")
-_PLACES = {
+_CALL_POINTERS = {
     "$.budget_tokens": "$.limit_tokens",
     "$.candidates": "$.artifacts",
     "$.conversation.messages": "$.messages",
@@ -44,9 +44,9 @@ _PLACES = {
     "$.requested_at": "$.options.requested_at",
     "$.tenant": "$.options.tenant",
 }
-"""Places in the call, by the places of an event."""
-_PLACES_OF_POLICY = ("$.policy", "$.candidates", "$.conversation")
-"""Places at which an event is refused if its policy is unknown, or has another strategy."""
+"""Pointers in the call, by pointers in an event."""
+_POLICY_POINTERS = ("$.policy", "$.candidates", "$.conversation")
+"""Pointers at which an event is refused if its policy is unknown, or has another strategy."""
 _FIXED_ROLES = ("system", "developer")
 _FAILURES = {
     Status.INFEASIBLE: (
@@ -57,7 +57,7 @@ _FAILURES = {
     Status.DISABLED: ("options.policy", "the policy's limit is 0; raise it"),
     Status.DUPLICATE: ("options.request_id", "the session has answered it; use a new one"),
 }
-"""The place and the remedy of each status of an answer without messages."""
+"""The argument and the remedy for each status of an answer without messages."""
 
 
 class FitCall(Struct, frozen=True):
@@ -129,8 +129,8 @@ def fit_steps(call: FitCall) -> Steps:
     answer = yield _chat_request(call)
     composed = answer.composed
     if composed.status in _FAILURES:
-        place, message = _FAILURES[composed.status]
-        raise FitError(composed.status, message, f"$.{place}", answer.decision)
+        argument, message = _FAILURES[composed.status]
+        raise FitError(composed.status, message, f"$.{argument}", answer.decision)
     kept = _kept(composed, len(call.chat.counted))
     _require_sendable(call, [message.index for message in kept], answer.decision)
     decision = _decision_of(answer)
@@ -166,11 +166,11 @@ def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitE
         index = len(chat.counted) - 1 if match[1] is None else int(match[1])
         rest = "" if chat.is_anthropic else error.pointer[match.end() :]
         return FitError(error.code, error.message, chat.pointer(index) + rest)
-    place = "$.options.policy" if request.candidates is UNSET else "$.options.artifacts_policy"
-    if error.pointer not in _PLACES_OF_POLICY:
+    pointer = "$.options.policy" if request.candidates is UNSET else "$.options.artifacts_policy"
+    if error.pointer not in _POLICY_POINTERS:
         root = error.pointer.partition("[")[0]
-        place = _PLACES.get(root, root) + error.pointer.removeprefix(root)
-    return FitError(error.code, error.message, place)
+        pointer = _CALL_POINTERS.get(root, root) + error.pointer.removeprefix(root)
+    return FitError(error.code, error.message, pointer)
 
 
 def _require_json(chat: ShapedChat) -> None:
