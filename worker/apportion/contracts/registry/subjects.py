@@ -76,7 +76,7 @@ class SubjectsNotReadyError(Exception):
 
 
 def plan_subjects(settings: Settings) -> tuple[Subject, ...]:
-    """Return the subject of every topic whose values are JSON, that is of all but the changelog."""
+    """Return the subject of each topic with values in JSON, which are all except the changelog."""
     return tuple(Subject(getattr(settings, name), schema) for name, schema in topic_schemas().items())
 
 
@@ -92,7 +92,7 @@ async def check_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
 
 
 async def register_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
-    """Register the schemas that the registry lacks; reports and errors are those of `check_subjects`."""
+    """Register missing schemas; reports and errors are the same as in `check_subjects`."""
     async with open_registry(settings) as registry:
         return tuple([await _register(registry, subject) for subject in plan_subjects(settings)])
 
